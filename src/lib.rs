@@ -1,0 +1,4 @@
+//! pinbad: a Pinba-compatible statistics daemon.
+
+pub mod clock;
+pub mod shutdown;

@@ -1,0 +1,2 @@
+//! Placeholder entry point; replaced when the command line lands.
+fn main() {}

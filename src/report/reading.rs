@@ -1,0 +1,116 @@
+//! A reading: one report as it stood at one moment, cut loose from the engine.
+//!
+//! The engine fills it under its lock and lets go; shapes, sorting and output work on it afterwards, at their leisure.
+
+use super::totals::Totals;
+
+/// The smallest and largest values of a row inside the window (only for reports that keep them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extremes {
+    /// Smallest request time or timer value, microseconds.
+    pub time_min: u64,
+    /// Largest request time or timer value, microseconds.
+    pub time_max: u64,
+    /// Largest `memory_peak`, bytes. 0 at timer level.
+    pub memory_peak_max: u32,
+}
+
+/// One key value of one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyValue<'a> {
+    /// A text key.
+    Text(&'a str),
+    /// The status.
+    Status(u32),
+    /// The row stands for what found no row of its own: text `(other)`, number NULL.
+    Other,
+}
+
+/// What a caller wants beside keys and totals; each costs time under the lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Want {
+    /// Quantiles at `Reading::ranks`.
+    pub quantiles: bool,
+    /// Whole histograms, as (bucket, count).
+    pub histograms: bool,
+}
+
+/// One report at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// The report's window in seconds.
+    pub window_secs: f64,
+    /// Whole seconds that the data really spans: at least 1, at most the window.
+    pub covered_secs: u64,
+    /// Wall-clock milliseconds since 1970 at the moment of reading.
+    pub as_of_ms: u64,
+    /// Sum over all rows.
+    pub grand: Totals,
+    /// One per row.
+    pub totals: Vec<Totals>,
+    /// Empty, or one per row.
+    pub extremes: Vec<Extremes>,
+    /// Row-major: `keys` values a row.
+    pub(super) key_lanes: Vec<Lane>,
+    /// Text that lanes point into.
+    pub(super) text: String,
+    /// Keys per row.
+    pub(super) keys: usize,
+    /// Row-major, [`Reading::ranks`] values a row, seconds; NaN: not known (the row's histogram ran out of memory).
+    pub(super) quantiles: Vec<f64>,
+    /// The ranks for which quantiles were taken: the median first, then the definition's percentiles in order.
+    pub(super) ranks: usize,
+    /// Empty, or one sparse histogram per row: (bucket, count), buckets ascending.
+    pub histograms: Vec<Vec<(u32, u64)>>,
+}
+
+/// Where one key value of a [`Reading`] is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Lane {
+    Text { at: u32, len: u32 },
+    Status(u32),
+    Other,
+}
+
+impl Reading {
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.totals.len()
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.totals.is_empty()
+    }
+
+    /// Key number `key` of row `row`.
+    ///
+    /// # Panics
+    /// When either is out of range: callers take both from this reading and its definition.
+    #[must_use]
+    pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
+        match self.key_lanes[row * self.keys + key] {
+            Lane::Text { at, len } => {
+                KeyValue::Text(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
+            }
+            Lane::Status(status) => KeyValue::Status(status),
+            Lane::Other => KeyValue::Other,
+        }
+    }
+
+    /// Whether the row stands for what found no row of its own.
+    #[must_use]
+    pub fn is_other(&self, row: usize) -> bool {
+        (0..self.keys).any(|key| self.key(row, key) == KeyValue::Other)
+    }
+
+    /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's percentiles.
+    /// `None` when the histogram is not known (out of memory budget) or was not asked for.
+    #[must_use]
+    pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
+        let value = *self.quantiles.get(row * self.ranks + rank)?;
+        (!value.is_nan()).then_some(value)
+    }
+}
