@@ -1,4 +1,30 @@
-//! pinbad: a Pinba-compatible statistics daemon.
+//! pinbad: a Pinba-compatible statistics daemon. PHP's UDP packets in, live reports out.
+//!
+//! Six named calls and one queue, from the socket to the answer. The modules stand in this order:
+//!
+//! ```text
+//! receive::run -> Decoder::decode -> Inlet::publish ‖ Merger::merge -> Pool::append -> Reports::add   ⇐   Catalog
+//!    ingest            wire           ingest::ring      merger           pool           report            query
+//! ```
+//!
+//! | thread | how many | does |
+//! |---|---|---|
+//! | `receive-N` | one a socket | datagrams to records, records to the ring |
+//! | `merge` | one | ring to pool and reports; ticks |
+//! | `http` | two, and up to a few that read | questions |
+//! | main | one | waits for a signal |
+//!
+//! | memory | fixed at start by |
+//! |---|---|
+//! | temporary ring | `ingest.temp_pool_size`, `ingest.temp_pool_bytes` |
+//! | raw rows | `pool.request_pool_size`, `pool.timer_pool_size` |
+//! | texts and tag sets | `pool.words_memory` |
+//! | report groups, journals, histograms | `reports.memory` |
+//!
+//! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
+//! `report` is plain code on its own threads; tasks begin at `query`.
 
+pub mod wire;
 pub mod clock;
+pub mod limits;
 pub mod shutdown;

@@ -1,0 +1,65 @@
+//! Every compile-time maximum, and how they relate.
+//!
+//! What an operator may want to move is a configuration key; what is here follows from a protocol, from a layout, or
+//! bounds the work that one hostile datagram can cause. The assertions at the foot are the reasoning that other
+//! files lean on: when a number is changed and a relation breaks, the crate no longer compiles.
+
+// ---- wire: one datagram -> records ----
+
+/// Longest datagram that is looked at, in bytes. UDP cannot carry more than this length field can say; over IPv4 the
+/// payload ends at [`UDP_PAYLOAD_BYTES_MAX`]. Positions inside a datagram are therefore kept in 16 bits.
+pub const DATAGRAM_BYTES_MAX: usize = 65_535;
+
+/// Largest UDP payload over IPv4, in bytes: 65,535 less 20 of IP and 8 of UDP header.
+pub const UDP_PAYLOAD_BYTES_MAX: usize = 65_507;
+
+/// One byte block of the ring, in bytes. A record never straddles two.
+pub const BLOCK_BYTES: usize = 256 * 1024;
+
+/// Largest record, in bytes: it must fit an empty block.
+pub const RECORD_BYTES_MAX: usize = BLOCK_BYTES;
+
+/// A record, and all records of one datagram together, take at most this many times the bytes they took on the wire
+/// (`wire/record.rs` has the sum, item by item). Rewriting rules may break it; what then outgrows
+/// [`RECORD_BYTES_MAX`] is refused and counted.
+pub const RECORD_GROWTH_MAX: usize = 4;
+
+/// Tag pairs that one timer keeps; further pairs are skipped and counted.
+pub const TIMER_TAGS_MAX: usize = 8192;
+
+/// Tag pairs that one request keeps; further pairs are skipped and counted.
+pub const REQUEST_TAGS_MAX: usize = 8192;
+
+/// Bytes that are kept of a host, server, schema, tag name or tag value unless configured otherwise.
+pub const TEXT_BYTES_DEFAULT: usize = 255;
+
+/// Bytes that are kept of a script name unless configured otherwise.
+pub const SCRIPT_NAME_BYTES_DEFAULT: usize = 512;
+
+/// Least that a text may be cut to, in bytes. Words up to this length are never cut, which makes their path short.
+pub const TEXT_BYTES_MIN: usize = 16;
+
+/// Most that can be configured to be kept of one text, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// Times at or above this many seconds are taken as 0 (they are past 2,147,483,647 s, where Pinba's clock fields end).
+/// Exact in `f32`.
+pub const SECONDS_END: f32 = 2_147_483_648.0;
+
+/// Groups (an old protobuf construct) inside one another that an unknown field may have; as deep as prost goes.
+pub const GROUP_DEPTH_MAX: usize = 100;
+
+const _: () = {
+    assert!(UDP_PAYLOAD_BYTES_MAX <= DATAGRAM_BYTES_MAX);
+    // `wire` keeps positions and lengths in 16 bits.
+    assert!(DATAGRAM_BYTES_MAX <= u16::MAX as usize);
+    // Whatever arrives, its records fit one block (and the decoder's own buffer, which is as large).
+    assert!(DATAGRAM_BYTES_MAX * RECORD_GROWTH_MAX <= RECORD_BYTES_MAX);
+    assert!(RECORD_BYTES_MAX <= BLOCK_BYTES);
+    // A record has 16 bits for the length of a text (all ones: absent) and for the count of a tag set.
+    assert!(TEXT_BYTES_MAX < u16::MAX as usize);
+    assert!(TEXT_BYTES_MIN <= TEXT_BYTES_DEFAULT && TEXT_BYTES_DEFAULT <= TEXT_BYTES_MAX);
+    assert!(SCRIPT_NAME_BYTES_DEFAULT <= TEXT_BYTES_MAX);
+    assert!(TIMER_TAGS_MAX < u16::MAX as usize);
+    assert!(REQUEST_TAGS_MAX < u16::MAX as usize);
+};

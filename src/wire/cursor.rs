@@ -1,0 +1,261 @@
+//! The only reader of raw bytes: variable-length integers, fixed 32-bit numbers, lengths, and what is to be skipped.
+//!
+//! `request.rs` asks for one field after the other. All reads split a slice, so none can be out of bounds; what
+//! cannot be read is a [`Refusal`]. Accepts and refuses exactly what prost does (tests hold the two together): also
+//! numbers written longer than needed, but not past 64 bits, and groups no deeper than prost's recursion limit.
+
+use super::error::Refusal;
+use crate::limits::GROUP_DEPTH_MAX;
+
+/// The wire types of protobuf: the low three bits of a field key.
+pub(super) mod wire_type {
+    pub(crate) const VARINT: u32 = 0;
+    pub(crate) const FIXED64: u32 = 1;
+    pub(crate) const LENGTH: u32 = 2;
+    pub(crate) const GROUP: u32 = 3;
+    pub(crate) const GROUP_END: u32 = 4;
+    pub(crate) const FIXED32: u32 = 5;
+}
+
+/// What of a message has not been read yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Bytes not read yet.
+    #[inline(always)]
+    pub(super) const fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next field key (number times 8 plus wire type), unchecked.
+    #[inline(always)]
+    pub(super) fn key(&mut self) -> Result<u32, Refusal> {
+        match *self.rest {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.rest = rest;
+                Ok(u32::from(first))
+            }
+            // Fields 16 to 2047: two bytes.
+            [first, second, ref rest @ ..] if second < 0x80 => {
+                self.rest = rest;
+                Ok(two_byte_key(first, second))
+            }
+            _ => {
+                let (key, rest) = long_varint(self.rest)?;
+                self.rest = rest;
+                u32::try_from(key).map_err(|_| Refusal::BadKey)
+            }
+        }
+    }
+
+    /// Steps over `key` if it is what comes next, in the one form in which it is a single byte.
+    #[inline(always)]
+    pub(super) fn eat(&mut self, key: u32) -> bool {
+        match self.rest.split_first() {
+            Some((&first, rest)) if u32::from(first) == key => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The next number of a list, if `key` comes next and both are a single byte.
+    #[inline(always)]
+    pub(super) fn next_small(&mut self, key: u32) -> Option<u32> {
+        match self.rest.split_first_chunk() {
+            Some((&[first, value], rest)) if u32::from(first) == key && value < 0x80 => {
+                self.rest = rest;
+                Some(u32::from(value))
+            }
+            _ => None,
+        }
+    }
+
+    /// The next float of a list, if `key` comes next as a single byte.
+    #[inline(always)]
+    pub(super) fn next_float(&mut self, key: u32) -> Option<f32> {
+        match self.rest.split_first_chunk() {
+            Some((&[first, a, b, c, d], rest)) if u32::from(first) == key => {
+                self.rest = rest;
+                Some(f32::from_le_bytes([a, b, c, d]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The next float of a list, if `key` comes next as two bytes: the fields from 16 on.
+    #[inline(always)]
+    pub(super) fn next_float_long_key(&mut self, key: u32) -> Option<f32> {
+        match self.rest.split_first_chunk() {
+            Some((&[first, second, a, b, c, d], rest)) if two_byte_key(first, second) == key => {
+                self.rest = rest;
+                Some(f32::from_le_bytes([a, b, c, d]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The next number of a list, if `key` comes next as two bytes and the number as one.
+    #[inline(always)]
+    pub(super) fn next_small_long_key(&mut self, key: u32) -> Option<u32> {
+        match self.rest.split_first_chunk() {
+            Some((&[first, second, value], rest))
+                if two_byte_key(first, second) == key && value < 0x80 =>
+            {
+                self.rest = rest;
+                Some(u32::from(value))
+            }
+            _ => None,
+        }
+    }
+
+    /// An unsigned integer of up to 64 bits.
+    #[inline(always)]
+    pub(super) fn varint(&mut self) -> Result<u64, Refusal> {
+        match self.rest.split_first() {
+            Some((&first, rest)) if first < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(first))
+            }
+            _ => {
+                let (value, rest) = long_varint(self.rest)?;
+                self.rest = rest;
+                Ok(value)
+            }
+        }
+    }
+
+    /// An unsigned integer of which the low 32 bits count, as in every protobuf decoder.
+    #[inline(always)]
+    pub(super) fn uint32(&mut self) -> Result<u32, Refusal> {
+        self.varint().map(low_bits)
+    }
+
+    /// A 32-bit float.
+    #[inline(always)]
+    pub(super) fn float(&mut self) -> Result<f32, Refusal> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Refusal::Truncated)?;
+        self.rest = rest;
+        Ok(f32::from_le_bytes(*bytes))
+    }
+
+    /// A length and that many bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Refusal> {
+        let len = usize::try_from(self.varint()?).map_err(|_| Refusal::Truncated)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Refusal::Truncated)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// Steps over the value of an unknown field. `groups_max` is how many groups may be open in one another.
+    pub(super) fn skip(&mut self, key: u32, groups_max: usize) -> Result<(), Refusal> {
+        match key & 7 {
+            wire_type::GROUP => self.skip_group(key >> 3, groups_max),
+            _ => self.skip_value(key),
+        }
+    }
+
+    fn skip_value(&mut self, key: u32) -> Result<(), Refusal> {
+        if key >> 3 == 0 {
+            return Err(Refusal::BadKey);
+        }
+        match key & 7 {
+            wire_type::VARINT => self.varint().map(drop),
+            wire_type::FIXED64 => self.advance(8),
+            wire_type::LENGTH => self.bytes().map(drop),
+            wire_type::FIXED32 => self.advance(4),
+            wire_type::GROUP | wire_type::GROUP_END => Err(Refusal::BadGroup),
+            _ => Err(Refusal::BadKey),
+        }
+    }
+
+    /// Steps over a group whose opening key was just read. A loop with a list, not recursion: the sender chooses the
+    /// depth.
+    #[cold]
+    fn skip_group(&mut self, field: u32, groups_max: usize) -> Result<(), Refusal> {
+        let mut open = [0_u32; GROUP_DEPTH_MAX];
+        let mut depth = 0_usize;
+        let mut opening = Some(field);
+        loop {
+            if let Some(field) = opening.take() {
+                if field == 0 {
+                    return Err(Refusal::BadKey);
+                }
+                if depth >= groups_max {
+                    return Err(Refusal::BadGroup);
+                }
+                *open.get_mut(depth).ok_or(Refusal::BadGroup)? = field;
+                depth = depth.saturating_add(1);
+            }
+            let key = self.key()?;
+            match key & 7 {
+                wire_type::GROUP_END => {
+                    depth = depth.saturating_sub(1);
+                    if open.get(depth) != Some(&(key >> 3)) {
+                        return Err(Refusal::BadGroup);
+                    }
+                    if depth == 0 {
+                        return Ok(());
+                    }
+                }
+                _ if depth >= groups_max => return Err(Refusal::BadGroup),
+                wire_type::GROUP => opening = Some(key >> 3),
+                _ => self.skip_value(key)?,
+            }
+        }
+    }
+
+    fn advance(&mut self, count: usize) -> Result<(), Refusal> {
+        self.rest = self.rest.get(count..).ok_or(Refusal::Truncated)?;
+        Ok(())
+    }
+}
+
+/// A number of more than one byte, or none. Not a method: a cursor whose address is never taken stays in registers.
+#[inline(never)]
+fn long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), Refusal> {
+    let mut value = 0_u64;
+    let mut shift = 0_u32;
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        value |= u64::from(byte & 0x7f).wrapping_shl(shift);
+        if byte < 0x80 {
+            // The tenth byte holds bit 63 alone.
+            if shift == 63 && byte > 1 {
+                return Err(Refusal::BadVarint);
+            }
+            return Ok((value, rest));
+        }
+        shift = shift.wrapping_add(7);
+        if shift > 63 {
+            return Err(Refusal::BadVarint);
+        }
+    }
+    Err(Refusal::Truncated)
+}
+
+/// A key of two bytes. No key of the message has a second byte of 0x80 or more, nor can this make one.
+#[inline(always)]
+const fn two_byte_key(first: u8, second: u8) -> u32 {
+    if first < 0x80 {
+        0
+    } else {
+        (first & 0x7f) as u32 | ((second as u32) << 7)
+    }
+}
+
+/// The low 32 bits of a number.
+#[inline(always)]
+pub(super) const fn low_bits(value: u64) -> u32 {
+    (value & 0xffff_ffff) as u32
+}
