@@ -1,2 +1,6 @@
-//! The benchmarks.
-fn main() {}
+//! The benchmarks: `cargo bench`, or one stage with `cargo bench -- ring`.
+
+mod decode;
+mod ring;
+
+criterion::criterion_main!(decode::benches, ring::benches);

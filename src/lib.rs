@@ -25,6 +25,8 @@
 //! `report` is plain code on its own threads; tasks begin at `query`.
 
 pub mod wire;
+pub mod ingest;
 pub mod clock;
 pub mod limits;
 pub mod shutdown;
+pub mod telemetry;

@@ -1,0 +1,111 @@
+//! The temporary ring: nanoseconds a request to push and pop records of 160 bytes in batches of 64, as a receiver
+//! and the merger do.
+//!
+//! Goal: below 10 ns a request over the copy itself (`copy_alone` is that copy, into one buffer that stays warm), so
+//! that the hand-over is lost in the 100 ns and more that decoding takes. `overwriting` is the ring with a merger
+//! that never comes; `two_threads` the hand-over between two processors, with the cache lines that move.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use criterion::{Criterion, Throughput, criterion_group};
+use pinbad::ingest::{Inlet, Outlet, RingPlan, TempRing};
+use pinbad::wire::RecordSink as _;
+
+const BATCH: u64 = 64;
+const RECORD: [u8; 160] = [7; 160];
+
+fn ring() -> (Inlet, Outlet) {
+    let plan = RingPlan::new(262_144, 262_144 * 512, 1);
+    let (_, mut inlets, outlet) = TempRing::new(plan, &[Arc::default()]);
+    (inlets.remove(0), outlet)
+}
+
+fn push_batch(inlet: &mut Inlet) {
+    for _ in 0..BATCH {
+        if let Some(to) = inlet.reserve(RECORD.len()) {
+            to.extend_from_slice(black_box(&RECORD));
+        }
+    }
+    inlet.publish();
+}
+
+/// Takes what is there and returns how many requests that were.
+fn drain(outlet: &mut Outlet) -> u64 {
+    let mut requests = 0;
+    while let Some(block) = outlet.pop() {
+        requests += u64::from(block.requests());
+        black_box(block.bytes());
+        outlet.give_back(block);
+    }
+    requests
+}
+
+fn ring_benches(c: &mut Criterion) {
+    let mut group = c.benchmark_group("ring");
+    group.throughput(Throughput::Elements(BATCH));
+
+    let mut buffer = Vec::with_capacity(RECORD.len() * 64);
+    group.bench_function("copy_alone", |b| {
+        b.iter(|| {
+            buffer.clear();
+            for _ in 0..BATCH {
+                buffer.extend_from_slice(black_box(&RECORD));
+            }
+            black_box(&buffer);
+        });
+    });
+
+    let (mut inlet, mut outlet) = ring();
+    group.bench_function("push_pop", |b| {
+        b.iter(|| {
+            push_batch(&mut inlet);
+            drain(&mut outlet)
+        });
+    });
+
+    // 1,000 requests wait before the merger comes: what 100,000 requests/s gather in 10 ms.
+    group.bench_function("push_pop_every_16th", |b| {
+        let mut batches = 0_u64;
+        b.iter(|| {
+            push_batch(&mut inlet);
+            batches += 1;
+            if batches.is_multiple_of(16) {
+                drain(&mut outlet)
+            } else {
+                0
+            }
+        });
+    });
+
+    group.bench_function("overwriting", |b| b.iter(|| push_batch(&mut inlet)));
+
+    let (mut inlet, mut outlet) = ring();
+    group.bench_function("two_threads", |b| {
+        b.iter_custom(|batches| {
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    loop {
+                        let last = done.load(Ordering::Acquire);
+                        if drain(&mut outlet) == 0 && last {
+                            return;
+                        }
+                    }
+                });
+                let start = Instant::now();
+                for _ in 0..batches {
+                    push_batch(&mut inlet);
+                }
+                let elapsed = start.elapsed();
+                done.store(true, Ordering::Release);
+                elapsed
+            })
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, ring_benches);

@@ -1,0 +1,209 @@
+//! `recvmmsg` into fixed buffers: up to 64 datagrams for one call into the kernel.
+//!
+//! Each receiver thread makes one [`Batch`] and uses it for life: 64 buffers, each longer than any UDP datagram, with
+//! the headers that point to them. The buffers are virtual memory (4.1 MiB) until a datagram is written to them, so
+//! ordinary traffic keeps 64 pages in use, and the largest burst keeps all of it.
+//!
+//! This file is one of two that contain `unsafe`: the standard library has no call that receives several datagrams,
+//! and one call a datagram costs a third of what the machine can receive. The invariant: `buffers`, `iovecs` and
+//! `headers` are allocated once, never resized, and every pointer that the kernel gets is made from them anew, right
+//! before the call, with no reference to them alive during it. No raw pointer leaves this file.
+#![expect(
+    unsafe_code,
+    reason = "recvmmsg has no safe wrapper that keeps its buffers between calls"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use crate::limits::DATAGRAM_BYTES_MAX;
+
+/// Datagrams in one batch at most.
+pub const BATCH_DATAGRAMS_MAX: usize = 64;
+
+/// Room for one datagram: a byte more than any may have, so that one which was cut off at the end of the buffer is
+/// longer than what the decoder looks at, and refused there (`too_long`). UDP cannot carry one; IPv6 jumbograms can.
+const BUFFER_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
+
+/// From one buffer to the next. Nine cache lines more than a power of two: with 65,536 the beginnings of all 64
+/// buffers would fall into the same few cache sets and drive each other out.
+const STRIDE: usize = BUFFER_BYTES;
+
+/// The memory that one receiver receives into. Not `Send`: it is made on the thread that uses it.
+pub struct Batch {
+    buffers: Vec<u8>,
+    iovecs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    /// Datagrams of the last call; the first `received` headers are valid.
+    received: usize,
+}
+
+impl Batch {
+    /// Takes the buffers from the system, zeroed and untouched.
+    #[must_use]
+    pub fn new() -> Self {
+        let iovecs = (0..BATCH_DATAGRAMS_MAX)
+            .map(|_| libc::iovec {
+                iov_base: ptr::null_mut(),
+                iov_len: BUFFER_BYTES,
+            })
+            .collect();
+        let headers = (0..BATCH_DATAGRAMS_MAX)
+            .map(|_| {
+                // SAFETY: `mmsghdr` is a C struct of integers and pointers, for which zero is a valid value: no
+                // sender's address and no control data wanted.
+                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                header.msg_hdr.msg_iovlen = 1;
+                header
+            })
+            .collect();
+        Self {
+            buffers: vec![0; STRIDE * BATCH_DATAGRAMS_MAX],
+            iovecs,
+            headers,
+            received: 0,
+        }
+    }
+
+    /// Waits for one datagram, at most as long as the socket's receive timeout, then takes what else is there, and
+    /// returns how many that were. 0 when the wait ended without one (timeout, or a signal).
+    ///
+    /// # Errors
+    /// What the kernel says, except the timeout and `EINTR`. The datagrams of the batch before are gone.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.received = 0;
+        let buffers = self.buffers.chunks_exact_mut(STRIDE);
+        for ((header, iovec), buffer) in self.headers.iter_mut().zip(&mut self.iovecs).zip(buffers)
+        {
+            iovec.iov_base = buffer.as_mut_ptr().cast();
+            header.msg_hdr.msg_iov = ptr::from_mut(iovec);
+        }
+        let headers = self.headers.as_mut_ptr();
+        // SAFETY: the file descriptor is open (borrowed). `headers` points to BATCH_DATAGRAMS_MAX headers, each with
+        // one iovec of BUFFER_BYTES bytes inside its own STRIDE of `buffers`; all three live in `self`, which
+        // is borrowed exclusively, and nothing refers to them during the call. A null timeout is allowed.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers,
+                BATCH_DATAGRAMS_MAX as libc::c_uint,
+                libc::MSG_WAITFORONE,
+                ptr::null_mut(),
+            )
+        };
+        if let Ok(received) = usize::try_from(received) {
+            self.received = received.min(BATCH_DATAGRAMS_MAX);
+            return Ok(self.received);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            // EAGAIN is the receive timeout.
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        }
+    }
+
+    /// The datagrams of the last [`Batch::receive`], in the order of arrival.
+    pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        let buffers = self.buffers.chunks_exact(STRIDE);
+        self.headers[..self.received]
+            .iter()
+            .zip(buffers)
+            .map(|(header, buffer)| &buffer[..(header.msg_len as usize).min(BUFFER_BYTES)])
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch")
+            .field("received", &self.received)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        to.set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        from.connect(to.local_addr().unwrap()).unwrap();
+        (to, from)
+    }
+
+    #[test]
+    fn takes_what_is_there_and_no_more() {
+        let (to, from) = pair();
+        let mut batch = Batch::new();
+        for _ in 0..2 {
+            for i in 0..3_u8 {
+                from.send(&[i; 5]).unwrap();
+            }
+            assert_eq!(batch.receive(to.as_fd()).unwrap(), 3);
+            let got: Vec<_> = batch.datagrams().map(<[u8]>::to_vec).collect();
+            assert_eq!(got, [[0; 5], [1; 5], [2; 5]]);
+        }
+    }
+
+    #[test]
+    fn every_length_arrives_whole() {
+        let (to, from) = pair();
+        let mut batch = Batch::new();
+        for bytes in [0, 1, 1472, 65_507] {
+            let packet: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+            from.send(&packet).unwrap();
+            assert_eq!(batch.receive(to.as_fd()).unwrap(), 1);
+            assert_eq!(batch.datagrams().next().unwrap(), packet);
+        }
+    }
+
+    #[test]
+    fn more_than_one_batch_stays_in_order() {
+        let (to, from) = pair();
+        let mut batch = Batch::new();
+        for i in 0..100_u8 {
+            from.send(&[i]).unwrap();
+        }
+        let mut got = Vec::new();
+        while got.len() < 100 {
+            assert!(batch.receive(to.as_fd()).unwrap() > 0);
+            got.extend(batch.datagrams().map(|datagram| datagram[0]));
+        }
+        assert_eq!(got, (0..100).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn the_wait_ends_and_leaves_nothing_behind() {
+        let (to, from) = pair();
+        let mut batch = Batch::new();
+        from.send(b"before").unwrap();
+        assert_eq!(batch.receive(to.as_fd()).unwrap(), 1);
+        let start = Instant::now();
+        assert_eq!(batch.receive(to.as_fd()).unwrap(), 0);
+        assert!(
+            start.elapsed() >= Duration::from_millis(10),
+            "it has to wait"
+        );
+        assert_eq!(batch.datagrams().count(), 0, "no datagram is seen twice");
+    }
+
+    #[test]
+    fn an_error_is_told() {
+        let file = tempfile::tempfile().unwrap();
+        let error = Batch::new().receive(file.as_fd()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
+    }
+}

@@ -1,0 +1,133 @@
+//! The receiver: batch -> decode -> push, for as long as the daemon runs.
+//!
+//! `daemon.rs` starts one thread a socket with [`run`], and hands it all it needs: socket, decoder, its end of the
+//! ring, counters, clock and stop flag. The thread takes no memory after its start, waits only for the next
+//! datagram, and logs nothing that a sender can cause. Counts are kept in plain numbers and booked once a batch;
+//! the clock is read once a batch, so all datagrams of a batch carry the same second.
+//!
+//! The stop flag is looked at after every batch, and at least ten times a second. What then still waits in the
+//! socket's buffer is not received any more.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::batch::Batch;
+use super::kernel::KernelGauge;
+use super::ring::Inlet;
+use super::socket::ReceiveSocket;
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+use crate::telemetry::SocketCounters;
+use crate::telemetry::log::Limit;
+use crate::wire::{Decoder, Rewrite};
+
+/// How often the kernel is asked for its drops.
+const KERNEL_GAUGE_MS: u64 = 1000;
+
+/// Pause after an error of the kernel, so that one which stays (no memory) does not take a whole processor.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
+/// One line about such errors in this time.
+const ERROR_LOG_MS: u64 = 10_000;
+
+/// Receives from `socket` until `shutdown` is requested. Records go to `inlet`, all counts to `counters`, which must
+/// be those that the ring has for this inlet.
+pub fn run<R: Rewrite>(
+    socket: &ReceiveSocket,
+    mut decoder: Decoder<R>,
+    mut inlet: Inlet,
+    counters: &Arc<SocketCounters>,
+    clock: &dyn Clock,
+    shutdown: &Shutdown,
+) {
+    counters
+        .recv_buffer_asked_bytes
+        .set(socket.buffer.asked_bytes as u64);
+    counters
+        .recv_buffer_granted_bytes
+        .set(socket.buffer.granted_bytes as u64);
+    let mut kernel = KernelWatch::new(socket, counters);
+    let errors = Limit::new(ERROR_LOG_MS);
+    let mut batch = Batch::new();
+    while !shutdown.requested() {
+        match batch.receive(socket.socket.as_fd()) {
+            Ok(0) => {}
+            Ok(received) => {
+                let bytes = take(&batch, &mut decoder, &mut inlet, clock.unix_secs());
+                counters.batches_received.add(1);
+                counters.datagrams_received.add(received as u64);
+                counters.received_bytes.add(bytes);
+                counters.add_decoded(&decoder.take_counts());
+                // Last: what can be popped has been counted.
+                inlet.publish();
+            }
+            Err(error) => {
+                counters.receive_errors.add(1);
+                if let Some(repeated) = errors.pass(clock.mono_ms()) {
+                    warn!(%error, repeated, address = %socket.address, "Could not receive.");
+                }
+                thread::sleep(ERROR_PAUSE);
+            }
+        }
+        kernel.watch(clock.mono_ms());
+    }
+    kernel.refresh(clock.mono_ms());
+}
+
+/// Decodes the datagrams of a batch into the ring. Returns their bytes.
+fn take<R: Rewrite>(
+    batch: &Batch,
+    decoder: &mut Decoder<R>,
+    inlet: &mut Inlet,
+    received_secs: u32,
+) -> u64 {
+    let mut bytes = 0;
+    for datagram in batch.datagrams() {
+        bytes += datagram.len() as u64;
+        // Why one is refused is in the decoder's counts.
+        let _: Result<u32, _> = decoder.decode(datagram, received_secs, inlet);
+    }
+    bytes
+}
+
+/// Asks the kernel for its figures once a second.
+struct KernelWatch {
+    gauge: KernelGauge,
+    due_ms: u64,
+    errors: Limit,
+}
+
+impl KernelWatch {
+    fn new(socket: &ReceiveSocket, counters: &Arc<SocketCounters>) -> Self {
+        let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
+        // It will not get better: one line an hour.
+        Self {
+            gauge,
+            due_ms: 0,
+            errors: Limit::new(3_600_000),
+        }
+    }
+
+    fn watch(&mut self, now_ms: u64) {
+        if now_ms >= self.due_ms {
+            self.due_ms = now_ms.saturating_add(KERNEL_GAUGE_MS);
+            self.refresh(now_ms);
+        }
+    }
+
+    fn refresh(&self, now_ms: u64) {
+        if let Err(error) = self.gauge.refresh()
+            && let Some(repeated) = self.errors.pass(now_ms)
+        {
+            warn!(%error, repeated, "Cannot see what the kernel drops; `kernel_drops` stays as it is.");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "receive/tests.rs"]
+mod tests;

@@ -1,0 +1,555 @@
+//! The counters: one struct a stage, one field a counter, and the field's comment is the exported help text.
+//!
+//! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of [`MergeCounters`].
+//! Readers take a plain copy ([`SocketCounts`], [`MergeCounts`]) that can be summed up and walked as a table of
+//! name, help and value. Counters only grow and start at 0 with the process; gauges say so in their help.
+//!
+//! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
+//! daemon a copy may be one batch apart. Adds are Release and reads Acquire: who sees a request leave the ring also
+//! sees that it came.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam::utils::CachePadded;
+
+use crate::wire::{DecodeCounts, Mend, Refusal};
+
+/// One exported number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The counter's name, as in `/api/v1/status`.
+    pub name: &'static str,
+    /// For a counter by reason: the reason.
+    pub reason: Option<&'static str>,
+    /// What it counts, in a sentence or two.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub kind: Kind,
+    /// The value; the unit is the last word of the name.
+    pub value: u64,
+}
+
+/// How a number moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; rates make sense.
+    Counter,
+    /// Moves both ways; only the present value makes sense.
+    Gauge,
+}
+
+/// What the table needs to know of a field: how it is copied, summed up over sockets, and shown.
+pub trait Cell {
+    /// The value, without the atomics.
+    type Plain: Copy + Default;
+    /// Copies the value.
+    fn plain(&self) -> Self::Plain;
+    /// Adds one value to another.
+    fn sum(into: &mut Self::Plain, more: &Self::Plain);
+    /// Appends the value's line, or lines, to a table.
+    fn show(value: &Self::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>);
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `count`; nothing is written for 0.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        if count > 0 {
+            self.0.fetch_add(count, Ordering::Release);
+        }
+    }
+
+    /// The count so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Cell for Counter {
+    type Plain = u64;
+    fn plain(&self) -> u64 {
+        self.get()
+    }
+    fn sum(into: &mut u64, more: &u64) {
+        *into += more;
+    }
+    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
+        to.push(Reading {
+            name,
+            reason: None,
+            help,
+            kind: Kind::Counter,
+            value: *value,
+        });
+    }
+}
+
+/// A number that moves both ways.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// Replaces the value.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// The present value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Cell for Gauge {
+    type Plain = u64;
+    fn plain(&self) -> u64 {
+        self.get()
+    }
+    fn sum(into: &mut u64, more: &u64) {
+        *into += more;
+    }
+    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
+        to.push(Reading {
+            name,
+            reason: None,
+            help,
+            kind: Kind::Gauge,
+            value: *value,
+        });
+    }
+}
+
+/// A counter that somebody else keeps in 32 bits and lets wrap round: the kernel.
+#[derive(Debug, Default)]
+pub struct WrappedCounter(Counter);
+
+impl WrappedCounter {
+    /// Takes over a reading. Several threads may do so at once and in any order: one that is older than what is known
+    /// already (by less than 2^31) changes nothing.
+    pub fn raise_to(&self, reading: u32) {
+        let known = &self.0.0;
+        let mut before = known.load(Ordering::Relaxed);
+        loop {
+            // The low 32 bits are the last reading, so the difference is exact across a wrap.
+            let grown = reading.wrapping_sub((before & u64::from(u32::MAX)) as u32);
+            if grown == 0 || grown > u32::MAX / 2 {
+                return;
+            }
+            let after = before + u64::from(grown);
+            match known.compare_exchange_weak(before, after, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => before = now,
+            }
+        }
+    }
+
+    /// The count so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl Cell for WrappedCounter {
+    type Plain = u64;
+    fn plain(&self) -> u64 {
+        self.get()
+    }
+    fn sum(into: &mut u64, more: &u64) {
+        Counter::sum(into, more);
+    }
+    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
+        Counter::show(value, name, help, to);
+    }
+}
+
+/// The reasons that a counter can be split by.
+pub trait Reason {
+    /// What the reason with number `index` is called.
+    fn name_of(index: usize) -> &'static str;
+}
+
+impl Reason for Refusal {
+    fn name_of(index: usize) -> &'static str {
+        Self::ALL[index].name()
+    }
+}
+
+impl Reason for Mend {
+    fn name_of(index: usize) -> &'static str {
+        Self::ALL[index].name()
+    }
+}
+
+/// One counter for each of the `N` reasons `R`.
+#[derive(Debug)]
+pub struct CounterBy<R, const N: usize> {
+    counts: [Counter; N],
+    reasons: PhantomData<fn(R)>,
+}
+
+impl<R: Reason, const N: usize> CounterBy<R, N> {
+    /// Adds to each reason's count.
+    #[inline]
+    pub fn add(&self, counts: &[u64; N]) {
+        for (counter, count) in self.counts.iter().zip(counts) {
+            counter.add(*count);
+        }
+    }
+
+    /// The counts so far, in the order of the reasons' numbers.
+    #[must_use]
+    pub fn get(&self) -> [u64; N] {
+        std::array::from_fn(|reason| self.counts[reason].get())
+    }
+}
+
+impl<R, const N: usize> Default for CounterBy<R, N> {
+    fn default() -> Self {
+        Self {
+            counts: std::array::from_fn(|_| Counter::default()),
+            reasons: PhantomData,
+        }
+    }
+}
+
+/// The plain copy of a [`CounterBy`]: counts by reason, in the order of the reasons' numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountsBy<const N: usize>(pub [u64; N]);
+
+impl<const N: usize> CountsBy<N> {
+    /// Over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl<const N: usize> Default for CountsBy<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
+    type Plain = CountsBy<N>;
+    fn plain(&self) -> CountsBy<N> {
+        CountsBy(self.get())
+    }
+    fn sum(into: &mut CountsBy<N>, more: &CountsBy<N>) {
+        for (into, more) in into.0.iter_mut().zip(more.0) {
+            *into += more;
+        }
+    }
+    fn show(value: &CountsBy<N>, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
+        to.extend(value.0.iter().enumerate().map(|(reason, value)| Reading {
+            name,
+            reason: Some(R::name_of(reason)),
+            help,
+            kind: Kind::Counter,
+            value: *value,
+        }));
+    }
+}
+
+/// A field on cache lines of its own, because another thread writes it than its neighbours.
+impl<C: Cell> Cell for CachePadded<C> {
+    type Plain = C::Plain;
+    fn plain(&self) -> C::Plain {
+        C::plain(self)
+    }
+    fn sum(into: &mut C::Plain, more: &C::Plain) {
+        C::sum(into, more);
+    }
+    fn show(value: &C::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
+        C::show(value, name, help, to);
+    }
+}
+
+/// Declares a struct of counters and the plain struct that copies of it are, both from one list.
+macro_rules! counters {
+    (
+        $(#[$live_doc:meta])* $live:ident;
+        $(#[$plain_doc:meta])* $plain:ident;
+        $( $(#[doc = $help:literal])+ $field:ident: $cell:ty, )+
+    ) => {
+        $(#[$live_doc])*
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct $live {
+            $( $(#[doc = $help])+ pub $field: $cell, )+
+        }
+
+        $(#[$plain_doc])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub struct $plain {
+            $( $(#[doc = $help])+ pub $field: <$cell as Cell>::Plain, )+
+        }
+
+        impl $live {
+            /// A copy of all values; those that are listed later are read first.
+            #[must_use]
+            pub fn counts(&self) -> $plain {
+                let mut counts = $plain::default();
+                counters!(@copy self, counts, [ $($field)+ ]);
+                counts
+            }
+        }
+
+        impl $plain {
+            /// Adds the values of `more`, field by field.
+            pub fn sum(&mut self, more: &Self) {
+                $( <$cell as Cell>::sum(&mut self.$field, &more.$field); )+
+            }
+
+            /// The table of all values: name, reason, help, kind, value, in the order of declaration.
+            #[must_use]
+            pub fn readings(&self) -> Vec<Reading> {
+                let mut to = Vec::new();
+                $(
+                    let help = concat!($($help),+).trim_ascii();
+                    <$cell as Cell>::show(&self.$field, stringify!($field), help, &mut to);
+                )+
+                to
+            }
+        }
+    };
+    // Last field first.
+    (@copy $from:ident, $to:ident, [ $first:ident $($rest:ident)* ]) => {
+        counters!(@copy $from, $to, [ $($rest)* ]);
+        $to.$first = $from.$first.plain();
+    };
+    (@copy $from:ident, $to:ident, []) => {};
+}
+
+counters! {
+    /// What happened at one socket: its receiver's work, and what became of the requests it brought.
+    SocketCounters;
+    /// A copy of [`SocketCounters`], or the sum over several sockets.
+    SocketCounts;
+
+    /// Datagrams taken from the socket. Each is accepted or invalid.
+    datagrams_received: Counter,
+    /// Bytes of the datagrams taken from the socket.
+    received_bytes: Counter,
+    /// Calls to the kernel that brought at least one datagram.
+    batches_received: Counter,
+    /// Calls to the kernel that failed, time-outs apart.
+    receive_errors: Counter,
+    /// Datagrams of which at least one request was taken.
+    datagrams_accepted: Counter,
+    /// Datagrams of which nothing was taken, by the first reason that was found.
+    datagrams_invalid: CounterBy<Refusal, { Refusal::COUNT }>,
+    /// Requests of accepted datagrams, nested ones included. Each is invalid, overwritten, merged or still waiting.
+    requests_decoded: Counter,
+    /// Requests of accepted datagrams that were refused, by reason.
+    requests_invalid: CounterBy<Refusal, { Refusal::COUNT }>,
+    /// Elements left out of, or changed in, requests that were taken, by what was done to them.
+    elements_mended: CounterBy<Mend, { Mend::COUNT }>,
+    /// Requests put into the temporary pool.
+    requests_pushed: Counter,
+    /// Requests in the temporary pool that gave way to newer ones because it was full.
+    requests_overwritten: CachePadded<Counter>,
+    /// Requests that the merger took out of the temporary pool.
+    requests_popped: CachePadded<Counter>,
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full.
+    kernel_drops: WrappedCounter,
+    /// Gauge: bytes that wait in the socket's receive buffer, with the kernel's own book-keeping.
+    kernel_queue_bytes: Gauge,
+    /// Gauge: receive buffer asked for.
+    recv_buffer_asked_bytes: Gauge,
+    /// Gauge: receive buffer granted, in the measure of what was asked for.
+    recv_buffer_granted_bytes: Gauge,
+}
+
+impl SocketCounters {
+    /// Books what a decoder saw in one batch; what it pushed is counted by the ring.
+    pub fn add_decoded(&self, counts: &DecodeCounts) {
+        self.datagrams_accepted.add(counts.datagrams_accepted);
+        self.datagrams_invalid.add(&counts.datagrams_invalid);
+        self.requests_decoded.add(counts.requests_decoded);
+        self.requests_invalid.add(&counts.requests_invalid);
+        self.elements_mended.add(&counts.mended);
+    }
+}
+
+counters! {
+    /// What the merger did. It alone writes them.
+    MergeCounters;
+    /// A copy of [`MergeCounters`].
+    MergeCounts;
+
+    /// Runs of the merger.
+    merges: Counter,
+    /// Requests merged into the main pool and the reports.
+    requests_merged: Counter,
+    /// Timers merged into the main pool and the reports.
+    timers_merged: Counter,
+    /// Rows of requests that left the main pool before their time because it was full.
+    rows_evicted: Counter,
+    /// Texts that were not kept because the budget for words was used up.
+    words_overflowed: Counter,
+    /// Gauge: how late the last run of the merger began, in microseconds.
+    merge_lag_us: Gauge,
+}
+
+/// All counters of one daemon.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// One set a socket, in the order in which they were opened.
+    pub sockets: Vec<Arc<SocketCounters>>,
+    /// The merger's.
+    pub merge: Arc<MergeCounters>,
+}
+
+impl Counters {
+    /// Counters for `sockets` sockets, all zero.
+    #[must_use]
+    pub fn new(sockets: usize) -> Self {
+        Self {
+            sockets: (0..sockets).map(|_| Arc::default()).collect(),
+            merge: Arc::default(),
+        }
+    }
+
+    /// The sum over all sockets.
+    #[must_use]
+    pub fn total(&self) -> SocketCounts {
+        let mut total = SocketCounts::default();
+        for socket in &self.sockets {
+            total.sum(&socket.counts());
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_field_with_its_help() {
+        let counters = SocketCounters::default();
+        counters.datagrams_received.add(7);
+        let mut invalid = [0; Refusal::COUNT];
+        invalid[Refusal::Lz4Header as usize] = 3;
+        counters.datagrams_invalid.add(&invalid);
+        let readings = counters.counts().readings();
+        // 14 plain numbers, two by refusal, one by mend.
+        assert_eq!(readings.len(), 13 + 2 * Refusal::COUNT + Mend::COUNT);
+        assert!(readings.iter().all(|reading| reading.help.ends_with('.')));
+        assert_eq!(readings[0].name, "datagrams_received");
+        assert_eq!(
+            readings[0].help,
+            "Datagrams taken from the socket. Each is accepted or invalid."
+        );
+        assert_eq!((readings[0].kind, readings[0].value), (Kind::Counter, 7));
+        let lz4 = readings
+            .iter()
+            .find(|reading| reading.reason == Some("lz4_header"))
+            .unwrap();
+        assert_eq!((lz4.name, lz4.value), ("datagrams_invalid", 3));
+    }
+
+    #[test]
+    fn gauges_say_so() {
+        let mut readings = SocketCounts::default().readings();
+        readings.extend(MergeCounts::default().readings());
+        for reading in readings {
+            let gauge = reading.kind == Kind::Gauge;
+            assert_eq!(
+                reading.help.starts_with("Gauge: "),
+                gauge,
+                "{}",
+                reading.name
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut readings = SocketCounts::default().readings();
+        readings.extend(MergeCounts::default().readings());
+        let all = readings.len();
+        readings.sort_by_key(|reading| (reading.name, reading.reason));
+        readings.dedup_by_key(|reading| (reading.name, reading.reason));
+        assert_eq!(readings.len(), all);
+    }
+
+    #[test]
+    fn sockets_add_up() {
+        let counters = Counters::new(3);
+        for (socket, count) in counters.sockets.iter().zip([1, 20, 300]) {
+            socket.requests_decoded.add(count);
+            let mut invalid = [0; Refusal::COUNT];
+            invalid[Refusal::Empty as usize] = count;
+            socket.requests_invalid.add(&invalid);
+            socket.requests_popped.add(count);
+        }
+        let total = counters.total();
+        assert_eq!(total.requests_decoded, 321);
+        assert_eq!(total.requests_invalid.total(), 321);
+        assert_eq!(total.requests_popped, 321);
+    }
+
+    #[test]
+    fn decoded_counts_are_booked_one_to_one() {
+        let mut counts = DecodeCounts {
+            datagrams_accepted: 1,
+            requests_decoded: 2,
+            ..DecodeCounts::ZERO
+        };
+        counts.datagrams_invalid[Refusal::Empty as usize] = 3;
+        counts.requests_invalid[Refusal::TooLarge as usize] = 4;
+        counts.mended[Mend::TextCut as usize] = 5;
+        let counters = SocketCounters::default();
+        counters.add_decoded(&counts);
+        counters.add_decoded(&counts);
+        let booked = counters.counts();
+        assert_eq!((booked.datagrams_accepted, booked.requests_decoded), (2, 4));
+        assert_eq!(booked.datagrams_invalid.0[Refusal::Empty as usize], 6);
+        assert_eq!(booked.requests_invalid.0[Refusal::TooLarge as usize], 8);
+        assert_eq!(booked.elements_mended.0[Mend::TextCut as usize], 10);
+        assert_eq!(
+            booked.datagrams_invalid.total() + booked.requests_invalid.total(),
+            14
+        );
+    }
+
+    #[test]
+    fn the_kernels_counter_goes_on_past_32_bits() {
+        let drops = WrappedCounter::default();
+        drops.raise_to(10);
+        drops.raise_to(10);
+        drops.raise_to(2_000_000_000);
+        drops.raise_to(4_000_000_000);
+        drops.raise_to(5);
+        assert_eq!(drops.get(), (1 << 32) + 5);
+        // A thread that read before the others and comes late.
+        drops.raise_to(u32::MAX);
+        assert_eq!(drops.get(), (1 << 32) + 5);
+    }
+
+    #[test]
+    fn what_others_write_has_cache_lines_of_its_own() {
+        let counters = SocketCounters::default();
+        let base = std::ptr::from_ref(&counters).addr();
+        let line = |field: usize| (field - base) / 128;
+        let popped = line(std::ptr::from_ref(&*counters.requests_popped).addr());
+        let overwritten = line(std::ptr::from_ref(&*counters.requests_overwritten).addr());
+        let received = line(std::ptr::from_ref(&counters.datagrams_received).addr());
+        let pushed = line(std::ptr::from_ref(&counters.requests_pushed).addr());
+        assert_ne!(popped, overwritten);
+        for receivers in [received, pushed] {
+            assert!(receivers != popped && receivers != overwritten);
+        }
+    }
+}

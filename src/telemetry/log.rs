@@ -1,0 +1,173 @@
+//! The log: set-up at start, and a limit on lines that repeat.
+//!
+//! `main` calls [`init`] once; everything else only uses `tracing`'s macros. Lines go to stderr, as text or as one JSON
+//! object each; stdout belongs to the commands that print something. What an outsider can cause by the packet or by
+//! the request (a bad datagram, a refused connection) is counted and at most logged through a [`Limit`].
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// How a line looks (`--log-format`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people: time, level, sentence, `field=value`.
+    #[default]
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
+}
+
+/// Why the log could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter is not one.
+    #[error(
+        "the log filter {filter:?} is not valid: {source}; accepted is a level (error, warn, info, debug, trace) or target=level, comma-separated"
+    )]
+    Filter {
+        /// What was given.
+        filter: String,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// [`init`] was called before in this process.
+    #[error("the log is set up already")]
+    Twice,
+}
+
+/// Sends the log of this process to stderr.
+///
+/// `filter`: a level, or `target=level` pairs separated by commas; `""` means `info`.
+///
+/// # Errors
+/// When `filter` cannot be understood, or the log of this process is set up already.
+pub fn init(format: LogFormat, filter: &str) -> Result<(), LogError> {
+    let filter = parse(filter)?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let done = match format {
+        // Colours only for a person who looks on.
+        LogFormat::Text => lines
+            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+            .with_target(false)
+            .try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    done.map_err(|_| LogError::Twice)
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, LogError> {
+    let given = if filter.is_empty() { "info" } else { filter };
+    EnvFilter::builder()
+        .parse(given)
+        .map_err(|source| LogError::Filter {
+            filter: given.to_owned(),
+            source,
+        })
+}
+
+/// Lets one line through in a span of time and counts the others. One for each place that logs; shared by threads.
+#[derive(Debug)]
+pub struct Limit {
+    span_ms: u64,
+    /// When the next line may go, in the clock's monotonic milliseconds.
+    next_ms: AtomicU64,
+    held_back: AtomicU64,
+}
+
+impl Limit {
+    /// At most one line every `span_ms` milliseconds.
+    #[must_use]
+    pub const fn new(span_ms: u64) -> Self {
+        Self {
+            span_ms,
+            next_ms: AtomicU64::new(0),
+            held_back: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a line may be logged now: `Some(held_back)` with the number of lines held back since the last one, to
+    /// be given in a field `repeated`; `None`: count on.
+    ///
+    /// ```
+    /// # let limit = pinbad::telemetry::log::Limit::new(10_000);
+    /// # let (now_ms, error) = (0, "");
+    /// if let Some(repeated) = limit.pass(now_ms) {
+    ///     tracing::warn!(%error, repeated, "Could not receive.");
+    /// }
+    /// ```
+    pub fn pass(&self, now_ms: u64) -> Option<u64> {
+        let next = self.next_ms.load(Ordering::Relaxed);
+        // Of several threads that come at once, the one that moves the time on logs.
+        let won = now_ms >= next
+            && self
+                .next_ms
+                .compare_exchange(
+                    next,
+                    now_ms.saturating_add(self.span_ms),
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                )
+                .is_ok();
+        if won {
+            Some(self.held_back.swap(0, Ordering::Relaxed))
+        } else {
+            self.held_back.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_goes_at_once_and_repeats_are_counted() {
+        let limit = Limit::new(1000);
+        assert_eq!(limit.pass(0), Some(0));
+        assert_eq!(limit.pass(1), None);
+        assert_eq!(limit.pass(999), None);
+        assert_eq!(limit.pass(1000), Some(2));
+        assert_eq!(limit.pass(5000), Some(0));
+    }
+
+    #[test]
+    fn threads_lose_no_line() {
+        let limit = Limit::new(10);
+        let passed: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..1000)
+                            .filter_map(|now| limit.pass(now))
+                            .map(|held| held + 1)
+                            .sum::<u64>()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        let waiting = limit.pass(u64::MAX).map_or(0, |held| held);
+        assert_eq!(passed + waiting, 4000);
+    }
+
+    #[test]
+    fn filters_are_checked() {
+        for good in ["", "warn", "pinbad=debug,warn"] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        let error = parse("pinbad=loud").unwrap_err().to_string();
+        assert!(
+            error.contains("pinbad=loud") && error.contains("accepted"),
+            "{error}"
+        );
+    }
+}
