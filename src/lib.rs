@@ -24,6 +24,7 @@
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
 //! `report` is plain code on its own threads; tasks begin at `query`.
 
+pub mod config;
 pub mod wire;
 pub mod ingest;
 pub mod clock;

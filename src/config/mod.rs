@@ -1,12 +1,36 @@
 //! The configuration as the program uses it: checked, defaults filled in, units resolved.
+//!
+//! Two steps. `file.rs` lays flags over environment over file ([`file::RawConfig`], what was typed); `check.rs` makes
+//! of it a [`Config`], or a list of everything that is wrong, each with its file and line ([`ConfigErrors`]). `keys.rs`
+//! is the one table of settings behind both. Called by `main`, once, before any thread starts; the stages get their
+//! part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is [`MemoryPlan`].
 
+pub mod args;
+mod check;
+pub mod error;
+pub mod file;
+pub mod keys;
+pub mod place;
+pub mod plan;
+pub mod typed;
+pub mod units;
+
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use args::ConfigFlags;
+pub use error::{ConfigError, ConfigErrors};
+pub use file::ConfiguredReport;
+use file::{CONFIG_VARIABLE, RawConfig};
+pub use plan::MemoryPlan;
+
+pub use crate::telemetry::log::LogFormat;
+
 /// Everything that `serve` needs to know. Made once at start; nothing below `main` reads a file, an environment
 /// variable or a flag.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `[ingest]`: sockets and the temporary pool.
     pub ingest: IngestConfig,
@@ -20,10 +44,80 @@ pub struct Config {
     pub mysql: FrontConfig,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
     pub state_dir: Option<PathBuf>,
+    /// `[log]`
+    pub log: LogConfig,
+    /// `[[report]]` entries as typed; the report module checks them.
+    pub configured_reports: Vec<ConfiguredReport>,
+    /// `[[rewrite]]` entries as typed.
+    pub configured_rewrites: Vec<ConfiguredReport>,
+}
+
+impl Config {
+    /// The configuration from flags, variables (`PINBAD_...` of those given) and the file that one of them names.
+    ///
+    /// # Errors
+    /// Everything that is wrong, not just the first.
+    pub fn load(
+        flags: &ConfigFlags,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigErrors> {
+        let variables: Vec<_> = variables.into_iter().collect();
+        let in_variable = variables.iter().find(|(name, _)| name == CONFIG_VARIABLE);
+        let in_variable = in_variable.filter(|(_, path)| !path.is_empty());
+        let path = match (&flags.config, in_variable) {
+            (Some(path), _) => Some(("--config", path.clone())),
+            (None, Some((_, path))) => Some((CONFIG_VARIABLE, PathBuf::from(path))),
+            (None, None) => None,
+        };
+        let mut raw = RawConfig::default();
+        let mut errors = Vec::new();
+        if let Some((named_by, path)) = path {
+            match std::fs::read_to_string(&path) {
+                Ok(text) => raw.add_file(&path.display().to_string(), &text, &mut errors),
+                Err(source) => errors.push(ConfigError::Unreadable {
+                    named_by,
+                    path,
+                    source,
+                }),
+            }
+        }
+        raw.add_variables(variables, &mut errors);
+        raw.add_flags(flags, &mut errors);
+        Self::checked(&raw, errors)
+    }
+
+    /// The configuration that a file of this text would give, without environment and flags; `name` is what errors
+    /// call it.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let mut raw = RawConfig::default();
+        let mut errors = Vec::new();
+        raw.add_file(name, text, &mut errors);
+        Self::checked(&raw, errors)
+    }
+
+    fn checked(raw: &RawConfig, mut errors: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
+        let config = check::check(raw, &mut errors);
+        if errors.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigErrors(errors))
+        }
+    }
+}
+
+impl Default for Config {
+    /// What holds when nothing is configured.
+    fn default() -> Self {
+        Self::checked(&RawConfig::default(), Vec::new())
+            .expect("the defaults stand in keys.rs and are within their own ranges")
+    }
 }
 
 /// `[ingest]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct IngestConfig {
     /// UDP addresses to receive on.
     pub listen: Vec<SocketAddr>,
@@ -44,7 +138,7 @@ pub struct IngestConfig {
 }
 
 /// `[pool]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PoolConfig {
     /// Rows of raw requests; 0 keeps no raw data.
     pub request_pool_size: usize,
@@ -57,7 +151,7 @@ pub struct PoolConfig {
 }
 
 /// `[reports]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReportsConfig {
     /// Rows per report before new keys fold into `(other)`.
     pub rows_max: usize,
@@ -68,10 +162,22 @@ pub struct ReportsConfig {
 }
 
 /// `[http]` and `[mysql]`: a way in for readers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FrontConfig {
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
     /// Whether a non-loopback address may be bound without credentials.
     pub allow_anonymous: bool,
 }
+
+/// `[log]`: what is said on stderr.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogConfig {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// The least that is logged.
+    pub level: tracing::Level,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! The command line: which command, and which settings it overrides.
+//!
+//! clap parses and answers `--help`, `--version` and usage errors (exit code 2) by itself; everything that is a
+//! setting is handed on as text and checked with the rest of the configuration, so `--http` and `http.listen` in a
+//! file get the same error. Only `main` uses this. Only commands that exist are listed.
+
+use std::path::PathBuf;
+
+use clap::{Args as FlagGroup, Parser, Subcommand};
+
+// No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
+const EXAMPLES: &str = "\
+Examples:
+  pinbad                                  UDP port 30002, HTTP 127.0.0.1:30080
+  pinbad --config /etc/pinbad.toml        with the settings of a file
+  pinbad --udp 127.0.0.1:30002 --udp '[::1]:30002' --set pool.stats_history=1h
+  pinbad check --config /etc/pinbad.toml  is it right, how much memory is it?
+";
+
+const SETTINGS: &str = "\
+Settings:
+  Flags win over the environment, that over the file, that over the defaults.
+  Any key of the file can be a flag, its value in TOML or as bare text:
+      --set pool.stats_history=60s
+      --set 'report=[{name = \"by_group\", comment = \"tag_info:group\"}]'
+  Sizes: 64MB is 64 x 1000 x 1000 bytes, 64MiB is 64 x 1024 x 1024; a plain
+  number is bytes. Durations: 10ms, 15m, 1h30m, 7d; a plain number is seconds.
+  config/pinbad.toml describes every key: default, range and what it costs.
+
+Environment:
+  PINBAD_CONFIG        the configuration file, when --config does not name one
+  PINBAD_SECTION_KEY   any key: PINBAD_POOL_STATS_HISTORY=60s, for instance
+
+Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
+";
+
+/// A Pinba-compatible statistics daemon.
+///
+/// PHP applications with the Pinba extension send one UDP packet per request; pinbad answers, live, what is slow,
+/// where, and since when. Without a command it serves, and without any setting it works.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pinbad",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n{SETTINGS}"),
+    max_term_width = 110
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ConfigFlags,
+}
+
+impl Args {
+    /// The command to run; `serve` when none is named.
+    #[must_use]
+    pub fn into_command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}
+
+/// What pinbad can be asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Receive packets and answer questions until SIGTERM or SIGINT (the default).
+    #[command(after_help = SETTINGS)]
+    Serve(ConfigFlags),
+    /// Check the configuration and show the memory that serve would take, a line a pool.
+    #[command(after_help = SETTINGS)]
+    Check(ConfigFlags),
+}
+
+/// The flags that stand for settings, the same for every command that has a configuration.
+#[derive(Debug, Clone, Default, FlagGroup)]
+pub struct ConfigFlags {
+    /// Configuration file (TOML); without one the defaults hold.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// UDP address to receive packets on; repeat for more [default: 0.0.0.0:30002].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub udp: Vec<String>,
+    /// HTTP address to answer on, "" for none [default: 127.0.0.1:30080].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<String>,
+    /// MySQL address to answer on, "" for none; accepted, not served yet [default: 127.0.0.1:33306].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub mysql: Option<String>,
+    /// Any setting of the file, as in pool.stats_history=60s; repeat for more.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Form of the log on stderr: text or json [default: text].
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Least that is logged: error, warn, info, debug or trace [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+impl ConfigFlags {
+    /// The flags that stand for one key: flag, key and the text given.
+    pub(super) fn shorthands(&self) -> Vec<(&'static str, &'static str, String)> {
+        let udp = (!self.udp.is_empty()).then(|| self.udp.join(","));
+        [
+            ("--udp", "ingest.listen", udp.as_ref()),
+            ("--http", "http.listen", self.http.as_ref()),
+            ("--mysql", "mysql.listen", self.mysql.as_ref()),
+            ("--log-format", "log.format", self.log_format.as_ref()),
+            ("--log-level", "log.level", self.log_level.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(flag, key, value)| Some((flag, key, value?.clone())))
+        .collect()
+    }
+}
+
+/// What `demo` takes: the settings of `serve`, and how much it has to do.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct DemoFlags {
+    /// The settings, as for serve.
+    #[command(flatten)]
+    pub config: ConfigFlags,
+    /// Self-made requests per second, on average; they come and go as a day does.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 200)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Args::try_parse_from(line.split_whitespace()).map(Args::into_command)
+    }
+
+    #[test]
+    fn serve_is_the_default_command() {
+        for line in [
+            "pinbad --http 127.0.0.1:1 --set a.b=c",
+            "pinbad serve --http 127.0.0.1:1 --set a.b=c",
+        ] {
+            let Ok(Command::Serve(flags)) = parse(line) else {
+                panic!("{line}")
+            };
+            assert_eq!(flags.http.as_deref(), Some("127.0.0.1:1"));
+            assert_eq!(flags.set, ["a.b=c"]);
+        }
+    }
+
+    #[test]
+    fn check_takes_the_flags_of_serve() {
+        let line = "pinbad check -c x.toml --udp 127.0.0.1:1 --udp [::1]:1 --log-format json";
+        let Ok(Command::Check(flags)) = parse(line) else {
+            panic!("{line}")
+        };
+        assert_eq!(flags.config, Some(PathBuf::from("x.toml")));
+        assert_eq!(
+            flags.shorthands(),
+            [
+                ("--udp", "ingest.listen", "127.0.0.1:1,[::1]:1".to_owned()),
+                ("--log-format", "log.format", "json".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn usage_errors_have_code_2_and_help_has_0() {
+        for (line, code) in [
+            ("pinbad --nothing", 2),
+            ("pinbad reticulate", 2),
+            ("pinbad serve --set", 2),
+            ("pinbad --http 127.0.0.1:1 check", 2),
+            ("pinbad --help", 0),
+            ("pinbad check --help", 0),
+            ("pinbad --version", 0),
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), code, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound_and_help_shows_what_the_program_really_does() {
+        let mut command = Args::command();
+        command.clone().debug_assert();
+        assert!(
+            EXAMPLES
+                .lines()
+                .chain(SETTINGS.lines())
+                .all(|line| line.len() <= 80)
+        );
+        let help = command.render_long_help().to_string();
+        for (flag, key) in [
+            ("--udp", "ingest.listen"),
+            ("--http", "http.listen"),
+            ("--mysql", "mysql.listen"),
+            ("--log-format", "log.format"),
+            ("--log-level", "log.level"),
+        ] {
+            let default = super::super::keys::find(key).unwrap().default;
+            let default = format!("[default: {}]", default.trim_matches(['"', '[', ']']));
+            let at = help.find(flag).unwrap_or_else(|| panic!("{flag}"));
+            let end = help[at..].find("\n\n").map_or(help.len(), |end| at + end);
+            let words = help[at..end]
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
+            assert!(words.contains(&default), "{flag}: {words}");
+        }
+    }
+
+    #[test]
+    fn demo_takes_a_rate_beside_the_settings() {
+        #[derive(Parser)]
+        struct Demo {
+            #[command(flatten)]
+            flags: DemoFlags,
+        }
+        let demo = Demo::try_parse_from(["demo", "--rate", "50", "--set", "a.b=c"]).unwrap();
+        assert_eq!((demo.flags.rate, demo.flags.config.set.len()), (50, 1));
+        assert!(Demo::try_parse_from(["demo", "--rate", "0"]).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a setting was typed: a line of the file, a variable, a flag, or nowhere (the default).
+//!
+//! Every value carries its place through checking, so that an error found late, even one found by the report module
+//! in a `[[report]]` entry, still names file and line and shows the text that was typed. The texts are kept whole for
+//! that, once, behind an `Arc`; a configuration is a few kilobytes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Longest piece of what was typed that an error repeats, characters.
+const GIVEN_CHARS_MAX: usize = 60;
+
+/// Who a text was typed for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A configuration file, by the name it was opened with.
+    File(String),
+    /// An environment variable.
+    Variable(String),
+    /// A flag of the command line, with its dashes.
+    Flag(&'static str),
+    /// Nobody: the default of this key.
+    Default(&'static str),
+}
+
+/// A range of one of the texts that settings were typed in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Place {
+    origin: Arc<Origin>,
+    text: Arc<str>,
+    /// Bytes of `text`.
+    span: Range<usize>,
+}
+
+impl Place {
+    /// All of `text`.
+    #[must_use]
+    pub fn whole(origin: Origin, text: &str) -> Self {
+        Self {
+            origin: Arc::new(origin),
+            text: Arc::from(text),
+            span: 0..text.len(),
+        }
+    }
+
+    /// Another range of the same text.
+    #[must_use]
+    pub fn at(&self, span: Range<usize>) -> Self {
+        Self {
+            origin: Arc::clone(&self.origin),
+            text: Arc::clone(&self.text),
+            span,
+        }
+    }
+
+    /// The text as a whole, whatever the range.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Who typed it.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The line in the file, from 1; `None` for what was not typed in a file.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        let Origin::File(_) = *self.origin else {
+            return None;
+        };
+        let before = self
+            .text
+            .as_bytes()
+            .get(..self.span.start)
+            .unwrap_or(self.text.as_bytes());
+        Some(1 + before.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    /// What was typed here, in one line and not too long.
+    #[must_use]
+    pub fn given(&self) -> String {
+        let typed = self.text.get(self.span.clone()).unwrap_or_default();
+        let mut given = typed.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((cut, _)) = given.char_indices().nth(GIVEN_CHARS_MAX) {
+            given.truncate(cut);
+            given.push_str("...");
+        }
+        if given.is_empty() {
+            "\"\"".to_owned()
+        } else {
+            given
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.origin {
+            Origin::File(name) => write!(f, "{name}:{}", self.line().unwrap_or(1)),
+            Origin::Variable(name) => write!(f, "{name}"),
+            Origin::Flag(name) => write!(f, "{name}"),
+            Origin::Default(key) => write!(f, "default of {key}"),
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_a_file_knows_its_line_and_what_was_typed() {
+        let file = Place::whole(Origin::File("a.toml".to_owned()), "x = 1\ny = [\n  2,\n]\n");
+        let y = file.at(10..18);
+        assert_eq!(format!("{y} {}", y.given()), "a.toml:2 [ 2, ]");
+        assert_eq!(y.line(), Some(2));
+        // Past the end, as a parser may point when it misses something: the last line, and no panic.
+        assert_eq!(file.at(900..901).to_string(), "a.toml:5");
+    }
+
+    #[test]
+    fn what_was_typed_is_cut_when_it_is_long() {
+        let flag = Place::whole(Origin::Flag("--set"), &"ä".repeat(100));
+        assert_eq!(flag.given(), format!("{}...", "ä".repeat(60)));
+        assert_eq!(flag.line(), None);
+        assert_eq!(Place::whole(Origin::Flag("--udp"), "").given(), "\"\"");
+    }
+}

@@ -1,0 +1,273 @@
+//! Sizes and durations as people write them: "64MB", "64MiB", "10ms", "1h30m".
+//!
+//! Pure functions, called while settings are checked and while the memory plan is printed. Whole arithmetic all the
+//! way: "0.1s" is 100 ms, not the nearest float. A text that could mean two things (`64M`: 1000 or 1024?) is refused
+//! with a reason instead of guessed; what is refused never becomes a value, so nothing here can overflow a pool.
+
+use std::time::Duration;
+
+/// Digits after the point that a number keeps; nanoseconds are the finest thing anything here is measured in.
+const DECIMALS: usize = 9;
+const ONE: u128 = 1_000_000_000;
+
+/// What the last letters of a size mean, in bytes. 1000 without an `i`, 1024 with it, whatever the case.
+const SIZE_UNITS: [(&str, u64); 10] = [
+    ("", 1),
+    ("b", 1),
+    ("kb", 1000),
+    ("mb", 1000_u64.pow(2)),
+    ("gb", 1000_u64.pow(3)),
+    ("tb", 1000_u64.pow(4)),
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+];
+
+/// Units of time in nanoseconds, the largest first: the order in which they may follow each other.
+const TIME_UNITS: [(&str, u128); 5] = [
+    ("d", 86_400 * ONE),
+    ("h", 3_600 * ONE),
+    ("m", 60 * ONE),
+    ("s", ONE),
+    ("ms", 1_000_000),
+];
+
+/// Reads a size: "64MB" (1000 x 1000), "64MiB" (1024 x 1024), "65536" (bytes).
+///
+/// # Errors
+/// Says in a few words what is wrong with the text.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (number, unit) = split_number(text);
+    let number = parse_decimal(number).ok_or("not a size")?;
+    let unit = unit.trim();
+    let lower = unit.to_ascii_lowercase();
+    let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == lower) else {
+        return Err(match lower.as_str() {
+            "k" | "m" | "g" | "t" => {
+                let letter = unit.to_ascii_uppercase();
+                format!("{unit:?} may mean 1000 or 1024, write {letter}B or {letter}iB")
+            }
+            _ => format!("{unit:?} is no unit of size"),
+        });
+    };
+    let scaled = number.checked_mul(u128::from(*factor)).ok_or("too large")?;
+    if scaled % ONE != 0 {
+        return Err("not a whole number of bytes".to_owned());
+    }
+    u64::try_from(scaled / ONE).map_err(|_| "too large".to_owned())
+}
+
+/// Reads a duration: "10ms", "15m", "1h30m", "0.5s"; a plain number is seconds.
+///
+/// # Errors
+/// Says in a few words what is wrong with the text.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let mut rest = text.trim();
+    if let Some(seconds) = parse_decimal(rest) {
+        return to_duration(seconds);
+    }
+    let mut nanos: u128 = 0;
+    // The part of TIME_UNITS that may still follow: "30m1h" is more likely a slip than meant.
+    let mut units = &TIME_UNITS[..];
+    while !rest.is_empty() {
+        let (number, after) = split_number(rest);
+        let number = parse_decimal(number).ok_or("not a duration")?;
+        let after = after.trim_start();
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == ' ')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
+            return Err(if unit.is_empty() {
+                "a number without a unit".to_owned()
+            } else if TIME_UNITS.iter().any(|(name, _)| *name == unit) {
+                format!("{unit:?} stands after a smaller unit or twice")
+            } else {
+                format!("{unit:?} is no unit of time")
+            });
+        };
+        nanos = number
+            .checked_mul(units[at].1)
+            .and_then(|scaled| nanos.checked_add(scaled / ONE))
+            .ok_or("too long")?;
+        units = &units[at + 1..];
+        rest = after.trim_start();
+    }
+    if nanos == 0 && text.trim().is_empty() {
+        return Err("not a duration".to_owned());
+    }
+    to_duration(nanos)
+}
+
+fn to_duration(nanos: u128) -> Result<Duration, String> {
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "too long".to_owned())
+}
+
+/// Splits "1.5GiB" into "1.5" and "GiB".
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// "1.5" as 1_500_000_000 (times [`ONE`]); `None` when it is not a plain decimal number.
+fn parse_decimal(text: &str) -> Option<u128> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > DECIMALS {
+        return None;
+    }
+    let whole: u128 = whole.parse().ok()?;
+    let decimals: u128 = format!("{decimals:0<DECIMALS$}").parse().ok()?;
+    whole.checked_mul(ONE)?.checked_add(decimals)
+}
+
+/// A size as [`parse_bytes`] reads it, exactly and as short as it goes: "256KiB", "64MB", "1001".
+#[must_use]
+pub fn exact_bytes(bytes: u64) -> String {
+    let units = [
+        ("TiB", 1_u64 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("TB", 1000_u64.pow(4)),
+        ("GB", 1000_u64.pow(3)),
+        ("MB", 1000_u64.pow(2)),
+        ("kB", 1000),
+    ];
+    units
+        .iter()
+        .filter(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor))
+        .map(|(name, factor)| format!("{}{name}", bytes / factor))
+        .min_by_key(String::len)
+        .unwrap_or_else(|| bytes.to_string())
+}
+
+/// A size for reading: "128.5 MiB".
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+pub fn rounded_bytes(bytes: u64) -> String {
+    if bytes >= 1 << 30 {
+        format!("{:.2} GiB", bytes as f64 / f64::from(1_u32 << 30))
+    } else if bytes >= 1 << 20 {
+        format!("{:.1} MiB", bytes as f64 / f64::from(1_u32 << 20))
+    } else {
+        format!("{:.1} KiB", bytes as f64 / 1024.0)
+    }
+}
+
+/// A duration as [`parse_duration`] reads it: "1h30m", "10ms", "7d"; finer than a millisecond is left out.
+#[must_use]
+pub fn exact_duration(duration: Duration) -> String {
+    let mut nanos = duration.as_nanos();
+    let mut text = String::new();
+    for (name, factor) in TIME_UNITS {
+        if nanos >= factor {
+            text.push_str(&format!("{}{name}", nanos / factor));
+            nanos %= factor;
+        }
+    }
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_1000_and_with_1024() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("65536", 65536),
+            ("64MB", 64_000_000),
+            ("64MiB", 67_108_864),
+            ("64 mib", 67_108_864),
+            ("1kB", 1000),
+            ("1KiB", 1024),
+            ("7b", 7),
+            ("1.5GiB", 1_610_612_736),
+            ("1TB", 1_000_000_000_000),
+            ("1TiB", 1_099_511_627_776),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_mean_nothing_are_refused() {
+        for (text, problem) in [
+            ("", "not a size"),
+            ("MB", "not a size"),
+            ("-1", "not a size"),
+            ("1.2.3MB", "not a size"),
+            ("64M", "\"M\" may mean 1000 or 1024, write MB or MiB"),
+            ("64k", "\"k\" may mean 1000 or 1024, write KB or KiB"),
+            ("64Mbit", "\"Mbit\" is no unit of size"),
+            ("1.5", "not a whole number of bytes"),
+            ("99999999TB", "too large"),
+            ("340282366920938463463374607431768211456", "not a size"),
+        ] {
+            assert_eq!(parse_bytes(text), Err(problem.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_to_the_nanosecond() {
+        for (text, nanos) in [
+            ("10ms", 10_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1h 30 m", 5_400_000_000_000),
+            ("15m", 900_000_000_000),
+            ("60", 60_000_000_000),
+            ("0.1", 100_000_000),
+            ("0.1s", 100_000_000),
+            ("1d2h3m4s5ms", 93_784_005_000_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_nanos(nanos)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn durations_that_mean_nothing_are_refused() {
+        for (text, problem) in [
+            ("", "not a duration"),
+            ("soon", "not a duration"),
+            ("-1s", "not a duration"),
+            ("15M", "\"M\" is no unit of time"),
+            ("2w", "\"w\" is no unit of time"),
+            ("1 30m", "a number without a unit"),
+            ("1h30", "a number without a unit"),
+            ("30m1h", "\"h\" stands after a smaller unit or twice"),
+            ("1s1s", "\"s\" stands after a smaller unit or twice"),
+            ("9999999999999h", "too long"),
+        ] {
+            assert_eq!(parse_duration(text), Err(problem.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_typed() {
+        for text in ["1TiB", "256KiB", "1001", "3MiB", "64MB", "1GB", "0"] {
+            assert_eq!(exact_bytes(parse_bytes(text).unwrap()), text);
+        }
+        for text in ["10ms", "1h30m", "7d", "1d1ms", "0s"] {
+            assert_eq!(exact_duration(parse_duration(text).unwrap()), text);
+        }
+        assert_eq!(rounded_bytes(1536), "1.5 KiB");
+        assert_eq!(rounded_bytes(3 << 29), "1.50 GiB");
+    }
+}
