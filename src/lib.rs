@@ -27,6 +27,7 @@
 pub mod config;
 pub mod wire;
 pub mod ingest;
+pub mod pool;
 pub mod clock;
 pub mod limits;
 pub mod shutdown;

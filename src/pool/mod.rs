@@ -1,0 +1,307 @@
+//! The main pool: raw requests and timers of the last `stats_history`, in memory whose size is fixed at start.
+//!
+//! The merger alone writes, record by record ([`Pool::append`]); readers look on under the lock in
+//! [`Live`](crate::merger::Live). What is in here:
+//!
+//! | part | holds | bounded by |
+//! |---|---|---|
+//! | [`requests`] | one row a request | `request_pool_size` |
+//! | [`timers`] | one row a timer | `timer_pool_size` |
+//! | [`origins`] | host, server, script, schema, status | rows + two epochs |
+//! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
+//! | [`words`] | every distinct text | three quarters of `words_memory` |
+//!
+//! When a pool of rows is full the oldest request goes with all its timers, and is counted; what is older than the
+//! history goes with its tick. Neither touches the reports.
+
+mod arena;
+mod epochs;
+pub mod origins;
+pub mod requests;
+pub mod tag_sets;
+pub mod timers;
+pub mod words;
+
+use std::collections::VecDeque;
+
+use self::epochs::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
+use self::origins::{OTHER_ORIGIN, Origins};
+use self::requests::{RequestPool, RequestRow};
+use self::tag_sets::TagSets;
+use self::timers::{TimerPool, TimerRow};
+use self::words::Words;
+use crate::config::PoolConfig;
+use crate::wire::{Hasher, Record};
+
+/// Raw rows and the texts they use.
+#[derive(Debug)]
+pub struct Pool {
+    /// The raw requests.
+    pub requests: RequestPool,
+    /// The raw timers.
+    pub timers: TimerPool,
+    /// Distinct (host, server, script, schema, status).
+    pub origins: Origins,
+    /// Distinct tag sets.
+    pub tag_sets: TagSets,
+    /// Distinct texts.
+    pub words: Words,
+    epochs: Epochs,
+    /// For each tick in which something was merged: its number and the id of its first request.
+    ticks: VecDeque<(u64, u64)>,
+    freed: Freed,
+    rows_evicted: u64,
+    last_timestamp: u32,
+}
+
+/// Numbers that stand for something else from now on; whoever remembers them must forget them.
+#[derive(Debug, Default)]
+pub struct Freed {
+    /// Numbers of origins.
+    pub origins: Vec<u32>,
+    /// Numbers of tag sets.
+    pub tag_sets: Vec<u32>,
+}
+
+impl Freed {
+    /// Whether nothing was freed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.origins.is_empty() && self.tag_sets.is_empty()
+    }
+}
+
+/// What the pool made of a record: the numbers that reports work with.
+#[derive(Debug, Clone, Copy)]
+pub struct Appended {
+    /// The request's id.
+    pub id: u64,
+    /// Its origin.
+    pub origin: u32,
+    /// Its request tags.
+    pub request_tags: u32,
+}
+
+impl Pool {
+    /// A pool as configured; nothing is allocated on the path after this.
+    #[must_use]
+    pub fn new(config: &PoolConfig, hasher: Hasher) -> Self {
+        let rows = config.request_pool_size as u64;
+        let rows_or_epochs = rows.max(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS);
+        Self {
+            requests: RequestPool::new(config.request_pool_size),
+            timers: TimerPool::new(if rows == 0 { 0 } else { config.timer_pool_size }),
+            origins: Origins::new((rows_or_epochs + 2 * EPOCH_REQUESTS) as usize),
+            tag_sets: TagSets::new(config.words_bytes / 4),
+            words: Words::new(config.words_bytes / 4 * 3, hasher),
+            epochs: Epochs::new(),
+            ticks: VecDeque::new(),
+            freed: Freed::default(),
+            rows_evicted: 0,
+            last_timestamp: 0,
+        }
+    }
+
+    /// Appends a record with its timers; the oldest rows give way when there is no room.
+    ///
+    /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. The timers as the reports
+    /// want them are left in `timers`, which is emptied first.
+    pub fn append(
+        &mut self,
+        record: &Record<'_>,
+        tick: u64,
+        now_ms: u64,
+        timers: &mut Vec<TimerRow>,
+    ) -> Appended {
+        timers.clear();
+        let id = self.requests.next_id();
+        let origin = self.origins.intern(record, &mut self.words);
+        let (epoch, lists) = self.epochs.open(id);
+        if origin != OTHER_ORIGIN {
+            let held = self.origins.get_mut(origin);
+            if held.last_epoch != epoch {
+                held.last_epoch = epoch;
+                held.epochs += 1;
+                lists.origins.push(origin);
+            }
+        }
+        let request_tags = self
+            .tag_sets
+            .intern(record, &record.request_tags(), &mut self.words);
+        if self.tag_sets.use_in(request_tags, epoch) {
+            lists.tag_sets.push(request_tags);
+        }
+        for timer in record.timers() {
+            let tags = self.tag_sets.intern(record, &timer.tags, &mut self.words);
+            if self.tag_sets.use_in(tags, epoch) {
+                lists.tag_sets.push(tags);
+            }
+            timers.push(TimerRow {
+                hit_count: timer.hit_count,
+                value: timer.value,
+                ru_utime: timer.ru_utime,
+                ru_stime: timer.ru_stime,
+                tags,
+            });
+        }
+        self.append_rows(record, origin, request_tags, tick, now_ms, timers);
+        self.release_epochs();
+        Appended {
+            id,
+            origin,
+            request_tags,
+        }
+    }
+
+    /// Writes the rows of one request, whose numbers are known.
+    fn append_rows(
+        &mut self,
+        record: &Record<'_>,
+        origin: u32,
+        request_tags: u32,
+        tick: u64,
+        now_ms: u64,
+        timers: &[TimerRow],
+    ) {
+        if self.requests.is_full() && !self.requests.is_empty() {
+            self.evict_oldest();
+        }
+        // More timers than the whole pool holds: the first ones are kept.
+        let kept = &timers[..timers.len().min(self.timers.size() as usize)];
+        while self.timers.room() < kept.len() as u64 {
+            self.evict_oldest();
+        }
+        let first_timer = self.timers.next_id() as u32;
+        for timer in kept {
+            self.timers.append(timer);
+        }
+        // The wall clock may step back; what rows show does not.
+        self.last_timestamp = self.last_timestamp.max(record.received_secs());
+        let id = self.requests.append(&RequestRow {
+            origin,
+            request_tags,
+            merged_ms: now_ms as u32,
+            timestamp: self.last_timestamp,
+            request_count: record.request_count(),
+            document_size: record.document_size(),
+            memory_peak: record.memory_peak(),
+            memory_footprint: record.memory_footprint(),
+            request_time: record.request_time(),
+            ru_utime: record.ru_utime(),
+            ru_stime: record.ru_stime(),
+            first_timer,
+            timers: timers.len().min(usize::from(u16::MAX)) as u16,
+        });
+        if self.ticks.back().is_none_or(|&(last, _)| last != tick) {
+            self.ticks.push_back((tick, id));
+        }
+    }
+
+    /// Drops the oldest request with its timers because a pool is full.
+    fn evict_oldest(&mut self) {
+        let id = self.requests.oldest_id() + 1;
+        self.rows_evicted += 1;
+        self.evict_before(id);
+    }
+
+    /// Drops every request with an id below `id`, with its timers.
+    fn evict_before(&mut self, id: u64) {
+        self.requests.evict_before(id);
+        let first_timer = match self.requests.get(id) {
+            Some(row) => self.timers.full_id(row.first_timer),
+            None => self.timers.next_id(),
+        };
+        self.timers.evict_before(first_timer);
+    }
+
+    /// Drops all rows of ticks up to and including `last_gone`.
+    pub fn expire(&mut self, last_gone: u64) {
+        while let Some(&(tick, _)) = self.ticks.front() {
+            if tick > last_gone {
+                break;
+            }
+            self.ticks.pop_front();
+            let next = self
+                .ticks
+                .front()
+                .map_or(self.requests.next_id(), |&(_, first)| first);
+            self.evict_before(next);
+        }
+        self.release_epochs();
+    }
+
+    /// Drops all rows.
+    pub fn clear(&mut self) {
+        self.ticks.clear();
+        self.evict_before(self.requests.next_id());
+        self.release_epochs();
+    }
+
+    /// Lets go of the epochs that no row belongs to any more.
+    fn release_epochs(&mut self) {
+        // Without raw data the last epochs are kept as if they still had rows.
+        let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
+            self.requests
+                .next_id()
+                .saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
+        } else {
+            self.requests.oldest_id()
+        };
+        while let Some(epoch) = self.epochs.pop_before(oldest) {
+            self.let_go(&epoch);
+            self.epochs.recycle(epoch);
+        }
+    }
+
+    fn let_go(&mut self, epoch: &Epoch) {
+        for &id in &epoch.origins {
+            let origin = self.origins.get_mut(id);
+            origin.epochs -= 1;
+            if origin.epochs == 0 {
+                self.origins.forget(id, &mut self.words);
+                self.freed.origins.push(id);
+            }
+        }
+        for &id in &epoch.tag_sets {
+            if self.tag_sets.let_go(id, &mut self.words) {
+                self.freed.tag_sets.push(id);
+            }
+        }
+    }
+
+    /// Numbers freed since [`freed_told`](Self::freed_told). The caller tells the reports before it appends again.
+    #[must_use]
+    pub fn freed(&self) -> &Freed {
+        &self.freed
+    }
+
+    /// Whoever remembers numbers knows of the freed ones.
+    pub fn freed_told(&mut self) {
+        self.freed.origins.clear();
+        self.freed.tag_sets.clear();
+    }
+
+    /// Texts and tag sets that found no room and became `(other)`, ever.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.words.overflowed() + self.tag_sets.overflowed()
+    }
+
+    /// Requests that left because a pool was full, ever.
+    #[must_use]
+    pub fn rows_evicted(&self) -> u64 {
+        self.rows_evicted
+    }
+
+    /// The timers of a request row, with their ids, as far as they are kept.
+    pub fn timers_of(&self, row: &RequestRow) -> impl Iterator<Item = (u64, TimerRow)> + '_ {
+        let first = self.timers.full_id(row.first_timer);
+        let kept = u64::from(row.timers).min(self.timers.size());
+        (first..first + kept).filter_map(|id| Some((id, self.timers.get(id)?)))
+    }
+
+    /// The words and the rest, apart: reports hold words while they look at origins and tag sets.
+    pub fn split(&mut self) -> (&mut Words, &Origins, &TagSets) {
+        (&mut self.words, &self.origins, &self.tag_sets)
+    }
+}

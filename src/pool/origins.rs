@@ -1,0 +1,148 @@
+//! Origins: host, server, script, schema and status of a request, kept once per distinct combination.
+//!
+//! A raw row holds one number instead of five, and what must be found for every packet is found with one look-up:
+//! the receiver has hashed the five texts together, the merger probes once and compares. The table is made at start
+//! for as many origins as the main pool has rows. Epochs of the pool hold an origin (see `pool::epochs`); with the
+//! last it is forgotten and its words are let go.
+
+use hashbrown::HashTable;
+
+use super::words::{NONE, OTHER, Words};
+use crate::wire::Record;
+
+/// The five request fields that base reports tell rows apart by.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin {
+    /// Word of the host name.
+    pub hostname: u32,
+    /// Word of the server name.
+    pub server_name: u32,
+    /// Word of the script name.
+    pub script_name: u32,
+    /// Word of the schema; [`NONE`] when the packet had none.
+    pub schema: u32,
+    /// The status as sent.
+    pub status: u32,
+    /// How many epochs hold it.
+    pub(super) epochs: u32,
+    /// The youngest epoch that holds it.
+    pub(super) last_epoch: u32,
+    hash: u64,
+}
+
+/// The store of origins.
+#[derive(Debug)]
+pub struct Origins {
+    table: HashTable<u32>,
+    origins: Vec<Origin>,
+    unused: Vec<u32>,
+    origins_max: usize,
+}
+
+/// The origin of requests that found no room: every text `(other)`, status 0.
+pub const OTHER_ORIGIN: u32 = 0;
+
+impl Origins {
+    /// A store for `origins_max` origins.
+    pub(super) fn new(origins_max: usize) -> Self {
+        let mut origins = Vec::with_capacity(origins_max + 1);
+        origins.push(Origin {
+            hostname: OTHER,
+            server_name: OTHER,
+            script_name: OTHER,
+            schema: OTHER,
+            status: 0,
+            epochs: 1,
+            last_epoch: 0,
+            hash: 0,
+        });
+        Self {
+            table: HashTable::with_capacity(origins_max),
+            origins,
+            unused: Vec::new(),
+            origins_max,
+        }
+    }
+
+    /// The number of the record's origin; its words are interned when it is new.
+    pub(super) fn intern(&mut self, record: &Record<'_>, words: &mut Words) -> u32 {
+        let hash = record.identity_hash();
+        let found = self.table.find(hash, |&id| {
+            let origin = &self.origins[id as usize];
+            origin.hash == hash
+                && origin.status == record.status()
+                && words.bytes(origin.script_name) == record.script_name()
+                && words.bytes(origin.server_name) == record.server_name()
+                && words.bytes(origin.hostname) == record.hostname()
+                && match record.schema() {
+                    None => origin.schema == NONE,
+                    Some(schema) => origin.schema != NONE && words.bytes(origin.schema) == schema,
+                }
+        });
+        if let Some(&id) = found {
+            return id;
+        }
+        if self.table.len() >= self.origins_max {
+            return OTHER_ORIGIN;
+        }
+        let origin = Origin {
+            hostname: words.intern(record.hostname()),
+            server_name: words.intern(record.server_name()),
+            script_name: words.intern(record.script_name()),
+            schema: record.schema().map_or(NONE, |schema| words.intern(schema)),
+            status: record.status(),
+            epochs: 0,
+            last_epoch: u32::MAX,
+            hash,
+        };
+        let id = match self.unused.pop() {
+            Some(id) => {
+                self.origins[id as usize] = origin;
+                id
+            }
+            None => {
+                self.origins.push(origin);
+                (self.origins.len() - 1) as u32
+            }
+        };
+        let origins = &self.origins;
+        self.table
+            .insert_unique(hash, id, |&id| origins[id as usize].hash);
+        id
+    }
+
+    /// An origin by its number.
+    #[must_use]
+    pub fn get(&self, id: u32) -> &Origin {
+        &self.origins[id as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Origin {
+        &mut self.origins[id as usize]
+    }
+
+    /// Forgets an origin that no epoch holds.
+    pub(super) fn forget(&mut self, id: u32, words: &mut Words) {
+        let origin = self.origins[id as usize];
+        if let Ok(entry) = self.table.find_entry(origin.hash, |&other| other == id) {
+            entry.remove();
+        }
+        words.release(origin.hostname);
+        words.release(origin.server_name);
+        words.release(origin.script_name);
+        words.release(origin.schema);
+        self.unused.push(id);
+    }
+
+    /// How many origins are kept now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}

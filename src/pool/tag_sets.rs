@@ -1,0 +1,211 @@
+//! Tag sets: the tags of a timer or of a request in packet order, kept once per distinct sequence.
+//!
+//! Applications send the same few sets over and over; a raw row holds a number, and reports remember per number which
+//! of their keys it means. The receiver has hashed the set, so the merger probes once and compares. A set holds its
+//! words; epochs of the pool hold the set (see `pool::epochs`). Past the budget a set becomes [`OTHER_SET`], counted.
+
+use hashbrown::HashTable;
+
+use super::arena::Arena;
+use super::words::Words;
+use crate::wire::{Record, TagSet};
+
+/// The set without tags; always there.
+pub const EMPTY_SET: u32 = 0;
+
+/// Stands for sets that found no room; reports count it under `(other)`.
+pub const OTHER_SET: u32 = 1;
+
+/// Bytes of one pair: two word numbers.
+const PAIR_BYTES: usize = 8;
+
+/// The store of tag sets.
+#[derive(Debug)]
+pub struct TagSets {
+    table: HashTable<u32>,
+    sets: Vec<Set>,
+    unused: Vec<u32>,
+    arena: Arena,
+    sets_max: usize,
+    scratch: Vec<u8>,
+    overflowed: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Set {
+    hash: u64,
+    place: u32,
+    /// Number of pairs.
+    len: u32,
+    epochs: u32,
+    last_epoch: u32,
+}
+
+const FIXED: Set = Set {
+    hash: 0,
+    place: 0,
+    len: 0,
+    epochs: 1,
+    last_epoch: 0,
+};
+
+impl TagSets {
+    /// A store for `budget_bytes` of pairs and one set per 32 bytes of that.
+    pub(super) fn new(budget_bytes: usize) -> Self {
+        let sets_max = (budget_bytes / 32).max(1024);
+        let mut sets = Vec::with_capacity(sets_max + 2);
+        sets.extend([FIXED, FIXED]);
+        Self {
+            table: HashTable::with_capacity(sets_max),
+            sets,
+            unused: Vec::new(),
+            arena: Arena::new(budget_bytes),
+            sets_max,
+            scratch: Vec::new(),
+            overflowed: 0,
+        }
+    }
+
+    /// The number of a record's tag set; its words are interned when it is new.
+    pub(super) fn intern(
+        &mut self,
+        record: &Record<'_>,
+        tags: &TagSet<'_>,
+        words: &mut Words,
+    ) -> u32 {
+        if tags.is_empty() {
+            return EMPTY_SET;
+        }
+        let hash = tags.hash();
+        let Self {
+            table, sets, arena, ..
+        } = &*self;
+        let found = table.find(hash, |&id| {
+            let set = &sets[id as usize];
+            set.hash == hash
+                && set.len as usize == tags.len()
+                && pairs(arena.get(set.place, set.len as usize * PAIR_BYTES))
+                    .zip(tags.iter())
+                    .all(|((name, value), (sent_name, sent_value))| {
+                        words.bytes(name) == record.word(sent_name)
+                            && words.bytes(value) == record.word(sent_value)
+                    })
+        });
+        if let Some(&id) = found {
+            return id;
+        }
+        if self.table.len() >= self.sets_max {
+            self.overflowed += 1;
+            return OTHER_SET;
+        }
+        self.scratch.clear();
+        for (name, value) in tags.iter() {
+            let name = words.intern(record.word(name));
+            let value = words.intern(record.word(value));
+            self.scratch.extend_from_slice(&name.to_le_bytes());
+            self.scratch.extend_from_slice(&value.to_le_bytes());
+        }
+        let Some(place) = self.arena.store(&self.scratch) else {
+            for (name, value) in pairs(&self.scratch) {
+                words.release(name);
+                words.release(value);
+            }
+            self.overflowed += 1;
+            return OTHER_SET;
+        };
+        let set = Set {
+            hash,
+            place,
+            len: tags.len() as u32,
+            epochs: 0,
+            last_epoch: u32::MAX,
+        };
+        let id = match self.unused.pop() {
+            Some(id) => {
+                self.sets[id as usize] = set;
+                id
+            }
+            None => {
+                self.sets.push(set);
+                (self.sets.len() - 1) as u32
+            }
+        };
+        let sets = &self.sets;
+        self.table
+            .insert_unique(hash, id, |&id| sets[id as usize].hash);
+        id
+    }
+
+    /// The (name, value) words of a set, in packet order. None for [`OTHER_SET`].
+    pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+        let set = &self.sets[id as usize];
+        let bytes = match set.len {
+            0 => &[][..],
+            len => self.arena.get(set.place, len as usize * PAIR_BYTES),
+        };
+        pairs(bytes)
+    }
+
+    /// Marks a set as used in `epoch`; true when the epoch holds it from now on.
+    pub(super) fn use_in(&mut self, id: u32, epoch: u32) -> bool {
+        let set = &mut self.sets[id as usize];
+        if id <= OTHER_SET || set.last_epoch == epoch {
+            return false;
+        }
+        set.last_epoch = epoch;
+        set.epochs += 1;
+        true
+    }
+
+    /// One epoch lets go; true when that was the last and the set is forgotten.
+    pub(super) fn let_go(&mut self, id: u32, words: &mut Words) -> bool {
+        let set = &mut self.sets[id as usize];
+        set.epochs -= 1;
+        if set.epochs > 0 {
+            return false;
+        }
+        let set = *set;
+        if let Ok(entry) = self.table.find_entry(set.hash, |&other| other == id) {
+            entry.remove();
+        }
+        let len = set.len as usize * PAIR_BYTES;
+        for (name, value) in pairs(self.arena.get(set.place, len)) {
+            words.release(name);
+            words.release(value);
+        }
+        self.arena.free(set.place, len);
+        self.unused.push(id);
+        true
+    }
+
+    /// How many sets are kept now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// How many sets became [`OTHER_SET`] for want of room, ever.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+}
+
+fn pairs(bytes: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+    bytes
+        .as_chunks::<PAIR_BYTES>()
+        .0
+        .iter()
+        .map(|&[a, b, c, d, e, f, g, h]| {
+            (
+                u32::from_le_bytes([a, b, c, d]),
+                u32::from_le_bytes([e, f, g, h]),
+            )
+        })
+}

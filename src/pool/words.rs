@@ -1,0 +1,257 @@
+//! Words: every distinct text is kept once and goes by a number.
+//!
+//! Host, server and script names, schemas, tag names and tag values are words. Who uses one holds it by a count
+//! (origins, tag sets, report groups); with the last hold its bytes and its number are free again. The bytes live in
+//! an [`Arena`] under a budget and the table is made at start, so ten million unique names cost what the plan says:
+//! past the budget a new text becomes [`OTHER`] and is counted. Only the merger thread writes.
+
+use hashbrown::HashTable;
+
+use super::arena::Arena;
+use crate::wire::Hasher;
+
+/// The empty text; always there.
+pub const EMPTY: u32 = 0;
+
+/// Stands for every text that found no room; shown as `(other)`. No text from outside ever gets this number.
+pub const OTHER: u32 = 1;
+
+/// How [`OTHER`] is shown.
+pub const OTHER_TEXT: &str = "(other)";
+
+/// No word at all: an absent schema, a tag that is not there.
+pub const NONE: u32 = u32::MAX;
+
+/// The store of texts.
+#[derive(Debug)]
+pub struct Words {
+    table: HashTable<u32>,
+    words: Vec<Word>,
+    unused: Vec<u32>,
+    arena: Arena,
+    words_max: usize,
+    hasher: Hasher,
+    overflowed: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    /// Place in the arena.
+    place: u32,
+    len: u32,
+    /// How many hold it.
+    holds: u32,
+}
+
+impl Words {
+    /// A store for `budget_bytes` of text and one word per 64 bytes of that.
+    #[must_use]
+    pub fn new(budget_bytes: usize, hasher: Hasher) -> Self {
+        let words_max = (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2);
+        let mut words = Vec::with_capacity(words_max + 2);
+        // EMPTY and OTHER are held for ever and never looked up.
+        words.push(Word {
+            place: 0,
+            len: 0,
+            holds: 1,
+        });
+        words.push(Word {
+            place: 0,
+            len: 0,
+            holds: 1,
+        });
+        Self {
+            table: HashTable::with_capacity(words_max),
+            words,
+            unused: Vec::new(),
+            arena: Arena::new(budget_bytes),
+            words_max,
+            hasher,
+            overflowed: 0,
+        }
+    }
+
+    /// The number of `text`, held once more. [`OTHER`] when there is no room for a new text.
+    pub fn intern(&mut self, text: &[u8]) -> u32 {
+        if text.is_empty() {
+            return EMPTY;
+        }
+        let hash = self.hasher.hash_bytes(text);
+        let found = self.table.find(hash, |&id| {
+            let word = self.words[id as usize];
+            word.len as usize == text.len() && self.arena.get(word.place, text.len()) == text
+        });
+        if let Some(&id) = found {
+            self.words[id as usize].holds += 1;
+            return id;
+        }
+        if self.table.len() >= self.words_max {
+            self.overflowed += 1;
+            return OTHER;
+        }
+        let Some(place) = self.arena.store(text) else {
+            self.overflowed += 1;
+            return OTHER;
+        };
+        let word = Word {
+            place,
+            len: text.len() as u32,
+            holds: 1,
+        };
+        let id = match self.unused.pop() {
+            Some(id) => {
+                self.words[id as usize] = word;
+                id
+            }
+            None => {
+                self.words.push(word);
+                (self.words.len() - 1) as u32
+            }
+        };
+        let Self {
+            table,
+            words,
+            arena,
+            hasher,
+            ..
+        } = self;
+        table.insert_unique(hash, id, |&id| {
+            let word = words[id as usize];
+            hasher.hash_bytes(arena.get(word.place, word.len as usize))
+        });
+        id
+    }
+
+    /// The number of `text` if it is kept now; nothing is held.
+    #[must_use]
+    pub fn find(&self, text: &[u8]) -> Option<u32> {
+        if text.is_empty() {
+            return Some(EMPTY);
+        }
+        self.table
+            .find(self.hasher.hash_bytes(text), |&id| self.bytes(id) == text)
+            .copied()
+    }
+
+    /// Holds a word once more.
+    pub fn hold(&mut self, id: u32) {
+        if id > OTHER && id != NONE {
+            self.words[id as usize].holds += 1;
+        }
+    }
+
+    /// Lets go of a word; with the last hold it is forgotten.
+    pub fn release(&mut self, id: u32) {
+        if id <= OTHER || id == NONE {
+            return;
+        }
+        let word = &mut self.words[id as usize];
+        word.holds -= 1;
+        if word.holds > 0 {
+            return;
+        }
+        let word = *word;
+        let hash = self
+            .hasher
+            .hash_bytes(self.arena.get(word.place, word.len as usize));
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        self.arena.free(word.place, word.len as usize);
+        self.unused.push(id);
+    }
+
+    /// The bytes of a word; empty for [`EMPTY`] and [`NONE`].
+    #[must_use]
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        match id {
+            EMPTY | NONE => b"",
+            OTHER => OTHER_TEXT.as_bytes(),
+            id => {
+                let word = self.words[id as usize];
+                self.arena.get(word.place, word.len as usize)
+            }
+        }
+    }
+
+    /// The text of a word. Whatever is interned was made valid UTF-8 by the decoder; should it not be, the valid part.
+    #[must_use]
+    pub fn text(&self, id: u32) -> &str {
+        let bytes = self.bytes(id);
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+
+    /// How many texts are kept now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// How many texts became [`OTHER`] for want of room, ever.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// Bytes of text storage in use, whole chunks.
+    #[must_use]
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_lives_as_long_as_someone_holds_it() {
+        let mut words = Words::new(1 << 20, Hasher::new());
+        let a = words.intern(b"/index.php");
+        assert_eq!(words.intern(b"/index.php"), a);
+        assert_ne!(words.intern(b"/other.php"), a);
+        assert_eq!(words.text(a), "/index.php");
+        words.release(a);
+        assert_eq!(words.find(b"/index.php"), Some(a));
+        words.release(a);
+        assert_eq!(words.find(b"/index.php"), None);
+        assert_eq!(words.len(), 1);
+        assert_eq!(words.intern(b"/third.php"), a, "numbers are used again");
+    }
+
+    #[test]
+    fn the_marker_is_not_a_text_that_can_be_sent() {
+        let mut words = Words::new(1 << 20, Hasher::new());
+        let sent = words.intern(OTHER_TEXT.as_bytes());
+        assert_ne!(sent, OTHER);
+        assert_eq!(words.text(sent), words.text(OTHER));
+    }
+
+    #[test]
+    fn past_the_budget_texts_become_other_and_are_counted() {
+        let mut words = Words::new(1 << 16, Hasher::new());
+        let mut ids = Vec::new();
+        for i in 0..5_000 {
+            ids.push(words.intern(format!("unique-{i}").as_bytes()));
+        }
+        assert!(words.overflowed() > 0);
+        assert_eq!(
+            ids.iter().filter(|&&id| id == OTHER).count() as u64,
+            words.overflowed()
+        );
+        for id in ids {
+            words.release(id);
+        }
+        assert!(words.is_empty());
+        assert_ne!(words.intern(b"room again"), OTHER);
+    }
+}
