@@ -3,10 +3,51 @@
 //! Every way to ask for a report (a Pinba COMMENT, a pinba2 COMMENT, TOML, JSON) is translated to a
 //! [`Definition`], and the engine knows nothing else. A definition is checked when it is made; the engine trusts it.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::histogram::Layout;
+use super::histogram::{Layout, Rank, Ranks, Rounding};
 use super::shape::Shape;
+
+/// Most keys that can be asked for (`tagN_report2` adds script, host and server to its tags).
+pub const KEYS_MAX: usize = 15;
+/// Most keys of any definition: 15 tags and three fields.
+pub const DEFINITION_KEYS_MAX: usize = KEYS_MAX + 3;
+/// Most percentiles of one report.
+pub const PERCENTILES_MAX: usize = 32;
+/// Most filters of one report.
+pub const FILTERS_MAX: usize = 32;
+/// Longest name of a report, bytes: what MySQL allows a table.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest window: 366 days.
+pub const WINDOW_SECS_MAX: u64 = 366 * 86_400;
+
+/// What a definition takes from the configuration when it does not say so itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defaults {
+    /// `pool.stats_history`: the window of v1 reports, and of others that name none.
+    pub history: Duration,
+    /// Upper end of linear histograms, seconds (`pinba_histogram_max_time`).
+    pub histogram_max_secs: u64,
+    /// Buckets of linear histograms (`pinba_histogram_size`).
+    pub histogram_size: u32,
+    /// Longest script name that is kept, bytes: the declared length of such columns.
+    pub script_name_bytes_max: u16,
+    /// Longest other text that is kept, bytes.
+    pub text_bytes_max: u16,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            history: Duration::from_secs(900),
+            histogram_max_secs: 10,
+            histogram_size: 1024,
+            script_name_bytes_max: 512,
+            text_bytes_max: 255,
+        }
+    }
+}
 
 /// One report, ready for the engine.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +76,23 @@ pub struct Definition {
     pub shape: Shape,
 }
 
+impl Definition {
+    /// The ranks of a row's quantiles: the median, then the percentiles.
+    #[must_use]
+    pub fn ranks(&self) -> Ranks {
+        let rounding = self.kind.rounding();
+        let percentiles = self
+            .percentiles
+            .iter()
+            .filter_map(|p| Rank::percent(*p, rounding));
+        Ranks::new(
+            std::iter::once(Rank::median(rounding))
+                .chain(percentiles)
+                .collect(),
+        )
+    }
+}
+
 /// The family of table shapes that a report belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -52,6 +110,31 @@ pub enum Kind {
     V2Timer,
     /// The daemon's own form.
     Native,
+}
+
+impl Kind {
+    /// The kind's name in `GET /api/v1/reports` and `active_reports`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Tag => "tag",
+            Self::RequestTag => "rtag",
+            Self::V2Packet => "v2/packet",
+            Self::V2Request => "v2/request",
+            Self::V2Timer => "v2/timer",
+            Self::Native => "native",
+        }
+    }
+
+    /// Which sample a percentile between two of them means.
+    #[must_use]
+    pub const fn rounding(self) -> Rounding {
+        match self {
+            Self::Base | Self::Tag | Self::RequestTag => Rounding::Down,
+            Self::V2Packet | Self::V2Request | Self::V2Timer | Self::Native => Rounding::Up,
+        }
+    }
 }
 
 /// What one record is.
@@ -80,6 +163,35 @@ pub enum Field {
     Status,
 }
 
+impl Field {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Hostname,
+        Self::ServerName,
+        Self::ScriptName,
+        Self::Schema,
+        Self::Status,
+    ];
+
+    /// Its column name in Pinba's tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hostname => "hostname",
+            Self::ServerName => "server_name",
+            Self::ScriptName => "script_name",
+            Self::Schema => "schema",
+            Self::Status => "status",
+        }
+    }
+
+    /// The field of this column name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+}
+
 /// Where a key's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum KeySource {
@@ -94,6 +206,28 @@ pub enum KeySource {
     TimerTagOrField(String, Field),
 }
 
+impl KeySource {
+    /// The timer tag of that name; `__hostname` and its like fall back to the field of the request.
+    #[must_use]
+    pub fn timer_tag(name: &str) -> Self {
+        match name.strip_prefix("__").and_then(Field::named) {
+            Some(field) => Self::TimerTagOrField(name.to_owned(), field),
+            None => Self::TimerTag(name.to_owned()),
+        }
+    }
+}
+
+/// As written in the native form: `script_name`, `+request_tag`, `@timer_tag`.
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => f.write_str(field.name()),
+            Self::RequestTag(name) => write!(f, "+{name}"),
+            Self::TimerTag(name) | Self::TimerTagOrField(name, _) => write!(f, "@{name}"),
+        }
+    }
+}
+
 /// Which of several tags of one name counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Occurrence {
@@ -106,7 +240,8 @@ pub enum Occurrence {
 /// What happens to a record that lacks the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missing {
-    /// It is not counted. A field counts as lacking when it is empty; a tag when there is none of that name.
+    /// It is not counted. A field counts as lacking when it is empty; a tag when there is none of that name
+    /// (and, where a field stands in for the tag, the field is empty).
     Skip,
     /// As `Skip`, and an empty tag value counts as lacking too (pinba2).
     SkipEmpty,

@@ -5,14 +5,36 @@
 use super::totals::Totals;
 
 /// The smallest and largest values of a row inside the window (only for reports that keep them).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extremes {
-    /// Smallest request time or timer value, microseconds.
+    /// Smallest request time, or timer value per hit, microseconds.
     pub time_min: u64,
-    /// Largest request time or timer value, microseconds.
+    /// Largest request time, or timer value per hit, microseconds.
     pub time_max: u64,
     /// Largest `memory_peak`, bytes. 0 at timer level.
     pub memory_peak_max: u32,
+}
+
+impl Extremes {
+    /// Of no record at all.
+    pub const NOTHING: Self = Self {
+        time_min: u64::MAX,
+        time_max: 0,
+        memory_peak_max: 0,
+    };
+
+    /// Takes in what `other` saw.
+    pub fn widen(&mut self, other: &Self) {
+        self.time_min = self.time_min.min(other.time_min);
+        self.time_max = self.time_max.max(other.time_max);
+        self.memory_peak_max = self.memory_peak_max.max(other.memory_peak_max);
+    }
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Self::NOTHING
+    }
 }
 
 /// One key value of one row.
@@ -92,9 +114,11 @@ impl Reading {
     #[must_use]
     pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
         match self.key_lanes[row * self.keys + key] {
-            Lane::Text { at, len } => {
-                KeyValue::Text(self.text.get(at as usize..(at + len) as usize).unwrap_or_default())
-            }
+            Lane::Text { at, len } => KeyValue::Text(
+                self.text
+                    .get(at as usize..(at + len) as usize)
+                    .unwrap_or_default(),
+            ),
             Lane::Status(status) => KeyValue::Status(status),
             Lane::Other => KeyValue::Other,
         }

@@ -1,0 +1,45 @@
+//! The reports that are there without being asked for: `info` and Pinba's 18 tables.
+//!
+//! Made once at start from the same COMMENTs with which Pinba makes them, so nothing here is a special case.
+
+use super::comment::kinds::BASE_KINDS;
+use super::comment::{self, Comment};
+use super::definition::{Defaults, Definition};
+
+/// Names and COMMENTs: `info`, then `report_by_script_name` (`report1`) to `report18`.
+pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {
+    std::iter::once(("info", "info")).chain(BASE_KINDS.iter().map(|kind| (kind.table, kind.name)))
+}
+
+/// The definitions of all built-in reports.
+#[must_use]
+pub fn reports(defaults: &Defaults) -> Vec<Definition> {
+    comments()
+        .filter_map(
+            |(name, comment)| match comment::parse(name, comment, defaults) {
+                Ok(Comment::Report(definition)) => Some(*definition),
+                // Their COMMENTs are constants; a test reads them all.
+                Ok(Comment::Fixed(_)) | Err(_) => None,
+            },
+        )
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_nineteen_and_each_bears_its_name() {
+        let reports = reports(&Defaults::default());
+        assert_eq!(reports.len(), 19);
+        assert_eq!(reports[0].name, "info");
+        assert_eq!(reports[18].name, "report_by_hostname_status_and_schema");
+        for (report, (name, comment)) in reports.iter().zip(comments()) {
+            assert_eq!(
+                (report.name.as_str(), report.comment.as_deref()),
+                (name, Some(comment))
+            );
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What `active_reports` says of a report, in Pinba's words.
+
+use super::kinds::V1Kind;
+use crate::report::definition::{Definition, KeySource, Kind};
+
+/// The text columns of `active_reports` (and of `v2/active`) that follow from the definition alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActiveText {
+    /// Pinba's own key of the report: type number, `|param`..., `|condition=value`...; for other reports the
+    /// COMMENT, or the name where there is none.
+    pub id: String,
+    /// `base`, `tag`, `rtag`, `v2/...`, `native`.
+    pub kind: &'static str,
+    /// What it groups by: `grouped by script_name, status`.
+    pub grouping: String,
+    /// Of `conditional`, `tagged`, `indexed`, those that are true.
+    pub flags: String,
+    /// pinba2's word for the kind of report.
+    pub v2_kind: &'static str,
+}
+
+impl ActiveText {
+    /// The texts of a report.
+    #[must_use]
+    pub fn new(definition: &Definition) -> Self {
+        let keys: Vec<String> = definition
+            .keys
+            .iter()
+            .map(|key| key.source.to_string())
+            .collect();
+        let grouping = if keys.is_empty() {
+            "all requests in one row".to_owned()
+        } else {
+            format!("grouped by {}", keys.join(", "))
+        };
+        let tagged = definition
+            .keys
+            .iter()
+            .any(|key| !matches!(key.source, KeySource::Field(_)));
+        let flags = [
+            ("conditional", !definition.filters.is_empty()),
+            ("tagged", tagged),
+            ("indexed", !definition.keys.is_empty()),
+        ];
+        let flags: Vec<&str> = flags
+            .iter()
+            .filter(|flag| flag.1)
+            .map(|flag| flag.0)
+            .collect();
+        Self {
+            id: id(definition),
+            kind: definition.kind.name(),
+            grouping,
+            flags: flags.join(", "),
+            v2_kind: match definition.level {
+                crate::report::definition::Level::Packet => "report_by_packet_data",
+                crate::report::definition::Level::Request => "report_by_request_data",
+                crate::report::definition::Level::Timer => "report_by_timer_data",
+            },
+        }
+    }
+}
+
+fn id(definition: &Definition) -> String {
+    let comment = definition.comment.as_deref().unwrap_or(&definition.name);
+    if !matches!(definition.kind, Kind::Base | Kind::Tag | Kind::RequestTag) {
+        return comment.to_owned();
+    }
+    let mut sections = comment.strip_prefix("hv.").unwrap_or(comment).split(':');
+    let kind = sections.next().and_then(V1Kind::named);
+    let Some((kind, number)) = kind else {
+        return comment.to_owned();
+    };
+    // Base reports take no notice of their params.
+    let params = sections.next().filter(|_| matches!(kind, V1Kind::Tag(_)));
+    let parts = params
+        .into_iter()
+        .chain(sections.next())
+        .filter(|section| !section.is_empty());
+    parts
+        .flat_map(|section| section.split(','))
+        .fold(number.to_string(), |id, part| id + "|" + part)
+}

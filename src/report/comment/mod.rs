@@ -1,0 +1,60 @@
+//! The COMMENT of `CREATE TABLE ... ENGINE=PINBA`, of Pinba and of pinba2, made into a definition.
+//!
+//! `v1` reads `kind[:params[:conditions[:percentiles]]]`, `v2` reads `v2/type/window/keys/histogram/filters`; both
+//! end in the same [`Definition`], so the engine never learns which it was. Called at start for the built-in and the
+//! configured reports and on a front end's thread for those made later; pure, bounded by [`COMMENT_BYTES_MAX`].
+//! Whatever is wrong is told as a [`CommentError`] that points at the part and says what is accepted there.
+
+use super::definition::{Defaults, Definition};
+
+mod active;
+mod error;
+mod fixed;
+pub(super) mod kinds;
+pub(super) mod number;
+mod piece;
+mod v1;
+mod v2;
+
+pub use active::ActiveText;
+pub use error::CommentError;
+pub use fixed::FixedTable;
+pub(super) use v2::{is_status, read_hv};
+
+use piece::Piece;
+
+/// Longest COMMENT that is read, bytes (MySQL itself allows 2048 characters).
+pub const COMMENT_BYTES_MAX: usize = 8192;
+
+/// What a COMMENT asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Comment {
+    /// A report.
+    Report(Box<Definition>),
+    /// A table that is always there and is not a report of the engine.
+    Fixed(FixedTable),
+}
+
+/// Reads a COMMENT of either engine for a report of this name (the name is not looked at).
+///
+/// # Errors
+/// When the COMMENT is not of either grammar, or asks for what cannot be.
+pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, CommentError> {
+    if comment.len() > COMMENT_BYTES_MAX {
+        let start: String = comment.chars().take(40).collect();
+        return Err(CommentError::new(
+            &start,
+            0,
+            "",
+            format!("is longer than {COMMENT_BYTES_MAX} bytes"),
+        ));
+    }
+    let whole = Piece::whole(comment);
+    match comment.strip_prefix("v2/") {
+        Some(_) => v2::parse(name, whole, defaults),
+        None => v1::parse(name, whole, defaults),
+    }
+}
+
+#[cfg(test)]
+mod tests;

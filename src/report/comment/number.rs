@@ -1,0 +1,107 @@
+//! Numbers in definitions: seconds and percent ranks, read exactly.
+//!
+//! Record times are whole microseconds, so a bound is one too: [`Seconds`] gives the nearest on either side and the
+//! caller takes the one that keeps exactly the records that the text means.
+
+use crate::report::definition::PERCENTILES_MAX;
+
+/// Longest time in a definition, seconds: no packet carries a longer one.
+const SECONDS_MAX: u128 = 1 << 31;
+
+/// A time given in decimal seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::report) struct Seconds {
+    /// Whole microseconds, rounded down.
+    pub(in crate::report) us_floor: u64,
+    /// Whole microseconds, rounded up.
+    pub(in crate::report) us_ceil: u64,
+}
+
+/// What [`Seconds::parse`] accepts, for error texts.
+pub(in crate::report) const SECONDS_ACCEPTED: &str =
+    "seconds as a decimal number from 0 to 2147483648, such as 0.25";
+
+impl Seconds {
+    /// Digits with at most one point among them. No sign, no exponent.
+    pub(in crate::report) fn parse(text: &str) -> Option<Self> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.len() + fraction.len() == 0 || !digits(whole) || !digits(fraction) {
+            return None;
+        }
+        let whole = whole.trim_start_matches('0');
+        if whole.len() > 10 {
+            return None;
+        }
+        let secs: u128 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().ok()?
+        };
+        let mut us = secs * 1_000_000;
+        let mut unit = 100_000;
+        let mut inexact = false;
+        for digit in fraction.bytes().map(|byte| u128::from(byte - b'0')) {
+            us += digit * unit;
+            // Past the sixth decimal there is no unit left to count in.
+            inexact |= unit == 0 && digit != 0;
+            unit /= 10;
+        }
+        if us > SECONDS_MAX * 1_000_000 {
+            return None;
+        }
+        let us_floor = u64::try_from(us).ok()?;
+        Some(Self {
+            us_floor,
+            us_ceil: us_floor + u64::from(inexact),
+        })
+    }
+}
+
+/// Microseconds as decimal seconds, the way [`Seconds::parse`] reads them.
+pub(in crate::report) fn seconds_text(us: u64) -> String {
+    let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Adds a percentile rank to a list.
+///
+/// # Errors
+/// When it is not in (0, 100], has more decimals than a rank keeps, is in the list already, or is one too many.
+pub(in crate::report) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Result<(), String> {
+    // False for NaN as well.
+    if !(percent > 0.0 && percent <= 100.0) {
+        return Err("a percentile must be greater than 0 and at most 100".to_owned());
+    }
+    let kept = (percent * 1e6).round() / 1e6;
+    if kept.to_bits() != percent.to_bits() || kept == 0.0 {
+        return Err("a percentile may have at most six decimals".to_owned());
+    }
+    if list.contains(&percent) {
+        return Err(format!("the percentile {percent} is given twice"));
+    }
+    if list.len() == PERCENTILES_MAX {
+        return Err(format!(
+            "there may be at most {PERCENTILES_MAX} percentiles"
+        ));
+    }
+    list.push(percent);
+    Ok(())
+}
+
+/// A percentile as text: decimal, like [`Seconds`].
+///
+/// # Errors
+/// As [`add_percentile`], and when it is not a number.
+pub(in crate::report) fn add_percentile_text(
+    list: &mut Vec<f64>,
+    text: &str,
+) -> Result<(), String> {
+    let decimal = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let percent = text.parse().ok().filter(|_| decimal).ok_or(
+        "a percentile is a number greater than 0 and at most 100, such as 95 or 99.9".to_owned(),
+    )?;
+    add_percentile(list, percent)
+}

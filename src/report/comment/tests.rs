@@ -1,0 +1,866 @@
+use std::time::Duration;
+
+use super::*;
+use crate::report::builtin;
+use crate::report::definition::{
+    Field, Filter, KeySource, Kind, Level, Missing, Occurrence, Pattern,
+};
+use crate::report::histogram::Layout;
+use crate::value::ColumnType;
+
+fn read(comment: &str) -> Definition {
+    match parse("t", comment, &Defaults::default()) {
+        Ok(Comment::Report(definition)) => *definition,
+        other => panic!("{comment}: {other:?}"),
+    }
+}
+
+fn refused(comment: &str) -> CommentError {
+    match parse("t", comment, &Defaults::default()) {
+        Err(error) => error,
+        Ok(read) => panic!("{comment}: {read:?}"),
+    }
+}
+
+fn names(definition: &Definition) -> String {
+    let columns = definition.shape.columns().iter();
+    columns
+        .map(|column| column.column.name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+const SUMS: &str = "req_count req_per_sec req_time_total req_time_percent req_time_per_sec \
+    ru_utime_total ru_utime_percent ru_utime_per_sec ru_stime_total ru_stime_percent ru_stime_per_sec \
+    traffic_total traffic_percent traffic_per_sec";
+const REST: &str = "memory_footprint_total memory_footprint_percent req_time_median index_value";
+
+#[test]
+fn base_reports_have_pinbas_columns_in_pinbas_order() {
+    let keys = [
+        ("report_by_script_name", "script_name"),
+        ("report_by_server_name", "server_name"),
+        ("report_by_hostname", "hostname"),
+        ("report_by_server_and_script", "server_name script_name"),
+        ("report_by_hostname_and_script", "hostname script_name"),
+        ("report_by_hostname_and_server", "hostname server_name"),
+        (
+            "report_by_hostname_server_and_script",
+            "hostname server_name script_name",
+        ),
+        ("report_by_status", "status"),
+        ("report_by_script_and_status", "script_name status"),
+        ("report_by_server_and_status", "server_name status"),
+        ("report_by_hostname_and_status", "hostname status"),
+        (
+            "report_by_hostname_script_and_status",
+            "hostname script_name status",
+        ),
+        ("report_by_schema", "schema"),
+        ("report_by_script_and_schema", "script_name schema"),
+        ("report_by_server_and_schema", "server_name schema"),
+        ("report_by_hostname_and_schema", "hostname schema"),
+        (
+            "report_by_hostname_script_and_schema",
+            "hostname script_name schema",
+        ),
+        (
+            "report_by_hostname_status_and_schema",
+            "hostname status schema",
+        ),
+    ];
+    let built_in: Vec<_> = builtin::comments().skip(1).collect();
+    assert_eq!(built_in.len(), keys.len());
+    for (number, ((table, keys), built_in)) in (1..).zip(keys.into_iter().zip(built_in)) {
+        let comment = format!("report{number}");
+        assert_eq!(built_in, (table, comment.as_str()));
+        let definition = read(&comment);
+        assert_eq!(
+            names(&definition),
+            format!("{SUMS} {keys} {REST}"),
+            "{comment}"
+        );
+        let fields: Vec<String> = definition
+            .keys
+            .iter()
+            .map(|key| key.source.to_string())
+            .collect();
+        assert_eq!(fields.join(" "), keys);
+        assert!(
+            definition
+                .keys
+                .iter()
+                .all(|key| key.missing == Missing::Empty)
+        );
+        assert_eq!(
+            (definition.kind, definition.level),
+            (Kind::Base, Level::Request)
+        );
+        let with_percentiles = read(&format!("{comment}:::90,95,99.9"));
+        assert_eq!(
+            names(&with_percentiles),
+            format!("{SUMS} {keys} {REST} p90 p95 p99_9")
+        );
+        assert_eq!(with_percentiles.percentiles, [90.0, 95.0, 99.9]);
+    }
+}
+
+#[test]
+fn info_has_its_columns_and_percentiles_follow() {
+    let columns = "req_count time_total ru_utime_total ru_stime_total time_interval kbytes_total \
+        memory_footprint req_time_median";
+    assert_eq!(names(&read("info")), columns);
+    let definition = read("info:::90,95");
+    assert_eq!(names(&definition), format!("{columns} p90 p95"));
+    assert_eq!(
+        (definition.kind, definition.level),
+        (Kind::Base, Level::Packet)
+    );
+}
+
+#[test]
+fn tag_reports_have_pinbas_columns_in_pinbas_order() {
+    let head = "req_count req_per_sec hit_count hit_per_sec timer_value";
+    let tail = "timer_median ru_utime_value ru_stime_value index_value p95";
+    let two = "hostname server_name";
+    for (comment, want) in [
+        ("tag_info:a::95", format!("tag_value {head} {tail}")),
+        (
+            "tag2_info:a,b::95",
+            format!("tag1_value tag2_value {head} {tail}"),
+        ),
+        ("tagN_info:a::95", format!("tag1_value {head} {tail}")),
+        (
+            "tagN_info:a,b,c::95",
+            format!("tag1_value tag2_value tag3_value {head} {tail}"),
+        ),
+        (
+            "tag_report:a::95",
+            format!("script_name tag_value {head} {tail}"),
+        ),
+        (
+            "tag2_report:a,b::95",
+            format!("script_name tag1_value tag2_value {head} {tail}"),
+        ),
+        (
+            "tagN_report:a,b::95",
+            format!("script_name tag1_value tag2_value {head} {tail}"),
+        ),
+        (
+            "tag_report2:a::95",
+            format!("script_name tag_value {head} {two} {tail}"),
+        ),
+        (
+            "tag2_report2:a,b::95",
+            format!("script_name tag1_value tag2_value {head} {two} {tail}"),
+        ),
+        (
+            "tagN_report2:a,b::95",
+            format!("script_name tag1_value tag2_value {head} {two} {tail}"),
+        ),
+    ] {
+        let definition = read(comment);
+        assert_eq!(names(&definition), want, "{comment}");
+        assert_eq!(
+            (definition.kind, definition.level),
+            (Kind::Tag, Level::Timer)
+        );
+    }
+    for (comment, block) in [
+        ("rtag_info:a::95", "tag_value"),
+        ("rtag2_info:a,b::95", "tag1_value tag2_value"),
+        ("rtagN_info:a,b,c::95", "tag1_value tag2_value tag3_value"),
+        ("rtag_report:a::95", "hostname tag_value"),
+        ("rtag2_report:a,b::95", "hostname tag1_value tag2_value"),
+        ("rtagN_report:a::95", "hostname tag1_value"),
+    ] {
+        let definition = read(comment);
+        assert_eq!(
+            names(&definition),
+            format!("{block} {SUMS} {REST} p95"),
+            "{comment}"
+        );
+        assert_eq!(
+            (definition.kind, definition.level),
+            (Kind::RequestTag, Level::Request)
+        );
+    }
+}
+
+#[test]
+fn v2_reports_have_pinba2s_columns_in_pinba2s_order() {
+    let request = "req_count req_per_sec req_percent req_time_total req_time_per_sec req_time_percent \
+        ru_utime_total ru_utime_per_sec ru_utime_percent ru_stime_total ru_stime_per_sec ru_stime_percent \
+        traffic_total traffic_per_sec traffic_percent memory_footprint memory_per_sec memory_percent";
+    let timer = "req_count req_per_sec req_percent hit_count hit_per_sec hit_percent \
+        time_total time_per_sec time_percent ru_utime_total ru_utime_per_sec ru_utime_percent \
+        ru_stime_total ru_stime_per_sec ru_stime_percent";
+    let packet =
+        "req_count timer_count time_total ru_utime_total ru_stime_total traffic memory_footprint";
+    for (comment, want) in [
+        (
+            "v2/packet/60/no_keys/no_percentiles/no_filters",
+            packet.to_owned(),
+        ),
+        (
+            "v2/info/60/no_keys/p95,hv=0:1000:100/no_filters",
+            format!("{packet} p95 histogram_data"),
+        ),
+        (
+            "v2/request/60/~host,+env,~status/no_percentiles/no_filters",
+            format!("host env status {request}"),
+        ),
+        (
+            "v2/request/60/~script/percentiles=50:99.9,hv=0:1000:100,p100/no_filters",
+            format!("script {request} p50 p99_9 p100 histogram_data"),
+        ),
+        (
+            "v2/timer/60,5/~server,~schema,@group,plain,+env/no_percentiles/no_filters",
+            format!("server schema group plain env {timer}"),
+        ),
+        // Names that are taken.
+        (
+            "v2/timer/60/~host,@host,+Host,@req_count,+hit_count,@time_percent/no_percentiles/no_filters",
+            format!(
+                "host timer_host tag_Host timer_req_count tag_hit_count timer_time_percent {timer}"
+            ),
+        ),
+        (
+            "v2/timer/60/@a,+a,+timer_a,@p50,@tag_a/hv=0:1000:100,p50/no_filters",
+            format!("a tag_a timer_a timer_p50 timer_tag_a {timer} p50 histogram_data"),
+        ),
+    ] {
+        assert_eq!(names(&read(comment)), want, "{comment}");
+    }
+}
+
+#[test]
+fn types_follow_the_original_and_lengths_what_is_kept() {
+    let base = read("report12:::90");
+    let of = |definition: &Definition, name: &str| {
+        let at = definition.shape.position(name).unwrap();
+        definition.shape.columns()[at].column.column_type
+    };
+    assert_eq!(of(&base, "req_count"), ColumnType::Int);
+    assert_eq!(of(&base, "req_per_sec"), ColumnType::Float);
+    assert_eq!(of(&base, "script_name"), ColumnType::Varchar(512));
+    assert_eq!(of(&base, "hostname"), ColumnType::Varchar(255));
+    assert_eq!(of(&base, "status"), ColumnType::Int);
+    assert_eq!(
+        of(&base, "index_value"),
+        ColumnType::Varchar(10 + 255 + 1 + 512)
+    );
+    assert_eq!(of(&base, "p90"), ColumnType::Float);
+    let tag = read("tagN_report2:a,__script_name");
+    assert_eq!(of(&tag, "hit_count"), ColumnType::Int);
+    assert_eq!(of(&tag, "tag1_value"), ColumnType::Varchar(255));
+    assert_eq!(of(&tag, "tag2_value"), ColumnType::Varchar(512));
+    let v2 = read("v2/request/60/~status/hv=0:1000:100,p50/no_filters");
+    assert_eq!(of(&v2, "status"), ColumnType::Varchar(10));
+    assert_eq!(of(&v2, "req_count"), ColumnType::BigInt);
+    assert_eq!(of(&v2, "traffic_total"), ColumnType::BigInt);
+    assert_eq!(of(&v2, "req_time_total"), ColumnType::Float);
+    assert_eq!(of(&v2, "histogram_data"), ColumnType::Text);
+    let packet = read("v2/packet/60/no_keys/no_percentiles/no_filters");
+    assert_eq!(of(&packet, "time_total"), ColumnType::Double);
+}
+
+#[test]
+fn histogram_views_exist_of_every_kind() {
+    for (kind, level) in [
+        ("info", Level::Packet),
+        ("report18", Level::Request),
+        ("tag_info:a", Level::Timer),
+        ("tag2_info:a,b", Level::Timer),
+        ("tagN_info:a,b", Level::Timer),
+        ("tag_report:a", Level::Timer),
+        ("tag2_report:a,b", Level::Timer),
+        ("tagN_report:a,b", Level::Timer),
+        ("tag_report2:a", Level::Timer),
+        ("tag2_report2:a,b", Level::Timer),
+        ("tagN_report2:a,b", Level::Timer),
+        ("rtag_info:a", Level::Request),
+        ("rtag2_info:a,b", Level::Request),
+        ("rtagN_info:a,b", Level::Request),
+        ("rtag_report:a", Level::Request),
+        ("rtag2_report:a,b", Level::Request),
+        ("rtagN_report:a,b", Level::Request),
+    ] {
+        let view = read(&format!("hv.{kind}"));
+        assert_eq!(
+            names(&view),
+            "index_value segment time_value cnt percent",
+            "{kind}"
+        );
+        assert!(view.shape.is_histogram_view());
+        assert_eq!(view.shape.needs_index_value(), kind != "info");
+        assert_eq!(
+            view.layout,
+            Layout::Linear {
+                max_us: 10_000_000,
+                size: 1024
+            }
+        );
+        assert_eq!(view.level, level);
+        let report = read(kind);
+        assert_eq!((&view.keys, &view.filters), (&report.keys, &report.filters));
+        assert_eq!(report.layout, Layout::LogLinear);
+        assert!(!report.shape.is_histogram_view());
+    }
+    let view = read("hv.report1::histogram_max_time=2.9,min_time=1:50");
+    assert_eq!(
+        view.layout,
+        Layout::Linear {
+            max_us: 2_000_000,
+            size: 1024
+        }
+    );
+    assert!(view.percentiles.is_empty());
+    assert_eq!(
+        read("report1::histogram_max_time=60").layout,
+        Layout::Linear {
+            max_us: 60_000_000,
+            size: 1024
+        }
+    );
+}
+
+#[test]
+fn v1_conditions_become_filters() {
+    let tag = |name: &str, value: &str| {
+        Filter::RequestTag(name.to_owned(), Pattern::Equals(value.to_owned()))
+    };
+    for (conditions, want) in [
+        ("", vec![]),
+        ("min_time=0,max_time=0.0", vec![]),
+        ("min_time=0.5", vec![Filter::MinTime(500_000)]),
+        // Both bounds are inside.
+        ("max_time=0.1", vec![Filter::TimeBelow(100_001)]),
+        (
+            "max_time=1.5,min_time=.25",
+            vec![Filter::MinTime(250_000), Filter::TimeBelow(1_500_001)],
+        ),
+        // Between two microseconds: the range is what whole ones are in it.
+        (
+            "min_time=0.0000015,max_time=0.0000025",
+            vec![Filter::MinTime(2), Filter::TimeBelow(3)],
+        ),
+        (
+            "tag.env=prod,tag.dc=a=b",
+            vec![tag("env", "prod"), tag("dc", "a=b")],
+        ),
+        (
+            "tag.env=,min_time=2",
+            vec![Filter::MinTime(2_000_000), tag("env", "")],
+        ),
+    ] {
+        assert_eq!(
+            read(&format!("report1::{conditions}:50")).filters,
+            want,
+            "{conditions}"
+        );
+    }
+}
+
+#[test]
+fn v2_filters_exclude_the_upper_bound() {
+    let is = |value: &str| Pattern::Equals(value.to_owned());
+    let definition = read(
+        "v2/timer/60/@a/no_percentiles/max_time=1,+env=a=b,~status=404,min_time=0.25,@group=db,~host=h",
+    );
+    assert_eq!(
+        definition.filters,
+        [
+            Filter::MinTime(250_000),
+            Filter::TimeBelow(1_000_000),
+            Filter::RequestTag("env".to_owned(), is("a=b")),
+            Filter::Field(Field::Status, is("404")),
+            Filter::TimerTag("group".to_owned(), is("db")),
+            Filter::Field(Field::Hostname, is("h")),
+        ]
+    );
+    let off = read("v2/packet/60/no_keys/no_percentiles/min_time=0,max_time=0");
+    assert_eq!(off.filters, []);
+}
+
+#[test]
+fn repeated_tags_follow_pinba() {
+    let occurrence = |comment: &str| read(comment).keys.last().map(|key| key.occurrence);
+    assert_eq!(occurrence("tag_info:a"), Some(Occurrence::First));
+    assert_eq!(occurrence("tag2_report:a,b"), Some(Occurrence::Last));
+    assert_eq!(occurrence("tagN_info:a,b"), Some(Occurrence::First));
+    assert_eq!(occurrence("rtag2_info:a,b"), Some(Occurrence::First));
+    assert_eq!(
+        occurrence("v2/timer/60/@a/no_percentiles/no_filters"),
+        Some(Occurrence::First)
+    );
+}
+
+#[test]
+fn fields_stand_in_for_the_tags_of_their_names() {
+    let definition = read("tagN_info:group,server,__server_name,__hostname::90,95,99");
+    let sources: Vec<&KeySource> = definition.keys.iter().map(|key| &key.source).collect();
+    assert_eq!(sources[0], &KeySource::TimerTag("group".to_owned()));
+    assert_eq!(
+        sources[2..],
+        [
+            &KeySource::TimerTagOrField("__server_name".to_owned(), Field::ServerName),
+            &KeySource::TimerTagOrField("__hostname".to_owned(), Field::Hostname),
+        ]
+    );
+    assert_eq!(definition.keys[0].missing, Missing::Skip);
+    assert_eq!(definition.keys[2].missing, Missing::Empty);
+    for (name, field) in [
+        ("__script_name", Field::ScriptName),
+        ("__schema", Field::Schema),
+        ("__status", Field::Status),
+    ] {
+        let definition = read(&format!("tag_info:{name}"));
+        assert_eq!(
+            definition.keys[0].source,
+            KeySource::TimerTagOrField(name.to_owned(), field)
+        );
+    }
+    // Request tags are request tags, and other names with bars are names.
+    assert_eq!(
+        read("rtag_info:__hostname").keys[0].source,
+        KeySource::RequestTag("__hostname".to_owned())
+    );
+    assert_eq!(
+        read("tag_info:__host").keys[0].source,
+        KeySource::TimerTag("__host".to_owned())
+    );
+}
+
+#[test]
+fn v1_kinds_have_the_keys_of_their_v2_counterparts() {
+    let sources = |comment: &str| {
+        let mut keys: Vec<String> = read(comment)
+            .keys
+            .iter()
+            .map(|key| key.source.to_string())
+            .collect();
+        keys.sort();
+        keys
+    };
+    let v2 = |kind: &str, keys: &str| format!("v2/{kind}/60/{keys}/no_percentiles/no_filters");
+    let mut pairs = vec![
+        ("info".to_owned(), v2("packet", "no_keys")),
+        ("tag_info:a".to_owned(), v2("timer", "@a")),
+        ("tag2_info:a,b".to_owned(), v2("timer", "@a,b")),
+        ("tagN_info:a,b,c".to_owned(), v2("timer", "@a,@b,@c")),
+        ("tag_report:a".to_owned(), v2("timer", "~script,@a")),
+        ("tag2_report:a,b".to_owned(), v2("timer", "~script,@a,@b")),
+        ("tagN_report:a,b".to_owned(), v2("timer", "~script,@a,@b")),
+        (
+            "tag_report2:a".to_owned(),
+            v2("timer", "~script,~host,~server,@a"),
+        ),
+        (
+            "tag2_report2:a,b".to_owned(),
+            v2("timer", "~script,~host,~server,@a,@b"),
+        ),
+        (
+            "tagN_report2:a,b".to_owned(),
+            v2("timer", "~script,~host,~server,@a,@b"),
+        ),
+        ("rtag_info:a".to_owned(), v2("request", "+a")),
+        ("rtagN_info:a,b".to_owned(), v2("request", "+a,+b")),
+        ("rtag_report:a".to_owned(), v2("request", "~host,+a")),
+        ("rtag2_report:a,b".to_owned(), v2("request", "~host,+a,+b")),
+    ];
+    for (number, keys) in (1..).zip([
+        "~script",
+        "~server",
+        "~host",
+        "~server,~script",
+        "~host,~script",
+        "~host,~server",
+        "~host,~server,~script",
+        "~status",
+        "~script,~status",
+        "~server,~status",
+        "~host,~status",
+        "~host,~script,~status",
+        "~schema",
+        "~script,~schema",
+        "~server,~schema",
+        "~host,~schema",
+        "~host,~script,~schema",
+        "~host,~status,~schema",
+    ]) {
+        pairs.push((format!("report{number}"), v2("request", keys)));
+    }
+    for (v1, v2) in pairs {
+        assert_eq!(sources(&v1), sources(&v2), "{v1} and {v2}");
+        assert_eq!(read(&v1).level, read(&v2).level);
+    }
+}
+
+#[test]
+fn v2_windows_and_missing_keys() {
+    let window = |text: &str| read(&format!("v2/timer/{text}/@a/no_percentiles/no_filters")).window;
+    assert_eq!(window("default_history_time"), Duration::from_secs(900));
+    assert_eq!(window("60"), Duration::from_secs(60));
+    assert_eq!(window("86400,3600"), Duration::from_secs(86_400));
+    let missing = |comment: &str| -> Vec<Missing> {
+        read(comment).keys.iter().map(|key| key.missing).collect()
+    };
+    assert_eq!(
+        missing("v2/timer/60/~host,+a,@b/no_percentiles/no_filters"),
+        [Missing::Skip, Missing::SkipEmpty, Missing::SkipEmpty]
+    );
+    assert_eq!(
+        missing("v2/request/60/~schema,+a/no_percentiles/no_filters"),
+        [Missing::Empty, Missing::SkipEmpty]
+    );
+    let definition = read("v2/request/60/~host/p99,hv=0:60000:32768,percentiles=50:75/no_filters");
+    assert_eq!(definition.percentiles, [99.0, 50.0, 75.0]);
+    assert_eq!(definition.layout, Layout::v2(0, 60_000, 32_768).unwrap());
+}
+
+#[test]
+fn fixed_tables_are_known_by_their_comments() {
+    let fixed = |comment: &str| match parse("t", comment, &Defaults::default()) {
+        Ok(Comment::Fixed(table)) => table,
+        other => panic!("{comment}: {other:?}"),
+    };
+    for table in FixedTable::ALL {
+        assert_eq!(fixed(table.comment()), table);
+    }
+    assert_eq!(fixed("active"), FixedTable::ActiveReports);
+    assert_eq!(fixed("active_reports"), FixedTable::ActiveReports);
+    let count = |table: FixedTable| table.columns(&Defaults::default()).len();
+    assert_eq!(FixedTable::ALL.map(count), [17, 4, 3, 2, 7, 9, 37, 29]);
+}
+
+#[test]
+fn active_reports_speak_pinba() {
+    let text = |comment: &str| ActiveText::new(&read(comment));
+    let report1 = text("report1");
+    assert_eq!((report1.id.as_str(), report1.kind), ("9", "base"));
+    assert_eq!(report1.grouping, "grouped by script_name");
+    assert_eq!(report1.flags, "indexed");
+    assert_eq!(text("info").id, "8");
+    assert_eq!(text("info").flags, "");
+    assert_eq!(
+        text("report18:ignored:min_time=1,tag.a=b").id,
+        "26|min_time=1|tag.a=b"
+    );
+    let tag = text("tagN_report2:a,b:max_time=1:50");
+    assert_eq!((tag.id.as_str(), tag.kind), ("35|a|b|max_time=1", "tag"));
+    assert_eq!(tag.flags, "conditional, tagged, indexed");
+    assert_eq!(text("rtag_info:a").id, "36|a");
+    assert_eq!(text("rtagN_report:a").id, "41|a");
+    let v2 = text("v2/timer/60/@a/no_percentiles/no_filters");
+    assert_eq!((v2.kind, v2.v2_kind), ("v2/timer", "report_by_timer_data"));
+}
+
+#[test]
+fn v1_errors_point_at_the_part() {
+    let sixteen = (1..=16)
+        .map(|tag| format!("t{tag}"))
+        .collect::<Vec<_>>()
+        .join(",");
+    for (comment, at, part, hint) in [
+        ("", 0, "", "report1 to report18"),
+        ("report19", 0, "report19", "report1 to report18"),
+        ("Report1", 0, "Report1", "the kinds are"),
+        ("hv.request", 0, "hv.request", "the kinds are"),
+        ("tag3_info:a", 0, "tag3_info", "tagN_info"),
+        ("request:x", 8, "x", "takes no parameters"),
+        ("report1:", 8, "", "a colon with nothing behind it"),
+        ("report1::90,95", 9, "90", "a condition is name=value"),
+        ("report1::min_tim=1", 9, "min_tim", "max_time=<seconds>"),
+        ("report1::min_time=1,tag.=x", 24, "", "name is missing"),
+        ("report1::min_time=abc", 18, "abc", "decimal number"),
+        ("report1::min_time=-1", 18, "-1", "decimal number"),
+        ("report1::min_time=1e3", 18, "1e3", "decimal number"),
+        ("report1::max_time= 1", 18, " 1", "decimal number"),
+        ("report1::min_time=1,min_time=2", 20, "min_time", "twice"),
+        (
+            "report1::min_time=2,max_time=1",
+            9,
+            "min_time=2,max_time=1",
+            "greater",
+        ),
+        ("report1::histogram_max_time=0.9", 28, "0.9", "at least 1"),
+        ("report1::min_time=1,", 20, "", "name=value"),
+        ("report1:::0", 10, "0", "greater than 0"),
+        ("report1:::101", 10, "101", "at most 100"),
+        ("report1:::90,-5", 13, "-5", "greater than 0"),
+        ("report1:::90,,95", 13, "", "is a number"),
+        ("report1:::90,9x", 13, "9x", "is a number"),
+        ("report1:::inf", 10, "inf", "is a number"),
+        ("report1:::90,90.0", 13, "90.0", "twice"),
+        ("report1:::99.12345678", 10, "99.12345678", "six decimals"),
+        ("report1:::90:95", 13, "95", "at most four sections"),
+        ("tag_info", 8, "", "exactly 1 tag name"),
+        ("tag_info::", 9, "", "exactly 1 tag name"),
+        ("tag_info:a,b", 9, "a,b", "exactly 1 tag name, not 2"),
+        ("tag2_info:a", 10, "a", "exactly 2 tag names, not 1"),
+        (
+            "rtag2_report:a,b,c",
+            13,
+            "a,b,c",
+            "exactly 2 tag names, not 3",
+        ),
+        ("tagN_info:a,,b", 12, "", "a tag name is missing"),
+        ("tagN_info:a,b,a", 14, "a", "named twice"),
+        ("тaг:a", 0, "тaг", "the kinds are"),
+        ("tag_info:é:x", 11, "x", "name=value"),
+    ] {
+        let error = refused(comment);
+        assert_eq!((error.at, error.part.as_str()), (at, part), "{error}");
+        assert!(error.problem.contains(hint), "{comment}: {error}");
+        assert!(
+            error.to_string().contains(&format!("position {}", at + 1)),
+            "{error}"
+        );
+    }
+    assert!(
+        refused(&format!("tagN_info:{sixteen}"))
+            .problem
+            .contains("1 to 15 tag names, not 16")
+    );
+    assert_eq!(
+        read(&format!("tagN_report2:{}", &sixteen[..sixteen.len() - 4]))
+            .keys
+            .len(),
+        18
+    );
+    assert!(
+        refused(&format!("tag_info:{}", "x".repeat(256)))
+            .problem
+            .contains("255 bytes")
+    );
+    assert!(
+        refused(&"x".repeat(COMMENT_BYTES_MAX + 1))
+            .problem
+            .contains("longer than")
+    );
+}
+
+#[test]
+fn odd_but_good_comments_are_read() {
+    for comment in [
+        "report1::",
+        "report1:::",
+        "report1:x:",
+        "report1:a,b::50",
+        "info:::90",
+        "info::min_time=1",
+        "tag_info:group::95",
+        "tagN_info:group,server:tag.env=prod:50,99",
+        "report3::min_time=0.5",
+        "tag_info: spaced name ",
+        "report1:::0.1,100",
+    ] {
+        assert_eq!(read(comment).comment.as_deref(), Some(comment));
+    }
+}
+
+#[test]
+fn v2_errors_point_at_the_part() {
+    for (comment, at, part, hint) in [
+        ("v2/", 3, "", "the types are"),
+        (
+            "v2/packets/60/no_keys/no_percentiles/no_filters",
+            3,
+            "packets",
+            "packet (or info)",
+        ),
+        ("v2/stats/", 9, "", "takes no parameters"),
+        (
+            "v2/request/60/~host/no_percentiles",
+            34,
+            "",
+            "six parts, not 5",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/no_filters/x",
+            46,
+            "x",
+            "six parts, not 7",
+        ),
+        (
+            "v2/request/0/~host/no_percentiles/no_filters",
+            11,
+            "0",
+            "whole number of seconds",
+        ),
+        (
+            "v2/request/60s/~host/no_percentiles/no_filters",
+            11,
+            "60s",
+            "default_history_time",
+        ),
+        (
+            "v2/request/60,7/~host/no_percentiles/no_filters",
+            14,
+            "7",
+            "not a multiple",
+        ),
+        (
+            "v2/request/60,0/~host/no_percentiles/no_filters",
+            14,
+            "0",
+            "tick width",
+        ),
+        (
+            "v2/packet/60/~host/no_percentiles/no_filters",
+            13,
+            "~host",
+            "write no_keys",
+        ),
+        (
+            "v2/request/60/no_keys/no_percentiles/no_filters",
+            14,
+            "no_keys",
+            "1 to 15 keys",
+        ),
+        (
+            "v2/request/60//no_percentiles/no_filters",
+            14,
+            "",
+            "1 to 15 keys",
+        ),
+        (
+            "v2/request/60/~hostname/no_percentiles/no_filters",
+            15,
+            "hostname",
+            "~host, ~script",
+        ),
+        (
+            "v2/request/60/@a/no_percentiles/no_filters",
+            14,
+            "@a",
+            "v2/timer only",
+        ),
+        (
+            "v2/request/60/a/no_percentiles/no_filters",
+            14,
+            "a",
+            "v2/timer only",
+        ),
+        (
+            "v2/timer/60/@a,/no_percentiles/no_filters",
+            15,
+            "",
+            "tag name is missing",
+        ),
+        (
+            "v2/timer/60/@a,a/no_percentiles/no_filters",
+            15,
+            "a",
+            "twice",
+        ),
+        (
+            "v2/timer/60/@1,@2,@3,@4,@5,@6,@7,@8,@9,@10,@11,@12,@13,@14,@15,@16/no_percentiles/no_filters",
+            63,
+            "@16",
+            "at most 15",
+        ),
+        ("v2/request/60/~host/p95/no_filters", 20, "p95", "hv="),
+        (
+            "v2/request/60/~host/hv=0:1000:100/no_filters",
+            20,
+            "hv=0:1000:100",
+            "at least one percentile",
+        ),
+        (
+            "v2/request/60/~host/hv=0:1000,p95/no_filters",
+            23,
+            "0:1000",
+            "three whole numbers",
+        ),
+        (
+            "v2/request/60/~host/hv=5:5:10,p95/no_filters",
+            23,
+            "5:5:10",
+            "greater than the minimum",
+        ),
+        (
+            "v2/request/60/~host/hv=0:5:1,p95/no_filters",
+            23,
+            "0:5:1",
+            "at least 2 buckets",
+        ),
+        (
+            "v2/request/60/~host/hv=0:1000:100,p0/no_filters",
+            35,
+            "0",
+            "greater than 0",
+        ),
+        (
+            "v2/request/60/~host/hv=0:1000:100,p101/no_filters",
+            35,
+            "101",
+            "at most 100",
+        ),
+        (
+            "v2/request/60/~host/hv=0:1000:100,percentiles=50:x/no_filters",
+            49,
+            "x",
+            "is a number",
+        ),
+        (
+            "v2/request/60/~host/hv=0:9:9,hv=0:9:9,p9/no_filters",
+            29,
+            "hv=0:9:9",
+            "twice",
+        ),
+        (
+            "v2/request/60/~host/median/no_filters",
+            20,
+            "median",
+            "must be no_percentiles",
+        ),
+        (
+            "v2/request/60/~host//no_filters",
+            20,
+            "",
+            "must be no_percentiles",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/",
+            35,
+            "",
+            "must be no_filters",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/env=1",
+            35,
+            "env=1",
+            "must be no_filters",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/@env=1",
+            35,
+            "@env=1",
+            "+<request tag>=<value>",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/~status=2xx",
+            43,
+            "2xx",
+            "whole number",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/~foo=2",
+            36,
+            "foo",
+            "~host, ~script",
+        ),
+        (
+            "v2/request/60/~host/no_percentiles/min_time=2,max_time=1",
+            35,
+            "min_time=2,max_time=1",
+            "greater",
+        ),
+    ] {
+        let error = refused(comment);
+        assert_eq!((error.at, error.part.as_str()), (at, part), "{error}");
+        assert!(error.problem.contains(hint), "{comment}: {error}");
+    }
+}

@@ -1,0 +1,137 @@
+//! CREATE TABLE statements for every table, in Pinba's layout: what `pinbad tables` prints.
+//!
+//! The COMMENT carries the definition, so each statement makes the same report again, here or (for v1 and pinba2
+//! kinds) in the engine it came from. A native report's COMMENT is its form as JSON. Pure; one statement a call.
+
+use std::fmt::Write as _;
+
+use super::comment::FixedTable;
+use super::definition::{Defaults, Definition, Kind, Level};
+use super::form::ReportForm;
+use crate::value::{Column, ColumnType};
+
+/// The statement that makes this report's table.
+#[must_use]
+pub fn report(definition: &Definition) -> String {
+    let columns: Vec<Column> = definition
+        .shape
+        .columns()
+        .iter()
+        .map(|column| column.column.clone())
+        .collect();
+    let leading = columns.first().map(|column| column.name.as_str());
+    // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
+    let key = match (definition.kind, leading) {
+        _ if definition.shape.is_histogram_view() => Some(("index_value", "`index_value`(85)")),
+        (Kind::Tag, Some("script_name")) => Some(("script_name", "`script_name`")),
+        (Kind::RequestTag, Some("hostname")) => Some(("hostname", "`hostname`")),
+        _ => None,
+    };
+    let keys: Vec<String> = key
+        .iter()
+        .map(|(name, on)| format!("KEY `{name}` ({on})"))
+        .collect();
+    let required: &[&str] = match key {
+        Some(("hostname", _)) | None => &[],
+        Some(("index_value", _)) if definition.level == Level::Packet => &[],
+        Some(_) => &[leading.unwrap_or_default()],
+    };
+    let comment = definition
+        .comment
+        .clone()
+        .unwrap_or_else(|| json_form(definition));
+    statement(&definition.name, &columns, required, &keys, &comment)
+}
+
+/// The statement that makes this table.
+#[must_use]
+pub fn fixed(table: FixedTable, defaults: &Defaults) -> String {
+    let primary = || "PRIMARY KEY (`id`)".to_owned();
+    let (required, keys): (&[&str], Vec<String>) = match table {
+        FixedTable::Request => (&["id"], vec![primary()]),
+        FixedTable::Timer => (
+            &["id", "request_id"],
+            vec![primary(), "KEY `request_id` (`request_id`)".to_owned()],
+        ),
+        FixedTable::TimerTag => (
+            &["timer_id", "tag_id"],
+            vec!["KEY `timer_id` (`timer_id`)".to_owned()],
+        ),
+        FixedTable::Tag => (
+            &["id", "name"],
+            vec![primary(), "UNIQUE KEY `name` (`name`)".to_owned()],
+        ),
+        FixedTable::Status => (
+            &[
+                "current_temp_pool_size",
+                "current_timer_pool_size",
+                "lost_tmp_records",
+                "invalid_packets",
+                "invalid_request_data",
+                "dictionary_size",
+            ],
+            Vec::new(),
+        ),
+        FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], Vec::new()),
+    };
+    statement(
+        table.table(),
+        &table.columns(defaults),
+        required,
+        &keys,
+        table.comment(),
+    )
+}
+
+fn statement(
+    table: &str,
+    columns: &[Column],
+    required: &[&str],
+    keys: &[String],
+    comment: &str,
+) -> String {
+    let mut lines: Vec<String> = Vec::with_capacity(columns.len() + keys.len());
+    for column in columns {
+        let column_type = match column.column_type {
+            ColumnType::Int => "int(11)".into(),
+            ColumnType::BigInt => "bigint(20)".into(),
+            other => other.name(),
+        };
+        let null = match (required.contains(&column.name.as_str()), column.column_type) {
+            (false, ColumnType::Text) => "",
+            (false, _) => " DEFAULT NULL",
+            (true, ColumnType::Varchar(_)) => " NOT NULL DEFAULT ''",
+            (true, _) => " NOT NULL",
+        };
+        lines.push(format!(
+            "  `{}` {column_type}{null}",
+            column.name.replace('`', "``")
+        ));
+    }
+    lines.extend(keys.iter().map(|key| format!("  {key}")));
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "CREATE TABLE `{}` (\n{}\n) ENGINE=PINBA DEFAULT CHARSET=utf8mb4 COMMENT='{}';",
+        table.replace('`', "``"),
+        lines.join(",\n"),
+        comment.replace('\\', "\\\\").replace('\'', "''")
+    );
+    text
+}
+
+/// A native definition as JSON without its name.
+fn json_form(definition: &Definition) -> String {
+    match serde_json::to_value(ReportForm::from(definition)) {
+        Ok(serde_json::Value::Object(mut form)) => {
+            form.shift_remove("name");
+            serde_json::Value::Object(form).to_string()
+        }
+        // A form has text keys and finite numbers only, so it is always an object.
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use super::*;
+use crate::report::builtin;
+use crate::report::comment::Comment;
+use crate::report::form::read_comment;
+
+fn read(comment: &str) -> Definition {
+    match read_comment("t", comment, &Defaults::default()) {
+        Ok(Comment::Report(definition)) => *definition,
+        other => panic!("{comment}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_tag_report_reads_like_pinbas_own() {
+    assert_eq!(
+        report(&read("tag_report:group::95")),
+        "CREATE TABLE `t` (
+  `script_name` varchar(512) NOT NULL DEFAULT '',
+  `tag_value` varchar(255) DEFAULT NULL,
+  `req_count` int(11) DEFAULT NULL,
+  `req_per_sec` float DEFAULT NULL,
+  `hit_count` int(11) DEFAULT NULL,
+  `hit_per_sec` float DEFAULT NULL,
+  `timer_value` float DEFAULT NULL,
+  `timer_median` float DEFAULT NULL,
+  `ru_utime_value` float DEFAULT NULL,
+  `ru_stime_value` float DEFAULT NULL,
+  `index_value` varchar(768) DEFAULT NULL,
+  `p95` float DEFAULT NULL,
+  KEY `script_name` (`script_name`)
+) ENGINE=PINBA DEFAULT CHARSET=utf8mb4 COMMENT='tag_report:group::95';"
+    );
+}
+
+#[test]
+fn views_and_fixed_tables_have_their_keys() {
+    let view = report(&read("hv.report1"));
+    assert!(
+        view.contains("`index_value` varchar(512) NOT NULL DEFAULT ''"),
+        "{view}"
+    );
+    assert!(
+        view.contains("KEY `index_value` (`index_value`(85))"),
+        "{view}"
+    );
+    let info = report(&read("hv.info"));
+    assert!(
+        info.contains("`index_value` varchar(1) DEFAULT NULL"),
+        "{info}"
+    );
+    assert!(report(&read("rtag_report:a")).contains("KEY `hostname` (`hostname`)"));
+    let defaults = Defaults::default();
+    let request = fixed(FixedTable::Request, &defaults);
+    assert!(request.starts_with("CREATE TABLE `request` (\n  `id` bigint(20) NOT NULL,\n"));
+    assert!(request.contains("  `tags` text,\n"), "{request}");
+    assert!(request.ends_with(
+        "  PRIMARY KEY (`id`)\n) ENGINE=PINBA DEFAULT CHARSET=utf8mb4 COMMENT='request';"
+    ));
+    assert!(fixed(FixedTable::Tag, &defaults).contains("UNIQUE KEY `name` (`name`)"));
+    assert!(fixed(FixedTable::V2Active, &defaults).contains("COMMENT='v2/active'"));
+}
+
+/// What stands in the quotes of a statement's COMMENT, as MySQL reads it.
+fn comment_of(statement: &str) -> String {
+    let quoted = statement
+        .split_once("COMMENT='")
+        .unwrap()
+        .1
+        .strip_suffix("';")
+        .unwrap();
+    quoted.replace("''", "'").replace("\\\\", "\\")
+}
+
+#[test]
+fn every_statement_makes_the_same_report_again() {
+    let mut reports = builtin::reports(&Defaults::default());
+    for comment in [
+        "tagN_report2:a,it's:min_time=1,tag.x=back\\slash:50",
+        "hv.rtag_report:a",
+        "v2/timer/60/@a/hv=0:100:50,p95/no_filters",
+        r#"{"level":"timer","keys":["@quote'd","+tick`"],"filters":["+a=\\"],"window":"60s"}"#,
+    ] {
+        reports.push(read(comment));
+    }
+    for definition in reports {
+        let statement = report(&definition);
+        let again = match read_comment(
+            &definition.name,
+            &comment_of(&statement),
+            &Defaults::default(),
+        ) {
+            Ok(Comment::Report(again)) => *again,
+            other => panic!("{statement}: {other:?}"),
+        };
+        assert_eq!(again, definition, "{statement}");
+        assert_eq!(
+            statement.matches("\n  `").count(),
+            definition.shape.columns().len()
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! A family: the reports that count the same records over the same window, and the groups they share.
+//!
+//! Level, window, filters and histogram layout say which records a family counts and how; its dimensions are as fine
+//! as its finest report. Each record is counted once, in one group; what the reports of the family show is put together
+//! from groups when it is asked for. So the price of a packet grows with the number of families, not of reports.
+//!
+//! To find the group of a record, the family remembers it per origin or tag set number (a [`Route`]); only what it has
+//! not seen yet is looked up by its lanes.
+
+use std::collections::VecDeque;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use super::budget::Budget;
+use super::definition::{Definition, Filter, Key, KeySource, Level, Missing};
+use super::dimension::{Dimension, Lanes, Names, Parts, Subject, intern_status, is_status};
+use super::groups::{Gain, Groups, NO_SLOT};
+use super::histogram::Layout;
+use super::journal::{JournalReader, JournalWriter};
+use super::projection::Projection;
+use super::route::{Known, Route};
+use super::window::Ticks;
+use crate::pool::Freed;
+use crate::pool::origins::Origins;
+use crate::pool::tag_sets::TagSets;
+use crate::pool::words::{OTHER, Words};
+
+/// Groups that budget pressure may still make, with their open dimensions folded to `(other)`.
+const FOLDED_GROUPS_MAX: usize = 4096;
+
+/// What families of one store of reports have in common.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scope {
+    pub(super) level: Level,
+    pub(super) ticks: Ticks,
+    pub(super) layout: Layout,
+    pub(super) extremes: bool,
+}
+
+/// Reports that share groups.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) scope: Scope,
+    filters: Vec<Filter>,
+    pub(super) dimensions: Vec<Dimension>,
+    route: Route,
+    pub(super) groups: Groups,
+    table: HashTable<u32>,
+    hasher: RandomState,
+    /// One per report, by the number the report got; `None`: dropped.
+    projections: Vec<Option<Projection>>,
+    /// The running tick.
+    tick: u64,
+    journals: VecDeque<Journal>,
+    journal_bytes: usize,
+    writer: JournalWriter,
+    pairs: Vec<(u32, u64)>,
+    /// Closed ticks in the window that had to leave their histograms out.
+    blind_ticks: usize,
+    /// Groups made under budget pressure.
+    folded: usize,
+    /// Monotonic milliseconds before which this family knows nothing; 0 when it was there from the start.
+    pub(super) since_ms: u64,
+    /// Counts changes; equal versions mean equal answers.
+    pub(super) version: u64,
+}
+
+/// What one closed tick added.
+#[derive(Debug)]
+struct Journal {
+    tick: u64,
+    entries: Box<[u8]>,
+    histograms: bool,
+}
+
+/// The names of the pool, with the words open for writing.
+#[derive(Debug)]
+pub(super) struct NamesMut<'a> {
+    pub(super) words: &'a mut Words,
+    pub(super) origins: &'a Origins,
+    pub(super) tag_sets: &'a TagSets,
+}
+
+impl NamesMut<'_> {
+    fn shared(&self) -> Names<'_> {
+        Names {
+            words: self.words,
+            origins: self.origins,
+            tag_sets: self.tag_sets,
+        }
+    }
+}
+
+impl Family {
+    /// A family whose dimensions serve `keys`, counting from the tick that runs at `now_ms`.
+    pub(super) fn new(scope: Scope, filters: Vec<Filter>, keys: &[Key], now_ms: u64) -> Self {
+        let mut dimensions: Vec<Dimension> = Vec::new();
+        for key in keys {
+            if !dimensions.iter().any(|dimension| dimension.serves(key)) {
+                dimensions.push(Dimension::of(key));
+            }
+        }
+        let parts = Parts::of(&dimensions, &filters);
+        Self {
+            scope,
+            filters,
+            groups: Groups::new(dimensions.len(), scope.extremes),
+            dimensions,
+            route: Route::new(parts),
+            table: HashTable::new(),
+            hasher: RandomState::new(),
+            projections: Vec::new(),
+            tick: scope.ticks.at(now_ms),
+            journals: VecDeque::new(),
+            journal_bytes: 0,
+            writer: JournalWriter::default(),
+            pairs: Vec::new(),
+            blind_ticks: 0,
+            folded: 0,
+            since_ms: 0,
+            version: 0,
+        }
+    }
+
+    /// Whether a report can be answered from this family's groups.
+    pub(super) fn serves(&self, scope: &Scope, definition: &Definition) -> bool {
+        let keys = &definition.keys;
+        self.scope == *scope
+            && self.filters == definition.filters
+            && keys
+                .iter()
+                .all(|key| self.dimensions.iter().any(|d| d.serves(key)))
+            && self.dimensions.iter().all(|dimension| {
+                // What the family leaves out the report must leave out too, and a request that has several timers in a
+                // row must be in one group of that row: at timer level the timer's dimensions have to be the same.
+                let wanted = keys.iter().any(|key| dimension.serves(key));
+                wanted
+                    || dimension.missing == Missing::Empty
+                        && !(scope.level == Level::Timer && dimension.of_timer())
+            })
+    }
+
+    /// Takes a report in; returns its number in this family.
+    pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
+        let mut projection = Projection::new(definition, &self.dimensions, rows_max);
+        for id in (0..self.groups.end()).filter(|&id| self.groups.is_used(id)) {
+            projection.add_group(id, &self.groups.lanes(id));
+        }
+        self.projections.push(Some(projection));
+        self.projections.len() - 1
+    }
+
+    /// Lets a report go; true when it was the last.
+    pub(super) fn leave(&mut self, report: usize) -> bool {
+        self.projections[report] = None;
+        self.projections.iter().all(Option::is_none)
+    }
+
+    /// The view of report number `report`.
+    pub(super) fn projection(&self, report: usize) -> &Projection {
+        self.projections[report]
+            .as_ref()
+            .expect("only live reports hold their number")
+    }
+
+    /// Whether a request or timer of this request time passes the filters on time.
+    pub(super) fn time_passes(&self, time_us: u64) -> bool {
+        self.filters.iter().all(|filter| match *filter {
+            Filter::MinTime(min) => time_us >= min,
+            Filter::TimeBelow(bound) => time_us < bound,
+            Filter::Field(..) | Filter::RequestTag(..) | Filter::TimerTag(..) => true,
+        })
+    }
+
+    /// Counts one record.
+    pub(super) fn add(
+        &mut self,
+        subject: Subject,
+        gain: &Gain,
+        names: &mut NamesMut<'_>,
+        budget: &mut Budget,
+    ) {
+        let group = match self.route.find(subject, &self.groups) {
+            Known::Group(group) => group,
+            Known::Skipped => return,
+            Known::Nothing => {
+                let found = self.find_group(subject, names, budget);
+                self.route.remember(subject, found, &self.groups);
+                match found {
+                    Some(group) => group,
+                    None => return,
+                }
+            }
+        };
+        let bucket = self.scope.layout.bucket(gain.sample);
+        self.groups.count(group, gain, bucket);
+    }
+
+    /// The slow path of [`add`](Self::add): filters, lanes, table.
+    #[cold]
+    fn find_group(
+        &mut self,
+        subject: Subject,
+        names: &mut NamesMut<'_>,
+        budget: &mut Budget,
+    ) -> Option<u32> {
+        let shared = names.shared();
+        if !shared.passes(&self.filters, subject) {
+            return None;
+        }
+        let mut lanes = shared.lanes(&self.dimensions, subject)?;
+        let status = names.origins.get(subject.origin).status;
+        intern_status(&mut lanes, &self.dimensions, status, names.words);
+        let group = self.find_or_make_group(&lanes, names.words, budget);
+        for (&lane, dimension) in lanes.iter().zip(&self.dimensions) {
+            if is_status(dimension) {
+                names.words.release(lane);
+            }
+        }
+        Some(group)
+    }
+
+    fn find_or_make_group(&mut self, lanes: &Lanes, words: &mut Words, budget: &mut Budget) -> u32 {
+        if let Some(id) = self.find(lanes) {
+            return id;
+        }
+        if !budget.exhausted() {
+            return self.make_group(lanes, words);
+        }
+        // No memory for another group: what tends to explode becomes `(other)`, the rest is kept apart as long as
+        // that does not explode too.
+        budget.folded();
+        let mut coarse = *lanes;
+        for (lane, dimension) in coarse.iter_mut().zip(&self.dimensions) {
+            if dimension.is_open() {
+                *lane = OTHER;
+            }
+        }
+        if let Some(id) = self.find(&coarse) {
+            return id;
+        }
+        if self.folded < FOLDED_GROUPS_MAX {
+            self.folded += 1;
+            return self.make_group(&coarse, words);
+        }
+        coarse[..self.dimensions.len()].fill(OTHER);
+        self.find(&coarse)
+            .unwrap_or_else(|| self.make_group(&coarse, words))
+    }
+
+    fn find(&self, lanes: &Lanes) -> Option<u32> {
+        let hash = self.hasher.hash_one(&lanes[..self.dimensions.len()]);
+        self.table
+            .find(hash, |&id| self.groups.is(id, lanes))
+            .copied()
+    }
+
+    fn make_group(&mut self, lanes: &Lanes, words: &mut Words) -> u32 {
+        let stride = self.dimensions.len();
+        for &lane in &lanes[..stride] {
+            words.hold(lane);
+        }
+        let id = self.groups.insert(lanes);
+        let Self {
+            table,
+            hasher,
+            groups,
+            ..
+        } = self;
+        let hash = hasher.hash_one(&lanes[..stride]);
+        table.insert_unique(hash, id, |&id| hasher.hash_one(&groups.lanes(id)[..stride]));
+        for projection in self.projections.iter_mut().flatten() {
+            projection.add_group(id, lanes);
+        }
+        id
+    }
+
+    /// Forgets a group under whose number nothing is counted any more.
+    fn forget_group(&mut self, id: u32, words: &mut Words) {
+        let lanes = self.groups.lanes(id);
+        let stride = self.dimensions.len();
+        let hash = self.hasher.hash_one(&lanes[..stride]);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        for projection in self.projections.iter_mut().flatten() {
+            projection.remove_group(id, &lanes);
+        }
+        for &lane in &lanes[..stride] {
+            words.release(lane);
+        }
+        if lanes[..stride].contains(&OTHER) {
+            self.folded = self.folded.saturating_sub(1);
+        }
+        self.groups.remove(id);
+    }
+
+    /// Closes and retires ticks until the one at `now_ms` runs.
+    pub(super) fn advance(&mut self, now_ms: u64, words: &mut Words, budget: &Budget) {
+        let tick = self.scope.ticks.at(now_ms);
+        if tick <= self.tick {
+            return;
+        }
+        self.close_tick(words, budget);
+        self.tick = tick;
+        if let Some(gone) = self.scope.ticks.last_gone(tick) {
+            while self
+                .journals
+                .front()
+                .is_some_and(|journal| journal.tick <= gone)
+            {
+                if let Some(journal) = self.journals.pop_front() {
+                    self.retire(&journal, words);
+                }
+            }
+        }
+        if self
+            .projections
+            .iter()
+            .flatten()
+            .any(Projection::can_promote)
+        {
+            for projection in self.projections.iter_mut().flatten() {
+                projection.promote(&self.groups);
+            }
+        }
+        self.version += 1;
+    }
+
+    /// Writes the running tick to its journal and takes it over into the sums.
+    fn close_tick(&mut self, words: &mut Words, budget: &Budget) {
+        let dirty = self.groups.dirty();
+        if dirty == 0 {
+            return;
+        }
+        let histograms = !budget.exhausted_for_histograms();
+        let Self {
+            groups,
+            writer,
+            tick,
+            ..
+        } = self;
+        for at in 0..dirty {
+            groups.close_slot(at, *tick, histograms, |slot| {
+                writer.entry(
+                    slot.group,
+                    &slot.totals,
+                    histograms.then_some(&slot.histogram),
+                );
+            });
+        }
+        groups.slots_closed();
+        let entries = writer.finish();
+        writer.shrink();
+        self.journal_bytes += entries.len();
+        self.blind_ticks += usize::from(!histograms);
+        self.journals.push_back(Journal {
+            tick: self.tick,
+            entries,
+            histograms,
+        });
+        let _ = words;
+    }
+
+    /// Takes away what a tick that left the window had added.
+    fn retire(&mut self, journal: &Journal, words: &mut Words) {
+        self.journal_bytes -= journal.entries.len();
+        self.blind_ticks -= usize::from(!journal.histograms);
+        let mut pairs = std::mem::take(&mut self.pairs);
+        let mut reader = JournalReader::new(&journal.entries);
+        while let Some((id, totals)) = reader.next(&mut pairs) {
+            let group = self.groups.get_mut(id);
+            group.totals -= &totals;
+            let before = group.histogram.heap_bytes();
+            for &(bucket, count) in &pairs {
+                group.histogram.subtract(bucket, count);
+            }
+            let after = group.histogram.heap_bytes();
+            let empty = group.totals.requests == 0 && group.slot == NO_SLOT;
+            self.groups.histogram_bytes -= before - after;
+            if let Some(extremes) = &mut self.groups.extremes {
+                extremes[id as usize].retain(|&(tick, _)| tick > journal.tick);
+            }
+            if empty {
+                self.forget_group(id, words);
+            }
+        }
+        self.pairs = pairs;
+    }
+
+    /// Whether quantiles are known: no tick in the window had to leave its histograms out.
+    pub(super) fn has_histograms(&self) -> bool {
+        self.blind_ticks == 0
+    }
+
+    /// Origins and tag sets whose numbers stand for something else from now on.
+    pub(super) fn forget(&mut self, freed: &Freed) {
+        self.route.forget(freed);
+    }
+
+    /// Forgets all shortcuts, so that everything is looked up anew.
+    pub(super) fn forget_routes(&mut self) {
+        self.route = Route::new(Parts::of(&self.dimensions, &self.filters));
+    }
+
+    /// Drops everything that was counted.
+    pub(super) fn clear(&mut self, words: &mut Words) {
+        for at in 0..self.groups.dirty() {
+            self.groups.close_slot(at, self.tick, false, |_| {});
+        }
+        self.groups.slots_closed();
+        for id in 0..self.groups.end() {
+            if self.groups.is_used(id) {
+                self.forget_group(id, words);
+            }
+        }
+        self.journals.clear();
+        self.journal_bytes = 0;
+        self.blind_ticks = 0;
+        self.forget_routes();
+        self.version += 1;
+    }
+
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let projections: usize = self
+            .projections
+            .iter()
+            .flatten()
+            .map(Projection::heap_bytes)
+            .sum();
+        self.groups.heap_bytes()
+            + self.journal_bytes
+            + self.table.capacity() * 6
+            + self.route.heap_bytes()
+            + projections
+    }
+}
+
+/// Keys of a family that serves every report over request fields alone.
+pub(super) fn all_fields() -> Vec<Key> {
+    use super::definition::{Field, Occurrence};
+    [
+        Field::Hostname,
+        Field::ServerName,
+        Field::ScriptName,
+        Field::Status,
+        Field::Schema,
+    ]
+    .map(|field| Key {
+        source: KeySource::Field(field),
+        occurrence: Occurrence::First,
+        missing: Missing::Empty,
+    })
+    .into()
+}

@@ -1,0 +1,385 @@
+//! The native form of a report, in TOML (`[[report]]`) and JSON (`POST /api/v1/reports`), and back again.
+//!
+//! ```toml
+//! [[report]]
+//! name = "slow_groups"
+//! level = "timer"                                  # packet, request or timer
+//! keys = ["script_name", "+env", { key = "@group", missing = "empty" }]
+//! filters = ["min_time=0.5", "max_time<10", "server_name!=test", "+env=prod", "@server=db*"]
+//! percentiles = [50, 99.9]
+//! window = "10m"                                   # default: pool.stats_history
+//! ```
+//!
+//! or `name` with `comment`, any COMMENT of Pinba or pinba2. Both end in a [`Definition`]; every definition, whatever
+//! it came from, is shown as a form too. Read at start and on front ends' threads; every list is bounded. Errors name
+//! the part that is wrong and what is accepted; the caller names the report and the file.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::comment::{self, Comment, CommentError, FixedTable, number, read_hv};
+use super::definition::{
+    Defaults, Definition, FILTERS_MAX, Filter, KEYS_MAX, Key, Kind, Level, NAME_BYTES_MAX,
+};
+use super::histogram::Layout;
+use super::shape::native;
+
+mod filter;
+mod key;
+mod scalar;
+
+pub use filter::{FilterForm, FilterTable};
+pub use key::{KeyForm, KeyTable, MissingForm, OccurrenceForm};
+pub use scalar::{PercentForm, WindowForm};
+
+/// A report as a person writes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportForm {
+    /// The name under which it is read.
+    pub name: String,
+    /// A COMMENT of Pinba or pinba2. Excludes all that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// What is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelForm>,
+    /// What rows are told apart by, in column order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyForm>,
+    /// What a record must satisfy; all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterForm>,
+    /// Percent ranks, in column order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<PercentForm>,
+    /// How far back it reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowForm>,
+    /// How times are put into buckets: `log-linear` (the default), `linear=<seconds>:<buckets>`,
+    /// `hv=<min ms>:<max ms>:<buckets>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<String>,
+}
+
+/// [`Level`] in a form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LevelForm {
+    /// One row of all requests.
+    Packet,
+    /// Requests.
+    Request,
+    /// Timers.
+    Timer,
+}
+
+/// Why a form is not a report.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FormError {
+    /// A name that could not be asked for.
+    #[error(
+        "name '{0}': a report's name has 1 to {NAME_BYTES_MAX} letters, digits, '_', '-' or '.', \
+         and starts with a letter, a digit or '_'"
+    )]
+    Name(String),
+    /// A COMMENT that cannot be read.
+    #[error(transparent)]
+    Comment(#[from] CommentError),
+    /// The COMMENT of a table that is there anyway.
+    #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
+    Fixed(FixedTable),
+    /// Two definitions in one.
+    #[error(
+        "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
+    )]
+    Mixed(&'static str),
+    /// Neither definition.
+    #[error("give either comment, or level (packet, request or timer) with keys, ...")]
+    Nothing,
+    /// JSON that is not a form.
+    #[error("{0}")]
+    Json(String),
+    /// One part of the form.
+    #[error("{part}: {problem}")]
+    Part {
+        /// The setting and, in a list, the place in it: `keys[0]`.
+        part: String,
+        /// What is wrong with it and what is accepted.
+        problem: String,
+    },
+}
+
+impl FormError {
+    fn part(part: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Part {
+            part: part.into(),
+            problem: problem.into(),
+        }
+    }
+
+    fn item(list: &str, place: usize, problem: String) -> Self {
+        Self::part(format!("{list}[{place}]"), problem)
+    }
+}
+
+/// Reads what stands in a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object (without
+/// `name`), which is how `pinbad tables` writes native reports.
+///
+/// # Errors
+/// When the name, the COMMENT or the form cannot be.
+pub fn read_comment(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, FormError> {
+    check_name(name)?;
+    if !comment.starts_with('{') || comment.len() > comment::COMMENT_BYTES_MAX {
+        return Ok(comment::parse(name, comment, defaults)?);
+    }
+    let members =
+        serde_json::from_str(comment).map_err(|error| FormError::Json(error.to_string()))?;
+    let form = ReportForm::from_members(name, members)?;
+    // A COMMENT inside a COMMENT would be read again, and again.
+    if form.comment.is_some() {
+        return Err(FormError::Json(
+            "give level, keys, ... and no comment inside".to_owned(),
+        ));
+    }
+    Ok(Comment::Report(Box::new(form.definition(defaults)?)))
+}
+
+impl ReportForm {
+    /// A form from its name and its other members, as a JSON object gives them.
+    ///
+    /// # Errors
+    /// When a member is unknown or of the wrong type.
+    pub fn from_members(
+        name: &str,
+        mut members: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Self, FormError> {
+        members.insert("name".to_owned(), name.into());
+        serde_json::from_value(members.into()).map_err(|error| FormError::Json(error.to_string()))
+    }
+
+    /// A form that gives a COMMENT.
+    #[must_use]
+    pub fn of_comment(name: &str, comment: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            comment: Some(comment.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// The definition that this asks for.
+    ///
+    /// # Errors
+    /// When any part cannot be; the error names it.
+    pub fn definition(&self, defaults: &Defaults) -> Result<Definition, FormError> {
+        check_name(&self.name)?;
+        let Some(comment) = &self.comment else {
+            return self.native(defaults);
+        };
+        let others = [
+            ("level", self.level.is_some()),
+            ("keys", !self.keys.is_empty()),
+            ("filters", !self.filters.is_empty()),
+            ("percentiles", !self.percentiles.is_empty()),
+            ("window", self.window.is_some()),
+            ("histogram", self.histogram.is_some()),
+        ];
+        if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
+            return Err(FormError::Mixed(other));
+        }
+        match read_comment(&self.name, comment, defaults)? {
+            Comment::Report(definition) => Ok(*definition),
+            Comment::Fixed(table) => Err(FormError::Fixed(table)),
+        }
+    }
+
+    fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
+        let level = match self.level.ok_or(FormError::Nothing)? {
+            LevelForm::Packet => Level::Packet,
+            LevelForm::Request => Level::Request,
+            LevelForm::Timer => Level::Timer,
+        };
+        let keys = self.read_keys(level, defaults)?;
+        let filters = self.read_filters(level, defaults)?;
+        let mut percentiles = Vec::with_capacity(self.percentiles.len());
+        for (place, percent) in self.percentiles.iter().enumerate() {
+            number::add_percentile(&mut percentiles, percent.value())
+                .map_err(|problem| FormError::item("percentiles", place, problem))?;
+        }
+        let window = match &self.window {
+            None => defaults.history,
+            Some(window) => window
+                .read()
+                .map_err(|problem| FormError::part("window", problem))?,
+        };
+        let layout = match &self.histogram {
+            None => Layout::LogLinear,
+            Some(text) => read_layout(text, defaults)
+                .map_err(|problem| FormError::part("histogram", problem))?,
+        };
+        let shape = native::shape(level, &keys, &percentiles, layout, defaults);
+        Ok(Definition {
+            name: self.name.clone(),
+            comment: None,
+            kind: Kind::Native,
+            level,
+            keys,
+            filters,
+            percentiles,
+            window,
+            layout,
+            extremes: true,
+            shape,
+        })
+    }
+
+    fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {
+        match (level, self.keys.len()) {
+            (Level::Packet, 0) => {}
+            (Level::Packet, _) => {
+                return Err(FormError::part(
+                    "keys",
+                    "a report of level packet has no keys",
+                ));
+            }
+            (Level::Request | Level::Timer, 1..=KEYS_MAX) => {}
+            (Level::Request | Level::Timer, given) => {
+                let problem = format!(
+                    "there must be 1 to {KEYS_MAX} keys, not {given} (level packet has none)"
+                );
+                return Err(FormError::part("keys", problem));
+            }
+        }
+        let mut keys: Vec<Key> = Vec::with_capacity(self.keys.len());
+        for (place, form) in self.keys.iter().enumerate() {
+            let key = form
+                .read(level, defaults)
+                .map_err(|problem| FormError::item("keys", place, problem))?;
+            if keys.iter().any(|earlier| earlier.source == key.source) {
+                let problem = format!("the key '{}' is given twice", key.source);
+                return Err(FormError::item("keys", place, problem));
+            }
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+
+    fn read_filters(&self, level: Level, defaults: &Defaults) -> Result<Vec<Filter>, FormError> {
+        if self.filters.len() > FILTERS_MAX {
+            let problem = format!("there may be at most {FILTERS_MAX}");
+            return Err(FormError::part("filters", problem));
+        }
+        let mut filters: Vec<Filter> = Vec::with_capacity(self.filters.len());
+        for (place, form) in self.filters.iter().enumerate() {
+            let filter = form
+                .read(level, defaults)
+                .map_err(|problem| FormError::item("filters", place, problem))?;
+            filters.push(filter);
+        }
+        let min = filters.iter().find_map(|filter| match filter {
+            Filter::MinTime(us) => Some(*us),
+            _ => None,
+        });
+        let below = filters.iter().find_map(|filter| match filter {
+            Filter::TimeBelow(us) => Some(*us),
+            _ => None,
+        });
+        if min.zip(below).is_some_and(|(min, below)| min >= below) {
+            return Err(FormError::part(
+                "filters",
+                "no time is both above min_time and below max_time",
+            ));
+        }
+        Ok(filters)
+    }
+}
+
+/// Every definition as a form, in the native terms: what a COMMENT was translated to.
+impl From<&Definition> for ReportForm {
+    fn from(definition: &Definition) -> Self {
+        Self {
+            name: definition.name.clone(),
+            comment: None,
+            level: Some(match definition.level {
+                Level::Packet => LevelForm::Packet,
+                Level::Request => LevelForm::Request,
+                Level::Timer => LevelForm::Timer,
+            }),
+            keys: definition.keys.iter().map(KeyForm::from).collect(),
+            filters: definition.filters.iter().map(FilterForm::of).collect(),
+            percentiles: definition
+                .percentiles
+                .iter()
+                .copied()
+                .map(PercentForm::from)
+                .collect(),
+            window: Some(WindowForm::from(definition.window)),
+            histogram: (definition.layout != Layout::LogLinear)
+                .then(|| definition.layout.to_string()),
+        }
+    }
+}
+
+/// Whether a report may bear this name: it stands in URLs and in SQL.
+///
+/// # Errors
+/// When it may not.
+pub fn check_name(name: &str) -> Result<(), FormError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let starts = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if starts && name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed) {
+        Ok(())
+    } else {
+        Err(FormError::Name(
+            name.chars().take(NAME_BYTES_MAX + 1).collect(),
+        ))
+    }
+}
+
+fn read_layout(text: &str, defaults: &Defaults) -> Result<Layout, String> {
+    let linear = |max: &str, size: Option<&str>| {
+        let size = size.map_or(Some(defaults.histogram_size), |size| size.parse().ok())?;
+        Some(Layout::linear(max.parse().ok()?, size))
+    };
+    if text == "log-linear" {
+        Ok(Layout::LogLinear)
+    } else if let Some(hv) = text.strip_prefix("hv=") {
+        read_hv(hv)
+    } else {
+        text.strip_prefix("linear=")
+            .and_then(|range| match range.split_once(':') {
+                Some((max, size)) => linear(max, Some(size)),
+                None => linear(range, None),
+            })
+            .ok_or_else(|| {
+                "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>"
+                    .to_owned()
+            })?
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// A whole number of seconds in the largest unit that fits.
+fn window_text(window: Duration) -> String {
+    let secs = window.as_secs();
+    if window.subsec_nanos() > 0 {
+        let us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+        return format!("{}s", number::seconds_text(us));
+    }
+    match [("d", 86_400), ("h", 3600), ("m", 60)]
+        .iter()
+        .find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit))
+    {
+        Some((name, unit)) => format!("{}{name}", secs / unit),
+        None => format!("{secs}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Filters in forms: `"min_time=0.5"`, `"max_time<2"`, `"status=5*"`, `"+env!=test"`, or a table.
+//!
+//! | text | table | keeps |
+//! |---|---|---|
+//! | `min_time=0.5` (or `>=`), `min_time>0.5` | `{min_time = 0.5}`, with `exclusive = true` | request time from, above |
+//! | `max_time=2` (or `<=`), `max_time<2` | `{max_time = 2}`, with `exclusive = true` | request time up to, below |
+//! | `KEY=text` | `{key = "KEY", equals = "text"}` | byte for byte |
+//! | `KEY!=text` | `{key = "KEY", differs = "text"}` | anything else, also a missing tag |
+//! | `KEY=text*` | `{key = "KEY", starts_with = "text"}` | what begins so |
+//!
+//! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that name). Only a table can
+//! say that a value ends with a star, or name a tag with a `=` in it.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::key::read_source;
+use super::number::{SECONDS_ACCEPTED, Seconds, seconds_text};
+use crate::report::comment::is_status;
+use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
+
+const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_time<<seconds>, or KEY=value, \
+    KEY!=value, KEY=prefix*, where KEY is hostname, server_name, script_name, schema, status, +<request tag> or \
+    @<timer tag>";
+
+/// A filter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum FilterForm {
+    /// As text.
+    Text(String),
+    /// As a table.
+    Table(FilterTable),
+}
+
+/// A filter in parts: either `min_time` or `max_time`, or `key` with one of `equals`, `differs`, `starts_with`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterTable {
+    /// Shortest request time, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_time: Option<f64>,
+    /// Longest request time, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<f64>,
+    /// Whether the bound itself is outside the range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<bool>,
+    /// What is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The text it must be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equals: Option<String>,
+    /// The text it must not be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+    /// What it must begin with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_with: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for FilterForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyForm;
+        impl<'de> Visitor<'de> for AnyForm {
+            type Value = FilterForm;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a filter such as \"min_time=0.5\" or \"+env=prod\", or a table")
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
+                Ok(FilterForm::Text(value.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                FilterTable::deserialize(MapAccessDeserializer::new(map)).map(FilterForm::Table)
+            }
+        }
+        deserializer.deserialize_any(AnyForm)
+    }
+}
+
+impl FilterForm {
+    /// A filter as text where text can say it.
+    pub(super) fn of(filter: &Filter) -> Self {
+        let (key, pattern) = match filter {
+            Filter::MinTime(us) => return Self::Text(format!("min_time={}", seconds_text(*us))),
+            Filter::TimeBelow(us) => return Self::Text(below(*us)),
+            Filter::Field(field, pattern) => (field.name().to_owned(), pattern),
+            Filter::RequestTag(name, pattern) => (format!("+{name}"), pattern),
+            Filter::TimerTag(name, pattern) => (format!("@{name}"), pattern),
+        };
+        let text = match pattern {
+            Pattern::Equals(value) => format!("{key}={value}"),
+            Pattern::Differs(value) => format!("{key}!={value}"),
+            Pattern::StartsWith(value) => format!("{key}={value}*"),
+        };
+        // Lengths were checked when the filter was made.
+        let any_length = Defaults {
+            text_bytes_max: u16::MAX,
+            ..Defaults::default()
+        };
+        if read_text(&text, Level::Timer, &any_length).as_ref() == Ok(filter) {
+            return Self::Text(text);
+        }
+        let (equals, differs, starts_with) = match pattern {
+            Pattern::Equals(value) => (Some(value.clone()), None, None),
+            Pattern::Differs(value) => (None, Some(value.clone()), None),
+            Pattern::StartsWith(value) => (None, None, Some(value.clone())),
+        };
+        let key = Some(key);
+        Self::Table(FilterTable {
+            key,
+            equals,
+            differs,
+            starts_with,
+            ..FilterTable::default()
+        })
+    }
+
+    pub(super) fn read(&self, level: Level, defaults: &Defaults) -> Result<Filter, String> {
+        match self {
+            Self::Text(text) => read_text(text, level, defaults),
+            Self::Table(table) => read_table(table, level, defaults),
+        }
+    }
+}
+
+fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, String> {
+    if let Some(bound) = text.strip_prefix("min_time") {
+        let (value, exclusive) = bound_of(bound, [">=", "=", ">"])
+            .ok_or_else(|| format!("'{text}': min_time takes =, >= or >, then seconds"))?;
+        return min_time(value, exclusive);
+    }
+    if let Some(bound) = text.strip_prefix("max_time") {
+        let (value, exclusive) = bound_of(bound, ["<=", "=", "<"])
+            .ok_or_else(|| format!("'{text}': max_time takes =, <= or <, then seconds"))?;
+        return max_time(value, exclusive);
+    }
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("'{text}': {FILTERS}"))?;
+    let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
+        (None, None) => (key, Pattern::Equals(value.to_owned())),
+        (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),
+        (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
+        (Some(_), Some(_)) => {
+            return Err(format!(
+                "'{text}': != takes a whole text, not a prefix (for a text that ends with a star: \
+                 {{\"key\": .., \"differs\": ..}})"
+            ));
+        }
+    };
+    on_key(key, pattern, level, defaults)
+}
+
+/// An upper bound in the shorter of its two spellings: `max_time=0.1` rather than `max_time<0.100001`, `max_time<1`
+/// rather than `max_time=0.999999`.
+fn below(us: u64) -> String {
+    let exclusive = seconds_text(us);
+    let inclusive = us.checked_sub(1).map(seconds_text);
+    match inclusive.filter(|inclusive| inclusive.len() <= exclusive.len()) {
+        Some(inclusive) => format!("max_time={inclusive}"),
+        None => format!("max_time<{exclusive}"),
+    }
+}
+
+/// The value behind an operator, and whether it was the last (the exclusive) one.
+fn bound_of<'a>(text: &'a str, operators: [&str; 3]) -> Option<(&'a str, bool)> {
+    operators
+        .iter()
+        .zip([false, false, true])
+        .find_map(|(operator, exclusive)| Some((text.strip_prefix(operator)?, exclusive)))
+}
+
+fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<Filter, String> {
+    let exclusive = table.exclusive.unwrap_or(false);
+    let patterns = [
+        table.equals.clone().map(Pattern::Equals),
+        table.differs.clone().map(Pattern::Differs),
+        table.starts_with.clone().map(Pattern::StartsWith),
+    ];
+    let mut patterns = patterns.into_iter().flatten();
+    match (
+        table.min_time,
+        table.max_time,
+        &table.key,
+        patterns.next(),
+        patterns.next(),
+    ) {
+        (Some(secs), None, None, None, _) => min_time(&secs.to_string(), exclusive),
+        (None, Some(secs), None, None, _) => max_time(&secs.to_string(), exclusive),
+        (None, None, Some(key), Some(pattern), None) if table.exclusive.is_none() => {
+            on_key(key, pattern, level, defaults)
+        }
+        _ => Err(
+            "a filter table has either min_time or max_time (and exclusive), or key with one of \
+                  equals, differs, starts_with"
+                .to_owned(),
+        ),
+    }
+}
+
+fn min_time(text: &str, exclusive: bool) -> Result<Filter, String> {
+    let seconds = seconds(text)?;
+    Ok(Filter::MinTime(if exclusive {
+        seconds.us_floor + 1
+    } else {
+        seconds.us_ceil
+    }))
+}
+
+fn max_time(text: &str, exclusive: bool) -> Result<Filter, String> {
+    let seconds = seconds(text)?;
+    Ok(Filter::TimeBelow(if exclusive {
+        seconds.us_ceil
+    } else {
+        seconds.us_floor + 1
+    }))
+}
+
+fn seconds(text: &str) -> Result<Seconds, String> {
+    Seconds::parse(text).ok_or_else(|| format!("'{text}': must be {SECONDS_ACCEPTED}"))
+}
+
+fn on_key(
+    key: &str,
+    pattern: Pattern,
+    level: Level,
+    defaults: &Defaults,
+) -> Result<Filter, String> {
+    match read_source(key, level, defaults)? {
+        KeySource::Field(Field::Status) => {
+            let fits = match &pattern {
+                Pattern::Equals(value) | Pattern::Differs(value) => is_status(value),
+                Pattern::StartsWith(value) => value.bytes().all(|byte| byte.is_ascii_digit()),
+            };
+            if fits {
+                Ok(Filter::Field(Field::Status, pattern))
+            } else {
+                Err("a status is a whole number from 0 to 4294967295, or its first digits and a star"
+                    .to_owned())
+            }
+        }
+        KeySource::Field(field) => Ok(Filter::Field(field, pattern)),
+        KeySource::RequestTag(name) => Ok(Filter::RequestTag(name, pattern)),
+        KeySource::TimerTag(name) | KeySource::TimerTagOrField(name, _) => {
+            Ok(Filter::TimerTag(name, pattern))
+        }
+    }
+}

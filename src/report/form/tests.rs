@@ -1,0 +1,415 @@
+use super::*;
+use crate::report::builtin;
+use crate::report::comment::kinds::TAG_KINDS;
+use crate::report::definition::{Field, KeySource, Missing, Occurrence, Pattern};
+
+fn json(text: &str) -> ReportForm {
+    serde_json::from_str(text).unwrap()
+}
+
+fn define(text: &str) -> Result<Definition, FormError> {
+    json(text).definition(&Defaults::default())
+}
+
+fn refused(text: &str) -> String {
+    match serde_json::from_str::<ReportForm>(text) {
+        Err(error) => error.to_string(),
+        Ok(form) => match form.definition(&Defaults::default()) {
+            Err(error) => error.to_string(),
+            Ok(read) => panic!("{text}: {read:?}"),
+        },
+    }
+}
+
+#[test]
+fn toml_and_json_say_the_same() {
+    let from_toml: ReportForm = toml::from_str(
+        r#"
+        name = "slow"
+        level = "timer"
+        keys = ["script_name", "+env", { key = "@group", missing = "empty" }, { key = "@g2", occurrence = "last" }]
+        filters = ["min_time=0.5", "max_time<10", "server_name!=test", "+env=prod", "@server=db*"]
+        percentiles = [50, 99.9]
+        window = "10m"
+        "#,
+    )
+    .unwrap();
+    let from_json = json(
+        r#"{"name": "slow", "level": "timer",
+            "keys": ["script_name", "+env", {"key": "@group", "missing": "empty"},
+                     {"key": "@g2", "occurrence": "last"}],
+            "filters": ["min_time=0.5", "max_time<10", "server_name!=test", "+env=prod", "@server=db*"],
+            "percentiles": [50, 99.9], "window": "10m"}"#,
+    );
+    assert_eq!(from_toml, from_json);
+    let definition = from_json.definition(&Defaults::default()).unwrap();
+    assert_eq!(
+        (definition.kind, definition.level),
+        (Kind::Native, Level::Timer)
+    );
+    assert_eq!(definition.window, Duration::from_secs(600));
+    assert_eq!(definition.percentiles, [50.0, 99.9]);
+    let key = |source, missing, occurrence| Key {
+        source,
+        occurrence,
+        missing,
+    };
+    assert_eq!(
+        definition.keys,
+        [
+            key(
+                KeySource::Field(Field::ScriptName),
+                Missing::Empty,
+                Occurrence::First
+            ),
+            key(
+                KeySource::RequestTag("env".to_owned()),
+                Missing::Skip,
+                Occurrence::First
+            ),
+            key(
+                KeySource::TimerTag("group".to_owned()),
+                Missing::Empty,
+                Occurrence::First
+            ),
+            key(
+                KeySource::TimerTag("g2".to_owned()),
+                Missing::Skip,
+                Occurrence::Last
+            ),
+        ]
+    );
+    assert_eq!(
+        definition.filters,
+        [
+            Filter::MinTime(500_000),
+            Filter::TimeBelow(10_000_000),
+            Filter::Field(Field::ServerName, Pattern::Differs("test".to_owned())),
+            Filter::RequestTag("env".to_owned(), Pattern::Equals("prod".to_owned())),
+            Filter::TimerTag("server".to_owned(), Pattern::StartsWith("db".to_owned())),
+        ]
+    );
+    // And out again as it came in.
+    let out = serde_json::to_string(&ReportForm::from(&definition)).unwrap();
+    assert_eq!(
+        out,
+        r#"{"name":"slow","level":"timer","keys":["script_name","+env",{"key":"@group","missing":"empty"},{"key":"@g2","occurrence":"last"}],"filters":["min_time=0.5","max_time<10","server_name!=test","+env=prod","@server=db*"],"percentiles":[50,99.9],"window":"10m"}"#
+    );
+}
+
+#[test]
+fn tables_say_what_texts_cannot() {
+    let filter = |text: &str| {
+        let form = format!(
+            r#"{{"name": "n", "level": "timer", "keys": ["status"], "filters": [{text}]}}"#
+        );
+        define(&form).map(|definition| definition.filters[0].clone())
+    };
+    let is = |value: &str| Pattern::Equals(value.to_owned());
+    for (text, want) in [
+        (r#"{"min_time": 0.1}"#, Filter::MinTime(100_000)),
+        (
+            r#"{"min_time": 0.1, "exclusive": true}"#,
+            Filter::MinTime(100_001),
+        ),
+        (r#"{"max_time": 1}"#, Filter::TimeBelow(1_000_001)),
+        (
+            r#"{"max_time": 1, "exclusive": true}"#,
+            Filter::TimeBelow(1_000_000),
+        ),
+        (
+            r#"{"key": "+a=b", "equals": "x*"}"#,
+            Filter::RequestTag("a=b".to_owned(), is("x*")),
+        ),
+        (
+            r#"{"key": "@a", "differs": "x*"}"#,
+            Filter::TimerTag("a".to_owned(), Pattern::Differs("x*".to_owned())),
+        ),
+        (
+            r#"{"key": "script_name", "starts_with": "/api"}"#,
+            Filter::Field(Field::ScriptName, Pattern::StartsWith("/api".to_owned())),
+        ),
+        (r#""min_time>=0.1""#, Filter::MinTime(100_000)),
+        (r#""min_time>0.1""#, Filter::MinTime(100_001)),
+        (r#""max_time<=1""#, Filter::TimeBelow(1_000_001)),
+        (r#""max_time=1""#, Filter::TimeBelow(1_000_001)),
+        (r#""max_time<1""#, Filter::TimeBelow(1_000_000)),
+        (r#""status=404""#, Filter::Field(Field::Status, is("404"))),
+        (
+            r#""status=5*""#,
+            Filter::Field(Field::Status, Pattern::StartsWith("5".to_owned())),
+        ),
+        (r#""schema=""#, Filter::Field(Field::Schema, is(""))),
+        (
+            r#""@__hostname=h""#,
+            Filter::TimerTag("__hostname".to_owned(), is("h")),
+        ),
+        (
+            r#""hostname=a=b""#,
+            Filter::Field(Field::Hostname, is("a=b")),
+        ),
+    ] {
+        assert_eq!(filter(text), Ok(want), "{text}");
+    }
+}
+
+/// A form of a definition says everything that the engine looks at.
+fn assert_round_trip(definition: &Definition) {
+    let text = serde_json::to_string(&ReportForm::from(definition)).unwrap();
+    let again = define(&text).unwrap();
+    assert_eq!(again.level, definition.level, "{text}");
+    assert_eq!(again.keys, definition.keys, "{text}");
+    assert_eq!(again.filters, definition.filters, "{text}");
+    assert_eq!(again.percentiles, definition.percentiles, "{text}");
+    assert_eq!(again.window, definition.window, "{text}");
+    assert_eq!(again.layout, definition.layout, "{text}");
+}
+
+#[test]
+fn every_comment_is_a_form() {
+    let mut comments: Vec<String> = builtin::comments()
+        .map(|(_, comment)| comment.to_owned())
+        .collect();
+    for kind in &TAG_KINDS {
+        let tags = ["a", "a,b", "a,b,__hostname"][kind.tags as usize];
+        comments.push(format!("{}:{tags}", kind.name));
+    }
+    for base in comments.clone() {
+        let open = if base.contains(':') {
+            base.clone()
+        } else {
+            format!("{base}:")
+        };
+        comments.push(format!(
+            "{open}:min_time=0.5,max_time=1.000001,tag.env=prod*,tag.a=b!:50,99.9"
+        ));
+        comments.push(format!("{open}:histogram_max_time=60:50"));
+    }
+    comments.extend(
+        [
+            "v2/packet/default_history_time/no_keys/no_percentiles/no_filters",
+            "v2/request/60,1/~host,+env,~schema/hv=0:60000:32768,p95,p99.9/min_time=0.1,max_time=1.5",
+            "v2/timer/86400/~script,@a,b,+c/percentiles=1:50,hv=100:1100:100/~status=200,+a=b,@c=d*",
+        ]
+        .map(str::to_owned),
+    );
+    assert!(comments.len() > 100);
+    for comment in comments {
+        let form = ReportForm::of_comment("t", &comment);
+        assert_round_trip(&form.definition(&Defaults::default()).unwrap());
+    }
+}
+
+#[test]
+fn native_reports_survive_as_a_comment() {
+    let definition = define(
+        r#"{"name": "n", "level": "request", "keys": ["script_name", {"key": "+it's", "missing": "skip_empty"}],
+            "filters": [{"key": "+a=b", "equals": "c*"}, "status=5*"], "percentiles": [99.9],
+            "window": 90, "histogram": "linear=5:500"}"#,
+    )
+    .unwrap();
+    assert_round_trip(&definition);
+    let mut form = serde_json::to_value(ReportForm::from(&definition)).unwrap();
+    form.as_object_mut().unwrap().shift_remove("name");
+    let again = read_comment("n", &form.to_string(), &Defaults::default()).unwrap();
+    assert_eq!(again, Comment::Report(Box::new(definition)));
+}
+
+#[test]
+fn windows_and_layouts_are_read() {
+    let window = |text: &str| {
+        define(&format!(
+            r#"{{"name": "n", "level": "packet", "window": {text}}}"#
+        ))
+    };
+    for (text, secs, shown) in [
+        (r#""60s""#, 60.0, "1m"),
+        (r#""90s""#, 90.0, "90s"),
+        (r#""2.5s""#, 2.5, "2.5s"),
+        (r#""24h""#, 86_400.0, "1d"),
+        (r#""1.5h""#, 5400.0, "90m"),
+        (r#""7 d""#, 604_800.0, "7d"),
+        ("300", 300.0, "5m"),
+    ] {
+        let definition = window(text).unwrap();
+        assert_eq!(definition.window.as_secs_f64(), secs, "{text}");
+        assert_eq!(
+            ReportForm::from(&definition).window,
+            Some(WindowForm::from(shown))
+        );
+    }
+    for text in [
+        r#""""#,
+        r#""s""#,
+        r#""0""#,
+        r#""10ms""#,
+        r#""367d""#,
+        "-5",
+        "0.5",
+        r#""1e3s""#,
+    ] {
+        let error = window(text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("window: ") && error.contains("15m"),
+            "{text}: {error}"
+        );
+    }
+    let layout = |text: &str| {
+        define(&format!(
+            r#"{{"name": "n", "level": "packet", "histogram": "{text}"}}"#
+        ))
+        .map(|definition| definition.layout)
+    };
+    assert_eq!(layout("log-linear"), Ok(Layout::LogLinear));
+    assert_eq!(layout("linear=10"), Ok(Layout::linear(10, 1024).unwrap()));
+    assert_eq!(layout("linear=10:64"), Ok(Layout::linear(10, 64).unwrap()));
+    assert_eq!(layout("hv=0:100:50"), Ok(Layout::v2(0, 100, 50).unwrap()));
+    for text in [
+        "linear",
+        "linear=x",
+        "linear=0",
+        "linear=10:0",
+        "hv=1",
+        "exact",
+    ] {
+        assert!(
+            layout(text)
+                .unwrap_err()
+                .to_string()
+                .starts_with("histogram: "),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn errors_name_the_part() {
+    let sixteen = (1..=16)
+        .map(|tag| format!("\"+t{tag}\""))
+        .collect::<Vec<_>>()
+        .join(",");
+    let sixteen = format!(r#"{{"name": "n", "level": "request", "keys": [{sixteen}]}}"#);
+    for (form, want) in [
+        (r#"{"name": "n"}"#, "give either comment, or level"),
+        (
+            r#"{"name": "n", "comment": "report1", "window": "60s"}"#,
+            "cannot be given together with window",
+        ),
+        (
+            r#"{"name": "n", "comment": "report19"}"#,
+            "position 1, 'report19': no such kind",
+        ),
+        (r#"{"name": "n", "comment": "request"}"#, "always there"),
+        (
+            r#"{"name": "n", "commment": "report1"}"#,
+            "unknown field `commment`, expected one of `name`",
+        ),
+        (r#"{"name": "", "comment": "report1"}"#, "name ''"),
+        (r#"{"name": "a/b", "comment": "report1"}"#, "name 'a/b'"),
+        (r#"{"name": ".a", "comment": "report1"}"#, "name '.a'"),
+        (
+            r#"{"name": "n", "level": "row"}"#,
+            "unknown variant `row`, expected one of `packet`",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "keys": ["status"]}"#,
+            "keys: a report of level packet",
+        ),
+        (
+            r#"{"name": "n", "level": "timer"}"#,
+            "keys: there must be 1 to 15 keys, not 0",
+        ),
+        (sixteen.as_str(), "keys: there must be 1 to 15 keys, not 16"),
+        (
+            r#"{"name": "n", "level": "request", "keys": ["status", "host"]}"#,
+            "keys[1]: 'host' is neither",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": ["@a"]}"#,
+            "keys[0]: '@a': timer tags are for",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": ["+"]}"#,
+            "keys[0]: '+': the tag's name",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": ["+a", {"key": "+a"}]}"#,
+            "keys[1]: the key '+a' is given twice",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "missing": "drop"}]}"#,
+            "expected one of `skip`",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "miss": "skip"}]}"#,
+            "unknown field `miss`",
+        ),
+        (
+            r#"{"name": "n", "level": "request", "keys": [5]}"#,
+            "expected a key (hostname",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "percentiles": [50, 0]}"#,
+            "percentiles[1]: a percentile must be",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "percentiles": [101]}"#,
+            "percentiles[0]: a percentile must be",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "percentiles": [50, 50.0]}"#,
+            "percentiles[1]: the percentile 50 is given twice",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "percentiles": ["50"]}"#,
+            "a number greater than 0",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["time>1"]}"#,
+            "filters[0]: 'time>1': a filter is",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["min_time<1"]}"#,
+            "min_time takes =, >= or >",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["max_time=x"]}"#,
+            "filters[0]: 'x': must be seconds",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["+a!=x*"]}"#,
+            "takes a whole text",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["@a=x"]}"#,
+            "level timer only",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["status=abc"]}"#,
+            "a status is a whole number",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": ["min_time=2", "max_time=1"]}"#,
+            "filters: no time is",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": [{"min_time": 1, "equals": "x"}]}"#,
+            "a filter table has",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": [{"key": "+a"}]}"#,
+            "a filter table has",
+        ),
+        (
+            r#"{"name": "n", "level": "packet", "filters": [{"key": "+a", "equals": "x", "differs": "y"}]}"#,
+            "a filter table has",
+        ),
+        (
+            r#"{"name": "n", "comment": "{\"level\": \"packet\", \"x\": 1}"}"#,
+            "unknown field `x`",
+        ),
+    ] {
+        let error = refused(form);
+        assert!(error.contains(want), "{form}: {error}");
+    }
+}

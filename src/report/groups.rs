@@ -1,0 +1,283 @@
+//! Groups: the finest rows that a family of reports keeps, exact under add and retire.
+//!
+//! A group is one combination of lanes. What it gained in the running tick lies in a slot of its own (there are only
+//! as many slots as groups that gained something); when the tick closes, the slot is written to the journal and added to
+//! the group's sums, and when that tick leaves the window the journal entry is subtracted again. So a packet touches one
+//! slot, however many reports there are and however often they are read.
+
+use super::chunked::Chunked;
+use super::dimension::Lanes;
+use super::reading::Extremes;
+use super::sparse::SparseHistogram;
+use super::totals::Totals;
+
+/// No slot: the group gained nothing in the running tick.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+/// The group is not in use.
+const UNUSED: u32 = u32::MAX - 1;
+
+/// One combination of lanes.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Sums over the closed ticks of the window.
+    pub(super) totals: Totals,
+    /// Histogram over the closed ticks of the window.
+    pub(super) histogram: SparseHistogram,
+    /// Slot of the running tick, [`NO_SLOT`], or [`UNUSED`].
+    pub(super) slot: u32,
+    /// Counts how often this number was given to another combination; who remembers a number remembers this too.
+    pub(super) generation: u32,
+}
+
+/// What a group gained in the running tick.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) totals: Totals,
+    pub(super) histogram: SparseHistogram,
+    pub(super) extremes: Extremes,
+    /// The last request counted, so that several timers of one request count it once.
+    last_request: u64,
+    pub(super) group: u32,
+}
+
+/// What one record adds to a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gain {
+    pub(super) request: u64,
+    pub(super) time: u64,
+    pub(super) ru_utime: u64,
+    pub(super) ru_stime: u64,
+    pub(super) traffic: u32,
+    pub(super) memory: u32,
+    pub(super) memory_peak: u32,
+    pub(super) hits: u64,
+    pub(super) error: bool,
+    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
+    pub(super) sample: u64,
+    /// How many samples of it.
+    pub(super) weight: u64,
+}
+
+/// All groups of one family.
+#[derive(Debug)]
+pub(super) struct Groups {
+    groups: Chunked<Group>,
+    /// `stride` lanes a group.
+    lanes: Chunked<u32>,
+    stride: usize,
+    unused: Vec<u32>,
+    slots: Chunked<Slot>,
+    slots_used: usize,
+    /// Per group the extremes of its closed ticks, when the family keeps them.
+    pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
+    /// Bytes that histograms hold on the heap.
+    pub(super) histogram_bytes: usize,
+    live: usize,
+}
+
+impl Groups {
+    pub(super) fn new(stride: usize, extremes: bool) -> Self {
+        Self {
+            groups: Chunked::new(),
+            lanes: Chunked::new(),
+            stride,
+            unused: Vec::new(),
+            slots: Chunked::new(),
+            slots_used: 0,
+            extremes: extremes.then(Vec::new),
+            histogram_bytes: 0,
+            live: 0,
+        }
+    }
+
+    /// One more than the largest number in use.
+    pub(super) fn end(&self) -> u32 {
+        self.groups.len() as u32
+    }
+
+    pub(super) fn is_used(&self, id: u32) -> bool {
+        self.groups[id as usize].slot != UNUSED
+    }
+
+    pub(super) fn get(&self, id: u32) -> &Group {
+        &self.groups[id as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Group {
+        &mut self.groups[id as usize]
+    }
+
+    /// The slot of a group in the running tick.
+    pub(super) fn running(&self, group: &Group) -> Option<&Slot> {
+        (group.slot < UNUSED).then(|| &self.slots[group.slot as usize])
+    }
+
+    /// Lane `at` of group `id`.
+    pub(super) fn lane(&self, id: u32, at: usize) -> u32 {
+        self.lanes[id as usize * self.stride + at]
+    }
+
+    /// Whether group `id` is this combination.
+    pub(super) fn is(&self, id: u32, lanes: &Lanes) -> bool {
+        (0..self.stride).all(|at| self.lane(id, at) == lanes[at])
+    }
+
+    /// All lanes of a group.
+    pub(super) fn lanes(&self, id: u32) -> Lanes {
+        let mut lanes = [super::dimension::NO_LANE; super::definition::DEFINITION_KEYS_MAX];
+        for (at, lane) in lanes.iter_mut().take(self.stride).enumerate() {
+            *lane = self.lane(id, at);
+        }
+        lanes
+    }
+
+    /// Takes a combination in and returns its number.
+    pub(super) fn insert(&mut self, lanes: &Lanes) -> u32 {
+        self.live += 1;
+        if let Some(id) = self.unused.pop() {
+            self.groups[id as usize].slot = NO_SLOT;
+            for (at, &lane) in lanes.iter().take(self.stride).enumerate() {
+                self.lanes[id as usize * self.stride + at] = lane;
+            }
+            return id;
+        }
+        self.groups.push(Group {
+            totals: Totals::ZERO,
+            histogram: SparseHistogram::new(),
+            slot: NO_SLOT,
+            generation: 0,
+        });
+        for &lane in lanes.iter().take(self.stride) {
+            self.lanes.push(lane);
+        }
+        if let Some(extremes) = &mut self.extremes {
+            extremes.push(Vec::new());
+        }
+        (self.groups.len() - 1) as u32
+    }
+
+    /// Gives a number back. The caller has seen that nothing is counted under it.
+    pub(super) fn remove(&mut self, id: u32) {
+        let group = &mut self.groups[id as usize];
+        self.histogram_bytes -= group.histogram.heap_bytes();
+        *group = Group {
+            totals: Totals::ZERO,
+            histogram: SparseHistogram::new(),
+            slot: UNUSED,
+            generation: group.generation.wrapping_add(1),
+        };
+        if let Some(extremes) = &mut self.extremes {
+            extremes[id as usize] = Vec::new();
+        }
+        self.unused.push(id);
+        self.live -= 1;
+    }
+
+    /// Counts a record in the running tick.
+    pub(super) fn count(&mut self, id: u32, gain: &Gain, bucket: u32) {
+        let at = match self.groups[id as usize].slot {
+            NO_SLOT => self.open_slot(id),
+            at => at,
+        };
+        let slot = &mut self.slots[at as usize];
+        let totals = &mut slot.totals;
+        totals.time += u128::from(gain.time);
+        totals.ru_utime += u128::from(gain.ru_utime);
+        totals.ru_stime += u128::from(gain.ru_stime);
+        totals.traffic += u128::from(gain.traffic);
+        totals.memory += u128::from(gain.memory);
+        totals.hits += u128::from(gain.hits);
+        if slot.last_request != gain.request {
+            slot.last_request = gain.request;
+            totals.requests += 1;
+            totals.errors += u64::from(gain.error);
+        }
+        slot.histogram.add(bucket, gain.weight);
+        if self.extremes.is_some() {
+            let extremes = &mut slot.extremes;
+            extremes.time_min = extremes.time_min.min(gain.sample);
+            extremes.time_max = extremes.time_max.max(gain.sample);
+            extremes.memory_peak_max = extremes.memory_peak_max.max(gain.memory_peak);
+        }
+    }
+
+    fn open_slot(&mut self, id: u32) -> u32 {
+        let at = self.slots_used;
+        if at == self.slots.len() {
+            self.slots.push(Slot::default());
+        }
+        self.slots_used += 1;
+        let slot = &mut self.slots[at];
+        slot.group = id;
+        slot.last_request = 0;
+        slot.extremes = Extremes::NOTHING;
+        self.groups[id as usize].slot = at as u32;
+        at as u32
+    }
+
+    /// Groups that gained something in the running tick.
+    pub(super) fn dirty(&self) -> usize {
+        self.slots_used
+    }
+
+    /// Takes slot `at` of the running tick over into its group: sums, extremes and (if wanted) the histogram.
+    /// `each` sees the slot first.
+    pub(super) fn close_slot(
+        &mut self,
+        at: usize,
+        tick: u64,
+        histogram: bool,
+        each: impl FnOnce(&Slot),
+    ) {
+        let Self {
+            groups,
+            slots,
+            extremes,
+            histogram_bytes,
+            ..
+        } = self;
+        let slot = &mut slots[at];
+        each(slot);
+        let group = &mut groups[slot.group as usize];
+        group.totals += &slot.totals;
+        group.slot = NO_SLOT;
+        if histogram {
+            let before = group.histogram.heap_bytes();
+            for (bucket, count) in slot.histogram.iter() {
+                group.histogram.add(bucket, count);
+            }
+            *histogram_bytes += group.histogram.heap_bytes() - before;
+        }
+        if let Some(extremes) = extremes {
+            extremes[slot.group as usize].push((tick, slot.extremes));
+        }
+        slot.totals = Totals::ZERO;
+        slot.histogram.clear();
+    }
+
+    /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild tick does not hold
+    /// its memory for ever.
+    pub(super) fn slots_closed(&mut self) {
+        let keep = (self.slots_used * 2).max(1024);
+        while self.slots.len() > keep {
+            self.slots.pop();
+        }
+        self.slots_used = 0;
+    }
+
+    /// Bytes taken, slots and histograms included.
+    pub(super) fn heap_bytes(&self) -> usize {
+        // A slot's histogram is counted with a dozen entries: it is cleared, not freed, between ticks.
+        self.groups.heap_bytes()
+            + self.lanes.heap_bytes()
+            + self.slots.heap_bytes()
+            + self.slots.len() * 96
+            + self.histogram_bytes
+            + self.live * 16
+            + self
+                .extremes
+                .as_ref()
+                .map_or(0, |e| e.len() * 24 + self.live * 128)
+    }
+}

@@ -1,0 +1,387 @@
+//! How times are put into buckets, and what a median or percentile is read from them.
+//!
+//! Pure arithmetic, no storage: the engine calls [`Layout::bucket`] for every record it counts (merger thread, so
+//! it costs a few ns) and [`Layout::quantiles`] once a row when a report is read. Buckets are plain `u32` numbers;
+//! in every layout a larger time never has a smaller number, so a sparse histogram is a list of (bucket, count)
+//! in ascending order and counts can be added and taken away exactly.
+//!
+//! All layouts are bounded: a time above the layout's range goes into its last bucket, never into a new one.
+//! `LogLinear` reaches past the longest time that a packet can carry (2^31 s), so there nothing is clipped.
+
+use std::fmt;
+
+use super::sparse::BUCKET_MAX;
+
+mod rank;
+
+pub use rank::{Rank, Ranks, Rounding};
+
+/// Longest time any layout tells apart, microseconds. A wire time is below 2^31 s, which is below this.
+pub const TIME_US_MAX: u64 = (1 << 51) - 1;
+/// Buckets of [`Layout::LogLinear`].
+pub const LOG_LINEAR_BUCKETS: u32 = (51 - 6) * 64 + 64;
+/// Most buckets of [`Layout::Linear`]; with [`TIME_US_MAX`] this keeps `time * size` within 64 bits.
+pub const LINEAR_SIZE_MAX: u32 = 8192;
+/// Most buckets of [`Layout::V2`], pinba2's own limit.
+pub const V2_BUCKETS_MAX: u32 = 100_000_000;
+
+const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::MAX as u128);
+
+/// Sub-buckets per octave of the log-linear layout: 2^6. The midpoint of a bucket is then at most
+/// 1/128 (0.78 %) away from anything in it.
+const SUB_BITS: u32 = 6;
+
+/// How times are put into buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Exact below 128 us, then 64 buckets per octave:
+    ///
+    /// ```text
+    /// us      0 1 2 .. 127 | 128-129  130-131 ..  254-255 | 256-259 ..  508-511 | 512-519 ..
+    /// bucket  0 1 2 .. 127 |   128      129   ..    191   |   192   ..    255   |   256   ..
+    /// ```
+    LogLinear,
+    /// Pinba's: `size` buckets of equal width over `[0, max_us]`; the last also takes everything above.
+    Linear {
+        /// Upper end, microseconds, 1 to [`TIME_US_MAX`].
+        max_us: u64,
+        /// Number of buckets, 1 to [`LINEAR_SIZE_MAX`].
+        size: u32,
+    },
+    /// pinba2's `hv=`.
+    V2(V2Buckets),
+}
+
+/// pinba2's buckets: units of one width, counted from 0 (not from the minimum), each time rounded up to a whole
+/// unit; two sentinels for what is below the minimum and above the maximum.
+///
+/// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on, under the
+/// number of the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct V2Buckets {
+    min_ms: u32,
+    max_ms: u32,
+    buckets: u32,
+    /// `(max - min) / buckets` in whole nanoseconds, as pinba2 cuts it; at least 1.
+    width_ns: u64,
+    /// Units below this are "min".
+    unit_min: u64,
+    /// Units above this are "max".
+    unit_max: u64,
+}
+
+/// Why a layout cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Bad upper end of linear buckets.
+    #[error("the longest time must be from 1 to {} seconds", TIME_US_MAX / 1_000_000)]
+    LinearMax,
+    /// Bad number of linear buckets.
+    #[error("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}")]
+    LinearSize,
+    /// `hv=` with max <= min.
+    #[error("the maximum must be greater than the minimum")]
+    V2Range,
+    /// Bad number of `hv=` buckets.
+    #[error("the number of buckets must be from 1 to {V2_BUCKETS_MAX}")]
+    V2Buckets,
+    /// `hv=` buckets that leave nothing between the sentinels, or are narrower than a nanosecond.
+    #[error(
+        "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
+         2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
+         and max at least twice min)"
+    )]
+    V2Narrow,
+}
+
+/// The bucket of times below an `hv=` minimum.
+const V2_MIN: u32 = 0;
+/// The bucket of times above an `hv=` maximum.
+const V2_MAX: u32 = BUCKET_MAX;
+
+impl Layout {
+    /// Linear buckets over `[0, max_secs]`.
+    ///
+    /// # Errors
+    /// When either number is 0 or past its maximum.
+    pub fn linear(max_secs: u64, size: u32) -> Result<Self, LayoutError> {
+        if max_secs == 0 || max_secs > TIME_US_MAX / 1_000_000 {
+            return Err(LayoutError::LinearMax);
+        }
+        if size == 0 || size > LINEAR_SIZE_MAX {
+            return Err(LayoutError::LinearSize);
+        }
+        Ok(Self::Linear {
+            max_us: max_secs * 1_000_000,
+            size,
+        })
+    }
+
+    /// pinba2's `hv=<min_ms>:<max_ms>:<buckets>`.
+    ///
+    /// # Errors
+    /// As pinba2: max not above min, no buckets or too many, or too few to tell anything apart.
+    pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, LayoutError> {
+        V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
+    }
+
+    /// The bucket of a time in microseconds. Never fails: what is out of range goes to the first or last bucket.
+    #[inline]
+    #[must_use]
+    pub fn bucket(&self, us: u64) -> u32 {
+        match self {
+            Self::LogLinear => log_linear_bucket(us),
+            Self::Linear { max_us, size } => linear_bucket(us, *max_us, *size),
+            Self::V2(v2) => v2.bucket(us),
+        }
+    }
+
+    /// Appends to `out`, for each rank in the order of `ranks`, the quantile in seconds.
+    ///
+    /// `buckets` is one row's histogram in ascending order, `total` the sum of its counts. One walk answers all
+    /// ranks. Without data the answer is 0, with pinba2's buckets their minimum; should the counts add up to less
+    /// than `total`, it is the upper end of the layout.
+    ///
+    /// Log-linear buckets answer with the bucket's midpoint (a whole microsecond, at most 0.78 % from the sample
+    /// at that rank), the others by linear interpolation inside the bucket, as Pinba and pinba2 do.
+    pub fn quantiles<I>(&self, ranks: &Ranks, total: u64, buckets: I, out: &mut Vec<f64>)
+    where
+        I: IntoIterator<Item = (u32, u64)>,
+    {
+        let start = out.len();
+        let unreached = if total == 0 { self.low() } else { self.high() };
+        out.resize(start + ranks.len(), unreached);
+        if total == 0 {
+            return;
+        }
+        let mut waiting = ranks
+            .ascending()
+            .map(|(place, rank)| (place, rank.target(total)));
+        let Some((mut place, mut target)) = waiting.next() else {
+            return;
+        };
+        let mut seen = 0_u64;
+        for (bucket, count) in buckets {
+            seen += count;
+            while seen >= target {
+                if let Some(slot) = out.get_mut(start + place) {
+                    *slot = self.inside(bucket, count, count - (seen - target));
+                }
+                match waiting.next() {
+                    Some(next) => (place, target) = next,
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// One quantile in seconds; see [`Layout::quantiles`].
+    #[must_use]
+    pub fn quantile<I>(&self, rank: Rank, total: u64, buckets: I) -> f64
+    where
+        I: IntoIterator<Item = (u32, u64)>,
+    {
+        let mut out = Vec::with_capacity(1);
+        self.quantiles(&Ranks::new(vec![rank]), total, buckets, &mut out);
+        out.first().copied().unwrap_or_default()
+    }
+
+    /// The value of the `needed`th (from 1) of the `has` items in a bucket, seconds.
+    #[inline]
+    fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
+        match self {
+            Self::LogLinear => {
+                let (low, width) = log_linear_bounds(bucket);
+                seconds(low + (width - 1) / 2)
+            }
+            Self::Linear { max_us, size } => {
+                linear_width(*max_us, *size) * (f64::from(bucket) + needed as f64 / has as f64)
+            }
+            Self::V2(v2) => v2.inside(bucket, has, needed),
+        }
+    }
+
+    /// What quantiles of nothing are, seconds.
+    fn low(&self) -> f64 {
+        match self {
+            Self::LogLinear | Self::Linear { .. } => 0.0,
+            Self::V2(v2) => f64::from(v2.min_ms) / 1e3,
+        }
+    }
+
+    /// The upper end, seconds.
+    fn high(&self) -> f64 {
+        match self {
+            Self::LogLinear => seconds(TIME_US_MAX),
+            Self::Linear { max_us, .. } => seconds(*max_us),
+            Self::V2(v2) => f64::from(v2.max_ms) / 1e3,
+        }
+    }
+}
+
+/// The layout in the words of a report's `histogram` setting: `log-linear`, `linear=10:1024`, `hv=0:60000:32768`.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LogLinear => f.write_str("log-linear"),
+            Self::Linear { max_us, size } => write!(f, "linear={}:{size}", max_us / 1_000_000),
+            Self::V2(v2) => write!(f, "hv={}:{}:{}", v2.min_ms, v2.max_ms, v2.buckets),
+        }
+    }
+}
+
+#[inline]
+fn log_linear_bucket(us: u64) -> u32 {
+    let us = us.min(TIME_US_MAX);
+    // How far the time is shifted right to leave 7 bits, the highest of them set; 0 below 128 us. Then
+    // `us >> shift` is 64..=127, and 64 x shift puts each octave behind the one before it.
+    let shift = (64 - 1 - SUB_BITS).saturating_sub(us.leading_zeros());
+    // At most 2943, by the line above.
+    (shift << SUB_BITS) + (us >> shift) as u32
+}
+
+/// Lowest time and number of times (whole microseconds) of a log-linear bucket.
+#[inline]
+fn log_linear_bounds(bucket: u32) -> (u64, u64) {
+    let bucket = bucket.min(LOG_LINEAR_BUCKETS - 1);
+    let shift = (bucket >> SUB_BITS).saturating_sub(1);
+    (u64::from(bucket - (shift << SUB_BITS)) << shift, 1 << shift)
+}
+
+#[inline]
+fn linear_bucket(us: u64, max_us: u64, size: u32) -> u32 {
+    // Pinba puts a time of exactly the maximum into bucket 0; it belongs in the last, as all above it.
+    if us >= max_us {
+        return size.saturating_sub(1);
+    }
+    // us < max_us, so the quotient is below size. The product fits for every layout made by `Layout::linear`.
+    (us.saturating_mul(u64::from(size)) / max_us) as u32
+}
+
+/// Width of a linear bucket, seconds.
+pub(super) fn linear_width(max_us: u64, size: u32) -> f64 {
+    seconds(max_us) / f64::from(size.max(1))
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+impl V2Buckets {
+    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, LayoutError> {
+        if max_ms <= min_ms {
+            return Err(LayoutError::V2Range);
+        }
+        if buckets == 0 || buckets > V2_BUCKETS_MAX {
+            return Err(LayoutError::V2Buckets);
+        }
+        let ns = |ms: u32| u64::from(ms) * 1_000_000;
+        let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
+        if width_ns == 0 {
+            return Err(LayoutError::V2Narrow);
+        }
+        let unit_min = (ns(min_ms) / width_ns).max(1);
+        let unit_max = ns(max_ms) / width_ns;
+        if 2 * unit_min > unit_max || unit_max >= u64::from(V2_MAX) {
+            return Err(LayoutError::V2Narrow);
+        }
+        Ok(Self {
+            min_ms,
+            max_ms,
+            buckets,
+            width_ns,
+            unit_min,
+            unit_max,
+        })
+    }
+
+    /// Lower end, milliseconds.
+    #[must_use]
+    pub fn min_ms(&self) -> u32 {
+        self.min_ms
+    }
+
+    /// Upper end, milliseconds.
+    #[must_use]
+    pub fn max_ms(&self) -> u32 {
+        self.max_ms
+    }
+
+    /// Number of buckets asked for.
+    #[must_use]
+    pub fn buckets(&self) -> u32 {
+        self.buckets
+    }
+
+    #[inline]
+    fn bucket(&self, us: u64) -> u32 {
+        let unit = us.saturating_mul(1000).div_ceil(self.width_ns);
+        if unit < self.unit_min {
+            V2_MIN
+        } else if unit > self.unit_max {
+            V2_MAX
+        } else {
+            // Below u32::MAX, as unit_max is.
+            let unit = unit as u32;
+            unit & !(v2_group(unit) - 1)
+        }
+    }
+
+    fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
+        match bucket {
+            V2_MIN => f64::from(self.min_ms) / 1e3,
+            V2_MAX => f64::from(self.max_ms) / 1e3,
+            // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is in it already.
+            id => {
+                let share = needed as f64 / has as f64;
+                let units = f64::from(id - 1) + f64::from(v2_group(id)) * share;
+                self.width_ns as f64 * units / 1e9
+            }
+        }
+    }
+
+    /// A row's histogram as pinba2 writes it: `hv=0:1000:100;values=[3:1, 17:2, min:4, max:1]`.
+    /// `gap` is what stands between an id and its count: `": "` in packet reports, `":"` in all others.
+    #[must_use]
+    pub fn text(&self, histogram: &[(u32, u64)], gap: &str) -> String {
+        use fmt::Write as _;
+        let mut text = String::with_capacity(32 + histogram.len() * 10);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "hv={}:{}:{};values=[",
+            self.min_ms, self.max_ms, self.buckets
+        );
+        let mut separator = "";
+        let mut low = None;
+        let mut high = None;
+        for &(bucket, count) in histogram.iter().filter(|(_, count)| *count > 0) {
+            match bucket {
+                V2_MIN => low = Some(count),
+                V2_MAX => high = Some(count),
+                id => {
+                    let _ = write!(text, "{separator}{id}{gap}{count}");
+                    separator = ", ";
+                }
+            }
+        }
+        // The sentinels stand last.
+        for (name, count) in [("min", low), ("max", high)] {
+            if let Some(count) = count {
+                let _ = write!(text, "{separator}{name}{gap}{count}");
+                separator = ", ";
+            }
+        }
+        text.push(']');
+        text
+    }
+}
+
+/// How many units share the bucket of this unit: 1 up to 255, 2 up to 511, 4 up to 1023, ...
+#[inline]
+fn v2_group(unit: u32) -> u32 {
+    1 << 24_u32.saturating_sub(unit.leading_zeros())
+}
+
+#[cfg(test)]
+mod tests;

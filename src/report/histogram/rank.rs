@@ -1,0 +1,111 @@
+//! Ranks: which sample a median or percentile means, in integers.
+//!
+//! A percentile is kept as a whole number of millionths, so that 99.9 % of 1000 is 999 and not what a float makes of
+//! it. Made once a report; [`Rank::target`] is asked once a row and rank.
+
+/// Which way a rank between two samples goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// Down, but at least to the first sample (Pinba).
+    Down,
+    /// Up (pinba2 and native reports).
+    Up,
+}
+
+/// A percent rank, exact: what it takes of a whole number is computed in integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rank {
+    /// Millionths of a percent: 1 to 100,000,000.
+    millionths: u32,
+    rounding: Rounding,
+}
+
+impl Rank {
+    /// The middle: count / 2, at least 1.
+    #[must_use]
+    pub const fn median(rounding: Rounding) -> Self {
+        Self {
+            millionths: 50_000_000,
+            rounding,
+        }
+    }
+
+    /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when out of range.
+    #[must_use]
+    pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
+        // Nearest whole number of millionths, so that 99.9 is 99.9 and not the float below it.
+        let millionths = (percent * 1e6).round();
+        (1.0..=1e8).contains(&millionths).then_some(Self {
+            millionths: millionths as u32,
+            rounding,
+        })
+    }
+
+    /// The place (from 1) of the sample at this rank among `count` samples in ascending order.
+    #[inline]
+    #[must_use]
+    pub fn target(self, count: u64) -> u64 {
+        const WHOLE: u64 = 100_000_000;
+        let millionths = u64::from(self.millionths);
+        let place = match (count.checked_mul(millionths), self.rounding) {
+            (Some(product), Rounding::Down) => product / WHOLE,
+            (Some(product), Rounding::Up) => product.div_ceil(WHOLE),
+            // Past 2^37 samples.
+            (None, rounding) => {
+                let product = u128::from(count) * u128::from(millionths);
+                let place = match rounding {
+                    Rounding::Down => product / u128::from(WHOLE),
+                    Rounding::Up => product.div_ceil(u128::from(WHOLE)),
+                };
+                // At most count: millionths is at most WHOLE.
+                place as u64
+            }
+        };
+        place.max(1)
+    }
+}
+
+/// The ranks of a report in column order, with the order in which one walk meets them. Made once per report.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ranks {
+    ranks: Vec<Rank>,
+    /// Places in `ranks`, smallest rank first.
+    ascending: Vec<u16>,
+}
+
+impl Ranks {
+    /// Ranks of one rounding, in column order.
+    #[must_use]
+    pub fn new(ranks: Vec<Rank>) -> Self {
+        let mut order: Vec<(u32, u16)> = ranks
+            .iter()
+            .zip(0..)
+            .map(|(rank, place)| (rank.millionths, place))
+            .collect();
+        order.sort_unstable();
+        Self {
+            ranks,
+            ascending: order.into_iter().map(|(_, place)| place).collect(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
+    /// (place in column order, rank), smallest rank first.
+    pub(super) fn ascending(&self) -> impl Iterator<Item = (usize, Rank)> + '_ {
+        self.ascending.iter().filter_map(|&place| {
+            let place = usize::from(place);
+            Some((place, *self.ranks.get(place)?))
+        })
+    }
+}

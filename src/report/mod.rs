@@ -1,0 +1,37 @@
+//! The reports: running aggregates over sliding windows, exact under add and retire.
+//!
+//! ```text
+//!   request --(filters, route)--> group of each family --(tick closes)--> journal --(tick leaves)--> taken away
+//!                                    |
+//!   a reading of a report  <--(projection: group -> row)
+//! ```
+//!
+//! One engine for every kind of report: a [`Definition`](definition::Definition) says what is counted and how it is
+//! shown. Reports that count the same records share a family of groups, so a packet is counted once per family.
+//! The merger adds and advances; whoever asks reads under the same lock ([`Live`](crate::merger::Live)). Memory is
+//! bounded by `[reports] memory` and `rows_max`: past them new keys are counted under `(other)`.
+
+mod budget;
+pub mod builtin;
+mod chunked;
+pub mod comment;
+pub mod ddl;
+pub mod definition;
+mod dimension;
+mod family;
+pub mod form;
+mod groups;
+pub mod histogram;
+mod journal;
+mod projection;
+mod read;
+pub mod reading;
+mod registry;
+mod route;
+pub mod shape;
+mod sparse;
+pub mod totals;
+mod window;
+
+pub use self::registry::{Arrival, Defined, DefinedBy, Entry, Filling, Reports};
+pub use self::window::Ticks;

@@ -1,0 +1,593 @@
+//! The live reports: defined, found by name, kept in step, dropped.
+//!
+//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here looks at
+//! a clock. Reports are grouped into families when they are defined (see `family`).
+
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::definition::{Definition, KeySource, Level};
+use super::dimension::{Names, Subject};
+use super::family::{Family, NamesMut, Scope, all_fields};
+use super::groups::Gain;
+use super::reading::{Reading, Want};
+use super::window::{Coverage, Ticks};
+use crate::config::ReportsConfig;
+use crate::pool::timers::TimerRow;
+use crate::pool::{Freed, Pool};
+use crate::wire::micros;
+
+/// Who defined a report, and so who may drop it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DefinedBy {
+    /// It is always there.
+    BuiltIn,
+    /// A `[[report]]` of the configuration; the text says where.
+    Configuration(String),
+    /// Somebody, while the daemon ran.
+    RunTime,
+}
+
+/// One live report.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// What it is.
+    pub definition: Arc<Definition>,
+    /// Who defined it.
+    pub defined_by: DefinedBy,
+    family: usize,
+    /// Its number in the family.
+    report: usize,
+    /// Monotonic milliseconds before which it knows nothing; 0: it was there from the start.
+    since_ms: u64,
+}
+
+/// A request that the pool took in, as reports look at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The request's id.
+    pub id: u64,
+    /// Numbers in the pool.
+    pub origin: u32,
+    /// Numbers in the pool.
+    pub request_tags: u32,
+    /// Seconds, valid.
+    pub request_time: f32,
+    /// Seconds, valid.
+    pub ru_utime: f32,
+    /// Seconds, valid.
+    pub ru_stime: f32,
+    /// Bytes.
+    pub document_size: u32,
+    /// Bytes.
+    pub memory_peak: u32,
+    /// Bytes.
+    pub memory_footprint: u32,
+    /// Its timers.
+    pub timers: &'a [TimerRow],
+}
+
+/// All live reports.
+#[derive(Debug)]
+pub struct Reports {
+    entries: Vec<Entry>,
+    families: Vec<Option<Box<Family>>>,
+    coverage: Vec<Coverage>,
+    budget: Budget,
+    rows_max: usize,
+    error_status: u32,
+    /// The window that base reports have; over it all reports on request fields share one family.
+    history: Ticks,
+}
+
+/// A report that is being filled from the raw rows before it goes live.
+#[derive(Debug)]
+pub struct Filling {
+    family: Box<Family>,
+    definition: Arc<Definition>,
+    report: usize,
+    /// Id of the next request to take in.
+    next: u64,
+}
+
+/// How [`Reports::define`] went on.
+#[derive(Debug)]
+pub enum Defined {
+    /// The report is live and complete.
+    Live,
+    /// It needs to be filled: call [`Reports::fill`] until that says it is done.
+    Filling(Filling),
+}
+
+impl Reports {
+    /// No reports yet.
+    #[must_use]
+    pub fn new(config: &ReportsConfig, history: Ticks) -> Self {
+        Self {
+            entries: Vec::new(),
+            families: Vec::new(),
+            coverage: vec![Coverage::new(history)],
+            budget: Budget::new(config.memory_bytes),
+            rows_max: config.rows_max,
+            error_status: config.error_status,
+            history,
+        }
+    }
+
+    /// Makes the reports that are there from the start, while the pool is empty. The finest are made first, so that
+    /// coarser ones find a family to join; they are listed in the order given.
+    pub fn define_at_start(
+        &mut self,
+        definitions: Vec<(Definition, DefinedBy)>,
+        pool: &Pool,
+        now_ms: u64,
+    ) {
+        let names: Vec<String> = definitions.iter().map(|(d, _)| d.name.clone()).collect();
+        let mut finest_first = definitions;
+        finest_first.sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
+        for (definition, defined_by) in finest_first {
+            self.define(Arc::new(definition), defined_by, pool, now_ms);
+        }
+        self.entries.sort_by_key(|entry| {
+            names
+                .iter()
+                .position(|name| *name == entry.definition.name)
+                .unwrap_or(usize::MAX)
+        });
+    }
+
+    /// Makes a report. When no family keeps what it needs and the pool has rows already, it is to be filled first.
+    /// The caller has seen that the name is free.
+    pub fn define(
+        &mut self,
+        definition: Arc<Definition>,
+        defined_by: DefinedBy,
+        pool: &Pool,
+        now_ms: u64,
+    ) -> Defined {
+        let scope = scope_of(&definition);
+        let serving = self
+            .families
+            .iter_mut()
+            .enumerate()
+            .find_map(|(at, family)| {
+                family
+                    .as_mut()
+                    .filter(|family| family.serves(&scope, &definition))
+                    .map(|f| (at, f))
+            });
+        if let Some((family, serving)) = serving {
+            let report = serving.join(&definition, self.rows_max);
+            let since_ms = serving.since_ms;
+            self.entries.push(Entry {
+                definition,
+                defined_by,
+                family,
+                report,
+                since_ms,
+            });
+            return Defined::Live;
+        }
+        let keys = if self.shares_all_fields(&definition) {
+            all_fields()
+        } else {
+            definition.keys.clone()
+        };
+        let oldest = pool.requests.oldest_id();
+        let start_ms = pool.requests.get(oldest).map(|row| row.merged_at(now_ms));
+        let mut family = Box::new(Family::new(
+            scope,
+            definition.filters.clone(),
+            &keys,
+            start_ms.unwrap_or(now_ms),
+        ));
+        let report = family.join(&definition, self.rows_max);
+        if start_ms.is_none() && oldest == 1 {
+            self.go_live(family, definition, defined_by, report);
+            return Defined::Live;
+        }
+        family.since_ms = start_ms.unwrap_or(now_ms);
+        Defined::Filling(Filling {
+            family,
+            definition,
+            report,
+            next: oldest,
+        })
+    }
+
+    /// Whether a report goes into the family that keeps all five request fields: the base reports, and what is like them.
+    fn shares_all_fields(&self, definition: &Definition) -> bool {
+        use super::definition::Missing;
+        definition.level != Level::Timer
+            && Ticks::of(definition.window) == self.history
+            && definition.filters.is_empty()
+            && definition.keys.iter().all(|key| {
+                matches!(key.source, KeySource::Field(_)) && key.missing == Missing::Empty
+            })
+    }
+
+    /// Takes up to `requests` raw rows into a report that is being filled; gives it back when there are more to come,
+    /// `None` when it has caught up and is live.
+    pub fn fill(
+        &mut self,
+        mut filling: Filling,
+        defined_by: &DefinedBy,
+        pool: &mut Pool,
+        requests: usize,
+        now_ms: u64,
+    ) -> Option<Filling> {
+        let family = &mut filling.family;
+        // Numbers may have been given away since the last time.
+        family.forget_routes();
+        let mut next = filling.next.max(pool.requests.oldest_id());
+        let mut timers = Vec::new();
+        for _ in 0..requests {
+            let Some(row) = pool.requests.get(next) else {
+                break;
+            };
+            timers.clear();
+            timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
+            let arrival = Arrival {
+                id: next,
+                origin: row.origin,
+                request_tags: row.request_tags,
+                request_time: row.request_time,
+                ru_utime: row.ru_utime,
+                ru_stime: row.ru_stime,
+                document_size: row.document_size,
+                memory_peak: row.memory_peak,
+                memory_footprint: row.memory_footprint,
+                timers: &timers,
+            };
+            let (words, origins, tag_sets) = pool.split();
+            family.advance(row.merged_at(now_ms), words, &self.budget);
+            let mut names = NamesMut {
+                words,
+                origins,
+                tag_sets,
+            };
+            add_to(
+                family,
+                &arrival,
+                self.error_status,
+                &mut names,
+                &mut self.budget,
+            );
+            next += 1;
+        }
+        filling.next = next;
+        if next < pool.requests.next_id() {
+            return Some(filling);
+        }
+        let Filling {
+            mut family,
+            definition,
+            report,
+            ..
+        } = filling;
+        family.advance(now_ms, pool.split().0, &self.budget);
+        self.go_live(family, definition, defined_by.clone(), report);
+        None
+    }
+
+    /// Gives up a report that was being filled.
+    pub fn abandon(&mut self, mut filling: Filling, pool: &mut Pool) {
+        filling.family.clear(pool.split().0);
+    }
+
+    fn go_live(
+        &mut self,
+        family: Box<Family>,
+        definition: Arc<Definition>,
+        defined_by: DefinedBy,
+        report: usize,
+    ) {
+        let ticks = family.scope.ticks;
+        if !self
+            .coverage
+            .iter()
+            .any(|coverage| coverage.ticks() == ticks)
+        {
+            self.coverage.push(Coverage::new(ticks));
+        }
+        let since_ms = family.since_ms;
+        let at = match self.families.iter().position(Option::is_none) {
+            Some(at) => {
+                self.families[at] = Some(family);
+                at
+            }
+            None => {
+                self.families.push(Some(family));
+                self.families.len() - 1
+            }
+        };
+        self.entries.push(Entry {
+            definition,
+            defined_by,
+            family: at,
+            report,
+            since_ms,
+        });
+    }
+
+    /// Drops a report; false when there is none of that name.
+    pub fn remove(&mut self, name: &str, pool: &mut Pool) -> bool {
+        let Some(at) = self
+            .entries
+            .iter()
+            .position(|entry| entry.definition.name == name)
+        else {
+            return false;
+        };
+        let entry = self.entries.remove(at);
+        let place = &mut self.families[entry.family];
+        if let Some(mut family) = place.take_if(|family| family.leave(entry.report)) {
+            family.clear(pool.split().0);
+        }
+        true
+    }
+
+    /// Counts a request in every report that wants it.
+    pub fn add(&mut self, arrival: &Arrival<'_>, pool: &mut Pool) {
+        let (words, origins, tag_sets) = pool.split();
+        let mut names = NamesMut {
+            words,
+            origins,
+            tag_sets,
+        };
+        for family in self.families.iter_mut().flatten() {
+            add_to(
+                family,
+                arrival,
+                self.error_status,
+                &mut names,
+                &mut self.budget,
+            );
+        }
+    }
+
+    /// A merge brought something at `now_ms`.
+    pub fn merged(&mut self, now_ms: u64) {
+        for coverage in &mut self.coverage {
+            coverage.merged(now_ms);
+        }
+        for family in self.families.iter_mut().flatten() {
+            family.version += 1;
+        }
+        self.measure();
+    }
+
+    /// Lets time pass: closes ticks, and takes away what left a window.
+    pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
+        for family in self.families.iter_mut().flatten() {
+            family.advance(now_ms, pool.split().0, &self.budget);
+        }
+        for coverage in &mut self.coverage {
+            coverage.advance(now_ms);
+        }
+    }
+
+    /// Forgets what stood behind freed numbers. To be called before any of them is used again.
+    pub fn forget(&mut self, freed: &Freed) {
+        for family in self.families.iter_mut().flatten() {
+            family.forget(freed);
+        }
+    }
+
+    /// Drops all data, keeps the reports.
+    pub fn clear(&mut self, pool: &mut Pool, now_ms: u64) {
+        for family in self.families.iter_mut().flatten() {
+            family.clear(pool.split().0);
+            family.since_ms = 0;
+        }
+        for entry in &mut self.entries {
+            entry.since_ms = 0;
+        }
+        for coverage in &mut self.coverage {
+            coverage.clear();
+            coverage.advance(now_ms);
+        }
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        let used = self
+            .families
+            .iter()
+            .flatten()
+            .map(|family| family.heap_bytes())
+            .sum();
+        if self.budget.measure(used) {
+            // Keys that were folded may have groups of their own again.
+            for family in self.families.iter_mut().flatten() {
+                family.forget_routes();
+            }
+        }
+    }
+
+    /// The report called `name`.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.entries
+            .iter()
+            .find(|entry| entry.definition.name == name)
+    }
+
+    /// All reports, in the order in which they went live.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Rows of a report at present.
+    #[must_use]
+    pub fn rows(&self, entry: &Entry) -> usize {
+        let rows = self.family(entry).projection(entry.report).len();
+        if entry.definition.keys.is_empty() {
+            1
+        } else {
+            rows
+        }
+    }
+
+    /// Keys of a report that are counted under `(other)` for want of rows.
+    #[must_use]
+    pub fn folded(&self, entry: &Entry) -> usize {
+        self.family(entry).projection(entry.report).folded()
+    }
+
+    /// Counts the changes to a report's data: equal numbers mean equal rows.
+    #[must_use]
+    pub fn version(&self, entry: &Entry) -> (usize, u64) {
+        (entry.family, self.family(entry).version)
+    }
+
+    /// Bytes that all reports take, their budget, and how often a new key found no memory.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize, u64) {
+        (
+            self.budget.used(),
+            self.budget.limit(),
+            self.budget.folded_count(),
+        )
+    }
+
+    /// How many families the reports make: what a packet costs grows with these.
+    #[must_use]
+    pub fn families(&self) -> usize {
+        self.families.iter().flatten().count()
+    }
+
+    /// A report as it stands.
+    #[must_use]
+    pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
+        let family = self.family(entry);
+        let names = Names {
+            words: &pool.words,
+            origins: &pool.origins,
+            tag_sets: &pool.tag_sets,
+        };
+        let mut reading = family.read(entry.report, &entry.definition, want, &names);
+        let window = entry.definition.window;
+        reading.window_secs = window.as_secs_f64();
+        reading.covered_secs = self
+            .coverage
+            .iter()
+            .find(|coverage| coverage.ticks() == family.scope.ticks)
+            .map_or(1, |coverage| {
+                coverage.covered_secs(entry.since_ms, window.as_millis() as u64)
+            });
+        reading.as_of_ms = unix_ms;
+        reading
+    }
+
+    fn family(&self, entry: &Entry) -> &Family {
+        self.families[entry.family]
+            .as_ref()
+            .expect("a live report keeps its family")
+    }
+}
+
+fn scope_of(definition: &Definition) -> Scope {
+    Scope {
+        // A packet report is a request report without keys.
+        level: if definition.level == Level::Timer {
+            Level::Timer
+        } else {
+            Level::Request
+        },
+        ticks: Ticks::of(definition.window),
+        layout: definition.layout,
+        extremes: definition.extremes,
+    }
+}
+
+/// Counts a request, or its timers, in one family.
+fn add_to(
+    family: &mut Family,
+    arrival: &Arrival<'_>,
+    error_status: u32,
+    names: &mut NamesMut<'_>,
+    budget: &mut Budget,
+) {
+    let time = micros(arrival.request_time);
+    if !family.time_passes(time) {
+        return;
+    }
+    let mut subject = Subject {
+        origin: arrival.origin,
+        request_tags: arrival.request_tags,
+        timer_tags: 0,
+    };
+    if family.scope.level == Level::Timer {
+        for timer in arrival.timers {
+            let value = micros(timer.value);
+            let gain = Gain {
+                request: arrival.id,
+                time: value,
+                ru_utime: micros(timer.ru_utime),
+                ru_stime: micros(timer.ru_stime),
+                traffic: 0,
+                memory: 0,
+                memory_peak: 0,
+                hits: u64::from(timer.hit_count),
+                error: false,
+                sample: per_hit(value, timer.hit_count),
+                weight: u64::from(timer.hit_count),
+            };
+            subject.timer_tags = timer.tags;
+            family.add(subject, &gain, names, budget);
+        }
+        return;
+    }
+    let status = names.origins.get(arrival.origin).status;
+    let gain = Gain {
+        request: arrival.id,
+        time,
+        ru_utime: micros(arrival.ru_utime),
+        ru_stime: micros(arrival.ru_stime),
+        traffic: arrival.document_size,
+        memory: arrival.memory_footprint,
+        memory_peak: arrival.memory_peak,
+        hits: arrival.timers.len() as u64,
+        error: status >= error_status,
+        sample: time,
+        weight: 1,
+    };
+    family.add(subject, &gain, names, budget);
+}
+
+/// A timer's time per hit in whole microseconds, half to even.
+fn per_hit(value_us: u64, hit_count: u32) -> u64 {
+    let hits = u64::from(hit_count);
+    if hits <= 1 {
+        return value_us;
+    }
+    let (quotient, rest) = (value_us / hits, value_us % hits);
+    match (rest * 2).cmp(&hits) {
+        std::cmp::Ordering::Less => quotient,
+        std::cmp::Ordering::Equal => quotient + (quotient & 1),
+        std::cmp::Ordering::Greater => quotient + 1,
+    }
+}
+
+impl crate::pool::requests::RequestRow {
+    /// Monotonic milliseconds of the row's merge; rows are kept for less than the 49 days that 32 bits span.
+    fn merged_at(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn per_hit_rounds_half_to_even() {
+        assert_eq!(per_hit(100, 0), 100);
+        assert_eq!(per_hit(100, 1), 100);
+        assert_eq!(per_hit(5, 2), 2);
+        assert_eq!(per_hit(7, 2), 4);
+        assert_eq!(per_hit(100_000, 3), 33_333);
+        assert_eq!(per_hit(200_000, 3), 66_667);
+    }
+}

@@ -1,0 +1,167 @@
+//! A window: how far back reports reach, in ticks of the monotonic clock.
+//!
+//! A record belongs to the tick in which it was merged and is inside a window of N ticks as long as that tick is one of
+//! the last N, the running one included. A tick is `max(1 s, window / 120)` wide (whole milliseconds, rounded up).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The division of a window into ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticks {
+    /// Width of one, milliseconds.
+    pub tick_ms: u64,
+    /// How many make the window.
+    pub count: u64,
+}
+
+impl Ticks {
+    /// The ticks of a window.
+    #[must_use]
+    pub fn of(window: Duration) -> Self {
+        let window_ms = u64::try_from(window.as_millis())
+            .unwrap_or(u64::MAX / 2)
+            .max(1);
+        let tick_ms = window_ms.div_ceil(120).max(1000);
+        Self {
+            tick_ms,
+            count: window_ms.div_ceil(tick_ms).max(1),
+        }
+    }
+
+    /// The tick that runs at `now_ms`.
+    #[must_use]
+    pub fn at(&self, now_ms: u64) -> u64 {
+        now_ms / self.tick_ms
+    }
+
+    /// The youngest tick that is outside the window while `tick` runs; `None` while nothing can be.
+    #[must_use]
+    pub fn last_gone(&self, tick: u64) -> Option<u64> {
+        tick.checked_sub(self.count)
+    }
+}
+
+/// When data came in, tick by tick: what `covered_seconds` is made of.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    ticks: Ticks,
+    /// (tick, first merge, last merge) of every tick in the window with data, milliseconds.
+    seen: VecDeque<(u64, u64, u64)>,
+}
+
+impl Coverage {
+    pub(super) fn new(ticks: Ticks) -> Self {
+        Self {
+            ticks,
+            seen: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn ticks(&self) -> Ticks {
+        self.ticks
+    }
+
+    /// Something was merged at `now_ms`.
+    pub(super) fn merged(&mut self, now_ms: u64) {
+        let tick = self.ticks.at(now_ms);
+        match self.seen.back_mut() {
+            Some((last, _, until)) if *last == tick => *until = now_ms,
+            _ => self.seen.push_back((tick, now_ms, now_ms)),
+        }
+    }
+
+    /// Drops the ticks that are outside the window at `now_ms`.
+    pub(super) fn advance(&mut self, now_ms: u64) {
+        let Some(gone) = self.ticks.last_gone(self.ticks.at(now_ms)) else {
+            return;
+        };
+        while self.seen.front().is_some_and(|&(tick, ..)| tick <= gone) {
+            self.seen.pop_front();
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Whole seconds between the oldest and the newest data in the window (not older than `since_ms`), from 1 to the window.
+    pub(super) fn covered_secs(&self, since_ms: u64, window_ms: u64) -> u64 {
+        let (Some(&(_, first, _)), Some(&(_, _, last))) = (self.seen.front(), self.seen.back())
+        else {
+            return 1;
+        };
+        let span_ms = last.saturating_sub(first.max(since_ms));
+        (span_ms.min(window_ms) / 1000).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_is_a_120th_but_never_below_a_second() {
+        let ticks = |secs| Ticks::of(Duration::from_secs(secs));
+        assert_eq!(
+            ticks(900),
+            Ticks {
+                tick_ms: 7_500,
+                count: 120
+            }
+        );
+        assert_eq!(
+            ticks(60),
+            Ticks {
+                tick_ms: 1_000,
+                count: 60
+            }
+        );
+        assert_eq!(
+            ticks(5),
+            Ticks {
+                tick_ms: 1_000,
+                count: 5
+            }
+        );
+        assert_eq!(
+            ticks(86_400),
+            Ticks {
+                tick_ms: 720_000,
+                count: 120
+            }
+        );
+        assert_eq!(
+            Ticks::of(Duration::from_millis(1_500)),
+            Ticks {
+                tick_ms: 1_000,
+                count: 2
+            }
+        );
+        assert_eq!(
+            ticks(200),
+            Ticks {
+                tick_ms: 1_667,
+                count: 120
+            }
+        );
+    }
+
+    #[test]
+    fn covered_is_the_span_of_the_data() {
+        let mut coverage = Coverage::new(Ticks::of(Duration::from_secs(10)));
+        assert_eq!(coverage.covered_secs(0, 10_000), 1);
+        coverage.merged(500);
+        assert_eq!(coverage.covered_secs(0, 10_000), 1);
+        coverage.merged(4_700);
+        assert_eq!(coverage.covered_secs(0, 10_000), 4);
+        assert_eq!(coverage.covered_secs(3_000, 10_000), 1);
+        coverage.advance(10_900);
+        assert_eq!(
+            coverage.covered_secs(0, 10_000),
+            1,
+            "the first second has left"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! Columns and values: the one currency between what is stored and the ways to read it.
+
+use std::borrow::Cow;
+
+/// What a column holds, in the words of Pinba's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    /// Whole number, 64 bits.
+    BigInt,
+    /// Whole number; `int(11)` in Pinba's tables.
+    Int,
+    /// `float` in Pinba's tables: shown in full here, single precision where a protocol has such a type.
+    Float,
+    /// Double precision.
+    Double,
+    /// Text of at most so many characters.
+    Varchar(u16),
+    /// Text without a declared limit.
+    Text,
+}
+
+impl ColumnType {
+    /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`, `text`.
+    #[must_use]
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::BigInt => "bigint".into(),
+            Self::Int => "int".into(),
+            Self::Float => "float".into(),
+            Self::Double => "double".into(),
+            Self::Varchar(len) => format!("varchar({len})").into(),
+            Self::Text => "text".into(),
+        }
+    }
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its SQL name, which is its name in JSON too.
+    pub name: String,
+    /// What it holds.
+    pub column_type: ColumnType,
+}
+
+/// One value of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    /// No value.
+    Null,
+    /// A whole number. Sums beyond 64 bits are given as `Float`.
+    Int(i64),
+    /// A whole number of microseconds, shown as seconds with up to six decimals.
+    Micros(u64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Text(Cow<'a, str>),
+}
+
+impl Value<'_> {
+    /// The same value, borrowing nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Int(value) => Value::Int(value),
+            Self::Micros(value) => Value::Micros(value),
+            Self::Float(value) => Value::Float(value),
+            Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
+        }
+    }
+}
