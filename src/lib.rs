@@ -25,10 +25,21 @@
 //! `report` is plain code on its own threads; tasks begin at `query`.
 
 pub mod config;
+
 pub mod wire;
+
 pub mod ingest;
+
 pub mod pool;
+
 pub mod report;
+
+pub mod merger;
+
+pub mod query;
+
+pub mod daemon;
+
 pub mod clock;
 pub mod limits;
 pub mod shutdown;

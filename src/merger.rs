@@ -1,0 +1,195 @@
+//! The merger: one thread that turns what receivers left in the temporary ring into rows and report sums.
+//!
+//! Every gathering period it lets time pass (ticks close, what left a window is taken away), then drains the ring block
+//! by block: append to the pool, add to the reports. It alone writes what it keeps; readers share it under one lock,
+//! [`Live`], which the merger takes for one block at a time (a few hundred requests), so neither side waits long.
+//! When it falls behind, the ring fills and its oldest requests give way, counted; the merger itself never drops anything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+
+use crate::clock::Clock;
+use crate::ingest::ring::{Block, Outlet};
+use crate::pool::Pool;
+use crate::pool::timers::TimerRow;
+use crate::report::{Arrival, Reports, Ticks};
+use crate::shutdown::Shutdown;
+use crate::telemetry::MergeCounters;
+use crate::wire::Record;
+
+/// Longest sleep in one piece, so that a stop is noticed soon even with a long gathering period.
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// What the merger keeps and readers see: always as of the end of some block.
+#[derive(Debug)]
+pub struct Live {
+    /// Raw rows and names.
+    pub pool: Pool,
+    /// The reports.
+    pub reports: Reports,
+    history: Ticks,
+    timers: Vec<TimerRow>,
+}
+
+/// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for milliseconds at most.
+pub type SharedLive = Arc<RwLock<Live>>;
+
+impl Live {
+    /// An empty pool and the reports over it; raw rows are kept for `history`.
+    #[must_use]
+    pub fn new(pool: Pool, reports: Reports, history: Ticks) -> Self {
+        Self {
+            pool,
+            reports,
+            history,
+            timers: Vec::new(),
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now_ms: u64) {
+        self.reports.advance(now_ms, &mut self.pool);
+        if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
+            self.pool.expire(gone);
+            self.tell_freed();
+        }
+    }
+
+    /// Takes in the records of one block; returns how many requests and timers they were.
+    pub fn merge(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
+        let tick = self.history.at(now_ms);
+        let (mut requests, mut timers) = (0, 0);
+        while let Some(record) = Record::next(&mut records) {
+            self.merge_record(&record, tick, now_ms);
+            requests += 1;
+            timers += self.timers.len() as u64;
+        }
+        if requests > 0 {
+            self.reports.merged(now_ms);
+        }
+        (requests, timers)
+    }
+
+    fn merge_record(&mut self, record: &Record<'_>, tick: u64, now_ms: u64) {
+        let appended = self.pool.append(record, tick, now_ms, &mut self.timers);
+        // Numbers that were freed just now may be given away by the next append.
+        self.tell_freed();
+        let arrival = Arrival {
+            id: appended.id,
+            origin: appended.origin,
+            request_tags: appended.request_tags,
+            request_time: record.request_time(),
+            ru_utime: record.ru_utime(),
+            ru_stime: record.ru_stime(),
+            document_size: record.document_size(),
+            memory_peak: record.memory_peak(),
+            memory_footprint: record.memory_footprint(),
+            timers: &self.timers,
+        };
+        self.reports.add(&arrival, &mut self.pool);
+    }
+
+    fn tell_freed(&mut self) {
+        let freed = self.pool.freed();
+        if freed.is_empty() {
+            return;
+        }
+        self.reports.forget(freed);
+        self.pool.freed_told();
+    }
+
+    /// Empties pools and reports; the reports stay defined.
+    pub fn clear(&mut self, now_ms: u64) {
+        self.reports.clear(&mut self.pool, now_ms);
+        self.pool.clear();
+        self.tell_freed();
+    }
+}
+
+/// When the merger last ran: whether it is alive.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    last_ms: AtomicU64,
+}
+
+impl Pulse {
+    /// Monotonic milliseconds of the last run.
+    #[must_use]
+    pub fn last_ms(&self) -> u64 {
+        self.last_ms.load(Ordering::Relaxed)
+    }
+}
+
+/// The merger's state beside [`Live`].
+#[derive(Debug)]
+pub struct Merger {
+    /// The ring's end to take from.
+    pub outlet: Outlet,
+    /// What it writes.
+    pub live: SharedLive,
+    /// What it counts.
+    pub counters: Arc<MergeCounters>,
+    /// Its sign of life.
+    pub pulse: Arc<Pulse>,
+    /// Where ticks come from.
+    pub clock: Arc<dyn Clock>,
+    /// How often it runs.
+    pub period: Duration,
+}
+
+impl Merger {
+    /// Merges every period until a stop is asked for, then once more what is left. Runs on its own thread.
+    pub fn run(mut self, shutdown: &Shutdown) {
+        let mut due = Instant::now();
+        loop {
+            let stopping = shutdown.requested();
+            self.merge();
+            if stopping {
+                return;
+            }
+            due += self.period;
+            let now = Instant::now();
+            if due < now {
+                // Late: the next run is due at once, but missed ones are not made up for.
+                due = now;
+            }
+            while let Some(left) = due.checked_duration_since(Instant::now()) {
+                if left.is_zero() || shutdown.requested() {
+                    break;
+                }
+                std::thread::sleep(left.min(NAP_MAX));
+            }
+            self.counters
+                .merge_lag_us
+                .set(due.elapsed().as_micros() as u64);
+        }
+    }
+
+    /// One run.
+    pub fn merge(&mut self) {
+        let now_ms = self.clock.mono_ms();
+        self.live.write().advance(now_ms);
+        while let Some(block) = self.outlet.pop() {
+            self.merge_block(&block, now_ms);
+            self.outlet.give_back(block);
+        }
+        self.counters.merges.add(1);
+        self.pulse.last_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    fn merge_block(&mut self, block: &Block, now_ms: u64) {
+        let mut live = self.live.write();
+        let (evicted, overflowed) = (live.pool.rows_evicted(), live.pool.overflowed());
+        let (requests, timers) = live.merge(block.bytes(), now_ms);
+        let evicted = live.pool.rows_evicted() - evicted;
+        let overflowed = live.pool.overflowed() - overflowed;
+        drop(live);
+        self.counters.rows_evicted.add(evicted);
+        self.counters.words_overflowed.add(overflowed);
+        self.counters.timers_merged.add(timers);
+        self.counters.requests_merged.add(requests);
+    }
+}

@@ -1,0 +1,453 @@
+//! The catalog: the one [`Source`] behind every front end, over the live pool, the reports and the counters.
+//!
+//! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs into a table of its own and
+//! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::error::QueryError;
+use super::raw::RawReader;
+use super::source::{
+    Created, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary, RequestDetail,
+    RequestPage, RequestSearch, Source,
+};
+use super::status::Status;
+use super::table::Table;
+use crate::clock::Clock;
+use crate::merger::{Pulse, SharedLive};
+use crate::report::definition::{Defaults, Definition};
+use crate::report::form::{self, FormError};
+use crate::report::reading::{Reading, Want};
+use crate::report::shape::Shape;
+use crate::report::{Defined, DefinedBy, Entry};
+use crate::value::{Column, Value};
+
+/// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
+const FILL_REQUESTS: usize = 2_048;
+
+/// How long the merger may be silent before the daemon is not ready.
+const MERGER_SILENT_MS_MAX: u64 = 5_000;
+
+/// How many reports there may be at once.
+const REPORTS_MAX: usize = 1_000;
+
+/// What the catalog answers from.
+#[derive(Debug)]
+pub struct Catalog {
+    live: SharedLive,
+    clock: Arc<dyn Clock>,
+    defaults: Defaults,
+    raw: RawReader,
+    keeps_raw: bool,
+    status: Status,
+    pulse: Arc<Pulse>,
+    /// One change to the set of reports at a time.
+    changes: Mutex<()>,
+    /// The last reading of each report, for as long as nothing changed.
+    readings: Mutex<HashMap<String, Kept>>,
+}
+
+/// A reading, and what it was made from.
+#[derive(Debug)]
+struct Kept {
+    definition: Arc<Definition>,
+    version: (usize, u64),
+    want: Want,
+    reading: Arc<Reading>,
+}
+
+/// Readings that are kept at most: of large reports each is some megabytes.
+const READINGS_MAX: usize = 8;
+
+impl Catalog {
+    /// A catalog over what a daemon keeps.
+    #[must_use]
+    pub fn new(
+        live: SharedLive,
+        clock: Arc<dyn Clock>,
+        defaults: Defaults,
+        keeps_raw: bool,
+        status: Status,
+        pulse: Arc<Pulse>,
+    ) -> Self {
+        let raw = RawReader::new(
+            Arc::clone(&live),
+            defaults.text_bytes_max,
+            defaults.script_name_bytes_max,
+        );
+        Self {
+            live,
+            clock,
+            defaults,
+            raw,
+            keeps_raw,
+            status,
+            pulse,
+            changes: Mutex::new(()),
+            readings: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
+    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
+        let _one_at_a_time = self.changes.lock();
+        let definition = Arc::new(definition);
+        let mut live = self.live.write();
+        let live_now = &mut *live;
+        if let Some(entry) = live_now.reports.find(&definition.name) {
+            return Err(QueryError::ReportExists {
+                name: definition.name.clone(),
+                defined: defined(entry).name().to_owned(),
+            });
+        }
+        if live_now.reports.iter().count() >= REPORTS_MAX {
+            return Err(QueryError::LimitReached(format!(
+                "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
+            )));
+        }
+        let now_ms = self.clock.mono_ms();
+        let mut filling =
+            match live_now
+                .reports
+                .define(definition, by.clone(), &live_now.pool, now_ms)
+            {
+                Defined::Live => return Ok(()),
+                Defined::Filling(filling) => filling,
+            };
+        drop(live);
+        loop {
+            let mut live = self.live.write();
+            let live = &mut *live;
+            let now_ms = self.clock.mono_ms();
+            match live
+                .reports
+                .fill(filling, &by, &mut live.pool, FILL_REQUESTS, now_ms)
+            {
+                Some(more) => filling = more,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The reading of a report, the last one again if nothing changed since.
+    fn reading(&self, entry: &Entry, want: Want) -> Arc<Reading> {
+        let name = &entry.definition.name;
+        let live = self.live.read();
+        let version = live.reports.version(entry);
+        {
+            let readings = self.readings.lock();
+            if let Some(kept) = readings.get(name)
+                && Arc::ptr_eq(&kept.definition, &entry.definition)
+                && kept.version == version
+                && (kept.want.quantiles || !want.quantiles)
+                && (kept.want.histograms || !want.histograms)
+            {
+                return Arc::clone(&kept.reading);
+            }
+        }
+        let reading = Arc::new(
+            live.reports
+                .read(entry, want, &live.pool, self.clock.unix_ms()),
+        );
+        drop(live);
+        let mut readings = self.readings.lock();
+        if readings.len() >= READINGS_MAX && !readings.contains_key(name) {
+            readings.clear();
+        }
+        let kept = Kept {
+            definition: Arc::clone(&entry.definition),
+            version,
+            want,
+            reading: Arc::clone(&reading),
+        };
+        readings.insert(name.clone(), kept);
+        reading
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, QueryError> {
+        let live = self.live.read();
+        let entry = live.reports.find(name).cloned();
+        entry.ok_or_else(|| QueryError::UnknownReport {
+            name: name.to_owned(),
+        })
+    }
+
+    fn summary(&self, entry: &Entry, rows: usize) -> ReportSummary {
+        let definition = &entry.definition;
+        ReportSummary {
+            name: definition.name.clone(),
+            kind: definition.kind.name().to_owned(),
+            comment: definition.comment.clone(),
+            keys: key_columns(&definition.shape)
+                .map(|at| definition.shape.columns()[at].column.name.clone())
+                .collect(),
+            window_seconds: definition.window.as_secs_f64(),
+            rows: rows as u64,
+            columns: columns(&definition.shape),
+            definition: native_form(definition),
+            defined: defined(entry),
+            persistent: entry.defined_by != DefinedBy::RunTime,
+            complete: true,
+        }
+    }
+
+    /// What a definition leaves open.
+    #[must_use]
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+}
+
+impl Source for Catalog {
+    fn info(&self) -> Result<Box<dyn Table>, QueryError> {
+        Ok(self.report("info", &Needed::All, &[])?.table)
+    }
+
+    fn status(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.status.object(&self.live)
+    }
+
+    fn reports(&self) -> Vec<ReportSummary> {
+        let entries: Vec<(Entry, usize)> = {
+            let live = self.live.read();
+            live.reports
+                .iter()
+                .map(|entry| (entry.clone(), live.reports.rows(entry)))
+                .collect()
+        };
+        entries
+            .iter()
+            .map(|(entry, rows)| self.summary(entry, *rows))
+            .collect()
+    }
+
+    fn report(
+        &self,
+        name: &str,
+        needed: &Needed,
+        equal: &[(String, String)],
+    ) -> Result<ReportAnswer, QueryError> {
+        let entry = self.entry(name)?;
+        let shape = &entry.definition.shape;
+        let wanted = shape.columns().iter().enumerate();
+        let wanted = wanted
+            .filter(|(_, c)| needed.includes(&c.column.name))
+            .map(|(at, _)| at);
+        let reading = self.reading(&entry, shape.want(wanted));
+        let table: Box<dyn Table> = if shape.is_histogram_view() {
+            let chosen = equal.iter().find(|(column, _)| column == "index_value");
+            Box::new(SegmentTable::new(
+                shape,
+                &reading,
+                chosen.map(|(_, value)| value.as_str()),
+            ))
+        } else {
+            Box::new(ReportTable {
+                columns: columns(shape),
+                reading: Arc::clone(&reading),
+                definition: Arc::clone(&entry.definition),
+            })
+        };
+        Ok(ReportAnswer {
+            window_seconds: reading.window_secs,
+            covered_seconds: reading.covered_secs,
+            as_of_ms: self.clock.unix_ms(),
+            key_columns: key_columns(shape).collect(),
+            table,
+        })
+    }
+
+    fn create_report(&self, form: ReportForm) -> Result<Created, QueryError> {
+        let ReportForm {
+            name,
+            definition: mut members,
+        } = form;
+        members.insert("name".to_owned(), name.clone().into());
+        let form: form::ReportForm = serde_json::from_value(members.into())
+            .map_err(|error| QueryError::bad_value("report", error.to_string()))?;
+        let definition = form.definition(&self.defaults).map_err(bad_form)?;
+        self.define(definition, DefinedBy::RunTime)?;
+        let entry = self.entry(&name)?;
+        let rows = self.live.read().reports.rows(&entry);
+        Ok(Created {
+            report: self.summary(&entry, rows),
+        })
+    }
+
+    fn drop_report(&self, name: &str) -> Result<Dropped, QueryError> {
+        let _one_at_a_time = self.changes.lock();
+        let entry = self.entry(name)?;
+        let reason = match &entry.defined_by {
+            DefinedBy::RunTime => None,
+            DefinedBy::BuiltIn => Some("it is built in".to_owned()),
+            DefinedBy::Configuration(place) => Some(format!(
+                "it is defined in the configuration, {place}; remove it there"
+            )),
+        };
+        if let Some(reason) = reason {
+            return Err(QueryError::ReportFixed {
+                name: name.to_owned(),
+                reason,
+            });
+        }
+        let mut live = self.live.write();
+        let live = &mut *live;
+        live.reports.remove(name, &mut live.pool);
+        self.readings.lock().remove(name);
+        Ok(Dropped { persistent: false })
+    }
+
+    fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(self.raw.search(search, self.clock.unix_ms()))
+    }
+
+    fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        self.raw.request(id)
+    }
+
+    fn reset(&self) -> Result<(), QueryError> {
+        let _one_at_a_time = self.changes.lock();
+        self.live.write().clear(self.clock.mono_ms());
+        self.readings.lock().clear();
+        Ok(())
+    }
+
+    fn readiness(&self) -> Readiness {
+        let mut reasons = Vec::new();
+        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
+        if silent_ms > MERGER_SILENT_MS_MAX + self.status.gathering_period_ms() {
+            reasons.push(format!("the merger has not run for {} s", silent_ms / 1000));
+        }
+        if let Some(reason) = self.status.behind() {
+            reasons.push(reason);
+        }
+        Readiness { reasons }
+    }
+}
+
+fn bad_form(error: FormError) -> QueryError {
+    let what = match &error {
+        FormError::Name(_) => "name",
+        FormError::Comment(_) | FormError::Fixed(_) | FormError::Mixed(_) | FormError::Json(_) => {
+            "comment"
+        }
+        FormError::Nothing => "report",
+        FormError::Part { part, problem } => return QueryError::bad_value(part, problem),
+    };
+    QueryError::bad_value(what, error.to_string())
+}
+
+/// The definition as `POST /api/v1/reports` takes it.
+fn native_form(definition: &Definition) -> serde_json::Value {
+    serde_json::to_value(form::ReportForm::from(definition)).unwrap_or_default()
+}
+
+fn defined(entry: &Entry) -> super::source::Defined {
+    use super::source::Defined;
+    match entry.defined_by {
+        DefinedBy::BuiltIn => Defined::BuiltIn,
+        DefinedBy::Configuration(_) => Defined::Configuration,
+        DefinedBy::RunTime => Defined::RunTime,
+    }
+}
+
+fn columns(shape: &Shape) -> Vec<Column> {
+    shape
+        .columns()
+        .iter()
+        .map(|column| column.column.clone())
+        .collect()
+}
+
+/// The columns by which rows can be chosen: keys, and `index_value`.
+fn key_columns(shape: &Shape) -> impl Iterator<Item = usize> + '_ {
+    use crate::report::shape::{Cell, SegmentCell};
+    shape
+        .columns()
+        .iter()
+        .enumerate()
+        .filter_map(|(at, column)| {
+            let key = matches!(
+                column.cell,
+                Cell::Key(_)
+                    | Cell::KeyText(_)
+                    | Cell::IndexValue(_)
+                    | Cell::Segment(SegmentCell::IndexValue)
+            );
+            key.then_some(at)
+        })
+}
+
+/// A report as a table.
+#[derive(Debug)]
+struct ReportTable {
+    columns: Vec<Column>,
+    reading: Arc<Reading>,
+    definition: Arc<Definition>,
+}
+
+impl Table for ReportTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.reading.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.definition.shape.value(&self.reading, row, column)
+    }
+}
+
+/// The histogram of one row of a report as a table.
+#[derive(Debug)]
+struct SegmentTable {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Value<'static>>>,
+}
+
+impl SegmentTable {
+    /// The segments of the row with this `index_value`; none when there is no such row.
+    fn new(shape: &Shape, reading: &Reading, index_value: Option<&str>) -> Self {
+        let columns = columns(shape);
+        let rows = shape
+            .segments(reading, index_value)
+            .map_or_else(Vec::new, |segments| {
+                (0..segments.len())
+                    .map(|row| {
+                        (0..columns.len())
+                            .map(|at| segments.value(row, at).into_owned())
+                            .collect()
+                    })
+                    .collect()
+            });
+        Self { columns, rows }
+    }
+}
+
+impl Table for SegmentTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.rows[row][column].clone()
+    }
+}

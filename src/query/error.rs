@@ -1,0 +1,84 @@
+//! Why a question got no answer, in terms that belong to no protocol.
+//!
+//! The source and the front ends make these; each front end maps them once (`http/error.rs` to a status). The text is
+//! written for the person who asked: it says what was wrong and what would be accepted. What only the operator
+//! needs to know goes to the log instead.
+
+use thiserror::Error;
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum QueryError {
+    /// No report has this name.
+    #[error("there is no report called {name:?}")]
+    UnknownReport {
+        /// The name asked for.
+        name: String,
+    },
+
+    /// No request in the pool has this id: it never came, or it has left.
+    #[error("there is no request {id} in memory; it never came, or it has expired")]
+    UnknownRequest {
+        /// The id asked for.
+        id: u64,
+    },
+
+    /// Raw rows are switched off.
+    #[error("no raw data is kept: pool.request_pool_size is 0")]
+    RawDataOff,
+
+    /// Something that was given cannot be used.
+    #[error("{what}: {why}")]
+    BadValue {
+        /// The parameter or member, as its user would call it: `limit`, `comment`, `keys[2]`.
+        what: String,
+        /// What is wrong with it and what is accepted.
+        why: String,
+    },
+
+    /// A report of this name is there already.
+    #[error("there is already a report called {name:?} ({defined})")]
+    ReportExists {
+        /// The name.
+        name: String,
+        /// Where the present one is defined: `built-in`, `configuration`, `run time`.
+        defined: String,
+    },
+
+    /// This report cannot be dropped.
+    #[error("report {name:?} cannot be dropped: {reason}")]
+    ReportFixed {
+        /// The name.
+        name: String,
+        /// Where it is defined, and what to change there if that is possible.
+        reason: String,
+    },
+
+    /// A limit of the configuration leaves no room for what was asked.
+    #[error("{0}")]
+    LimitReached(String),
+
+    /// Too much is being asked at once; the same question may do well a moment later.
+    #[error("{0}")]
+    Busy(String),
+
+    /// The reader held on to a view for longer than the spare memory allows.
+    #[error(
+        "snapshot expired: the data was overwritten while it was being read; ask again or for less"
+    )]
+    SnapshotExpired,
+
+    /// A defect of the daemon. The text goes to the log; the client is told no more than that it happened.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl QueryError {
+    /// A [`QueryError::BadValue`].
+    pub fn bad_value(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::BadValue {
+            what: what.into(),
+            why: why.into(),
+        }
+    }
+}

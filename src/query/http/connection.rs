@@ -1,0 +1,292 @@
+//! One client's connection: its time limits, and how it ends.
+//!
+//! hyper reads heads with a time limit of its own; bodies have theirs where they are read. What is left are clients that take
+//! their answers slowly or not at all. Every connection therefore has a [`Watch`]: the socket notes on it when bytes last
+//! moved, and each request when its answer began, and the task that drives the connection looks at it once a second. A client
+//! that stands still, or takes longer over one answer than `answer_max`, is cut off: it holds memory and a place
+//! among the connections that others could use.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use hyper::body::{Frame, SizeHint};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::HttpSettings;
+use super::guard::HEADER_BYTES_MAX;
+
+/// Room for a head: its first line and headers, twice what the guard lets through, so that it is the guard that refuses
+/// and says why.
+const HEAD_BUFFER_BYTES: usize = 4 * HEADER_BYTES_MAX;
+
+/// How often a connection looks at its [`Watch`].
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is known about one connection's progress. Times are milliseconds since it was opened. All relaxed: the numbers carry no
+/// other data, and a look that comes a moment late does no harm.
+#[derive(Debug)]
+struct Watch {
+    opened: Instant,
+    /// When a byte last moved in either direction.
+    moved_ms: AtomicU64,
+    /// When the oldest answer that is not fully sent began; 0: there is none.
+    answering_ms: AtomicU64,
+    /// Answers whose bodies hyper has not taken in full.
+    bodies: AtomicUsize,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            moved_ms: AtomicU64::new(0),
+            answering_ms: AtomicU64::new(0),
+            bodies: AtomicUsize::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    fn moved(&self) {
+        self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// A request has come.
+    fn begin(self: &Arc<Self>) -> Answering {
+        if self.answering_ms.load(Ordering::Relaxed) == 0 {
+            self.answering_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    /// hyper's own buffer is with the kernel.
+    fn flushed(&self) {
+        if self.bodies.load(Ordering::Relaxed) == 0 {
+            self.answering_ms.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Why the connection should be cut off.
+    fn overdue(&self, settings: &HttpSettings) -> Option<&'static str> {
+        let now = self.now_ms();
+        let over =
+            |since: u64, limit: Duration| u128::from(now - since.min(now)) > limit.as_millis();
+        let answering = self.answering_ms.load(Ordering::Relaxed);
+        if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {
+            Some("nothing moved for too long")
+        } else if answering != 0 && over(answering, settings.answer_max) {
+            Some("it took too long over one answer")
+        } else {
+            None
+        }
+    }
+}
+
+/// Lives as long as the body of one answer.
+#[derive(Debug)]
+struct Answering(Arc<Watch>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.bodies.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one connection until the client leaves, is cut off, or `stop` says so; then the answer that is under way is finished.
+pub(super) async fn drive(
+    stream: TcpStream,
+    router: Router,
+    settings: HttpSettings,
+    mut stop: watch::Receiver<bool>,
+) {
+    let watch = Arc::new(Watch::new());
+    let io = TokioIo::new(Watched {
+        stream,
+        watch: Arc::clone(&watch),
+    });
+    let service = TowerToHyperService::new(router);
+    let answers = Arc::clone(&watch);
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let answering = answers.begin();
+        let answer = service.call(request.map(Body::new));
+        async move {
+            let body = |body| {
+                Body::new(Answered {
+                    body,
+                    _answering: answering,
+                })
+            };
+            answer.await.map(|response| response.map(body))
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.head_max)
+        .max_buf_size(HEAD_BUFFER_BYTES)
+        .serve_connection(io, service);
+    let mut connection = std::pin::pin!(connection);
+    let mut look = tokio::time::interval(LOOK.min(settings.idle_max));
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            end = connection.as_mut() => {
+                if let Err(error) = end {
+                    debug!(%error, "A connection ended early.");
+                }
+                return;
+            }
+            _ = look.tick() => {
+                if let Some(reason) = watch.overdue(&settings) {
+                    debug!(reason, "Cut off a connection.");
+                    return;
+                }
+            }
+            // An error means that the server is gone, which is a stop as well.
+            _ = stop.wait_for(|stop| *stop), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The socket, noting when bytes move.
+struct Watched {
+    stream: TcpStream,
+    watch: Arc<Watch>,
+}
+
+impl Watched {
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.get_mut().stream)
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = self.as_mut().stream().poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.watch.moved();
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = self.as_mut().stream().poll_write(context, bytes);
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            self.watch.moved();
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = self.as_mut().stream().poll_write_vectored(context, bytes);
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            self.watch.moved();
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch.flushed();
+        self.as_mut().stream().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(context)
+    }
+}
+
+/// The body of an answer, noting when hyper has taken all of it.
+struct Answered {
+    body: Body,
+    _answering: Answering,
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_connection_is_overdue_when_nothing_moves_or_an_answer_lasts() {
+        let mut settings = HttpSettings::new(Vec::new());
+        settings.idle_max = Duration::from_secs(10);
+        settings.answer_max = Duration::from_secs(25);
+        let watch = Arc::new(Watch::new());
+        let answering = watch.begin();
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(8)).await;
+            watch.moved();
+            watch.flushed();
+            assert_eq!(watch.overdue(&settings), None);
+        }
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(
+            watch.overdue(&settings),
+            Some("it took too long over one answer")
+        );
+        drop(answering);
+        watch.flushed();
+        assert_eq!(watch.overdue(&settings), None);
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(watch.overdue(&settings), Some("nothing moved for too long"));
+    }
+}

@@ -1,0 +1,349 @@
+//! Who may ask at all: checks before any handler, and headers on every answer.
+//!
+//! The daemon mostly listens on an engineer's own machine, where every web page in the browser can send requests to it. A page
+//! that pretends to be this host by its DNS name (rebinding) is stopped by the `Host` check, a page of another site by the
+//! `Origin` check, and a form post by asking for a JSON content type. Bounds on the head are here too, on the body in
+//! [`read_json`]. What is refused never reaches the source.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::uri::{Authority, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::error::{PROBLEM_JSON, Problem};
+
+/// Longest request target, bytes.
+pub(super) const URI_BYTES_MAX: usize = 8 * 1024;
+/// Longest head without its first line, bytes.
+pub(super) const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Largest body, bytes.
+pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// The host names that this daemon answers to, beside `localhost` and every IP address. In lower case.
+#[derive(Debug, Clone)]
+pub(super) struct HostNames(pub(super) Arc<[String]>);
+
+/// The outermost layer: checks, then the routes, then what every answer has.
+pub(super) async fn around(
+    State(names): State<HostNames>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match check(&request, &names) {
+        Err(problem) => problem.into_response(),
+        Ok(()) if request.uri().path() == "*" => {
+            other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")
+        }
+        Ok(()) => tidy(next.run(request).await),
+    };
+    let headers = response.headers_mut();
+    let mut set = |name, value| {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    };
+    set(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(CACHE_CONTROL, "no-store");
+    set(REFERRER_POLICY, "no-referrer");
+    set(
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    );
+    response
+}
+
+/// Gives the router's own short refusals the form that all others have.
+fn tidy(response: Response) -> Response {
+    let status = response.status();
+    let is_problem = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|it| it == PROBLEM_JSON);
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let reason = status.canonical_reason().unwrap_or("refused");
+    Problem::new(status, reason.to_lowercase()).into_response()
+}
+
+/// The answer to a method that has no handler: to OPTIONS what there is, to others that they are none of it. There is nothing
+/// about CORS in it on purpose.
+pub(super) fn other_method(method: &Method, allow: &'static str) -> Response {
+    if method != Method::OPTIONS {
+        return Problem::method(method.as_str(), allow).into_response();
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+fn check(request: &Request, names: &HostNames) -> Result<(), Problem> {
+    let uri = request.uri();
+    let uri_bytes = uri.path().len() + uri.query().map_or(0, |query| query.len() + 1);
+    if uri_bytes > URI_BYTES_MAX {
+        return Err(Problem::new(
+            StatusCode::URI_TOO_LONG,
+            format!("the request target has {uri_bytes} bytes; accepted: {URI_BYTES_MAX}"),
+        ));
+    }
+    let headers = request.headers();
+    let header_bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if header_bytes > HEADER_BYTES_MAX {
+        return Err(Problem::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("the headers have {header_bytes} bytes; accepted: {HEADER_BYTES_MAX}"),
+        ));
+    }
+    let host = host(request)?;
+    if let Some(host) = &host {
+        check_host(host, names)?;
+    }
+    check_origin(headers, host.as_ref())
+}
+
+/// The one host that the request names; `None` only for HTTP/1.0 without any.
+fn host(request: &Request) -> Result<Option<Authority>, Problem> {
+    let bad = |why: &str| Problem::new(StatusCode::BAD_REQUEST, format!("header Host: {why}"));
+    let mut given = request.headers().get_all(HOST).iter();
+    let host = match (given.next(), given.next()) {
+        (None, _) if request.version() < Version::HTTP_11 => None,
+        (None, _) => return Err(bad("is missing")),
+        (Some(_), Some(_)) => return Err(bad("is given more than once")),
+        (Some(host), None) => {
+            let host = host
+                .to_str()
+                .ok()
+                .and_then(|host| host.parse::<Authority>().ok());
+            // An authority may hold a user name; a Host may not.
+            Some(
+                host.filter(|host| !host.as_str().contains('@'))
+                    .ok_or_else(|| bad("is not a host"))?,
+            )
+        }
+    };
+    // A target in absolute form (as sent to a proxy) has a host of its own, which counts.
+    Ok(request.uri().authority().cloned().or(host))
+}
+
+fn check_host(host: &Authority, names: &HostNames) -> Result<(), Problem> {
+    let name = host.host();
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    let known = |accepted: &String| name.eq_ignore_ascii_case(accepted);
+    if bare.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || names.0.iter().any(known)
+    {
+        return Ok(());
+    }
+    let accepted = ["an IP address".into(), "localhost".into()].into_iter();
+    Err(Problem::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        format!("this daemon does not answer to the host name {name:?}"),
+    )
+    .accepting(accepted.chain(names.0.iter().cloned())))
+}
+
+fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Problem> {
+    for origin in headers.get_all(ORIGIN) {
+        let text = origin.to_str().unwrap_or_default();
+        let same = text
+            .parse::<Uri>()
+            .ok()
+            .zip(host)
+            .is_some_and(|(origin, host)| {
+                let default_port = match origin.scheme_str() {
+                    Some("http") => 80,
+                    Some("https") => 443,
+                    _ => return false,
+                };
+                let port = |it: &Authority| it.port_u16().unwrap_or(default_port);
+                origin.authority().is_some_and(|origin| {
+                    origin.host().eq_ignore_ascii_case(host.host()) && port(origin) == port(host)
+                })
+            });
+        if !same {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("requests from pages of another site ({text}) are not accepted"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The JSON in the body of a POST or DELETE; `None`: the body is empty. Reads at most [`BODY_BYTES_MAX`] for at most
+/// `patience`.
+pub(super) async fn read_json(
+    request: Request,
+    patience: Duration,
+) -> Result<Option<serde_json::Value>, Problem> {
+    let (head, body) = request.into_parts();
+    let media_type = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|it| it.to_str().ok());
+    let essence = media_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!(
+                "{} wants the header `content-type: application/json`, also without a body",
+                head.method
+            ),
+        ));
+    }
+    let announced = head
+        .headers
+        .get(CONTENT_LENGTH)
+        .and_then(|it| it.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|bytes: u64| bytes > BODY_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
+    let bytes = tokio::time::timeout(patience, read(body))
+        .await
+        .map_err(|_| {
+            Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time",
+            )
+        })??;
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            format!("the body is not JSON: {error}"),
+        )
+    })
+}
+
+fn too_large() -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("the body is too large; accepted: {BODY_BYTES_MAX} bytes"),
+    )
+}
+
+async fn read(body: Body) -> Result<Vec<u8>, Problem> {
+    let mut body = std::pin::pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await
+    {
+        let frame = frame.map_err(|error| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                format!("the body broke off: {error}"),
+            )
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > BODY_BYTES_MAX {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(target: &str, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let names = HostNames(["stats.example".to_owned()].into());
+        let request = request.body(Body::empty()).unwrap();
+        check(&request, &names).map_or_else(|problem| problem.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn hosts() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:30080",
+            "10.1.2.3:1",
+            "[::1]:30080",
+            "[::1]",
+            "localhost",
+            "LOCALHOST:30080",
+            "stats.example",
+            "Stats.Example:443",
+        ] {
+            assert_eq!(status("/", &[("host", host)]), 200, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:30080",
+            "::1",
+        ] {
+            let status = status("/", &[("host", host)]);
+            assert!(matches!(status, 400 | 421), "{host}: {status}");
+        }
+        assert_eq!(status("/", &[("host", "evil.example")]), 421);
+        assert_eq!(status("/", &[]), 400);
+        assert_eq!(
+            status("/", &[("host", "localhost"), ("host", "localhost")]),
+            400
+        );
+        assert_eq!(status("/", &[("host", "x@localhost")]), 400);
+        assert_eq!(
+            status("http://evil.example/", &[("host", "localhost")]),
+            421
+        );
+    }
+
+    #[test]
+    fn origins() {
+        let with = |host: &str, origin: &str| status("/", &[("host", host), ("origin", origin)]);
+        assert_eq!(with("localhost:30080", "http://localhost:30080"), 200);
+        assert_eq!(with("localhost", "http://localhost:80"), 200);
+        assert_eq!(with("stats.example", "https://stats.example"), 200);
+        assert_eq!(with("[::1]:30080", "http://[::1]:30080"), 200);
+        assert_eq!(with("localhost:30080", "http://localhost:8080"), 403);
+        assert_eq!(with("localhost:30080", "http://127.0.0.1:30080"), 403);
+        assert_eq!(with("localhost:30080", "http://evil.example"), 403);
+        assert_eq!(with("localhost:30080", "file://localhost:30080"), 403);
+        assert_eq!(with("localhost:30080", "null"), 403);
+        assert_eq!(with("localhost:30080", ""), 403);
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let long = "x".repeat(URI_BYTES_MAX);
+        assert_eq!(status(&format!("/{long}"), &[("host", "localhost")]), 414);
+        assert_eq!(
+            status(&format!("/?{}", &long[2..]), &[("host", "localhost")]),
+            200
+        );
+        let wide = "x".repeat(HEADER_BYTES_MAX);
+        assert_eq!(status("/", &[("host", "localhost"), ("x", &wide)]), 431);
+    }
+}

@@ -1,0 +1,219 @@
+//! Values as JSON, straight into a byte buffer.
+//!
+//! An answer may have millions of values, so none of them becomes a `serde_json::Value` first, and times go from whole
+//! microseconds to digits without a float between. A number that JSON cannot say is `null`.
+
+use std::io::Write;
+
+use crate::value::Value;
+
+/// One value.
+pub(super) fn value(out: &mut Vec<u8>, value: &Value<'_>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Int(number) => int(out, *number),
+        Value::Micros(us) => micros(out, *us),
+        Value::Float(number) if number.is_finite() => float(out, *number),
+        Value::Float(_) => out.extend_from_slice(b"null"),
+        Value::Text(text) => self::text(out, text),
+    }
+}
+
+/// A whole number.
+pub(super) fn int(out: &mut Vec<u8>, number: i64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// A whole number that is not negative.
+pub(super) fn uint(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// A finite number in the fewest digits that read back as the same; whole numbers below 2^53 without a fraction.
+pub(super) fn float(out: &mut Vec<u8>, number: f64) {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    // A cast saturates, so what is too large or not whole does not come back as itself.
+    let whole = number as i64;
+    if whole as f64 == number && number.abs() < EXACT {
+        return int(out, whole);
+    }
+    // Writing to a Vec cannot fail, and neither can a number.
+    drop(serde_json::to_writer(out.by_ref(), &number));
+}
+
+/// Microseconds as seconds: up to six decimals, none that is a trailing zero.
+pub(super) fn micros(out: &mut Vec<u8>, us: u64) {
+    fraction(out, us / 1_000_000, us % 1_000_000, 6);
+}
+
+/// Milliseconds as seconds, likewise.
+pub(super) fn millis(out: &mut Vec<u8>, ms: u64) {
+    fraction(out, ms / 1000, ms % 1000, 3);
+}
+
+/// `whole.part`, where `part` has `width` digits with its leading zeros.
+fn fraction(out: &mut Vec<u8>, whole: u64, mut part: u64, width: usize) {
+    uint(out, whole);
+    if part == 0 {
+        return;
+    }
+    let mut digits = [b'0'; 7];
+    digits[0] = b'.';
+    for digit in digits[1..=width].iter_mut().rev() {
+        *digit = b'0' + (part % 10) as u8;
+        part /= 10;
+    }
+    let zeros = digits[..=width]
+        .iter()
+        .rev()
+        .take_while(|digit| **digit == b'0')
+        .count();
+    out.extend_from_slice(&digits[..=width - zeros]);
+}
+
+/// A text with its quotes.
+pub(super) fn text(out: &mut Vec<u8>, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    // Most texts need no escape: they are copied in one piece.
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\'))
+    {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            byte => {
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Tags as an object. A name that comes more than once has all its values, in packet order, as an array.
+pub(super) fn tags(out: &mut Vec<u8>, tags: &[(String, String)]) {
+    let mut by_name: Vec<(&str, Vec<&str>)> = Vec::with_capacity(tags.len());
+    // Few tags are the rule; for the many of a hostile packet a map finds the name.
+    let mut places = std::collections::HashMap::with_capacity(tags.len());
+    for (name, value) in tags {
+        let place = *places.entry(name.as_str()).or_insert(by_name.len());
+        match by_name.get_mut(place) {
+            Some((_, values)) => values.push(value),
+            None => by_name.push((name, vec![value])),
+        }
+    }
+    out.push(b'{');
+    for (at, (name, values)) in by_name.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        text(out, name);
+        out.push(b':');
+        if let [value] = values[..] {
+            text(out, value);
+            continue;
+        }
+        for (at, value) in values.iter().enumerate() {
+            out.push(if at == 0 { b'[' } else { b',' });
+            text(out, value);
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_are_exact() {
+        let cases = [
+            (0, "0"),
+            (1, "0.000001"),
+            (10, "0.00001"),
+            (100_000, "0.1"),
+            (999_999, "0.999999"),
+            (1_000_000, "1"),
+            (1_000_001, "1.000001"),
+            (1_250_000, "1.25"),
+            (u64::MAX, "18446744073709.551615"),
+        ];
+        for (us, text) in cases {
+            assert_eq!(written(|out| micros(out, us)), text);
+        }
+        assert_eq!(
+            written(|out| millis(out, 1_700_000_000_120)),
+            "1700000000.12"
+        );
+        assert_eq!(written(|out| millis(out, 5)), "0.005");
+    }
+
+    #[test]
+    fn every_microsecond_reads_back() {
+        for us in (0..3_000_000).step_by(37) {
+            let read: f64 = written(|out| micros(out, us)).parse().unwrap();
+            assert_eq!((read * 1e6).round() as u64, us);
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_are_null() {
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(written(|out| value(out, &Value::Float(number))), "null");
+        }
+        assert_eq!(written(|out| value(out, &Value::Float(0.1))), "0.1");
+        assert_eq!(written(|out| value(out, &Value::Float(100.0))), "100");
+        assert_eq!(written(|out| value(out, &Value::Float(-0.0))), "0");
+        let large = written(|out| value(out, &Value::Float(1e300)));
+        assert_eq!(large.parse::<f64>().unwrap(), 1e300);
+        assert_eq!(
+            written(|out| value(out, &Value::Int(i64::MIN))),
+            i64::MIN.to_string()
+        );
+    }
+
+    #[test]
+    fn texts_are_escaped_as_serde_json_does() {
+        let every: String = (0..0x300_u32).filter_map(char::from_u32).collect();
+        for sample in [
+            "",
+            "plain",
+            "\"\\",
+            "a\nb\u{1}\u{7f}",
+            "ä\u{2028}💡",
+            &every,
+        ] {
+            let ours = written(|out| text(out, sample));
+            assert_eq!(serde_json::from_str::<String>(&ours).unwrap(), sample);
+        }
+    }
+
+    #[test]
+    fn a_repeated_tag_lists_its_values() {
+        let pairs = [("a", "1"), ("b", "x"), ("a", "2"), ("a", "1")];
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(n, v)| ((*n).into(), (*v).into()))
+            .collect();
+        assert_eq!(
+            written(|out| tags(out, &pairs)),
+            r#"{"a":["1","2","1"],"b":"x"}"#
+        );
+        assert_eq!(written(|out| tags(out, &[])), "{}");
+    }
+}

@@ -1,0 +1,167 @@
+//! HTTP/JSON: the daemon's first front end.
+//!
+//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on, and answers every request
+//! from the one [`Source`]. Asynchronous code only moves bytes; questions are answered on threads that may block.
+//!
+//! Bounded are connections (beyond the cap a client is told 503), heads, bodies and the time for each (`connection.rs`,
+//! `guard.rs`), questions at once and answers under way (`gate.rs`). Whatever a client does wrong ends in a problem
+//! document (`error.rs`) or a closed connection. On stop, answers under way get a moment to finish.
+
+mod answer;
+mod connection;
+mod error;
+mod gate;
+mod guard;
+mod json;
+mod openapi;
+mod order;
+mod page;
+mod params;
+mod reports;
+mod requests;
+mod routes;
+mod time;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use self::error::{PROBLEM_JSON, Problem};
+use super::source::Source;
+
+/// Clients beyond the cap that are told so at once; those beyond that are closed without a word.
+const TURNED_AWAY_MAX: usize = 32;
+/// How long answers under way may take to finish after a stop.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+/// What to wait when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What bounds the front end.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// Names in `Host` to answer to, beside `localhost` and every IP address.
+    pub host_names: Arc<[String]>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Reports and pages of raw requests being read at once: each may hold a copy of a report.
+    pub readings_max: usize,
+    /// Questions that wait for their turn.
+    pub waiting_max: usize,
+    /// Answers being sent at once that were too large to be written in one piece: each holds its table until it is sent.
+    pub streams_max: usize,
+    /// How long a question waits for its turn.
+    pub patience: Duration,
+    /// How long a client may take for the head of a request, the time before it included.
+    pub head_max: Duration,
+    /// How long a client may take for a body.
+    pub body_max: Duration,
+    /// How long a client may take for one answer.
+    pub answer_max: Duration,
+    /// How long a connection lives on which nothing moves.
+    pub idle_max: Duration,
+}
+
+impl HttpSettings {
+    /// The defaults, with these host names.
+    #[must_use]
+    pub fn new(host_names: Vec<String>) -> Self {
+        Self {
+            host_names: host_names.into(),
+            connections_max: 256,
+            readings_max: 2,
+            waiting_max: 64,
+            streams_max: 4,
+            patience: Duration::from_secs(5),
+            head_max: Duration::from_secs(15),
+            body_max: Duration::from_secs(10),
+            answer_max: Duration::from_secs(120),
+            idle_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Answers requests until `stop` is done, then lets answers under way finish for half a second at most. Needs a runtime
+/// with time and I/O.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<dyn Source>,
+    settings: HttpSettings,
+    stop: impl Future<Output = ()>,
+) {
+    let router = routes::router(source, &settings);
+    let places = Arc::new(Semaphore::new(settings.connections_max));
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+    let (stop_all, stopped) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    let mut failing = false;
+    loop {
+        let accepted = tokio::select! {
+            () = stop.as_mut() => break,
+            accepted = listener.accept() => accepted,
+            // Keeps the set no larger than the number of live connections.
+            Some(_) = connections.join_next() => continue,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!(%error, "Cannot accept HTTP connections; trying on.");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        failing = false;
+        if let Err(error) = stream.set_nodelay(true) {
+            warn!(%error, "Cannot switch off delays on a connection.");
+        }
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            let (router, settings) = (router.clone(), settings.clone());
+            let stopped = stopped.clone();
+            connections.spawn(async move {
+                let _place = place;
+                connection::drive(stream, router, settings, stopped).await;
+            });
+        } else if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
+            connections.spawn(async move {
+                let _place = place;
+                let told = turn_away(stream);
+                drop(tokio::time::timeout(Duration::from_secs(1), told).await);
+            });
+        }
+    }
+    drop(listener);
+    stop_all.send_replace(true);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// Tells a client that there is no place for it.
+async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
+    let body = Problem::busy("too many connections; ask again in a moment").body();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
+         retry-after: 1\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    // The request is taken first: closing with bytes unread would reset the connection and lose the answer.
+    let mut head = [0; 4096];
+    if stream.read(&mut head).await? == 0 {
+        return Ok(());
+    }
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}

@@ -1,0 +1,168 @@
+//! `/api/v1/requests` and `/api/v1/requests/{id}`: raw requests as long as they are in memory.
+//!
+//! The search runs in the source, which knows how rows are kept; here its conditions are read from the parameters and its
+//! answer is written. All bounds belong to the range they bound. A page holds at most [`LIMIT_MAX`] rows; the next one is asked for
+//! with `before_id`, which ids allow because they only grow.
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, Response, StatusCode};
+
+use super::answer::{self, RowBytes};
+use super::error::Problem;
+use super::json as write;
+use super::order::Rows;
+use super::params::{self, Params, Rounding};
+use super::reports::LIMIT_DEFAULT;
+use super::routes::App;
+use super::writer::{Format, Writer};
+use crate::query::source::{NumberField, RequestDetail, RequestPage, RequestSearch, TextField};
+
+/// Most rows in one page, and what `limit=0` asks for.
+pub(super) const LIMIT_MAX: usize = 100_000;
+
+const TEXTS: [(&str, TextField); 4] = [
+    ("hostname", TextField::Hostname),
+    ("server_name", TextField::ServerName),
+    ("script_name", TextField::ScriptName),
+    ("schema", TextField::Schema),
+];
+
+const NUMBERS: [(&str, NumberField); 5] = [
+    ("req_count", NumberField::ReqCount),
+    ("timers_cnt", NumberField::TimersCnt),
+    ("status", NumberField::Status),
+    ("tags_cnt", NumberField::TagsCnt),
+    ("timestamp", NumberField::Timestamp),
+];
+
+/// `GET /api/v1/requests`
+pub(super) async fn list(
+    State(app): State<App>,
+    request: Request,
+) -> Result<Response<Body>, Problem> {
+    let (search, format) = parse(request.uri().query(), request.headers())?;
+    app.read(move |source| Ok(write_page(source.requests(&search)?, format)))
+        .await
+}
+
+fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<(RequestSearch, Format), Problem> {
+    let mut params = Params::parse(query)?;
+    let limit = match params.count("limit", LIMIT_DEFAULT)? {
+        0 => LIMIT_MAX,
+        limit if limit <= LIMIT_MAX => limit,
+        limit => {
+            return Err(Problem::parameter(
+                "limit",
+                format!(
+                    "{limit} is too many; accepted: up to {LIMIT_MAX} (0 means that many), and before_id \
+                     for the next page"
+                ),
+            ));
+        }
+    };
+    let mut search = RequestSearch {
+        limit,
+        before_id: params.number("before_id")?,
+        since: params.moment("since", Rounding::Up)?,
+        until: params.moment("until", Rounding::Down)?,
+        min_time_us: params.micros("min_time", Rounding::Up)?,
+        max_time_us: params.micros("max_time", Rounding::Down)?,
+        ..RequestSearch::default()
+    };
+    for (name, field) in TEXTS {
+        search
+            .texts
+            .extend(params.take(name).map(|text| (field, text)));
+    }
+    for (name, field) in NUMBERS {
+        search
+            .numbers
+            .extend(params.number(name)?.map(|number| (field, number)));
+    }
+    let format = answer::format(params.take("format").as_deref(), headers)?;
+    search.tags = params.take_prefixed("tag.", "tag.NAME");
+    params.finish()?;
+    Ok((search, format))
+}
+
+fn write_page(page: RequestPage, format: Format) -> RowBytes {
+    let table = page.table;
+    let columns: Vec<usize> = (0..table.columns().len()).collect();
+    let mut as_of = Vec::new();
+    write::millis(&mut as_of, page.as_of_ms);
+    let mut next = Vec::new();
+    match page.next_before_id {
+        Some(id) => write::uint(&mut next, id),
+        None => next.extend_from_slice(b"null"),
+    }
+    let head = [b"{\"as_of\":", &as_of[..], b",\"rows\":"].concat();
+    let tail = [b",\"next_before_id\":", &next[..], b"}\n"].concat();
+    let writer = Writer::new(format, table.as_ref(), &columns);
+    let rows = Rows::Range(0..table.len());
+    let mut bytes = RowBytes::start(table, rows, writer, &head, &tail);
+    bytes.header("x-pinbad-as-of", &as_of);
+    if page.next_before_id.is_some() {
+        bytes.header("x-pinbad-next-before-id", &next);
+    }
+    bytes
+}
+
+/// `GET /api/v1/requests/{id}`
+pub(super) async fn read(
+    State(app): State<App>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response<Body>, Problem> {
+    let id = id.map(|Path(id)| id).unwrap_or_default();
+    let id = params::number("id", &id)?;
+    Params::parse(request.uri().query())?.finish()?;
+    let body = app
+        .ask(move |source| Ok(write_detail(&source.request(id)?)))
+        .await?;
+    Ok(answer::json(StatusCode::OK, body))
+}
+
+/// The row, with the tags as an object in the place of their text, and the timers.
+fn write_detail(detail: &RequestDetail) -> Vec<u8> {
+    let mut out = b"{".to_vec();
+    let member = |out: &mut Vec<u8>, name: &str| {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        write::text(out, name);
+        out.push(b':');
+    };
+    let row = detail.row.as_ref();
+    if !row.is_empty() {
+        for (at, column) in row.columns().iter().enumerate() {
+            member(&mut out, &column.name);
+            match column.name.as_str() {
+                "tags" => write::tags(&mut out, &detail.tags),
+                _ => write::value(&mut out, &row.value(0, at)),
+            }
+        }
+    }
+    member(&mut out, "timers");
+    out.push(b'[');
+    for (at, timer) in detail.timers.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"{\"id\":" } else { b",{\"id\":" });
+        write::uint(&mut out, timer.id);
+        out.extend_from_slice(b",\"hit_count\":");
+        write::uint(&mut out, timer.hit_count.into());
+        for (name, us) in [
+            ("value", timer.value_us),
+            ("ru_utime", timer.ru_utime_us),
+            ("ru_stime", timer.ru_stime_us),
+        ] {
+            member(&mut out, name);
+            write::micros(&mut out, us);
+        }
+        member(&mut out, "tags");
+        write::tags(&mut out, &timer.tags);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+    out
+}

@@ -1,0 +1,202 @@
+//! Which path leads where, and how a handler gets at the source.
+//!
+//! [`paths`] is the one list of paths: the router is made from it, and a test holds the OpenAPI document against it. Handlers
+//! ask through [`App`], which waits for a turn at a gate and runs the question on a thread that may block, so that
+//! neither a slow question nor a panic in one touches the tasks that move bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, Response, StatusCode, Uri};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, delete, get, post};
+use serde_json::Value as Json;
+use tracing::error;
+
+use super::answer::{self, RowBytes};
+use super::error::Problem;
+use super::gate::Gate;
+use super::guard::{self, HostNames};
+use super::params::Params;
+use super::{HttpSettings, openapi, page, reports, requests};
+use crate::query::source::{Readiness, Source};
+
+/// Short questions being answered at once: status, lists, single requests.
+const SHORT_MAX: usize = 4;
+
+/// What every handler has.
+#[derive(Clone)]
+pub(super) struct App(Arc<Shared>);
+
+struct Shared {
+    source: Arc<dyn Source>,
+    /// For questions with short answers.
+    short: Gate,
+    /// For reports and pages of requests.
+    readings: Gate,
+    /// For answers that are written while they are sent.
+    streams: Gate,
+    body_max: Duration,
+}
+
+impl App {
+    fn new(source: Arc<dyn Source>, settings: &HttpSettings) -> Self {
+        let gate = |what, inside| Gate::new(what, inside, settings.waiting_max, settings.patience);
+        Self(Arc::new(Shared {
+            source,
+            short: gate("questions", SHORT_MAX),
+            readings: gate("readings", settings.readings_max),
+            streams: gate("large answers", settings.streams_max),
+            body_max: settings.body_max,
+        }))
+    }
+
+    /// How long a client may take for a body.
+    pub(super) fn body_max(&self) -> Duration {
+        self.0.body_max
+    }
+
+    /// Asks the source something short.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Source) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.0.short.enter().await?;
+        let shared = Arc::clone(&self.0);
+        // The permit goes along: a client that leaves does not end the work that it caused.
+        blocking(move || {
+            let _permit = permit;
+            question(shared.source.as_ref())
+        })
+        .await
+    }
+
+    /// Asks the source for rows.
+    pub(super) async fn read(
+        &self,
+        question: impl FnOnce(&dyn Source) -> Result<RowBytes, Problem> + Send + 'static,
+    ) -> Result<Response<Body>, Problem> {
+        let permit = self.0.readings.enter().await?;
+        let shared = Arc::clone(&self.0);
+        let (bytes, permit) =
+            blocking(move || Ok((question(shared.source.as_ref())?, permit))).await?;
+        if bytes.is_whole() {
+            return Ok(bytes.into_response(permit));
+        }
+        // The reading's permit is kept until the stream has its own, so tables never outnumber permits.
+        let stream = self.0.streams.enter().await?;
+        drop(permit);
+        Ok(bytes.into_response(stream))
+    }
+}
+
+/// Runs something on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|failure| {
+            error!(%failure, "A query panicked.");
+            Err(Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the daemon failed to answer; its log says why",
+            ))
+        })
+}
+
+/// Every path, the methods it knows, and their handlers. GET brings HEAD with it.
+pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 11] {
+    const GET: &str = "GET, HEAD, OPTIONS";
+    [
+        ("/", GET, get(page::read)),
+        ("/healthz", GET, get(healthy)),
+        ("/readyz", GET, get(ready)),
+        ("/api/v1/info", GET, get(reports::info)),
+        ("/api/v1/status", GET, get(status)),
+        (
+            "/api/v1/reports",
+            "GET, HEAD, POST, OPTIONS",
+            get(reports::list).merge(post(reports::create)),
+        ),
+        (
+            "/api/v1/reports/{name}",
+            "GET, HEAD, DELETE, OPTIONS",
+            get(reports::read).merge(delete(reports::drop_one)),
+        ),
+        ("/api/v1/requests", GET, get(requests::list)),
+        ("/api/v1/requests/{id}", GET, get(requests::read)),
+        ("/api/v1/reset", "POST, OPTIONS", post(reports::reset)),
+        ("/api/v1/openapi.json", GET, get(openapi::read)),
+    ]
+}
+
+/// The service behind every connection.
+pub(super) fn router(source: Arc<dyn Source>, settings: &HttpSettings) -> Router {
+    let app = App::new(source, settings);
+    let lower = settings
+        .host_names
+        .iter()
+        .map(|name| name.to_ascii_lowercase());
+    let names = HostNames(lower.collect());
+    let mut router = Router::new();
+    for (path, allow, methods) in paths() {
+        let others = move |method: Method| async move { guard::other_method(&method, allow) };
+        router = router.route(path, methods.fallback(others));
+    }
+    router
+        .fallback(nothing_here)
+        .with_state(app)
+        .layer(axum::middleware::from_fn_with_state(names, guard::around))
+}
+
+/// 404, with a word about paths that one might expect.
+async fn nothing_here(uri: Uri) -> Problem {
+    let detail = match uri.path() {
+        "/metrics" => {
+            "this version has no /metrics; the same counters are in /api/v1/status".to_owned()
+        }
+        "/api/v1/sql" => {
+            "this version has no SQL; /api/v1/reports/{name} sorts and filters".to_owned()
+        }
+        path => format!("there is nothing at {path:?}; GET / lists what there is"),
+    };
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// `GET /healthz`: that this is answered says it all.
+async fn healthy(request: Request) -> Result<Response<Body>, Problem> {
+    Params::parse(request.uri().query())?.finish()?;
+    Ok(answer::json(StatusCode::OK, br#"{"status":"ok"}"#.to_vec()))
+}
+
+/// `GET /readyz`. Goes past the gates: a busy daemon is ready.
+async fn ready(State(app): State<App>, request: Request) -> Result<Response<Body>, Problem> {
+    Params::parse(request.uri().query())?.finish()?;
+    let Readiness { reasons } = blocking(move || Ok(app.0.source.readiness())).await?;
+    if reasons.is_empty() {
+        return Ok(answer::json(
+            StatusCode::OK,
+            br#"{"status":"ready"}"#.to_vec(),
+        ));
+    }
+    let reasons = reasons.join("; ");
+    Ok(Problem::busy(format!("not ready: {reasons}")).into_response())
+}
+
+/// `GET /api/v1/status`
+async fn status(State(app): State<App>, request: Request) -> Result<Response<Body>, Problem> {
+    Params::parse(request.uri().query())?.finish()?;
+    let status = app.ask(|source| Ok(source.status())).await?;
+    let body = Json::Object(status).to_string();
+    Ok(answer::json(StatusCode::OK, body.into_bytes()))
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}

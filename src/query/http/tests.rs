@@ -1,0 +1,21 @@
+//! The front end over a real socket, against a source made of fixed rows.
+//!
+//! Most questions go through ureq, a client that knows nothing of this server; what no proper client would send goes
+//! through [`Server::raw`]. Each file below holds one kind of promise.
+
+mod harness;
+
+/// Rows, columns, sorting, filters, formats, making and dropping.
+mod reports;
+
+/// Raw requests: every search parameter, and one request in full.
+mod requests;
+
+/// Methods, hosts, origins, bodies, heads, slow and too many clients, the stop.
+mod refusals;
+
+/// The OpenAPI document against what the routes do.
+mod openapi;
+
+/// How long a large report takes. Prints; asserts nothing about time.
+mod speed;

@@ -1,0 +1,410 @@
+//! What is refused, and how; and clients that behave badly.
+
+use std::io::{Read, Write};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::harness::{Server, read_reply};
+use crate::query::http::HttpSettings;
+
+const CLOSE: &str = "connection: close\r\n\r\n";
+
+#[test]
+fn unknown_paths() {
+    let server = Server::start();
+    for path in [
+        "/nope",
+        "/api",
+        "/api/v1",
+        "/api/v1/reports/",
+        "/api/v1/reports/r/x",
+        "/api/v2/info",
+        "//",
+    ] {
+        server.get(path).problem(404);
+    }
+    assert!(
+        server
+            .get("/metrics")
+            .problem(404)
+            .contains("/api/v1/status")
+    );
+    assert!(
+        server
+            .get("/api/v1/sql?query=SELECT+1")
+            .problem(404)
+            .contains("no SQL")
+    );
+    assert!(
+        server
+            .post("/api/v1/sql", "{}")
+            .problem(404)
+            .contains("no SQL")
+    );
+    let raw = server.raw(&format!("GET /nope HTTP/1.1\r\nhost: localhost\r\n{CLOSE}"));
+    assert_eq!(raw.header("x-content-type-options"), Some("nosniff"));
+    raw.problem(404);
+}
+
+#[test]
+fn methods() {
+    let server = Server::start();
+    for (method, path, allow) in [
+        ("PUT", "/api/v1/reports", "GET, HEAD, POST, OPTIONS"),
+        ("DELETE", "/api/v1/reports", "GET, HEAD, POST, OPTIONS"),
+        ("POST", "/api/v1/reports/r", "GET, HEAD, DELETE, OPTIONS"),
+        ("GET", "/api/v1/reset", "POST, OPTIONS"),
+        ("HEAD", "/api/v1/reset", "POST, OPTIONS"),
+        ("PATCH", "/api/v1/info", "GET, HEAD, OPTIONS"),
+        ("BREW", "/", "GET, HEAD, OPTIONS"),
+    ] {
+        let reply = server.ask(method, path, &[], None);
+        assert_eq!(reply.status, 405, "{method} {path}");
+        assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
+        if method != "HEAD" {
+            assert!(reply.problem(405).contains(allow), "{method} {path}");
+        }
+        let reply = server.ask("OPTIONS", path, &[], None);
+        assert_eq!((reply.status, reply.header("allow")), (204, Some(allow)));
+        assert!(reply.header("access-control-allow-origin").is_none());
+    }
+    let star = server.raw(&format!("OPTIONS * HTTP/1.1\r\nhost: localhost\r\n{CLOSE}"));
+    assert_eq!(star.status, 204);
+    server.ask("OPTIONS", "/nope", &[], None).problem(404);
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    let server = Server::start();
+    for path in [
+        "/",
+        "/healthz",
+        "/api/v1/reports/r?limit=3",
+        "/api/v1/openapi.json",
+        "/nope",
+    ] {
+        let get = server.get(path);
+        let head = server.ask("HEAD", path, &[], None);
+        assert_eq!(head.status, get.status, "{path}");
+        assert_eq!(head.body, "");
+        for header in ["content-type", "content-length"] {
+            assert_eq!(head.header(header), get.header(header), "{path} {header}");
+        }
+    }
+    server.source.rows.store(20_000, Ordering::SeqCst);
+    assert_eq!(
+        server
+            .ask("HEAD", "/api/v1/reports/r?limit=0", &[], None)
+            .status,
+        200
+    );
+}
+
+#[test]
+fn hosts_and_origins() {
+    let server = Server::start();
+    let with = |headers: &[(&str, &str)]| server.ask("GET", "/api/v1/info", headers, None);
+    assert_eq!(with(&[("host", "localhost:1")]).status, 200);
+    assert_eq!(with(&[("host", "stats.EXAMPLE")]).status, 200);
+    assert_eq!(with(&[("host", "[::1]:30080")]).status, 200);
+    let detail = with(&[("host", "rebound.example")]).problem(421);
+    assert!(
+        detail.contains("rebound.example") && detail.contains("stats.example"),
+        "{detail}"
+    );
+    let own = format!("http://{}", server.address);
+    assert_eq!(with(&[("origin", &own)]).status, 200);
+    with(&[("origin", "http://evil.example")]).problem(403);
+    with(&[("origin", "null")]).problem(403);
+    let json = ("content-type", "application/json");
+    let reply = server.ask(
+        "POST",
+        "/api/v1/reset",
+        &[json, ("origin", "http://evil.example")],
+        Some(""),
+    );
+    reply.problem(403);
+    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+    server
+        .raw(&format!("GET / HTTP/1.1\r\n{CLOSE}"))
+        .problem(400);
+    server
+        .raw(&format!("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n{CLOSE}"))
+        .problem(400);
+    let absolute =
+        format!("GET http://evil.example/healthz HTTP/1.1\r\nhost: localhost\r\n{CLOSE}");
+    server.raw(&absolute).problem(421);
+    assert_eq!(server.raw("GET /healthz HTTP/1.0\r\n\r\n").status, 200);
+}
+
+#[test]
+fn bodies() {
+    let server = Server::start();
+    for (method, path) in [
+        ("POST", "/api/v1/reset"),
+        ("POST", "/api/v1/reports"),
+        ("DELETE", "/api/v1/reports/mine"),
+    ] {
+        for headers in [
+            &[][..],
+            &[("content-type", "text/plain")],
+            &[("content-type", "application/x-www-form-urlencoded")],
+            &[("content-type", "application/jsonp")],
+        ] {
+            let detail = server.ask(method, path, headers, None).problem(415);
+            assert!(detail.contains("application/json"), "{detail}");
+        }
+    }
+    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+    let charset = [("content-type", "Application/JSON; charset=utf-8")];
+    assert_eq!(
+        server
+            .ask("POST", "/api/v1/reset", &charset, Some("{}"))
+            .status,
+        200
+    );
+
+    let fits = format!(r#"{{"name":"x","comment":"{}"}}"#, "c".repeat(1_000_000));
+    assert_eq!(server.post("/api/v1/reports", &fits).status, 201);
+    let announced = "POST /api/v1/reports HTTP/1.1\r\nhost: localhost\r\n\
+        content-type: application/json\r\ncontent-length: 1048577\r\n";
+    server.raw(&format!("{announced}{CLOSE}")).problem(413);
+    // Without an announcement the bytes are counted as they come.
+    let mut chunked = "POST /api/v1/reports HTTP/1.1\r\nhost: localhost\r\n\
+        content-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        .to_owned();
+    for _ in 0..17 {
+        chunked.push_str(&format!("{:x}\r\n{}\r\n", 1 << 16, " ".repeat(1 << 16)));
+    }
+    let mut stream = server.connect();
+    stream.write_all(chunked.as_bytes()).unwrap();
+    read_reply(stream).problem(413);
+    let detail = server.post("/api/v1/reports", "{\"name\": ").problem(400);
+    assert!(
+        detail.contains("not JSON") && detail.contains("line 1"),
+        "{detail}"
+    );
+    let deep = "[".repeat(100_000);
+    server.post("/api/v1/reports", &deep).problem(400);
+}
+
+#[test]
+fn long_heads() {
+    let server = Server::start();
+    let long = "x".repeat(9000);
+    assert!(
+        server
+            .get(&format!("/api/v1/reports/r?sort={long}"))
+            .problem(414)
+            .contains("8192")
+    );
+    server.get(&format!("/{long}")).problem(414);
+    let wide = "x".repeat(17_000);
+    server
+        .ask("GET", "/", &[("x-wide", &wide)], None)
+        .problem(431);
+    let many = "x: y\r\n".repeat(1000);
+    assert_eq!(
+        server
+            .raw(&format!(
+                "GET / HTTP/1.1\r\nhost: localhost\r\n{many}{CLOSE}"
+            ))
+            .status,
+        431
+    );
+}
+
+#[test]
+fn garbage_is_answered_or_closed_and_the_server_lives() {
+    let server = Server::start();
+    for garbage in [
+        "\r\n\r\n\r\n",
+        "GET\r\n\r\n",
+        "\u{0}\u{1}\u{2}\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut stream = server.connect();
+        stream.write_all(garbage.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(
+            reply.is_empty() || reply.starts_with("HTTP/1.1 4"),
+            "{garbage:?}: {reply:?}"
+        );
+    }
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+/// Time until the server closes the connection.
+fn time_to_close(mut stream: std::net::TcpStream) -> Duration {
+    let start = Instant::now();
+    drop(stream.read_to_end(&mut Vec::new()));
+    start.elapsed()
+}
+
+#[test]
+fn slow_clients_are_cut_off() {
+    let mut settings = HttpSettings::new(Vec::new());
+    settings.head_max = Duration::from_millis(200);
+    settings.body_max = Duration::from_millis(200);
+    let server = Server::with(settings);
+    let mut stream = server.connect();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: loc")
+        .unwrap();
+    assert!(time_to_close(stream) < Duration::from_secs(5));
+    assert!(time_to_close(server.connect()) < Duration::from_secs(5));
+    let mut stream = server.connect();
+    let head = "POST /api/v1/reset HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+        content-type: application/json\r\ncontent-length: 2\r\n\r\n{";
+    stream.write_all(head.as_bytes()).unwrap();
+    read_reply(stream).problem(408);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
+    let mut settings = HttpSettings::new(Vec::new());
+    settings.idle_max = Duration::from_secs(2);
+    settings.streams_max = 1;
+    settings.patience = Duration::from_millis(100);
+    let server = Server::with(settings);
+    server.source.rows.store(100_000, Ordering::SeqCst);
+    let mut stuck = server.connect();
+    stuck
+        .write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    // Its answer has begun, so it has its place.
+    stuck.read_exact(&mut [0]).unwrap();
+    // The one place for a large answer is taken; small ones still go out.
+    assert_eq!(server.get("/api/v1/reports/r?limit=5").status, 200);
+    assert!(
+        server
+            .get("/api/v1/reports/r?limit=0")
+            .problem(503)
+            .contains("large answers")
+    );
+    let patience = Instant::now();
+    while server.get("/api/v1/reports/r?limit=0").status != 200 {
+        assert!(
+            patience.elapsed() < Duration::from_secs(20),
+            "the stuck client keeps its place"
+        );
+    }
+    let mut rest = Vec::new();
+    let ended_early = stuck.read_to_end(&mut rest).is_err() || !rest.ends_with(b"0\r\n\r\n");
+    assert!(
+        ended_early,
+        "the answer to the stuck client should not be complete"
+    );
+}
+
+#[test]
+fn too_many_questions_are_told_so() {
+    let mut settings = HttpSettings::new(Vec::new());
+    settings.readings_max = 1;
+    settings.waiting_max = 1;
+    settings.patience = Duration::from_secs(20);
+    let server = Server::with(settings);
+    server.source.held.store(true, Ordering::SeqCst);
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (server, tell) = (&server, tell.clone());
+            scope.spawn(move || {
+                let status = server.get("/api/v1/reports/r?limit=1").status;
+                tell.send(status).unwrap();
+            });
+        }
+        // One is being answered and one waits; neither can come back before it is let go.
+        assert_eq!((told.recv().unwrap(), told.recv().unwrap()), (503, 503));
+        assert_eq!(server.get("/readyz").status, 200);
+        server.source.held.store(false, Ordering::SeqCst);
+        assert_eq!((told.recv().unwrap(), told.recv().unwrap()), (200, 200));
+    });
+}
+
+#[test]
+fn too_many_connections_are_told_so() {
+    let mut settings = HttpSettings::new(Vec::new());
+    settings.connections_max = 2;
+    let server = Server::with(settings);
+    let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for stream in &mut held {
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+    }
+    let refused = server.get("/healthz");
+    assert!(refused.problem(503).contains("too many connections"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    drop(held);
+    let patience = Instant::now();
+    while server.get("/healthz").status != 200 {
+        assert!(
+            patience.elapsed() < Duration::from_secs(20),
+            "places are not given back"
+        );
+    }
+}
+
+#[test]
+fn connections_are_kept_alive() {
+    let server = Server::start();
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .unwrap();
+        let mut reply = [0; 2048];
+        let bytes = stream.read(&mut reply).unwrap();
+        assert!(reply[..bytes].starts_with(b"HTTP/1.1 200"));
+    }
+}
+
+#[test]
+fn a_stop_finishes_what_is_under_way_and_nothing_else() {
+    let mut server = Server::start();
+    server.source.held.store(true, Ordering::SeqCst);
+    let _idle = server.connect();
+    let mut asking = server.connect();
+    asking
+        .write_all(b"GET /api/v1/reports/r HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    while server.source.asked.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let start = Instant::now();
+    server.stop();
+    server.source.held.store(false, Ordering::SeqCst);
+    let reply = read_reply(asking);
+    assert_eq!(reply.status, 200);
+    assert!(reply.body.ends_with("]}\n"), "{}", reply.body);
+    server.stopped();
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
+    let mut server = Server::start();
+    server.source.rows.store(100_000, Ordering::SeqCst);
+    let mut stuck = server.connect();
+    stuck
+        .write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    stuck.read_exact(&mut [0]).unwrap();
+    let start = Instant::now();
+    server.stop();
+    server.stopped();
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+}

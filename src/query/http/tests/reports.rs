@@ -1,0 +1,449 @@
+//! Reports: what is asked for is what comes.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value as Json, json};
+
+use super::harness::{COLUMNS, Reply, Rows, Server, summary};
+use crate::query::source::Needed;
+use crate::query::table::Table;
+use crate::value::Value;
+
+fn names(reply: &Reply, member: &str) -> Vec<Json> {
+    let rows = reply.json()["rows"].clone();
+    rows.as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row[member].clone())
+        .collect()
+}
+
+#[test]
+fn an_answer_has_its_members_in_order() {
+    let server = Server::start();
+    let reply = server.get("/api/v1/reports/r?limit=2");
+    assert_eq!(reply.status, 200);
+    let body = reply.json();
+    let members: Vec<&String> = body.as_object().unwrap().keys().collect();
+    let expected = [
+        "report",
+        "window_seconds",
+        "covered_seconds",
+        "as_of",
+        "total_rows",
+        "rows",
+    ];
+    assert_eq!(members, expected);
+    assert_eq!(body["report"], "r");
+    assert_eq!(body["window_seconds"], json!(900));
+    assert_eq!(body["covered_seconds"], json!(17));
+    assert_eq!(body["as_of"], json!(1_700_000_000.25));
+    assert_eq!(body["total_rows"], json!(300));
+    let rows = body["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    let columns: Vec<&String> = rows[1].as_object().unwrap().keys().collect();
+    assert_eq!(columns, COLUMNS.map(|column| column.0));
+    assert_eq!(rows[1]["p99_9"], Json::Null);
+    assert_eq!(rows[1]["traffic_percent"], Json::Null);
+    assert!(
+        reply.body.contains("\"req_time_total\":1.000003,"),
+        "{}",
+        reply.body
+    );
+    assert!(reply.header("content-length").is_some(), "{reply:?}");
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    assert!(
+        reply
+            .header("content-security-policy")
+            .unwrap()
+            .contains("default-src 'none'")
+    );
+    assert!(reply.header("access-control-allow-origin").is_none());
+}
+
+#[test]
+fn a_hundred_rows_come_unless_told_otherwise() {
+    let server = Server::start();
+    let rows = |query: &str| {
+        server.get(&format!("/api/v1/reports/r{query}")).json()["rows"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!(rows(""), 100);
+    assert_eq!(rows("?limit=0"), 300);
+    assert_eq!(rows("?limit=7"), 7);
+    assert_eq!(rows("?limit=1000"), 300);
+    assert_eq!(rows("?offset=299"), 1);
+    assert_eq!(rows("?offset=300"), 0);
+    assert_eq!(
+        rows("?offset=99999999999999999&limit=18446744073709551615"),
+        0
+    );
+    server.source.rows.store(0, Ordering::SeqCst);
+    assert_eq!(rows(""), 0);
+}
+
+#[test]
+fn rows_are_sorted_by_several_columns() {
+    let server = Server::start();
+    let reply = server
+        .get("/api/v1/reports/r?sort=-req_count,script_name&limit=0&columns=script_name,req_count");
+    let table = Rows::new(300);
+    let value = |row: usize| match (table.value(row, 0), table.value(row, 14)) {
+        (Value::Int(count), Value::Text(script)) => (-count, script.into_owned()),
+        other => panic!("{other:?}"),
+    };
+    let mut expected: Vec<_> = (0..300).map(value).collect();
+    expected.sort();
+    let expected: Vec<Json> = expected
+        .into_iter()
+        .map(|(_, script)| script.into())
+        .collect();
+    assert_eq!(names(&reply, "script_name"), expected);
+    let page = server.get("/api/v1/reports/r?sort=-req_count,script_name&limit=5&offset=10");
+    assert_eq!(names(&page, "script_name"), expected[10..15]);
+}
+
+#[test]
+fn null_comes_last_either_way() {
+    let server = Server::start();
+    for sort in ["status", "-status"] {
+        let reply = server.get(&format!(
+            "/api/v1/reports/r?sort={sort}&limit=0&columns=status"
+        ));
+        let statuses = names(&reply, "status");
+        assert_eq!(statuses[299], Json::Null, "{sort}");
+        assert_eq!(statuses.iter().filter(|status| status.is_null()).count(), 1);
+        assert_eq!(statuses[0], if sort == "status" { 200 } else { 500 });
+    }
+}
+
+#[test]
+fn columns_come_in_the_order_asked_for_and_only_they_are_read() {
+    let server = Server::start();
+    let reply =
+        server.get("/api/v1/reports/r?columns=p95,script_name&sort=-req_count&status=200&limit=1");
+    let row = reply.json()["rows"][0].clone();
+    let members: Vec<&String> = row.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["p95", "script_name"]);
+    let needed = server.source.needed.lock().unwrap().clone().unwrap();
+    for column in ["p95", "script_name", "req_count", "status"] {
+        assert!(needed.includes(column), "{needed:?}");
+    }
+    assert!(!needed.includes("req_time_median"), "{needed:?}");
+    server.get("/api/v1/reports/r");
+    assert_eq!(*server.source.needed.lock().unwrap(), Some(Needed::All));
+}
+
+#[test]
+fn keys_filter_rows() {
+    let server = Server::start();
+    let total = |query: &str| {
+        let reply = server.get(&format!("/api/v1/reports/r?{query}"));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["total_rows"].as_u64().unwrap()
+    };
+    assert_eq!(total("status=404"), 100);
+    assert_eq!(total("status=500"), 99);
+    assert_eq!(total("status=1"), 0);
+    assert_eq!(total("script_name=/shop/page-07919.php"), 1);
+    assert_eq!(total("script_name=%2Fshop%2Fpage-07919.php&status=404"), 1);
+    assert_eq!(total("script_name=/shop/page-07919.php&status=200"), 0);
+    assert_eq!(total("script_name=(other)"), 1);
+    assert_eq!(total("key.status=404"), 100);
+    assert_eq!(total("key.limit=odd&limit=3"), 150);
+}
+
+#[test]
+fn bad_parameters_say_what_is_accepted() {
+    let server = Server::start();
+    let detail = |query: &str| {
+        server
+            .get(&format!("/api/v1/reports/r?{query}"))
+            .problem(400)
+    };
+    for (query, parts) in [
+        (
+            "colour=red",
+            &[
+                "colour: unknown parameter",
+                "sort, limit, offset, columns, format, script_name, status, limit",
+            ][..],
+        ),
+        (
+            "req_count=1",
+            &["req_count: is not a key column", "script_name, status"],
+        ),
+        (
+            "sort=nothing",
+            &[
+                "sort: there is no column \"nothing\"",
+                "req_count, req_per_sec",
+                "p99_9",
+            ],
+        ),
+        ("sort=-", &["sort:", "names with commas"]),
+        ("sort=", &["sort:"]),
+        (
+            "sort=req_count,-req_count",
+            &["sort: column \"req_count\" is given more than once"],
+        ),
+        (
+            "columns=req_count,x",
+            &["columns: there is no column \"x\""],
+        ),
+        ("columns=,", &["columns:"]),
+        (
+            "columns=p95,p95",
+            &["columns: column \"p95\" is given more than once"],
+        ),
+        ("limit=ten", &["limit: \"ten\"", "whole number from 0"]),
+        ("limit=-1", &["limit:"]),
+        ("limit=", &["limit:"]),
+        ("offset=1.5", &["offset:"]),
+        ("limit=1&limit=2", &["limit: is given more than once"]),
+        ("status=ok", &["status: \"ok\"", "whole number"]),
+        ("format=xml", &["format: \"xml\"", "json, ndjson, csv"]),
+        ("script_name=%ff", &["not text"]),
+    ] {
+        let detail = detail(query);
+        for part in parts {
+            assert!(detail.contains(part), "{query}: {detail}");
+        }
+    }
+}
+
+#[test]
+fn formats() {
+    let server = Server::start();
+    let query = "/api/v1/reports/r?columns=script_name,status,p99_9,req_time_total&offset=298";
+    let csv = server.get(&format!("{query}&format=csv"));
+    assert_eq!(
+        csv.header("content-type"),
+        Some("text/csv; charset=utf-8; header=present")
+    );
+    assert_eq!(csv.header("x-pinbad-total-rows"), Some("300"));
+    assert_eq!(csv.header("x-pinbad-covered-seconds"), Some("17"));
+    assert_eq!(csv.header("x-pinbad-as-of"), Some("1700000000.25"));
+    let lines: Vec<&str> = csv.body.split_terminator("\r\n").collect();
+    assert_eq!(lines.len(), 3, "{}", csv.body);
+    assert_eq!(lines[0], "script_name,status,p99_9,req_time_total");
+    assert!(lines[2].starts_with("(other),,,"), "{}", csv.body);
+
+    let ndjson = server.get(&format!("{query}&format=ndjson"));
+    assert_eq!(ndjson.header("content-type"), Some("application/x-ndjson"));
+    let rows: Vec<Json> = ndjson
+        .body
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows, *server.get(query).json()["rows"].as_array().unwrap());
+
+    let by_accept = server.ask("GET", query, &[("accept", "text/csv")], None);
+    assert_eq!(by_accept.body, csv.body);
+    assert_eq!(by_accept.header("vary"), Some("accept"));
+    let asked = format!("{query}&format=json");
+    assert_eq!(
+        server
+            .ask("GET", &asked, &[("accept", "text/csv")], None)
+            .json()["report"],
+        "r"
+    );
+    let detail = server
+        .ask("GET", query, &[("accept", "image/png")], None)
+        .problem(406);
+    assert!(detail.contains("text/csv"), "{detail}");
+}
+
+#[test]
+fn a_large_answer_is_the_same_in_pieces() {
+    let server = Server::start();
+    server.source.rows.store(20_000, Ordering::SeqCst);
+    let reply = server.get("/api/v1/reports/r?limit=0&sort=script_name");
+    assert_eq!(
+        reply.header("transfer-encoding"),
+        Some("chunked"),
+        "{:?}",
+        reply.headers
+    );
+    assert!(reply.body.len() > 4_000_000);
+    let scripts = names(&reply, "script_name");
+    assert_eq!(scripts.len(), 20_000);
+    assert!(scripts.is_sorted_by_key(|script| script.as_str().unwrap().to_owned()));
+    let csv = server.get("/api/v1/reports/r?limit=0&sort=script_name&format=csv");
+    assert_eq!(csv.body.lines().count(), 20_001);
+}
+
+#[test]
+fn unknown_and_failing_reports() {
+    let server = Server::start();
+    let detail = server.get("/api/v1/reports/nope?limit=1").problem(404);
+    assert!(
+        detail.contains("\"nope\"") && detail.contains("GET /api/v1/reports"),
+        "{detail}"
+    );
+    assert!(
+        server
+            .get("/api/v1/reports/expired")
+            .problem(503)
+            .contains("snapshot expired")
+    );
+    assert_eq!(
+        server.get("/api/v1/reports/expired").header("retry-after"),
+        Some("1")
+    );
+    let detail = server.get("/api/v1/reports/panics").problem(500);
+    assert!(!detail.contains("as the test wants it"), "{detail}");
+    assert_eq!(
+        server.get("/api/v1/reports/a%20b%2Fc%3F").json()["report"],
+        "a b/c?"
+    );
+    server.get("/api/v1/reports/%ff").problem(400);
+}
+
+#[test]
+fn the_list_has_everything_about_a_report() {
+    let server = Server::start();
+    let body = server.get("/api/v1/reports").json();
+    let report = &body["reports"][0];
+    let members: Vec<&String> = report.as_object().unwrap().keys().collect();
+    let expected = [
+        "name",
+        "kind",
+        "comment",
+        "keys",
+        "window_seconds",
+        "rows",
+        "columns",
+        "definition",
+        "defined",
+        "persistent",
+        "complete",
+    ];
+    assert_eq!(members, expected);
+    assert_eq!(
+        report["columns"][14],
+        json!({"name": "script_name", "type": "varchar(512)"})
+    );
+    assert_eq!(report["window_seconds"], json!(900));
+    assert_eq!(report["defined"], "built-in");
+    assert!(
+        server
+            .get("/api/v1/reports?x=1")
+            .problem(400)
+            .contains("none here")
+    );
+}
+
+#[test]
+fn reports_are_made_and_dropped() {
+    let server = Server::start();
+    let reply = server.post(
+        "/api/v1/reports",
+        r#"{"name":"a b","comment":"tag_info:group"}"#,
+    );
+    assert_eq!(reply.status, 201);
+    assert_eq!(reply.header("location"), Some("/api/v1/reports/a%20b"));
+    assert_eq!(reply.json()["name"], "a b");
+    assert_eq!(reply.json()["persistent"], false);
+    let form = server.source.form.lock().unwrap().clone().unwrap();
+    assert_eq!(form.name, "a b");
+    assert_eq!(
+        Json::Object(form.definition),
+        json!({"comment": "tag_info:group"})
+    );
+
+    assert!(
+        server
+            .post("/api/v1/reports", r#"{"name":"r"}"#)
+            .problem(409)
+            .contains("built-in")
+    );
+    let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
+    assert!(
+        bad.problem(400)
+            .contains("comment: \"tag_info:\" names no tag")
+    );
+    assert!(
+        bad.body.contains(r#""parameter":"comment""#),
+        "{}",
+        bad.body
+    );
+    for body in [
+        "",
+        "[]",
+        "\"x\"",
+        "{",
+        "{}",
+        r#"{"name":""}"#,
+        r#"{"name":7}"#,
+    ] {
+        server.post("/api/v1/reports", body).problem(400);
+    }
+
+    let dropped = server.delete("/api/v1/reports/mine");
+    assert_eq!(
+        (dropped.status, dropped.json()),
+        (200, json!({"dropped": "mine", "persistent": false}))
+    );
+    assert!(
+        server
+            .delete("/api/v1/reports/r")
+            .problem(409)
+            .contains("it is built in")
+    );
+    server.delete("/api/v1/reports/nope").problem(404);
+    server.delete("/api/v1/reports/mine?now=1").problem(400);
+}
+
+#[test]
+fn the_small_endpoints() {
+    let server = Server::start();
+    let info = server.get("/api/v1/info").json();
+    assert_eq!(info.as_object().unwrap().len(), COLUMNS.len());
+    assert_eq!(info["req_count"], 1);
+    let status = server.get("/api/v1/status").json();
+    assert_eq!(status["datagrams_invalid"]["truncated"], 2);
+    assert_eq!(server.get("/healthz").json(), json!({"status": "ok"}));
+    assert_eq!(server.get("/readyz").json(), json!({"status": "ready"}));
+    server.source.unready.store(true, Ordering::SeqCst);
+    let detail = server.get("/readyz").problem(503);
+    assert!(
+        detail.contains("the merger is behind; no socket"),
+        "{detail}"
+    );
+    assert_eq!(
+        server.post("/api/v1/reset", "").json(),
+        json!({"reset": true})
+    );
+    assert_eq!(server.post("/api/v1/reset", "{}").status, 200);
+    server
+        .post("/api/v1/reset", r#"{"what":"all"}"#)
+        .problem(400);
+    assert_eq!(server.source.resets.load(Ordering::SeqCst), 2);
+    for path in ["info", "status", "openapi.json"] {
+        server.get(&format!("/api/v1/{path}?limit=1")).problem(400);
+    }
+    let page = server.get("/?from=somewhere");
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(
+        page.header("content-security-policy")
+            .unwrap()
+            .contains("style-src")
+    );
+    let escaped = page
+        .body
+        .contains("/api/v1/reports/a%20b%2Fc%3F?sort=-req_time_total&amp;limit=20");
+    assert!(escaped, "{}", page.body);
+    assert_eq!(summary("r").keys.join(", "), "script_name, status");
+    assert!(
+        page.body.contains("<td>script_name, status</td>"),
+        "{}",
+        page.body
+    );
+}

@@ -1,0 +1,166 @@
+//! Raw requests: the parameters reach the source as what they mean.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value as Json, json};
+
+use super::harness::Server;
+use crate::query::source::{NumberField, RequestSearch, TextField};
+
+#[test]
+fn a_page_and_the_next() {
+    let server = Server::start();
+    let body = server.get("/api/v1/requests?limit=2").json();
+    let members: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["as_of", "rows", "next_before_id"]);
+    assert_eq!(body["as_of"], json!(1_700_000_000.25));
+    assert_eq!(body["next_before_id"], 2);
+    let row = json!({"id": 3, "hostname": "web\"1", "req_time": 0.25, "schema": null,
+        "tags": "env=prod,a=1", "timestamp": 1_700_000_000});
+    assert_eq!(body["rows"][0], row);
+    let body = server.get("/api/v1/requests?limit=2&before_id=2").json();
+    assert_eq!(body["next_before_id"], Json::Null);
+    assert_eq!(body["rows"][0]["id"], 1);
+}
+
+#[test]
+fn every_parameter_reaches_the_source() {
+    let server = Server::start();
+    let search = |query: &str| {
+        let reply = server.get(&format!("/api/v1/requests?{query}"));
+        assert_eq!(reply.status, 200, "{query}: {reply:?}");
+        server.source.search.lock().unwrap().clone()
+    };
+    let plain = RequestSearch {
+        limit: 100,
+        ..RequestSearch::default()
+    };
+    assert_eq!(search(""), plain);
+    assert_eq!(search("limit=0").limit, 100_000);
+    assert_eq!(search("limit=100000").limit, 100_000);
+    assert_eq!(
+        search("before_id=9007199254740993").before_id,
+        Some(9_007_199_254_740_993)
+    );
+    assert_eq!(search("since=1700000000").since, Some(1_700_000_000));
+    assert_eq!(search("since=1700000000.2").since, Some(1_700_000_001));
+    assert_eq!(search("until=1700000000.9").until, Some(1_700_000_000));
+    assert_eq!(
+        search("until=2023-11-14T22:13:20Z").until,
+        Some(1_700_000_000)
+    );
+    assert_eq!(
+        search("since=2023-11-15T00:13:20+02:00").since,
+        Some(1_700_000_000)
+    );
+    assert_eq!(search("min_time=0.1").min_time_us, Some(100_000));
+    assert_eq!(search("max_time=0.1&min_time=0").max_time_us, Some(100_000));
+    assert_eq!(search("max_time=2").max_time_us, Some(2_000_000));
+    for (name, field) in [
+        ("hostname", TextField::Hostname),
+        ("server_name", TextField::ServerName),
+        ("script_name", TextField::ScriptName),
+        ("schema", TextField::Schema),
+    ] {
+        assert_eq!(
+            search(&format!("{name}=a+b%26")).texts,
+            [(field, "a b&".to_owned())]
+        );
+    }
+    assert_eq!(
+        search("schema=").texts,
+        [(TextField::Schema, String::new())]
+    );
+    for (name, field) in [
+        ("req_count", NumberField::ReqCount),
+        ("timers_cnt", NumberField::TimersCnt),
+        ("status", NumberField::Status),
+        ("tags_cnt", NumberField::TagsCnt),
+        ("timestamp", NumberField::Timestamp),
+    ] {
+        assert_eq!(search(&format!("{name}=404")).numbers, [(field, 404)]);
+    }
+    let tags = search("tag.env=prod&tag.a.b%3D=1&tag.=x").tags;
+    let expected = [("env", "prod"), ("a.b=", "1"), ("", "x")];
+    assert_eq!(
+        tags,
+        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+}
+
+#[test]
+fn bad_parameters_say_what_is_accepted() {
+    let server = Server::start();
+    for (query, part) in [
+        ("limit=100001", "limit: 100001 is too many"),
+        ("limit=x", "limit: \"x\""),
+        ("before_id=-1", "before_id: \"-1\""),
+        ("since=yesterday", "since: \"yesterday\" is not a moment"),
+        ("until=", "until: \"\" is not a moment"),
+        ("min_time=fast", "min_time: \"fast\" is not a time"),
+        ("max_time=-0.1", "max_time: \"-0.1\""),
+        ("status=ok", "status: \"ok\""),
+        ("status=1&status=2", "status: is given more than once"),
+        (
+            "req_time=1",
+            "req_time: unknown parameter; accepted: limit, before_id, since, until",
+        ),
+        ("env=prod", "tag.NAME"),
+        ("format=html", "format: \"html\""),
+    ] {
+        let detail = server
+            .get(&format!("/api/v1/requests?{query}"))
+            .problem(400);
+        assert!(detail.contains(part), "{query}: {detail}");
+    }
+}
+
+#[test]
+fn one_request_in_full() {
+    let server = Server::start();
+    let reply = server.get("/api/v1/requests/3");
+    let timer = json!({"id": 9, "hit_count": 2, "value": 1.5, "ru_utime": 0.000_001,
+        "ru_stime": 0, "tags": {"group": "db"}});
+    let second = json!({"id": 10, "hit_count": 2, "value": 1.5, "ru_utime": 0.000_001,
+        "ru_stime": 0, "tags": {}});
+    let expected = json!({"id": 3, "hostname": "web\"1", "req_time": 0.25, "schema": null,
+        "tags": {"env": "prod", "a": "1"}, "timestamp": 1_700_000_000, "timers": [timer, second]});
+    // As text, so that the order of members counts too.
+    assert_eq!(reply.json().to_string(), expected.to_string());
+    assert!(
+        server
+            .get("/api/v1/requests/4")
+            .problem(404)
+            .contains("request 4")
+    );
+    server
+        .get("/api/v1/requests/18446744073709551615")
+        .problem(404);
+    for id in ["abc", "-3", "3.0", "18446744073709551616", "%ff"] {
+        server.get(&format!("/api/v1/requests/{id}")).problem(400);
+    }
+    server.get("/api/v1/requests/3?format=csv").problem(400);
+}
+
+#[test]
+fn formats_and_no_raw_data() {
+    let server = Server::start();
+    let csv = server.get("/api/v1/requests?format=csv");
+    assert_eq!(csv.header("x-pinbad-next-before-id"), Some("2"));
+    assert_eq!(
+        csv.body.lines().next(),
+        Some("id,hostname,req_time,schema,tags,timestamp")
+    );
+    let expected = r#"3,"web""1",0.25,,"env=prod,a=1",1700000000"#;
+    assert_eq!(csv.body.lines().nth(1), Some(expected));
+    let last = server.get("/api/v1/requests?format=ndjson&before_id=2");
+    assert_eq!(last.header("x-pinbad-next-before-id"), None);
+    assert_eq!(last.body.lines().count(), 1);
+    server.source.raw_off.store(true, Ordering::SeqCst);
+    assert!(
+        server
+            .get("/api/v1/requests")
+            .problem(404)
+            .contains("pool.request_pool_size is 0")
+    );
+}

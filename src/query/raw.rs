@@ -1,0 +1,330 @@
+//! Raw requests as tables: the newest that match a search, and one request in full.
+//!
+//! Rows never change once they are merged and ids only grow, so a search is a walk from the newest id down. It looks at
+//! [`CHUNK`] rows at a time under the lock, copies what matches and lets go; rows that leave meanwhile are simply no
+//! longer there. Called from the front ends' blocking threads.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::error::QueryError;
+use super::source::{
+    NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
+};
+use super::table::Table;
+use crate::merger::SharedLive;
+use crate::pool::Pool;
+use crate::pool::requests::RequestRow;
+use crate::pool::words::NONE;
+use crate::value::{Column, ColumnType, Value};
+use crate::wire::micros;
+
+/// Rows looked at under one hold of the lock: some fifty microseconds.
+const CHUNK: u64 = 8_192;
+
+/// The columns of table `request`.
+#[must_use]
+pub fn request_columns(text_max: u16, script_max: u16) -> Vec<Column> {
+    use ColumnType::{BigInt, Float, Int, Text, Varchar};
+    [
+        ("id", BigInt),
+        ("hostname", Varchar(text_max)),
+        ("req_count", Int),
+        ("server_name", Varchar(text_max)),
+        ("script_name", Varchar(script_max)),
+        ("doc_size", Float),
+        ("mem_peak_usage", Float),
+        ("req_time", Float),
+        ("ru_utime", Float),
+        ("ru_stime", Float),
+        ("timers_cnt", Int),
+        ("status", Int),
+        ("memory_footprint", Float),
+        ("schema", Varchar(text_max)),
+        ("tags_cnt", Int),
+        ("tags", Text),
+        ("timestamp", Int),
+    ]
+    .map(|(name, column_type)| Column {
+        name: name.to_owned(),
+        column_type,
+    })
+    .into()
+}
+
+/// One raw request, its names written out.
+#[derive(Debug, Clone)]
+struct RequestShown {
+    id: u64,
+    row: RequestRow,
+    hostname: String,
+    server_name: String,
+    script_name: String,
+    schema: Option<String>,
+    status: u32,
+    tags_count: usize,
+    tags: String,
+}
+
+/// Some raw requests as a table.
+#[derive(Debug)]
+struct RequestTable {
+    columns: std::sync::Arc<[Column]>,
+    rows: Vec<RequestShown>,
+}
+
+impl Table for RequestTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        let shown = &self.rows[row];
+        let row = &shown.row;
+        let int = |value: u64| Value::Int(value.cast_signed());
+        let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
+        match column {
+            0 => int(shown.id),
+            1 => Value::Text(Cow::Borrowed(&shown.hostname)),
+            2 => int(u64::from(row.request_count.max(1))),
+            3 => Value::Text(Cow::Borrowed(&shown.server_name)),
+            4 => Value::Text(Cow::Borrowed(&shown.script_name)),
+            5 => kib(row.document_size),
+            6 => kib(row.memory_peak),
+            7 => Value::Micros(micros(row.request_time)),
+            8 => Value::Micros(micros(row.ru_utime)),
+            9 => Value::Micros(micros(row.ru_stime)),
+            10 => int(u64::from(row.timers)),
+            11 => int(u64::from(shown.status)),
+            12 => kib(row.memory_footprint),
+            13 => shown
+                .schema
+                .as_deref()
+                .map_or(Value::Null, |schema| Value::Text(Cow::Borrowed(schema))),
+            14 => int(shown.tags_count as u64),
+            15 => Value::Text(Cow::Borrowed(&shown.tags)),
+            _ => int(u64::from(row.timestamp)),
+        }
+    }
+}
+
+/// Reads raw requests out of the live pool.
+#[derive(Debug)]
+pub struct RawReader {
+    live: SharedLive,
+    columns: std::sync::Arc<[Column]>,
+}
+
+impl RawReader {
+    /// A reader; the lengths are those that columns are declared with.
+    #[must_use]
+    pub fn new(live: SharedLive, text_max: u16, script_max: u16) -> Self {
+        Self {
+            live,
+            columns: request_columns(text_max, script_max).into(),
+        }
+    }
+
+    /// The newest requests that match, newest first.
+    #[must_use]
+    pub fn search(&self, search: &RequestSearch, as_of_ms: u64) -> RequestPage {
+        let mut rows = Vec::new();
+        let mut before = search.before_id.unwrap_or(u64::MAX);
+        let mut more = true;
+        while more && rows.len() < search.limit {
+            more = self.search_chunk(search, &mut before, &mut rows);
+        }
+        let next_before_id = (more && !rows.is_empty()).then_some(before);
+        RequestPage {
+            as_of_ms,
+            table: Box::new(RequestTable {
+                columns: self.columns.clone(),
+                rows,
+            }),
+            next_before_id,
+        }
+    }
+
+    /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
+    fn search_chunk(
+        &self,
+        search: &RequestSearch,
+        before: &mut u64,
+        rows: &mut Vec<RequestShown>,
+    ) -> bool {
+        let live = self.live.read();
+        let pool = &live.pool;
+        let oldest = pool.requests.oldest_id();
+        let mut matcher = Matcher {
+            pool,
+            search,
+            origins: HashMap::new(),
+            tag_sets: HashMap::new(),
+        };
+        *before = (*before).min(pool.requests.next_id());
+        let stop = before.saturating_sub(CHUNK).max(oldest);
+        while *before > stop && rows.len() < search.limit {
+            *before -= 1;
+            let Some(row) = pool.requests.get(*before) else {
+                return false;
+            };
+            if matcher.matches(&row) {
+                rows.push(show(pool, *before, row));
+            }
+        }
+        *before > oldest
+    }
+
+    /// One request with tags and timers.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownRequest`] when it is not in the pool.
+    pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
+        let live = self.live.read();
+        let pool = &live.pool;
+        let row = pool
+            .requests
+            .get(id)
+            .ok_or(QueryError::UnknownRequest { id })?;
+        let timers = pool
+            .timers_of(&row)
+            .map(|(id, timer)| TimerDetail {
+                id,
+                hit_count: timer.hit_count,
+                value_us: micros(timer.value),
+                ru_utime_us: micros(timer.ru_utime),
+                ru_stime_us: micros(timer.ru_stime),
+                tags: tags(pool, timer.tags),
+            })
+            .collect();
+        Ok(RequestDetail {
+            tags: tags(pool, row.request_tags),
+            timers,
+            row: Box::new(RequestTable {
+                columns: self.columns.clone(),
+                rows: vec![show(pool, id, row)],
+            }),
+        })
+    }
+}
+
+fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
+    let origin = pool.origins.get(row.origin);
+    let word = |id| pool.words.text(id).to_owned();
+    let pairs = pool.tag_sets.pairs(row.request_tags);
+    let tags_count = pairs.len();
+    let mut tags = String::new();
+    for (name, value) in pairs {
+        if !tags.is_empty() {
+            tags.push(',');
+        }
+        tags.push_str(pool.words.text(name));
+        tags.push('=');
+        tags.push_str(pool.words.text(value));
+    }
+    RequestShown {
+        id,
+        row,
+        hostname: word(origin.hostname),
+        server_name: word(origin.server_name),
+        script_name: word(origin.script_name),
+        schema: (origin.schema != NONE).then(|| word(origin.schema)),
+        status: origin.status,
+        tags_count,
+        tags,
+    }
+}
+
+fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
+    pool.tag_sets
+        .pairs(set)
+        .map(|(name, value)| {
+            (
+                pool.words.text(name).to_owned(),
+                pool.words.text(value).to_owned(),
+            )
+        })
+        .collect()
+}
+
+/// A search over rows of one hold of the lock: what it found out about an origin or a tag set it remembers.
+struct Matcher<'a> {
+    pool: &'a Pool,
+    search: &'a RequestSearch,
+    origins: HashMap<u32, bool>,
+    tag_sets: HashMap<u32, bool>,
+}
+
+impl Matcher<'_> {
+    fn matches(&mut self, row: &RequestRow) -> bool {
+        let search = self.search;
+        let timestamp = u64::from(row.timestamp);
+        if search.since.is_some_and(|since| timestamp < since)
+            || search.until.is_some_and(|until| timestamp > until)
+        {
+            return false;
+        }
+        if search.min_time_us.is_some() || search.max_time_us.is_some() {
+            let time = micros(row.request_time);
+            if search.min_time_us.is_some_and(|min| time < min)
+                || search.max_time_us.is_some_and(|max| time > max)
+            {
+                return false;
+            }
+        }
+        self.numbers_match(row)
+            && self.origin_matches(row.origin)
+            && self.tags_match(row.request_tags)
+    }
+
+    fn numbers_match(&self, row: &RequestRow) -> bool {
+        self.search.numbers.iter().all(|&(field, wanted)| {
+            let shown = match field {
+                NumberField::ReqCount => u64::from(row.request_count.max(1)),
+                NumberField::TimersCnt => u64::from(row.timers),
+                NumberField::Status => u64::from(self.pool.origins.get(row.origin).status),
+                NumberField::TagsCnt => self.pool.tag_sets.pairs(row.request_tags).len() as u64,
+                NumberField::Timestamp => u64::from(row.timestamp),
+            };
+            shown == wanted
+        })
+    }
+
+    fn origin_matches(&mut self, origin: u32) -> bool {
+        if self.search.texts.is_empty() {
+            return true;
+        }
+        let (pool, search) = (self.pool, self.search);
+        *self.origins.entry(origin).or_insert_with(|| {
+            let origin = pool.origins.get(origin);
+            search.texts.iter().all(|(field, wanted)| {
+                let word = match field {
+                    TextField::Hostname => origin.hostname,
+                    TextField::ServerName => origin.server_name,
+                    TextField::ScriptName => origin.script_name,
+                    TextField::Schema => origin.schema,
+                };
+                pool.words.bytes(word) == wanted.as_bytes()
+            })
+        })
+    }
+
+    fn tags_match(&mut self, set: u32) -> bool {
+        if self.search.tags.is_empty() {
+            return true;
+        }
+        let (pool, search) = (self.pool, self.search);
+        *self.tag_sets.entry(set).or_insert_with(|| {
+            search.tags.iter().all(|(name, wanted)| {
+                pool.tag_sets
+                    .pairs(set)
+                    .find(|&(tag, _)| pool.words.bytes(tag) == name.as_bytes())
+                    .is_some_and(|(_, value)| pool.words.bytes(value) == wanted.as_bytes())
+            })
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! What the daemon says of itself: the columns of Pinba's `status`, then its own counters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::ingest::TempRing;
+use crate::ingest::kernel::KernelGauge;
+use crate::merger::SharedLive;
+use crate::telemetry::Counters;
+use crate::telemetry::counters::{CountsBy, Reason};
+use crate::wire::{Mend, Refusal};
+
+/// One socket, as it is listed.
+#[derive(Debug)]
+pub struct SocketStatus {
+    /// Where it is bound.
+    pub address: std::net::SocketAddr,
+    /// Reads what the kernel dropped.
+    pub gauge: KernelGauge,
+}
+
+/// Everything that counts.
+#[derive(Debug)]
+pub struct Status {
+    /// Of receivers and merger.
+    pub counters: Counters,
+    /// The sockets, in the order of `counters.sockets`.
+    pub sockets: Vec<SocketStatus>,
+    /// The temporary pool.
+    pub ring: Arc<TempRing>,
+    /// Requests that the temporary pool holds.
+    pub temp_pool_size: usize,
+    /// How often the merger runs.
+    pub gathering_period: Duration,
+}
+
+impl Status {
+    /// The object of `GET /api/v1/status`.
+    pub fn object(&self, live: &SharedLive) -> Map<String, Json> {
+        // What is in the ring is asked for before what came in, so that nothing seems to be missing.
+        let merge = self.counters.merge.counts();
+        let depth = self.ring.depth();
+        for socket in &self.sockets {
+            // A failure leaves the last reading in place; the receiver logs it.
+            let _last_reading_stays = socket.gauge.refresh();
+        }
+        let total = self.counters.total();
+        let (timers, words, origins, tag_sets, requests, memory, folded, families) = {
+            let live = live.read();
+            let (used, limit, folded) = live.reports.memory();
+            let pool = &live.pool;
+            (
+                pool.timers.len(),
+                pool.words.len(),
+                pool.origins.len(),
+                pool.tag_sets.len(),
+                pool.requests.len(),
+                (used, limit),
+                folded,
+                live.reports.families(),
+            )
+        };
+        let requests_invalid = total.requests_invalid.total();
+        let datagrams_invalid = total.datagrams_invalid.total();
+        let undecodable: u64 = Refusal::ALL
+            .iter()
+            .zip(total.datagrams_invalid.0)
+            .filter(|(reason, _)| reason.is_malformed())
+            .map(|(_, count)| count)
+            .sum();
+        let object = json!({
+            "current_temp_pool_size": depth,
+            "current_timer_pool_size": timers,
+            "lost_tmp_records": total.requests_overwritten,
+            "invalid_packets": datagrams_invalid,
+            "invalid_request_data": datagrams_invalid - undecodable + requests_invalid,
+            "build_string": concat!("pinbad ", env!("CARGO_PKG_VERSION")),
+            "dictionary_size": words,
+            "datagrams_received": total.datagrams_received,
+            "datagrams_accepted": total.datagrams_accepted,
+            "datagrams_invalid": by_reason::<Refusal, { Refusal::COUNT }>(&total.datagrams_invalid),
+            "requests_decoded": total.requests_decoded,
+            "requests_invalid": requests_invalid,
+            "requests_invalid_by_reason": by_reason::<Refusal, { Refusal::COUNT }>(&total.requests_invalid),
+            "requests_merged": merge.requests_merged,
+            "requests_overwritten": total.requests_overwritten,
+            "ring_depth": depth,
+            "kernel_drops": total.kernel_drops,
+            "rows_evicted": merge.rows_evicted,
+            "timers_merged": merge.timers_merged,
+            "elements_mended": by_reason::<Mend, { Mend::COUNT }>(&total.elements_mended),
+            "received_bytes": total.received_bytes,
+            "receive_errors": total.receive_errors,
+            "merges": merge.merges,
+            "merge_lag_us": merge.merge_lag_us,
+            "request_rows": requests,
+            "timer_rows": timers,
+            "origins": origins,
+            "tag_sets": tag_sets,
+            "words_overflowed": merge.words_overflowed,
+            "report_families": families,
+            "report_memory_bytes": memory.0,
+            "report_memory_bytes_max": memory.1,
+            "report_keys_folded": folded,
+            "sockets": self.socket_list(),
+        });
+        match object {
+            Json::Object(object) => object,
+            _ => Map::new(),
+        }
+    }
+
+    fn socket_list(&self) -> Vec<Json> {
+        self.sockets
+            .iter()
+            .zip(&self.counters.sockets)
+            .map(|(socket, counters)| {
+                let counts = counters.counts();
+                json!({
+                    "address": socket.address.to_string(),
+                    "datagrams_received": counts.datagrams_received,
+                    "datagrams_accepted": counts.datagrams_accepted,
+                    "datagrams_invalid": counts.datagrams_invalid.total(),
+                    "requests_decoded": counts.requests_decoded,
+                    "requests_invalid": counts.requests_invalid.total(),
+                    "requests_overwritten": counts.requests_overwritten,
+                    "kernel_drops": counts.kernel_drops,
+                    "kernel_queue_bytes": counts.kernel_queue_bytes,
+                    "recv_buffer_asked_bytes": counts.recv_buffer_asked_bytes,
+                    "recv_buffer_granted_bytes": counts.recv_buffer_granted_bytes,
+                })
+            })
+            .collect()
+    }
+
+    /// The gathering period in milliseconds.
+    #[must_use]
+    pub fn gathering_period_ms(&self) -> u64 {
+        self.gathering_period.as_millis() as u64
+    }
+
+    /// Why the daemon is behind, if it is: more than half of the temporary pool waits for the merger.
+    #[must_use]
+    pub fn behind(&self) -> Option<String> {
+        let depth = self.ring.depth();
+        (depth * 2 > self.temp_pool_size as u64).then(|| {
+            format!(
+                "the merger is behind: {depth} of {} requests wait",
+                self.temp_pool_size
+            )
+        })
+    }
+}
+
+/// Counts under the names of their reasons.
+fn by_reason<R: Reason, const N: usize>(counts: &CountsBy<N>) -> Map<String, Json> {
+    counts
+        .0
+        .iter()
+        .enumerate()
+        .map(|(at, &count)| (R::name_of(at).to_owned(), count.into()))
+        .collect()
+}

@@ -1,0 +1,41 @@
+//! A finished answer, as rows and columns.
+//!
+//! The catalog makes tables from readings and snapshots; front ends sort, cut and print them. A table owns (or shares
+//! without locks) everything it shows, so it may outlive the moment it was taken for as long as a slow client needs.
+//! Values are asked for one by one: a table computes percentages and rates when they are looked at, not before.
+
+use crate::value::{Column, Value};
+
+/// Rows and columns that no longer change.
+pub trait Table: Send + Sync {
+    /// The columns in their order.
+    fn columns(&self) -> &[Column];
+
+    /// The number of rows.
+    fn len(&self) -> usize;
+
+    /// Whether there is no row.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value in row `row` of column number `column`.
+    ///
+    /// # Panics
+    /// May panic when either is out of range: callers take both from [`Table::len`] and [`Table::columns`].
+    fn value(&self, row: usize, column: usize) -> Value<'_>;
+
+    /// The number of the column called `name`.
+    fn column(&self, name: &str) -> Option<usize> {
+        self.columns().iter().position(|column| column.name == name)
+    }
+}
+
+impl std::fmt::Debug for dyn Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("rows", &self.len())
+            .field("columns", &self.columns())
+            .finish()
+    }
+}
