@@ -1,4 +1,6 @@
-//! The benchmarks: `cargo bench`, or one stage with `cargo bench -- ring`.
+//! The benchmarks: one binary, one module a stage, named as the folder of `src` it measures.
+//!
+//! `cargo bench --bench bench -- decode` runs one stage. Nothing here asserts; tests do.
 
 mod decode;
 mod ring;

@@ -38,8 +38,11 @@ pub mod merger;
 
 pub mod query;
 
+pub mod load;
+
 pub mod daemon;
 
+pub mod args;
 pub mod clock;
 pub mod limits;
 pub mod shutdown;

@@ -5,14 +5,18 @@
 //! waits for signals; the daemon's threads are its own.
 
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use clap::Parser;
+use pinbad::args::{Args, Command};
 use pinbad::clock::SystemClock;
-use pinbad::config::args::{Args, Command, ConfigFlags};
-use pinbad::config::{Config, ConfigErrors, MemoryPlan};
-use pinbad::daemon::Daemon;
+use pinbad::config::{Config, ConfigErrors, ConfigFlags, MemoryPlan};
+use pinbad::daemon::{self, Daemon};
+use pinbad::load::{self, LoadOptions};
+use pinbad::shutdown::Shutdown;
 use pinbad::telemetry::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -21,13 +25,15 @@ const BAD_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
     match Args::parse().into_command() {
-        Command::Serve(flags) => configured(&flags, serve),
+        Command::Serve(flags) => configured(&flags, |config| serve(config, None)),
         Command::Check(flags) => configured(&flags, check),
+        Command::Load(options) => send_load(&options),
+        Command::Demo(flags) => configured(&flags.config, |config| serve(config, Some(flags.rate))),
     }
 }
 
 /// Runs `command` with the configuration, or says what is wrong with that.
-fn configured(flags: &ConfigFlags, command: fn(&Config) -> ExitCode) -> ExitCode {
+fn configured(flags: &ConfigFlags, command: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
     match Config::load(flags, std::env::vars_os()) {
         Ok(config) => command(&config),
         Err(errors) => refuse(&errors),
@@ -43,6 +49,10 @@ fn refuse(errors: &ConfigErrors) -> ExitCode {
 
 /// `pinbad check`: what would listen where, and the memory plan.
 fn check(config: &Config) -> ExitCode {
+    if let Err(error) = daemon::definitions(config, &daemon::defaults(config)) {
+        complain(error);
+        return ExitCode::from(BAD_CONFIGURATION);
+    }
     let shown = |front: Option<std::net::SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
@@ -63,8 +73,9 @@ fn check(config: &Config) -> ExitCode {
     ))
 }
 
-/// `pinbad serve`: everything, until a signal says stop.
-fn serve(config: &Config) -> ExitCode {
+/// `pinbad serve`: everything, until a signal says stop. With a demo rate, `pinbad demo`: the same, and traffic of its
+/// own, sent to its first address.
+fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     if let Err(error) = log::init(config.log.format, config.log.level.as_str()) {
         return fail(error);
     }
@@ -77,11 +88,75 @@ fn serve(config: &Config) -> ExitCode {
         Ok(daemon) => daemon,
         Err(error) => return fail(error),
     };
+    let shutdown = Shutdown::new();
+    let traffic = demo_rate.and_then(|rate| start_demo(&daemon, rate, &shutdown));
     let signal = stop.wait();
     tracing::info!(signal, "Stopping.");
+    shutdown.request();
+    if let Some(traffic) = traffic
+        && traffic.join().is_err()
+    {
+        tracing::warn!("The demo's traffic ended in a panic.");
+    }
     daemon.stop();
     tracing::info!("Stopped.");
     ExitCode::SUCCESS
+}
+
+/// Sends the daemon what a small shop would, on a thread of its own.
+fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
+    let target = to_here(*daemon.udp_addresses().first()?);
+    let shutdown = shutdown.clone();
+    let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
+        Ok(counts) => tracing::info!(counts.sent, counts.refused, "The demo's traffic ended."),
+        Err(error) => tracing::error!(%error, %target, "Cannot send the demo's traffic."),
+    };
+    if let Some(http) = daemon.http_address() {
+        tracing::info!(rate, "A small shop sends requests. Look at http://{http}/");
+    }
+    std::thread::Builder::new()
+        .name("demo".to_owned())
+        .spawn(send)
+        .ok()
+}
+
+/// Where to send so that it arrives at `bound` on this machine.
+fn to_here(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+/// `pinbad load`: packets to a daemon; ends early, with its totals, on a signal.
+fn send_load(options: &LoadOptions) -> ExitCode {
+    let stop = match StopSignals::listen() {
+        Ok(stop) => stop,
+        Err(error) => return fail(format!("cannot wait for signals: {error}")),
+    };
+    let shutdown = Shutdown::new();
+    let asked = shutdown.clone();
+    // Not joined: it waits for a signal that may never come, and ends with the process.
+    let waiting = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            stop.wait();
+            asked.request();
+        });
+    if let Err(error) = waiting {
+        return fail(format!("cannot wait for signals: {error}"));
+    }
+    match load::execute(
+        options,
+        &shutdown,
+        &mut std::io::stdout(),
+        &mut std::io::stderr(),
+    ) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error),
+    }
 }
 
 /// SIGTERM and SIGINT, caught from the moment this exists.

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::args::ConfigFlags;
 use super::error::ConfigError;
+use super::flags::ConfigFlags;
 use super::keys::{self, KEYS, LISTS};
 use super::place::{Origin, Place};
 use super::typed::Typed;

@@ -5,10 +5,10 @@
 //! is the one table of settings behind both. Called by `main`, once, before any thread starts; the stages get their
 //! part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is [`MemoryPlan`].
 
-pub mod args;
 mod check;
 pub mod error;
 pub mod file;
+pub mod flags;
 pub mod keys;
 pub mod place;
 pub mod plan;
@@ -20,10 +20,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use args::ConfigFlags;
 pub use error::{ConfigError, ConfigErrors};
 pub use file::ConfiguredReport;
 use file::{CONFIG_VARIABLE, RawConfig};
+pub use flags::ConfigFlags;
 pub use plan::MemoryPlan;
 
 pub use crate::telemetry::log::LogFormat;

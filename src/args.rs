@@ -4,9 +4,10 @@
 //! setting is handed on as text and checked with the rest of the configuration, so `--http` and `http.listen` in a
 //! file get the same error. Only `main` uses this. Only commands that exist are listed.
 
-use std::path::PathBuf;
-
 use clap::{Args as FlagGroup, Parser, Subcommand};
+
+use crate::config::ConfigFlags;
+use crate::load::LoadOptions;
 
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
 const EXAMPLES: &str = "\
@@ -15,6 +16,7 @@ Examples:
   pinbad --config /etc/pinbad.toml        with the settings of a file
   pinbad --udp 127.0.0.1:30002 --udp '[::1]:30002' --set pool.stats_history=1h
   pinbad check --config /etc/pinbad.toml  is it right, how much memory is it?
+  pinbad demo                             with traffic of its own, to look around
 ";
 
 const SETTINGS: &str = "\
@@ -71,49 +73,11 @@ pub enum Command {
     /// Check the configuration and show the memory that serve would take, a line a pool.
     #[command(after_help = SETTINGS)]
     Check(ConfigFlags),
-}
-
-/// The flags that stand for settings, the same for every command that has a configuration.
-#[derive(Debug, Clone, Default, FlagGroup)]
-pub struct ConfigFlags {
-    /// Configuration file (TOML); without one the defaults hold.
-    #[arg(long, short, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// UDP address to receive packets on; repeat for more [default: 0.0.0.0:30002].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub udp: Vec<String>,
-    /// HTTP address to answer on, "" for none [default: 127.0.0.1:30080].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub http: Option<String>,
-    /// MySQL address to answer on, "" for none; accepted, not served yet [default: 127.0.0.1:33306].
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub mysql: Option<String>,
-    /// Any setting of the file, as in pool.stats_history=60s; repeat for more.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Form of the log on stderr: text or json [default: text].
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<String>,
-    /// Least that is logged: error, warn, info, debug or trace [default: info].
-    #[arg(long, value_name = "LEVEL")]
-    pub log_level: Option<String>,
-}
-
-impl ConfigFlags {
-    /// The flags that stand for one key: flag, key and the text given.
-    pub(super) fn shorthands(&self) -> Vec<(&'static str, &'static str, String)> {
-        let udp = (!self.udp.is_empty()).then(|| self.udp.join(","));
-        [
-            ("--udp", "ingest.listen", udp.as_ref()),
-            ("--http", "http.listen", self.http.as_ref()),
-            ("--mysql", "mysql.listen", self.mysql.as_ref()),
-            ("--log-format", "log.format", self.log_format.as_ref()),
-            ("--log-level", "log.level", self.log_level.as_ref()),
-        ]
-        .into_iter()
-        .filter_map(|(flag, key, value)| Some((flag, key, value?.clone())))
-        .collect()
-    }
+    /// Send seeded, realistic packets at a given rate, and print what was sent: a load generator that speaks Pinba.
+    Load(Box<LoadOptions>),
+    /// Serve, and send traffic of a small shop to oneself: a full screen for a newcomer within a minute.
+    #[command(after_help = SETTINGS)]
+    Demo(DemoFlags),
 }
 
 /// What `demo` takes: the settings of `serve`, and how much it has to do.
@@ -130,8 +94,11 @@ pub struct DemoFlags {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
+
     use clap::CommandFactory;
+
+    use super::*;
 
     fn parse(line: &str) -> Result<Command, clap::Error> {
         Args::try_parse_from(line.split_whitespace()).map(Args::into_command)
@@ -176,6 +143,8 @@ mod tests {
             ("pinbad --http 127.0.0.1:1 check", 2),
             ("pinbad --help", 0),
             ("pinbad check --help", 0),
+            ("pinbad load --help", 0),
+            ("pinbad demo --help", 0),
             ("pinbad --version", 0),
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), code, "{line}");
@@ -200,7 +169,7 @@ mod tests {
             ("--log-format", "log.format"),
             ("--log-level", "log.level"),
         ] {
-            let default = super::super::keys::find(key).unwrap().default;
+            let default = crate::config::keys::find(key).unwrap().default;
             let default = format!("[default: {}]", default.trim_matches(['"', '[', ']']));
             let at = help.find(flag).unwrap_or_else(|| panic!("{flag}"));
             let end = help[at..].find("\n\n").map_or(help.len(), |end| at + end);
@@ -214,13 +183,10 @@ mod tests {
 
     #[test]
     fn demo_takes_a_rate_beside_the_settings() {
-        #[derive(Parser)]
-        struct Demo {
-            #[command(flatten)]
-            flags: DemoFlags,
-        }
-        let demo = Demo::try_parse_from(["demo", "--rate", "50", "--set", "a.b=c"]).unwrap();
-        assert_eq!((demo.flags.rate, demo.flags.config.set.len()), (50, 1));
-        assert!(Demo::try_parse_from(["demo", "--rate", "0"]).is_err());
+        let Ok(Command::Demo(flags)) = parse("pinbad demo --rate 50 --set a.b=c") else {
+            panic!("not demo")
+        };
+        assert_eq!((flags.rate, flags.config.set.len()), (50, 1));
+        assert!(parse("pinbad demo --rate 0").is_err());
     }
 }

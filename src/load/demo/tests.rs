@@ -1,0 +1,194 @@
+use super::*;
+use std::collections::{HashMap, HashSet};
+
+/// All requests of the first `seconds`.
+fn play(rate: f64, seconds: u64) -> Vec<(Duration, Request)> {
+    let mut shop = Shop::new(SEED, rate);
+    let mut requests = Vec::new();
+    while shop.next_at() < Duration::from_secs(seconds) {
+        requests.push((shop.next_at(), shop.next_request()));
+    }
+    requests
+}
+
+fn mean_ms<'a>(requests: impl Iterator<Item = &'a (Duration, Request)>) -> f64 {
+    let (mut count, mut sum) = (0.0, 0.0);
+    for (_, request) in requests {
+        count += 1.0;
+        sum += f64::from(request.request_time()) * 1000.0;
+    }
+    sum / count
+}
+
+#[test]
+fn the_rate_is_right_over_a_day_and_follows_the_wave() {
+    let day = play(50.0, DAY.as_secs());
+    let expected = 50 * DAY.as_secs() as usize;
+    assert!(
+        day.len().abs_diff(expected) < expected / 50,
+        "{} of {expected}",
+        day.len()
+    );
+    let in_minute = |minute| {
+        day.iter()
+            .filter(|(at, _)| at.as_secs() / 60 == minute)
+            .count()
+    };
+    assert!(
+        in_minute(2) > 2 * in_minute(7),
+        "noon {} night {}",
+        in_minute(2),
+        in_minute(7)
+    );
+}
+
+#[test]
+fn one_minute_shows_everything() {
+    let minute = play(RATE_DEFAULT, 60);
+    let different = |of: fn(&Request) -> Vec<u8>| {
+        minute
+            .iter()
+            .map(|(_, request)| of(request))
+            .collect::<HashSet<_>>()
+            .len()
+    };
+    assert_eq!(different(|request| request.hostname().to_vec()), HOSTS_ALL);
+    assert_eq!(different(|request| request.server_name().to_vec()), 3);
+    assert!(different(|request| request.script_name().to_vec()) >= 38);
+    assert!(different(|request| request.status().to_string().into_bytes()) >= 6);
+    let words: HashSet<_> = minute
+        .iter()
+        .flat_map(|(_, request)| &request.dictionary)
+        .collect();
+    for word in [
+        "env",
+        "production",
+        "staging",
+        "release",
+        "group",
+        "server",
+        "operation",
+        "mysql",
+        "memcached",
+        "redis",
+        "http",
+        "select",
+        "insert",
+        "db-main",
+        "db-replica-2",
+    ] {
+        assert!(
+            words.contains(&word.as_bytes().to_vec()),
+            "{word} is missing"
+        );
+    }
+    let releases = words
+        .iter()
+        .filter(|word| word.starts_with(b"2024."))
+        .count();
+    assert_eq!(releases, 2, "a roll-out begins in the first minute");
+}
+
+const HOSTS_ALL: usize = scripts::HOSTS.len();
+
+#[test]
+fn the_regression_shows_in_its_script_and_its_database_only() {
+    let minutes = play(200.0, 120);
+    let of = |path: &'static str, slow: bool| {
+        minutes.iter().filter(move |(at, request)| {
+            request.script_name() == path.as_bytes() && in_phase(*at, REGRESSION) == slow
+        })
+    };
+    let (slow, normal) = (
+        mean_ms(of(SLOW_SCRIPT, true)),
+        mean_ms(of(SLOW_SCRIPT, false)),
+    );
+    assert!(slow > 2.0 * normal, "{slow} ms and {normal} ms");
+    let other = mean_ms(of("/cart/view.php", true)) / mean_ms(of("/cart/view.php", false));
+    assert!(
+        (0.8..1.25).contains(&other),
+        "another script is {other} times as slow"
+    );
+
+    // Who looks at the timers finds the one server.
+    let mut seconds: HashMap<&[u8], f32> = HashMap::new();
+    for (_, request) in of(SLOW_SCRIPT, true) {
+        let mut start = 0;
+        for (value, count) in request.timer_value.iter().zip(&request.timer_tag_count) {
+            // Sorted by name: group, operation, server.
+            let server = request.timer_tag_value[start + 2] as usize;
+            *seconds.entry(&request.dictionary[server]).or_default() += value;
+            start += *count as usize;
+        }
+    }
+    assert!(
+        seconds[&b"db-replica-2"[..]] > 5.0 * seconds[&b"db-replica-1"[..]],
+        "{seconds:?}"
+    );
+}
+
+#[test]
+fn errors_come_in_bursts_from_one_host() {
+    let minutes = play(200.0, 90);
+    let errors = |host: &str, burst: bool| {
+        let of_host = minutes.iter().filter(|(at, request)| {
+            request.hostname() == host.as_bytes() && in_phase(*at, ERRORS) == burst
+        });
+        let statuses: Vec<u32> = of_host.filter_map(|(_, request)| request.status).collect();
+        statuses.iter().filter(|status| **status >= 500).count() as f64 / statuses.len() as f64
+    };
+    assert!(errors(BROKEN_HOST, true) > 0.3);
+    assert!(errors(BROKEN_HOST, false) < 0.02);
+    assert!(errors("api-01", true) < 0.02);
+}
+
+#[test]
+fn requests_are_plausible_and_fit_a_datagram() {
+    let mut seen = HashSet::new();
+    for (_, request) in play(150.0, 120) {
+        let packet = request.encode_to_vec();
+        assert!(
+            (120..1400).contains(&packet.len()),
+            "{} bytes",
+            packet.len()
+        );
+        assert_eq!(Request::decode(&*packet).unwrap(), request);
+        assert!(request.ru_utime() + request.ru_stime() < request.request_time());
+        let waited: f32 = request.timer_value.iter().sum();
+        assert!(
+            waited <= request.request_time(),
+            "{waited} s in {request:?}"
+        );
+        assert!(request.timer_hit_count.iter().all(|hits| *hits > 0));
+        assert_eq!(request.timer_hit_count.len(), request.timer_ru_utime.len());
+        seen.insert(request.script_name);
+    }
+    assert_eq!(
+        seen.len(),
+        SCRIPTS.len(),
+        "two scripts share a path, or one is never asked for"
+    );
+}
+
+#[test]
+fn runs_until_it_is_told_to_stop() {
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = daemon.local_addr().unwrap();
+    let shutdown = Shutdown::new();
+    let asked = shutdown.clone();
+    let demo = thread::spawn(move || run(target, 500.0, &asked).unwrap());
+    let mut buffer = [0; 2048];
+    daemon
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    for _ in 0..50 {
+        let bytes = daemon.recv(&mut buffer).unwrap();
+        assert!(Request::decode(&buffer[..bytes]).is_ok());
+    }
+    // Nobody listens for a while: it goes on.
+    drop(daemon);
+    thread::sleep(Duration::from_millis(100));
+    shutdown.request();
+    let counts = demo.join().unwrap();
+    assert!(counts.sent >= 50 && counts.refused > 0, "{counts:?}");
+}

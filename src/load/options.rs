@@ -1,0 +1,256 @@
+//! What `pinbad load` can be asked for: its flags, their units, limits and defaults.
+//!
+//! Two structs: [`TrafficOptions`] says what the packets hold (tests and benches make one by hand), [`LoadOptions`] adds where
+//! they go, how fast and how long. Read once by `main`; every number is limited here, so that nothing after it can be asked
+//! for more memory than the machine has.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// How keys are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Distribution {
+    /// A few scripts and servers get most of the requests, as on any real site.
+    Zipf,
+    /// All alike.
+    Uniform,
+    /// Every combination of host, server and script in turn: an exact number of distinct keys.
+    Each,
+}
+
+/// How the totals are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// For reading.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// What the packets hold.
+#[derive(Debug, Clone, Args)]
+pub struct TrafficOptions {
+    /// Seed: the same seed and options give the same packets, byte for byte
+    #[arg(long, default_value_t = 1, help_heading = "What is sent")]
+    pub seed: u64,
+    /// Timers in each request
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 2_000), help_heading = "What is sent")]
+    pub timers: u32,
+    /// Tags of each timer: group, server, operation, then more
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = up_to(1, 64), help_heading = "What is sent")]
+    pub tags: u32,
+    /// Different values of the server tag and of each further timer tag
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    pub tag_values: u32,
+    /// Request tags: env, release, then more
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 256), help_heading = "What is sent")]
+    pub request_tags: u32,
+    /// Different host names
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    pub hosts: u32,
+    /// Different server names
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    pub servers: u32,
+    /// Different script names
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    pub scripts: u32,
+    /// Different HTTP statuses; 200 is by far the most frequent
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = up_to(1, 400), help_heading = "What is sent")]
+    pub statuses: u32,
+    /// Different schemas: https, http, then more; 0 leaves the schema out, as PHP does by default
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = up_to(0, 1_000), help_heading = "What is sent")]
+    pub schemas: u32,
+    /// How hosts, servers and scripts are drawn
+    #[arg(long, value_enum, default_value_t = Distribution::Zipf, help_heading = "What is sent")]
+    pub distribution: Distribution,
+    /// Further requests nested in each packet
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 1_500), help_heading = "What is sent")]
+    pub nested: u32,
+    /// Pad packets that are shorter to this many bytes (with dictionary words that nothing refers to)
+    #[arg(long, value_name = "BYTES", value_parser = up_to(64, 65_507), help_heading = "What is sent")]
+    pub size: Option<u32>,
+}
+
+impl Default for TrafficOptions {
+    /// The defaults of the command line.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            timers: 0,
+            tags: 3,
+            tag_values: 10,
+            request_tags: 0,
+            hosts: 20,
+            servers: 10,
+            scripts: 500,
+            statuses: 5,
+            schemas: 2,
+            distribution: Distribution::Zipf,
+            nested: 0,
+            size: None,
+        }
+    }
+}
+
+/// Where the packets go, how fast, how long, and what is said about it.
+#[derive(Debug, Clone, Args)]
+pub struct LoadOptions {
+    /// Where to send to, HOST:PORT; loopback only, unless --allow-remote
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:30002", value_parser = parse_target)]
+    pub target: SocketAddr,
+    /// Packets a second, all senders together; 0: as fast as they can
+    #[arg(long, value_name = "PACKETS/S", default_value_t = 1000.0, value_parser = parse_rate)]
+    pub rate: f64,
+    /// Stop after this time, for example 500ms, 10s, 2m [default: 10s without --count]
+    #[arg(long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Stop after this many packets
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Sending threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1, 64))]
+    pub senders: u32,
+    /// Sockets of each sender, used in turn: a daemon with several receivers spreads packets by their source port
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = up_to(1, 256))]
+    pub sockets: u32,
+    /// Different packets to prepare; they are sent over and over
+    #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = up_to(1, 4_000_000))]
+    pub corpus: u32,
+    /// Send to an address that is not loopback
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// Print a line a second
+    #[arg(long)]
+    pub progress: bool,
+    /// How to print the totals
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Text)]
+    pub format: SummaryFormat,
+    /// What the packets hold.
+    #[command(flatten)]
+    pub traffic: TrafficOptions,
+}
+
+impl Default for LoadOptions {
+    /// The defaults of the command line.
+    fn default() -> Self {
+        Self {
+            target: SocketAddr::from(([127, 0, 0, 1], 30002)),
+            rate: 1000.0,
+            duration: None,
+            count: None,
+            senders: 1,
+            sockets: 4,
+            corpus: 32_768,
+            allow_remote: false,
+            progress: false,
+            format: SummaryFormat::Text,
+            traffic: TrafficOptions::default(),
+        }
+    }
+}
+
+/// A number from `low` to `high`.
+fn up_to(low: u32, high: u32) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(low)..=i64::from(high))
+}
+
+/// `HOST:PORT`; a name that has both kinds of address means the IPv4 one, since that is what the daemon listens on unasked.
+fn parse_target(text: &str) -> Result<SocketAddr, String> {
+    let found: Vec<SocketAddr> = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; expected HOST:PORT"))?
+        .collect();
+    let first = found
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(found.first());
+    first
+        .copied()
+        .ok_or_else(|| "no address found for that name".to_owned())
+}
+
+/// Packets a second, zero or more.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("expected a number of packets a second from 0 to 1000000000".to_owned()),
+    }
+}
+
+/// A time with its unit: `500ms`, `10s`, `2m`, `1h`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("expected a number with its unit: ms, s, m or h".to_owned()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected a number with its unit, such as 10s".to_owned())?;
+    match Duration::try_from_secs_f64(number * scale) {
+        Ok(time) if time > Duration::ZERO => Ok(time),
+        _ => Err("expected a time above zero".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        load: LoadOptions,
+    }
+
+    #[test]
+    fn defaults_of_the_line_and_of_the_struct_agree() {
+        let line = Line::try_parse_from(["load"]).unwrap().load;
+        assert_eq!(format!("{line:?}"), format!("{:?}", LoadOptions::default()));
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "10", "s", "0s", "-1s", "1.2.3s", "10 s", "1d", "1e400s"] {
+            assert!(parse_duration(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+
+    #[test]
+    fn bad_numbers_are_refused() {
+        for bad in [
+            "--rate=-1",
+            "--rate=nan",
+            "--hosts=0",
+            "--count=0",
+            "--tags=0",
+            "--size=65508",
+            "--senders=0",
+            "--target=nowhere",
+        ] {
+            assert!(
+                Line::try_parse_from(["load", bad]).is_err(),
+                "{bad} was taken"
+            );
+        }
+        let line = Line::try_parse_from(["load", "--target", "[::1]:7", "--rate", "0"])
+            .unwrap()
+            .load;
+        assert_eq!(
+            (line.target.to_string().as_str(), line.rate),
+            ("[::1]:7", 0.0)
+        );
+    }
+}
