@@ -3,6 +3,8 @@
 //! `cargo bench --bench bench -- decode` runs one stage. Nothing here asserts; tests do.
 
 mod decode;
+mod path;
 mod ring;
+mod stage;
 
-criterion::criterion_main!(decode::benches, ring::benches);
+criterion::criterion_main!(decode::benches, ring::benches, path::benches);
