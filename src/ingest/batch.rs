@@ -1,13 +1,13 @@
 //! `recvmmsg` into fixed buffers: up to 64 datagrams for one call into the kernel.
 //!
 //! Each receiver thread makes one [`Batch`] and uses it for life: 64 buffers, each longer than any UDP datagram, with
-//! the headers that point to them. The buffers are virtual memory (4.1 MiB) until a datagram is written to them, so
+//! the headers that point to them. The buffers are virtual memory (4 MiB) until a datagram is written to them, so
 //! ordinary traffic keeps 64 pages in use, and the largest burst keeps all of it.
 //!
-//! This file is one of two that contain `unsafe`: the standard library has no call that receives several datagrams,
-//! and one call a datagram costs a third of what the machine can receive. The invariant: `buffers`, `iovecs` and
-//! `headers` are allocated once, never resized, and every pointer that the kernel gets is made from them anew, right
-//! before the call, with no reference to them alive during it. No raw pointer leaves this file.
+//! The standard library receives one datagram a call: 790 ns of processor time each against 655 in batches of 64
+//! (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`, `iovecs` and `headers` are allocated
+//! once, never resized, and every pointer that the kernel gets is made from them anew, right before the call, with no
+//! reference to them alive during it. No raw pointer leaves this file.
 #![expect(
     unsafe_code,
     reason = "recvmmsg has no safe wrapper that keeps its buffers between calls"
@@ -24,11 +24,8 @@ pub const BATCH_DATAGRAMS_MAX: usize = 64;
 
 /// Room for one datagram: a byte more than any may have, so that one which was cut off at the end of the buffer is
 /// longer than what the decoder looks at, and refused there (`too_long`). UDP cannot carry one; IPv6 jumbograms can.
+/// (Buffers that begin at other places of their pages, for the sake of the cache, made no difference.)
 const BUFFER_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
-
-/// From one buffer to the next. Nine cache lines more than a power of two: with 65,536 the beginnings of all 64
-/// buffers would fall into the same few cache sets and drive each other out.
-const STRIDE: usize = BUFFER_BYTES;
 
 /// The memory that one receiver receives into. Not `Send`: it is made on the thread that uses it.
 pub struct Batch {
@@ -59,7 +56,7 @@ impl Batch {
             })
             .collect();
         Self {
-            buffers: vec![0; STRIDE * BATCH_DATAGRAMS_MAX],
+            buffers: vec![0; BUFFER_BYTES * BATCH_DATAGRAMS_MAX],
             iovecs,
             headers,
             received: 0,
@@ -73,7 +70,7 @@ impl Batch {
     /// What the kernel says, except the timeout and `EINTR`. The datagrams of the batch before are gone.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
-        let buffers = self.buffers.chunks_exact_mut(STRIDE);
+        let buffers = self.buffers.chunks_exact_mut(BUFFER_BYTES);
         for ((header, iovec), buffer) in self.headers.iter_mut().zip(&mut self.iovecs).zip(buffers)
         {
             iovec.iov_base = buffer.as_mut_ptr().cast();
@@ -81,7 +78,7 @@ impl Batch {
         }
         let headers = self.headers.as_mut_ptr();
         // SAFETY: the file descriptor is open (borrowed). `headers` points to BATCH_DATAGRAMS_MAX headers, each with
-        // one iovec of BUFFER_BYTES bytes inside its own STRIDE of `buffers`; all three live in `self`, which
+        // one iovec of BUFFER_BYTES bytes in a place of its own in `buffers`; all three live in `self`, which
         // is borrowed exclusively, and nothing refers to them during the call. A null timeout is allowed.
         let received = unsafe {
             libc::recvmmsg(
@@ -106,7 +103,7 @@ impl Batch {
 
     /// The datagrams of the last [`Batch::receive`], in the order of arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
-        let buffers = self.buffers.chunks_exact(STRIDE);
+        let buffers = self.buffers.chunks_exact(BUFFER_BYTES);
         self.headers[..self.received]
             .iter()
             .zip(buffers)

@@ -19,7 +19,7 @@ use crate::telemetry::SocketCounters;
 use crate::wire::RecordSink;
 
 /// Emptied blocks that wait for the receiver that filled them, so that a few warm ones go round, not all of them.
-const RETURNED_MAX: usize = 16;
+const RETURNED_MAX: usize = 8;
 
 /// Blocks that the merger may hold at a time.
 pub const HELD_MAX: usize = 6;

@@ -443,7 +443,7 @@ mod tests {
         invalid[Refusal::Lz4Header as usize] = 3;
         counters.datagrams_invalid.add(&invalid);
         let readings = counters.counts().readings();
-        // 14 plain numbers, two by refusal, one by mend.
+        // 13 plain numbers, two by refusal, one by mend.
         assert_eq!(readings.len(), 13 + 2 * Refusal::COUNT + Mend::COUNT);
         assert!(readings.iter().all(|reading| reading.help.ends_with('.')));
         assert_eq!(readings[0].name, "datagrams_received");

@@ -275,7 +275,7 @@ fn a_ring_that_overflows_loses_requests_but_no_count() {
 }
 
 #[test]
-fn the_kernels_drops_are_seen_once_a_second() {
+fn what_the_kernel_dropped_stands_beside_what_was_received() {
     let sockets = socket::open(&["127.0.0.1:0".parse().unwrap()], 1, 1).unwrap();
     let counters = Counters::new(1);
     let (_, mut inlets, _outlet) = TempRing::new(RingPlan::new(1000, 0, 1), &counters.sockets);
