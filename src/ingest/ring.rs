@@ -286,10 +286,9 @@ impl Inlet {
         })
     }
 
-    /// Lets the merger have what was pushed so far. To be called after each batch. A block without a request stays
-    /// here: the merger would only carry it round.
+    /// Lets the merger have what was pushed so far. To be called after each batch; does nothing if it pushed nothing.
     pub fn publish(&mut self) {
-        let Some(block) = self.block.take_if(|block| block.requests > 0) else {
+        let Some(block) = self.block.take() else {
             return;
         };
         self.count_fresh();

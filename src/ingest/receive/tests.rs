@@ -105,7 +105,7 @@ impl Drop for StopAtEnd<'_> {
 }
 
 /// Waits until the receivers have got on so far.
-fn wait(counters: &Counters, reached: impl Fn(&SocketCounts) -> bool) {
+fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounts) -> bool) {
     let start = std::time::Instant::now();
     while !reached(&counters.total()) {
         assert!(
@@ -189,7 +189,16 @@ fn run_mix(
             drain(&mut outlet, &mut by_host);
             thread::yield_now();
         }
-        sender.join().unwrap()
+        let sent = sender.join().unwrap();
+        // All of it comes out while the receivers still run.
+        wait(&counters, |_| {
+            if !drain_meanwhile {
+                return true;
+            }
+            drain(&mut outlet, &mut by_host);
+            by_host.iter().sum::<u64>() == sent.decoded - sent.requests_invalid
+        });
+        sent
     });
     drain(&mut outlet, &mut by_host);
     assert_eq!(ring.depth(), 0);

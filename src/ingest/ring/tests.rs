@@ -305,6 +305,31 @@ fn order_is_kept_when_a_receiver_overtakes_the_walk() {
 }
 
 #[test]
+fn order_is_kept_when_overwriting_overtakes_the_walk() {
+    let (ring, mut inlets, mut outlet, _) = ring(90, 0, 1);
+    let mut next = 0;
+    let mut push_blocks = |blocks: u32| {
+        for _ in 0..=blocks * ring.plan().block_requests_max {
+            push(&mut inlets[0], 0, next);
+            next += 1;
+        }
+        inlets[0].publish();
+    };
+    push_blocks(1);
+    let mut got = records(&outlet.pop().unwrap());
+    push_blocks(3);
+    // The walk takes the open block aside and gives the first of three filled ones that are older...
+    got.extend(records(&outlet.pop().unwrap()));
+    // ...and now all that are left in the queue are younger.
+    push_blocks(20);
+    got.extend(drain(&mut outlet));
+    got.extend(drain(&mut outlet));
+    let numbers = numbers(&got);
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert_eq!(numbers.last(), Some(&(next - 1)));
+}
+
+#[test]
 fn a_walk_ends_though_the_receiver_goes_on() {
     let (ring, mut inlets, mut outlet, _) = ring(90, 0, 1);
     let mut number = 0;
