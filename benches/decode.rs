@@ -32,7 +32,7 @@ fn decoder() -> Decoder {
 /// What PHP sends for a request without timers and tags.
 fn plain() -> model::Request {
     let mut packet = model::Request::named(
-        "web-frontend-017.dc2.example.org",
+        "web-frontend-017.rack-12.dc2.example.org",
         "catalogue.www.example.org",
         "/var/www/catalogue/releases/2024-11-21.3/public/index.php",
     );
@@ -59,7 +59,7 @@ fn tagged() -> model::Request {
 /// Five timers of three tags each, as an application with a data base, a cache and a remote service has them.
 fn timers() -> model::Request {
     let mut packet = plain();
-    packet.script_name = Some(b"/catalogue/products/show.php".to_vec());
+    packet.script_name = Some(b"/catalogue/products/detailed.html".to_vec());
     packet.schema = None;
     for (group, operation, server) in [
         ("mysql", "select", "db-17.dc2"),
@@ -84,7 +84,7 @@ fn packets(of: impl Fn() -> model::Request) -> Vec<Vec<u8>> {
         .map(|n| {
             let mut packet = of();
             packet.hostname =
-                Some(format!("web-frontend-{:03}.dc2.example.org", n % 40).into_bytes());
+                Some(format!("web-frontend-{:03}.rack-12.dc2.example.org", n % 40).into_bytes());
             packet.document_size = Some(1000 + n * 37);
             packet.encode_to_vec()
         })

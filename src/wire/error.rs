@@ -14,7 +14,7 @@ pub enum Refusal {
     Empty,
     /// More bytes than a UDP length field can say: not from a socket.
     TooLong,
-    /// Not a Pinba message, but it begins with the compression header of pinba2, which is not supported.
+    /// Cannot be decoded, and begins with the compression header of pinba2, which is not supported.
     Lz4Header,
     /// The bytes end inside a field, or a length points past the end.
     Truncated,

@@ -213,6 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn texts_differ_by_length_also_when_padding_looks_the_same() {
+        let h = Hasher::with_seed(4);
+        let mut seen = std::collections::HashSet::new();
+        for len in 0..40 {
+            assert!(seen.insert(h.hash_bytes(&vec![0; len])), "{len} zeros");
+            assert!(
+                seen.insert(h.hash_bytes(&vec![b'a'; len + 1])),
+                "{len} + 1 letters"
+            );
+        }
+    }
+
+    #[test]
     fn identity_knows_where_a_text_ends_and_absent_from_empty() {
         let h = Hasher::with_seed(1);
         let base = h.hash_identity(b"ab", b"c", b"/", Some(b"http"), 200);

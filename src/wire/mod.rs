@@ -304,10 +304,16 @@ impl<R: Rewrite> Decoder<R> {
 
 /// The reason to give for a datagram that cannot be decoded. pinba2 may put a header of four bytes before the message, the
 /// first one 0x1n; so do the messages that begin with field 2 or 3, hence the question comes after decoding, not before.
+/// (Compressed bytes fail at their first key: what lacks a field but has no other fault is a message.)
 #[cold]
 fn undecodable(datagram: &[u8], reason: Refusal) -> Refusal {
     match datagram {
-        [first, _, _, _, ..] if first >> 4 == 1 => Refusal::Lz4Header,
+        [first, _, _, _, ..] if first >> 4 == 1 && reason != Refusal::MissingField => {
+            Refusal::Lz4Header
+        }
         _ => reason,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Tests of the wire: by rule, by size, over the corpus, and against prost with a model of the rules.
+//!
+//! `plain` reads records back into plain values; `naive` is the second opinion (prost and rules written for clarity);
+//! `packets` builds what the tests send.
+
+mod corpus;
+mod differential;
+mod naive;
+mod packets;
+mod plain;
+mod rewriting;
+mod rules;
+mod sizes;
+
+use super::*;
+use plain::{Plain, read_all};
+
+/// What one decoder makes of one datagram.
+struct Outcome {
+    result: Result<u32, Refusal>,
+    requests: Vec<Plain>,
+    counts: DecodeCounts,
+}
+
+/// The decoder of most tests: default limits, fixed keys.
+fn decoder() -> Decoder {
+    Decoder::new(TextLimits::default(), hasher())
+}
+
+fn hasher() -> Hasher {
+    Hasher::with_seed(7)
+}
+
+/// The second of reception that the tests give.
+const RECEIVED_SECS: u32 = 1_700_000_000;
+
+/// Decodes with a decoder that may have been used before, and checks what holds for every datagram.
+fn decode_with<R: Rewrite>(decoder: &mut Decoder<R>, datagram: &[u8]) -> Outcome {
+    decoder.take_counts();
+    let mut block = Vec::new();
+    let result = decoder.decode(datagram, RECEIVED_SECS, &mut block);
+    let counts = decoder.take_counts();
+    let requests = read_all(&block);
+
+    assert_eq!(counts.datagrams_received(), 1);
+    assert_eq!(counts.requests_pushed(), requests.len() as u64);
+    match result {
+        Ok(pushed) => {
+            assert_eq!(counts.datagrams_accepted, 1);
+            assert_eq!(pushed as usize, requests.len());
+            assert!(pushed > 0);
+        }
+        Err(reason) => {
+            assert_eq!(counts.datagrams_invalid_by(reason), 1);
+            assert_eq!(
+                counts.requests_decoded, 0,
+                "a refused datagram counts no requests"
+            );
+            assert_eq!(
+                counts.mended,
+                [0; Mend::COUNT],
+                "a refused datagram counts no mending"
+            );
+            assert!(block.is_empty(), "a refused datagram leaves nothing behind");
+        }
+    }
+    Outcome {
+        result,
+        requests,
+        counts,
+    }
+}
+
+fn decode(datagram: &[u8]) -> Outcome {
+    decode_with(&mut decoder(), datagram)
+}
+
+/// Decodes a packet of which one record is expected, and gives it with the counts.
+fn decode_one(datagram: &[u8]) -> (Plain, DecodeCounts) {
+    let outcome = decode(datagram);
+    assert_eq!(outcome.result, Ok(1));
+    let [request] = <[Plain; 1]>::try_from(outcome.requests).unwrap();
+    (request, outcome.counts)
+}
+
+#[test]
+fn every_reason_has_a_number_and_a_name_of_its_own() {
+    for (number, reason) in Refusal::ALL.iter().enumerate() {
+        assert_eq!(*reason as usize, number);
+    }
+    for (number, mend) in Mend::ALL.iter().enumerate() {
+        assert_eq!(*mend as usize, number);
+    }
+    let names = Refusal::ALL.iter().map(|reason| reason.name());
+    assert_eq!(
+        names.collect::<std::collections::HashSet<_>>().len(),
+        Refusal::COUNT
+    );
+    let names = Mend::ALL.iter().map(|mend| mend.name());
+    assert_eq!(
+        names.collect::<std::collections::HashSet<_>>().len(),
+        Mend::COUNT
+    );
+}
+
+/// The wire contract for outsiders says what the code does: numbers, names, types and labels, in order.
+#[test]
+fn the_proto_file_describes_the_model() {
+    let proto = include_str!("../../../proto/pinba.proto");
+    let body = proto.split_once("message Request {").unwrap().1;
+    let fields: Vec<(String, String, String, u32)> = body
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.ends_with(';'))
+        .map(|line| {
+            let words: Vec<_> = line.trim_end_matches(';').split_whitespace().collect();
+            let [label, kind, name, "=", number] = words[..] else {
+                panic!("{line}")
+            };
+            (
+                label.into(),
+                kind.into(),
+                name.into(),
+                number.parse().unwrap(),
+            )
+        })
+        .collect();
+
+    let model = include_str!("../model.rs");
+    let mut of_model = Vec::new();
+    let mut lines = model.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        if let Some(attribute) = line.strip_prefix("#[prost(") {
+            let number = attribute
+                .split("tag = \"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap();
+            let name = lines
+                .next()
+                .unwrap()
+                .trim_start_matches("pub ")
+                .split(':')
+                .next()
+                .unwrap();
+            let kind = attribute.split([',', ' ']).next().unwrap();
+            let kind = if kind == "bytes" { "string" } else { kind };
+            let kind = if kind == "message" { "Request" } else { kind };
+            let number: u32 = number.parse().unwrap();
+            let label = match (attribute.contains("repeated"), number) {
+                (true, _) => "repeated",
+                (false, 1..=9) => "required",
+                (false, _) => "optional",
+            };
+            of_model.push((label.to_owned(), kind.to_owned(), name.to_owned(), number));
+        }
+    }
+    of_model.sort_by_key(|field| field.3);
+    // Field 18 stands in the model twice: as requests, and as the bytes that requests nested deeper are.
+    of_model.retain(|field| !(field.3 == 18 && field.1 == "string"));
+    assert_eq!(fields.len(), 23);
+    assert_eq!(fields, of_model);
+}
