@@ -16,19 +16,30 @@ criterion_group!(benches, path, merge);
 /// What is sent: name, timers, distribution, tag reports.
 const TRAFFIC: [(&str, u32, Distribution, usize); 5] = [
     ("no timers", 0, Distribution::Zipf, 0),
-    ("no timers, 100,000 keys evenly", 0, Distribution::Uniform, 0),
+    (
+        "no timers, 100,000 keys evenly",
+        0,
+        Distribution::Uniform,
+        0,
+    ),
     ("5 timers", 5, Distribution::Zipf, 0),
     ("5 timers, 100,000 keys evenly", 5, Distribution::Uniform, 0),
     ("5 timers, 5 tag reports", 5, Distribution::Zipf, 5),
 ];
 
 fn options(timers: u32, distribution: Distribution) -> TrafficOptions {
-    TrafficOptions { timers, distribution, ..TrafficOptions::default() }
+    TrafficOptions {
+        timers,
+        distribution,
+        ..TrafficOptions::default()
+    }
 }
 
 fn path(c: &mut Criterion) {
     let mut group = c.benchmark_group("path");
-    group.throughput(Throughput::Elements(PACKETS_PER_MERGE as u64)).sample_size(20);
+    group
+        .throughput(Throughput::Elements(PACKETS_PER_MERGE as u64))
+        .sample_size(20);
     for (name, timers, distribution, reports) in TRAFFIC {
         let mut ready = None;
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
@@ -42,7 +53,9 @@ fn path(c: &mut Criterion) {
 
 fn merge(c: &mut Criterion) {
     let mut group = c.benchmark_group("merge");
-    group.throughput(Throughput::Elements(PACKETS_PER_MERGE as u64)).sample_size(20);
+    group
+        .throughput(Throughput::Elements(PACKETS_PER_MERGE as u64))
+        .sample_size(20);
     for (name, timers, distribution, reports) in TRAFFIC {
         let mut ready = None;
         group.bench_function(BenchmarkId::from_parameter(name), |b| {

@@ -43,9 +43,14 @@ impl Stage {
     pub(crate) fn new(traffic: &TrafficOptions, tag_reports: usize) -> Self {
         let mut config = Config::default();
         config.pool.stats_history = std::time::Duration::from_secs(10);
-        let defaults = Defaults { history: config.pool.stats_history, ..Defaults::default() };
-        let mut definitions: Vec<_> =
-            builtin::reports(&defaults).into_iter().map(|d| (d, DefinedBy::BuiltIn)).collect();
+        let defaults = Defaults {
+            history: config.pool.stats_history,
+            ..Defaults::default()
+        };
+        let mut definitions: Vec<_> = builtin::reports(&defaults)
+            .into_iter()
+            .map(|d| (d, DefinedBy::BuiltIn))
+            .collect();
         for comment in TAG_REPORTS.iter().take(tag_reports) {
             let form = ReportForm::of_comment(&comment.replace([':', ','], "_"), comment);
             let definition = form.definition(&defaults).expect("a valid COMMENT");

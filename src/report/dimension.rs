@@ -7,6 +7,7 @@
 use super::definition::{
     DEFINITION_KEYS_MAX, Field, Filter, Key, KeySource, Missing, Occurrence, Pattern,
 };
+use crate::pool::Freed;
 use crate::pool::origins::{Origin, Origins};
 use crate::pool::tag_sets::{OTHER_SET, TagSets};
 use crate::pool::words::{EMPTY, NONE, OTHER, Words};
@@ -96,7 +97,38 @@ impl Parts {
         }
         parts
     }
+
+    pub(super) fn includes(self, side: Side) -> bool {
+        match side {
+            Side::Origin => self.origin,
+            Side::RequestTags => self.request_tags,
+            Side::TimerTags => self.timer_tags,
+        }
+    }
 }
+
+/// A part of a record that has a number in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Origin,
+    RequestTags,
+    TimerTags,
+}
+
+impl Side {
+    pub(super) const ALL: [Self; 3] = [Self::Origin, Self::RequestTags, Self::TimerTags];
+
+    /// The numbers of this side that were freed.
+    pub(super) fn freed(self, freed: &Freed) -> &[u32] {
+        match self {
+            Self::Origin => &freed.origins,
+            Self::RequestTags | Self::TimerTags => &freed.tag_sets,
+        }
+    }
+}
+
+/// What a family sees of one side: whether it passes the filters, then a value of each dimension.
+pub(super) type SideLanes = [u32; DEFINITION_KEYS_MAX + 1];
 
 /// The record whose lanes are looked for, by its numbers in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +136,16 @@ pub(super) struct Subject {
     pub(super) origin: u32,
     pub(super) request_tags: u32,
     pub(super) timer_tags: u32,
+}
+
+impl Subject {
+    pub(super) fn number(&self, side: Side) -> u32 {
+        match side {
+            Side::Origin => self.origin,
+            Side::RequestTags => self.request_tags,
+            Side::TimerTags => self.timer_tags,
+        }
+    }
 }
 
 /// What lanes are resolved against.
@@ -177,6 +219,48 @@ impl Names<'_> {
             }
         }
         Some(lanes)
+    }
+
+    /// What the family sees of one side of a record: records with equal lanes on all sides are in the same group.
+    pub(super) fn side_lanes(
+        &self,
+        side: Side,
+        dimensions: &[Dimension],
+        filters: &[Filter],
+        subject: Subject,
+    ) -> SideLanes {
+        let mut lanes = [NONE; DEFINITION_KEYS_MAX + 1];
+        lanes[0] = filters
+            .iter()
+            .filter(|filter| match filter {
+                Filter::MinTime(_) | Filter::TimeBelow(_) => false,
+                Filter::Field(..) => side == Side::Origin,
+                Filter::RequestTag(..) => side == Side::RequestTags,
+                Filter::TimerTag(..) => side == Side::TimerTags,
+            })
+            .all(|filter| self.passes(std::slice::from_ref(filter), subject))
+            .into();
+        for (lane, dimension) in lanes[1..].iter_mut().zip(dimensions) {
+            *lane = match (&dimension.source, side) {
+                // A number may stand for the status here: a lane is only held against its like.
+                (
+                    KeySource::Field(Field::Status) | KeySource::TimerTagOrField(_, Field::Status),
+                    Side::Origin,
+                ) => self.origins.get(subject.origin).status,
+                (KeySource::Field(field) | KeySource::TimerTagOrField(_, field), Side::Origin) => {
+                    self.field_lane(*field, subject.origin)
+                }
+                (KeySource::RequestTag(name), Side::RequestTags) => {
+                    self.find_tag(subject.request_tags, name, dimension.occurrence)
+                }
+                (
+                    KeySource::TimerTag(name) | KeySource::TimerTagOrField(name, _),
+                    Side::TimerTags,
+                ) => self.find_tag(subject.timer_tags, name, dimension.occurrence),
+                _ => NONE,
+            };
+        }
+        lanes
     }
 
     fn field_lane(&self, field: Field, origin: u32) -> u32 {

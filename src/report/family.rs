@@ -186,7 +186,10 @@ impl Family {
             Known::Skipped => return,
             Known::Nothing => {
                 let found = self.find_group(subject, names, budget);
-                self.route.remember(subject, found, &self.groups);
+                let shared = names.shared();
+                self.route.remember(subject, found, &self.groups, |side| {
+                    shared.side_lanes(side, &self.dimensions, &self.filters, subject)
+                });
                 match found {
                     Some(group) => group,
                     None => return,
@@ -376,9 +379,10 @@ impl Family {
             for &(bucket, count) in &pairs {
                 group.histogram.subtract(bucket, count);
             }
+            group.histogram.tidy();
             let after = group.histogram.heap_bytes();
             let empty = group.totals.requests == 0 && group.slot == NO_SLOT;
-            self.groups.histogram_bytes -= before - after;
+            self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
             if let Some(extremes) = &mut self.groups.extremes {
                 extremes[id as usize].retain(|&(tick, _)| tick > journal.tick);
             }

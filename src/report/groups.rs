@@ -6,13 +6,16 @@
 //! slot, however many reports there are and however often they are read.
 
 use super::chunked::Chunked;
+use super::counts::Histogram;
 use super::dimension::Lanes;
 use super::reading::Extremes;
-use super::sparse::SparseHistogram;
 use super::totals::Totals;
 
 /// No slot: the group gained nothing in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;
+
+/// Bytes of a histogram that a slot keeps from one tick to the next.
+const SLOT_HISTOGRAM_KEPT: usize = 128;
 
 /// The group is not in use.
 const UNUSED: u32 = u32::MAX - 1;
@@ -23,7 +26,7 @@ pub(super) struct Group {
     /// Sums over the closed ticks of the window.
     pub(super) totals: Totals,
     /// Histogram over the closed ticks of the window.
-    pub(super) histogram: SparseHistogram,
+    pub(super) histogram: Histogram,
     /// Slot of the running tick, [`NO_SLOT`], or [`UNUSED`].
     pub(super) slot: u32,
     /// Counts how often this number was given to another combination; who remembers a number remembers this too.
@@ -34,7 +37,7 @@ pub(super) struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) totals: Totals,
-    pub(super) histogram: SparseHistogram,
+    pub(super) histogram: Histogram,
     pub(super) extremes: Extremes,
     /// The last request counted, so that several timers of one request count it once.
     last_request: u64,
@@ -144,7 +147,7 @@ impl Groups {
         }
         self.groups.push(Group {
             totals: Totals::ZERO,
-            histogram: SparseHistogram::new(),
+            histogram: Histogram::new(),
             slot: NO_SLOT,
             generation: 0,
         });
@@ -163,7 +166,7 @@ impl Groups {
         self.histogram_bytes -= group.histogram.heap_bytes();
         *group = Group {
             totals: Totals::ZERO,
-            histogram: SparseHistogram::new(),
+            histogram: Histogram::new(),
             slot: UNUSED,
             generation: group.generation.wrapping_add(1),
         };
@@ -247,13 +250,18 @@ impl Groups {
             for (bucket, count) in slot.histogram.iter() {
                 group.histogram.add(bucket, count);
             }
-            *histogram_bytes += group.histogram.heap_bytes() - before;
+            *histogram_bytes = *histogram_bytes + group.histogram.heap_bytes() - before;
         }
         if let Some(extremes) = extremes {
             extremes[slot.group as usize].push((tick, slot.extremes));
         }
         slot.totals = Totals::ZERO;
-        slot.histogram.clear();
+        // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
+        if slot.histogram.heap_bytes() > SLOT_HISTOGRAM_KEPT {
+            slot.histogram.reset();
+        } else {
+            slot.histogram.clear();
+        }
     }
 
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild tick does not hold

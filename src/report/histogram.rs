@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::sparse::BUCKET_MAX;
+use super::counts::BUCKET_MAX;
 
 mod rank;
 

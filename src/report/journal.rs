@@ -4,7 +4,7 @@
 //! single request, and a busy group costs little more than its distinct buckets, however many requests it had. With the
 //! journal nothing else is needed to retire a tick: not the raw rows, which may be long gone.
 
-use super::sparse::SparseHistogram;
+use super::counts::Histogram;
 use super::totals::Totals;
 
 /// Writes entries one after the other.
@@ -15,12 +15,7 @@ pub(super) struct JournalWriter {
 
 impl JournalWriter {
     /// Adds what `group` gained. With `histogram` `None` it is left out (memory budget).
-    pub(super) fn entry(
-        &mut self,
-        group: u32,
-        totals: &Totals,
-        histogram: Option<&SparseHistogram>,
-    ) {
+    pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
         self.number(u128::from(group));
         self.number(u128::from(totals.requests));
         self.number(totals.hits);
@@ -141,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut histogram = SparseHistogram::new();
+        let mut histogram = Histogram::new();
         histogram.add(0, 1);
         histogram.add(70_000, 1 << 35);
         let large = Totals {

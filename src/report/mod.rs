@@ -15,6 +15,7 @@ mod budget;
 pub mod builtin;
 mod chunked;
 pub mod comment;
+mod counts;
 pub mod ddl;
 pub mod definition;
 mod dimension;
@@ -29,7 +30,6 @@ pub mod reading;
 mod registry;
 mod route;
 pub mod shape;
-mod sparse;
 pub mod totals;
 mod window;
 

@@ -1,18 +1,23 @@
 //! Shortcuts from a record's numbers to its group.
 //!
-//! What group a record belongs to depends on its origin, its request tags or its timer tags: on one of them in most
-//! families, which then keep an array over that number; on several in the others, which keep a cache of fixed size.
-//! A shortcut holds the group's generation too: when the group went and its number was given away, the shortcut is void.
+//! What group a record belongs to depends on its origin, its request tags or its timer tags. In most families it is one
+//! of them, and an array over that number leads to the group. In the others each number first leads to a *key*, which
+//! stands for all numbers of that side that the family cannot tell apart (origins that differ only in a field that no
+//! report of the family looks at), and the keys together to the group. So names are looked at once for each origin and each
+//! tag set, not once for each combination of them. A shortcut holds the group's generation too: when the group went and
+//! its number was given away, the shortcut is void.
 
-use super::dimension::{Parts, Subject};
+use hashbrown::HashTable;
+
+use super::dimension::{Parts, Side, SideLanes, Subject};
 use super::groups::Groups;
 use crate::pool::Freed;
 
-/// Entries of a cache over several numbers: a power of two, half a megabyte.
-const CACHE_ENTRIES: usize = 1 << 15;
-
 const NOTHING: u32 = u32::MAX;
 const SKIPPED: u32 = u32::MAX - 1;
+
+/// Combinations that are remembered before the memory is worth more than the shortcuts, beside two for each group.
+const COMBINATIONS_MAX: usize = 1 << 16;
 
 /// What is known of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +33,10 @@ pub(super) enum Known {
 /// Shortcuts of one family.
 #[derive(Debug)]
 pub(super) enum Route {
-    Origin(Vec<Target>),
-    RequestTags(Vec<Target>),
-    TimerTags(Vec<Target>),
-    Several {
-        parts: Parts,
-        cache: Box<[(Subject, Target)]>,
-    },
+    /// By the number of one side.
+    One(Side, Vec<Target>),
+    /// By keys of several sides.
+    Several(Box<Combinations>),
 }
 
 /// Where a shortcut leads.
@@ -49,91 +51,92 @@ const UNKNOWN: Target = Target {
     generation: 0,
 };
 
+impl Target {
+    fn of(found: Option<u32>, groups: &Groups) -> Self {
+        match found {
+            Some(group) => Self {
+                group,
+                generation: groups.get(group).generation,
+            },
+            None => Self {
+                group: SKIPPED,
+                generation: 0,
+            },
+        }
+    }
+
+    #[inline]
+    fn known(self, groups: &Groups) -> Known {
+        match self.group {
+            NOTHING => Known::Nothing,
+            SKIPPED => Known::Skipped,
+            group if groups.get(group).generation == self.generation => Known::Group(group),
+            _ => Known::Nothing,
+        }
+    }
+}
+
 impl Route {
     pub(super) fn new(parts: Parts) -> Self {
         match (parts.origin, parts.request_tags, parts.timer_tags) {
-            (_, false, false) => Self::Origin(Vec::new()),
-            (false, true, false) => Self::RequestTags(Vec::new()),
-            (false, false, true) => Self::TimerTags(Vec::new()),
-            _ => {
-                let nobody = Subject {
-                    origin: NOTHING,
-                    request_tags: NOTHING,
-                    timer_tags: NOTHING,
-                };
-                Self::Several {
-                    parts,
-                    cache: vec![(nobody, UNKNOWN); CACHE_ENTRIES].into(),
-                }
-            }
+            (_, false, false) => Self::One(Side::Origin, Vec::new()),
+            (false, true, false) => Self::One(Side::RequestTags, Vec::new()),
+            (false, false, true) => Self::One(Side::TimerTags, Vec::new()),
+            _ => Self::Several(Box::new(Combinations::new(parts))),
         }
     }
 
     /// What is known of `subject`.
+    #[inline]
     pub(super) fn find(&self, subject: Subject, groups: &Groups) -> Known {
-        let target = match self {
-            Self::Origin(targets) => targets.get(subject.origin as usize),
-            Self::RequestTags(targets) => targets.get(subject.request_tags as usize),
-            Self::TimerTags(targets) => targets.get(subject.timer_tags as usize),
-            Self::Several { parts, cache } => {
-                let subject = parts.only(subject);
-                let entry = &cache[place(subject)];
-                (entry.0 == subject).then_some(&entry.1)
-            }
-        };
-        match target {
-            None => Known::Nothing,
-            Some(target) => match target.group {
-                NOTHING => Known::Nothing,
-                SKIPPED => Known::Skipped,
-                group if groups.get(group).generation == target.generation => Known::Group(group),
-                _ => Known::Nothing,
-            },
+        match self {
+            Self::One(side, targets) => targets
+                .get(subject.number(*side) as usize)
+                .map_or(Known::Nothing, |target| target.known(groups)),
+            Self::Several(combinations) => combinations.find(subject, groups),
         }
     }
 
-    /// Remembers the outcome of a look-up.
-    pub(super) fn remember(&mut self, subject: Subject, found: Option<u32>, groups: &Groups) {
-        let target = match found {
-            Some(group) => Target {
-                group,
-                generation: groups.get(group).generation,
-            },
-            None => Target {
-                group: SKIPPED,
-                generation: 0,
-            },
-        };
-        let (targets, at) = match self {
-            Self::Origin(targets) => (targets, subject.origin as usize),
-            Self::RequestTags(targets) => (targets, subject.request_tags as usize),
-            Self::TimerTags(targets) => (targets, subject.timer_tags as usize),
-            Self::Several { parts, cache } => {
-                let subject = parts.only(subject);
-                cache[place(subject)] = (subject, target);
-                return;
+    /// Remembers the outcome of a look-up. `lanes` tells what the family sees of one side of the subject.
+    pub(super) fn remember(
+        &mut self,
+        subject: Subject,
+        found: Option<u32>,
+        groups: &Groups,
+        lanes: impl Fn(Side) -> SideLanes,
+    ) {
+        let target = Target::of(found, groups);
+        match self {
+            Self::One(side, targets) => {
+                let at = subject.number(*side) as usize;
+                if targets.len() <= at {
+                    targets.resize(at + 1, UNKNOWN);
+                }
+                targets[at] = target;
             }
-        };
-        if targets.len() <= at {
-            targets.resize(at + 1, UNKNOWN);
+            Self::Several(combinations) => {
+                if combinations.targets.len() > groups.end() as usize * 2 + COMBINATIONS_MAX {
+                    **combinations = Combinations::new(combinations.parts);
+                }
+                combinations.remember(subject, target, lanes);
+            }
         }
-        targets[at] = target;
     }
 
     /// Numbers that stand for something else from now on.
     pub(super) fn forget(&mut self, freed: &Freed) {
-        let (targets, ids) = match self {
-            Self::Origin(targets) => (targets, &freed.origins),
-            Self::RequestTags(targets) | Self::TimerTags(targets) => (targets, &freed.tag_sets),
-            Self::Several { cache, .. } => {
-                // Too many combinations to look for; numbers are freed once in thousands of requests.
-                cache.iter_mut().for_each(|entry| entry.1 = UNKNOWN);
-                return;
+        match self {
+            Self::One(side, targets) => {
+                for &id in side.freed(freed) {
+                    if let Some(target) = targets.get_mut(id as usize) {
+                        *target = UNKNOWN;
+                    }
+                }
             }
-        };
-        for &id in ids {
-            if let Some(target) = targets.get_mut(id as usize) {
-                *target = UNKNOWN;
+            Self::Several(combinations) => {
+                for keys in combinations.keys.iter_mut().flatten() {
+                    keys.forget(freed);
+                }
             }
         }
     }
@@ -141,37 +144,176 @@ impl Route {
     /// Bytes taken.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Origin(targets) | Self::RequestTags(targets) | Self::TimerTags(targets) => {
-                targets.capacity() * size_of::<Target>()
+            Self::One(_, targets) => targets.capacity() * size_of::<Target>(),
+            Self::Several(combinations) => {
+                let keys: usize = combinations
+                    .keys
+                    .iter()
+                    .flatten()
+                    .map(Keys::heap_bytes)
+                    .sum();
+                keys + combinations.targets.capacity() * (size_of::<([u32; 3], Target)>() + 2)
             }
-            Self::Several { cache, .. } => size_of_val(&cache[..]),
         }
     }
 }
 
-impl Parts {
-    /// `subject` with the numbers blanked that do not matter.
-    fn only(self, subject: Subject) -> Subject {
-        Subject {
-            origin: if self.origin { subject.origin } else { 0 },
-            request_tags: if self.request_tags {
-                subject.request_tags
-            } else {
-                0
-            },
-            timer_tags: if self.timer_tags {
-                subject.timer_tags
-            } else {
-                0
-            },
+/// Shortcuts over several sides.
+#[derive(Debug)]
+pub(super) struct Combinations {
+    parts: Parts,
+    /// By side; `None` for one that does not matter.
+    keys: [Option<Keys>; 3],
+    targets: HashTable<([u32; 3], Target)>,
+}
+
+impl Combinations {
+    fn new(parts: Parts) -> Self {
+        let keys = Side::ALL.map(|side| parts.includes(side).then(|| Keys::new(side)));
+        Self {
+            parts,
+            keys,
+            targets: HashTable::new(),
+        }
+    }
+
+    #[inline]
+    fn find(&self, subject: Subject, groups: &Groups) -> Known {
+        let mut combination = [0; 3];
+        for (place, keys) in combination.iter_mut().zip(&self.keys) {
+            if let Some(keys) = keys {
+                let number = subject.number(keys.side) as usize;
+                match keys.by_number.get(number) {
+                    None | Some(&NOTHING) => return Known::Nothing,
+                    Some(&key) => *place = key,
+                }
+            }
+        }
+        self.targets
+            .find(mix(combination), |(other, _)| *other == combination)
+            .map_or(Known::Nothing, |(_, target)| target.known(groups))
+    }
+
+    fn remember(&mut self, subject: Subject, target: Target, lanes: impl Fn(Side) -> SideLanes) {
+        let mut combination = [0; 3];
+        for (place, keys) in combination.iter_mut().zip(&mut self.keys) {
+            if let Some(keys) = keys {
+                let side = keys.side;
+                *place = keys.key(subject.number(side), || lanes(side));
+            }
+        }
+        let hash = mix(combination);
+        match self
+            .targets
+            .find_mut(hash, |(other, _)| *other == combination)
+        {
+            Some((_, known)) => *known = target,
+            None => {
+                let hasher = |(combination, _): &([u32; 3], Target)| mix(*combination);
+                self.targets
+                    .insert_unique(hash, (combination, target), hasher);
+            }
         }
     }
 }
 
-/// Cache place of a subject: numbers are handed out by us, so a plain multiplicative hash will do.
-fn place(subject: Subject) -> usize {
-    let mixed = u64::from(subject.origin).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        ^ u64::from(subject.timer_tags).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-        ^ u64::from(subject.request_tags).wrapping_mul(0x1656_67b1_9e37_79f9);
-    (mixed >> 40) as usize % CACHE_ENTRIES
+/// The keys of one side.
+#[derive(Debug)]
+struct Keys {
+    side: Side,
+    /// Key of each number; [`NOTHING`] where it was not looked up yet.
+    by_number: Vec<u32>,
+    /// Key of each combination of lanes.
+    by_lanes: std::collections::HashMap<SideLanes, u32, ahash::RandomState>,
+}
+
+impl Keys {
+    fn new(side: Side) -> Self {
+        Self {
+            side,
+            by_number: Vec::new(),
+            by_lanes: Default::default(),
+        }
+    }
+
+    fn key(&mut self, number: u32, lanes: impl FnOnce() -> SideLanes) -> u32 {
+        let at = number as usize;
+        if self.by_number.len() <= at {
+            self.by_number.resize(at + 1, NOTHING);
+        }
+        if self.by_number[at] == NOTHING {
+            let next = self.by_lanes.len() as u32;
+            self.by_number[at] = *self.by_lanes.entry(lanes()).or_insert(next);
+        }
+        self.by_number[at]
+    }
+
+    fn forget(&mut self, freed: &Freed) {
+        for &id in self.side.freed(freed) {
+            if let Some(key) = self.by_number.get_mut(id as usize) {
+                *key = NOTHING;
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.by_number.capacity() * 4
+            + self.by_lanes.capacity() * (size_of::<(SideLanes, u32)>() + 2)
+    }
+}
+
+/// Hash of a combination. Keys are numbers that we hand out in turn, so nobody outside can make them collide.
+#[inline]
+fn mix([origin, request_tags, timer_tags]: [u32; 3]) -> u64 {
+    let low = u64::from(origin) | u64::from(timer_tags) << 32;
+    let folded = u128::from(low ^ u64::from(request_tags).rotate_left(20))
+        * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+    (folded as u64) ^ (folded >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that differ in what the family does not see share a key, and so a target.
+    #[test]
+    fn combinations_are_of_what_the_family_sees() {
+        let parts = Parts {
+            origin: true,
+            request_tags: false,
+            timer_tags: true,
+        };
+        let mut route = Route::new(parts);
+        let mut groups = Groups::new(0, false);
+        let group = groups.insert(&Default::default());
+        let lanes = |side: Side| {
+            let mut lanes = SideLanes::default();
+            lanes[0] = side as u32;
+            lanes
+        };
+        let subject = |origin, timer_tags| Subject {
+            origin,
+            request_tags: 9,
+            timer_tags,
+        };
+        assert_eq!(route.find(subject(1, 2), &groups), Known::Nothing);
+        route.remember(subject(1, 2), Some(group), &groups, lanes);
+        assert_eq!(route.find(subject(1, 2), &groups), Known::Group(group));
+        // Another origin with the same lanes: known as soon as its key is.
+        assert_eq!(route.find(subject(5, 2), &groups), Known::Nothing);
+        route.remember(subject(5, 2), Some(group), &groups, lanes);
+        let Route::Several(combinations) = &route else {
+            panic!("two sides")
+        };
+        assert_eq!(combinations.targets.len(), 1);
+        // A freed number must be looked up again; a group that went leads nowhere.
+        route.forget(&Freed {
+            origins: vec![1],
+            tag_sets: vec![],
+        });
+        assert_eq!(route.find(subject(1, 2), &groups), Known::Nothing);
+        assert_eq!(route.find(subject(5, 2), &groups), Known::Group(group));
+        groups.remove(group);
+        assert_eq!(route.find(subject(5, 2), &groups), Known::Nothing);
+    }
 }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::report::comment::{self, Comment};
+use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form::ReportForm;
 use crate::report::reading::{Extremes, Lane};
-use crate::report::sparse::BUCKET_MAX;
 
 fn read(comment: &str) -> Definition {
     match comment::parse("t", comment, &Defaults::default()) {
