@@ -1,13 +1,13 @@
 //! The traffic of `pinbad demo`: a small shop's day, compressed to ten minutes.
 //!
-//! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix of databases, caches and
-//! other services. Visitors come and go in a daily wave. Things happen that a newcomer may find in the reports, soon enough
-//! to be seen in the first minute: a search that is slow for half a minute out of two, because of one database server; a host
-//! that answers with errors for a while; a release that is rolled out host by host.
+//! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix of databases,
+//! caches and other services. Visitors come and go in a daily wave. Things happen that a newcomer may find in the
+//! reports, soon enough to be seen in the first minute: a search that is slow for half a minute out of two, because of
+//! one database server; a host that answers with errors for a while; a release that is rolled out host by host.
 //!
-//! Packets go over UDP to the daemon's own socket, so that the demonstration takes the real path. [`run`] is one thread's
-//! loop; it holds one request at a time. While nobody listens (the daemon is starting, or ending) packets are lost and
-//! counted. [`Shop`] makes the requests from a time that is handed in, so a test sees a whole day at once.
+//! Packets go over UDP to the daemon's own socket, so that the demonstration takes the real path. [`run`] is one
+//! thread's loop; it holds one request at a time. While nobody listens (the daemon is starting, or ending) packets are
+//! lost and counted. [`Shop`] makes the requests from a time that is handed in, so a test sees a whole day at once.
 
 use std::f64::consts::TAU;
 use std::io;
@@ -145,26 +145,25 @@ impl Shop {
         let mut secs = script.median_ms / 1000.0 * spread.sample(rng);
         // Busy hours are slower for all.
         secs *= 0.85 + 0.25 * wave(at);
-        // A service that does not answer: half of the requests fail at once, half after waiting for it.
-        if failing {
-            secs = if rng.random_bool(0.5) {
-                0.004
-            } else {
-                5.0 + secs
-            };
-        }
-        let time = whole_micros(secs.clamp(0.0005, 30.0));
-        let extra = if slowed {
+        // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after
+        // waiting for it.
+        let waited = failing && rng.random_bool(0.5);
+        let waited = if waited { AUTH_TIMEOUT } else { Duration::ZERO };
+        let time = whole_micros(if failing {
+            0.004
+        } else {
+            secs.clamp(0.0005, 30.0)
+        });
+        let late = if slowed {
             time.mul_f64(rng.random_range(4.0..9.0))
         } else {
             Duration::ZERO
         };
-        let whole = time + extra;
 
         let mut request = Request {
             document_size: Some((script.document_kb * 1024.0 * spread.sample(rng)).min(2e7) as u32),
             memory_peak: Some(script.memory_mb.div_ceil(2) * 2_097_152),
-            request_time: Some(packet::seconds(whole)),
+            request_time: Some(packet::seconds(time + late + waited)),
             ru_utime: Some(packet::seconds(share(time, rng.random_range(0.2..0.4)))),
             ru_stime: Some(packet::seconds(share(time, rng.random_range(0.02..0.06)))),
             status: Some(draw_status(rng, script, failing)),
@@ -182,12 +181,15 @@ impl Shop {
         let env = if staging { "staging" } else { "production" };
         let mut tags = [("env", env), ("release", release(host, at))];
         packet::set_request_tags(&mut request, &mut tags);
-        for call in script.calls {
+        if !waited.is_zero() {
+            add_call(&mut request, "http", "auth.internal", "GET", 1, waited);
+        }
+        for call in script.calls.iter().filter(|_| !failing) {
             let hits = Poisson::new(call.hits)
                 .expect("a mean above zero")
                 .sample(rng) as u32;
             let late = if call.backend == Backend::Mysql {
-                extra
+                late
             } else {
                 Duration::ZERO
             };
@@ -231,7 +233,8 @@ fn add_call(
     packet::add_timer(request, measured, &mut tags);
 }
 
-/// How busy the shop is at `at`, 1 on average: up to half more at noon, as much less at night. It opens in mid-morning.
+/// How busy the shop is at `at`, 1 on average: up to half more at noon, as much less at night. It opens in
+/// mid-morning.
 fn wave(at: Duration) -> f64 {
     1.0 + 0.5 * (TAU * at.as_secs_f64() / DAY.as_secs_f64()).sin()
 }
@@ -259,6 +262,8 @@ const ERRORS: Phase = Phase {
     to: 44,
 };
 const BROKEN_HOST: &str = "api-02";
+/// How long a request waits for the service that does not answer.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn in_phase(at: Duration, phase: Phase) -> bool {
     (phase.from..phase.to).contains(&(at.as_secs() % phase.period))
