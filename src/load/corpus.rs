@@ -1,8 +1,10 @@
 //! The packets of a run, encoded before it begins, so that sending costs no more than the kernel's part.
 //!
-//! Made once by `run` from `traffic`, then shared read-only by the senders, which go round in it, each from a place of its
-//! own. All packets stand in one buffer, in the order of sending. Bounded by [`CORPUS_BYTES_MAX`]; what does not fit is an
-//! error before anything is sent.
+//! Made once by `run` from `traffic`, then shared read-only by the senders, which go round in it, each from a place of
+//! its own. All packets stand in one buffer, in the order of sending. Bounded by [`CORPUS_BYTES_MAX`]; what does not
+//! fit is an error before anything is sent.
+
+use std::collections::BTreeMap;
 
 use prost::Message;
 
@@ -53,6 +55,29 @@ impl Corpus {
         Ok(Self { bytes, bounds })
     }
 
+    /// The same packets in an order in which up to `run` of equal length follow one another. They stay in the order of
+    /// their seed otherwise: a run begins its place where its last packet was.
+    pub(super) fn in_runs(&self, run: usize) -> Self {
+        let (mut bytes, mut bounds) = (Vec::with_capacity(self.bytes.len()), vec![0]);
+        let mut append = |packets: Vec<usize>| {
+            for index in packets {
+                bytes.extend_from_slice(self.packet(index));
+                bounds.push(bytes.len());
+            }
+        };
+        // By length: the packets that wait until their run is full.
+        let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for index in 0..self.len() {
+            let packets = waiting.entry(self.packet(index).len()).or_default();
+            packets.push(index);
+            if packets.len() == run {
+                append(std::mem::take(packets));
+            }
+        }
+        waiting.into_values().for_each(append);
+        Self { bytes, bounds }
+    }
+
     /// How many packets there are; at least 1.
     pub(super) const fn len(&self) -> usize {
         self.bounds.len() - 1
@@ -100,6 +125,18 @@ mod tests {
             assert_eq!(corpus.packet(index), traffic.packet());
         }
         assert_eq!(corpus.totals(&[(0, 100)]), traffic.totals());
+    }
+
+    #[test]
+    fn runs_have_equal_lengths_and_lose_nothing() {
+        let corpus = Corpus::new(&TrafficOptions::default(), 5000).unwrap();
+        let runs = corpus.in_runs(16);
+        assert_eq!(runs.totals(&[(0, 5000)]), corpus.totals(&[(0, 5000)]));
+        let full = (0..5000 / 16).filter(|run| {
+            let first = runs.packet(run * 16).len();
+            (run * 16..run * 16 + 16).all(|index| runs.packet(index).len() == first)
+        });
+        assert!(full.count() > 250, "most packets are in full runs");
     }
 
     #[test]

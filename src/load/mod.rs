@@ -1,10 +1,10 @@
 //! `pinbad load` and the traffic of `pinbad demo`: Pinba packets made and sent by ourselves.
 //!
-//! Outside the data path: nothing of the daemon calls this but the command line, tests and benches, and what it sends goes
-//! through the kernel like anybody's packets. In reading order: `options` (the flags), `traffic` (what a request looks like;
-//! `vocabulary` has the names, `packet` the ways of the PHP extension), `corpus` (packets encoded ahead), `pace` (when),
-//! `sender` (one call into the kernel for 64 packets), `run` (the sending threads), `summary` and `totals` (what was sent,
-//! exactly). `demo` is a traffic of its own: a small shop's day in ten minutes.
+//! Outside the data path: nothing of the daemon calls this but the command line, tests and benches, and what it sends
+//! goes through the kernel like anybody's packets. In reading order: `options` (the flags), `traffic` (what a request
+//! looks like; `vocabulary` has the names, `packet` the ways of the PHP extension), `corpus` (packets encoded ahead),
+//! `pace` (when), `sender` (one call into the kernel for 64 packets), `run` (the sending threads), `summary` and
+//! `totals` (what was sent, exactly). `demo` is a traffic of its own: a small shop's day in ten minutes.
 //!
 //! Only loopback is sent to unless remote targets are allowed: a mistyped address must not flood somebody.
 
@@ -72,11 +72,11 @@ pub enum LoadError {
     Io(#[from] std::io::Error),
 }
 
-/// The command `load`: runs it, then prints the totals to `out`, also of a run that ended early; a line a second goes to
-/// `progress` when the options ask for it.
+/// The command `load`: runs it, then prints the totals to `out`, also of a run that ended early; a line a second goes
+/// to `progress` when the options ask for it.
 ///
 /// # Errors
-/// As for [`run`], and what writing to `out` says.
+/// As for [`run()`], and what writing to `out` says.
 pub fn execute(
     options: &LoadOptions,
     shutdown: &Shutdown,

@@ -1,13 +1,15 @@
 //! What `pinbad load` can be asked for: its flags, their units, limits and defaults.
 //!
-//! Two structs: [`TrafficOptions`] says what the packets hold (tests and benches make one by hand), [`LoadOptions`] adds where
-//! they go, how fast and how long. Read once by `main`; every number is limited here, so that nothing after it can be asked
-//! for more memory than the machine has.
+//! Two structs: [`TrafficOptions`] says what the packets hold (tests and benches make one by hand), [`LoadOptions`]
+//! adds where they go, how fast and how long. Read once by `main`; every number is limited here, so that nothing after
+//! it can be asked for more memory than the machine has.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+
+use crate::config::units;
 
 /// How keys are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,45 +33,46 @@ pub enum SummaryFormat {
 
 /// What the packets hold.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What is sent")]
 pub struct TrafficOptions {
     /// Seed: the same seed and options give the same packets, byte for byte
-    #[arg(long, default_value_t = 1, help_heading = "What is sent")]
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Timers in each request
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 2_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 2_000))]
     pub timers: u32,
     /// Tags of each timer: group, server, operation, then more
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = up_to(1, 64), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = up_to(1, 64))]
     pub tags: u32,
     /// Different values of the server tag and of each further timer tag
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000))]
     pub tag_values: u32,
     /// Request tags: env, release, then more
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 256), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 256))]
     pub request_tags: u32,
     /// Different host names
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = up_to(1, 1_000_000))]
     pub hosts: u32,
     /// Different server names
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = up_to(1, 1_000_000))]
     pub servers: u32,
     /// Different script names
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = up_to(1, 1_000_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = up_to(1, 1_000_000))]
     pub scripts: u32,
     /// Different HTTP statuses; 200 is by far the most frequent
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = up_to(1, 400), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = up_to(1, 400))]
     pub statuses: u32,
     /// Different schemas: https, http, then more; 0 leaves the schema out, as PHP does by default
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = up_to(0, 1_000), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = up_to(0, 1_000))]
     pub schemas: u32,
     /// How hosts, servers and scripts are drawn
-    #[arg(long, value_enum, default_value_t = Distribution::Zipf, help_heading = "What is sent")]
+    #[arg(long, value_enum, default_value_t = Distribution::Zipf)]
     pub distribution: Distribution,
     /// Further requests nested in each packet
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 1_500), help_heading = "What is sent")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 1_500))]
     pub nested: u32,
     /// Pad packets that are shorter to this many bytes (with dictionary words that nothing refers to)
-    #[arg(long, value_name = "BYTES", value_parser = up_to(64, 65_507), help_heading = "What is sent")]
+    #[arg(long, value_name = "BYTES", value_parser = up_to(64, 65_507))]
     pub size: Option<u32>,
 }
 
@@ -115,6 +118,10 @@ pub struct LoadOptions {
     /// Sockets of each sender, used in turn: a daemon with several receivers spreads packets by their source port
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = up_to(1, 256))]
     pub sockets: u32,
+    /// Packets of equal length that the kernel may take in one piece and cut up itself (UDP_SEGMENT): a sender then
+    /// costs a fifth. 1: each packet goes through the kernel alone, as from as many clients
+    #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = up_to(1, 64))]
+    pub gso: u32,
     /// Different packets to prepare; they are sent over and over
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = up_to(1, 4_000_000))]
     pub corpus: u32,
@@ -142,6 +149,7 @@ impl Default for LoadOptions {
             count: None,
             senders: 1,
             sockets: 4,
+            gso: 1,
             corpus: 32_768,
             allow_remote: false,
             progress: false,
@@ -156,7 +164,8 @@ fn up_to(low: u32, high: u32) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(low)..=i64::from(high))
 }
 
-/// `HOST:PORT`; a name that has both kinds of address means the IPv4 one, since that is what the daemon listens on unasked.
+/// `HOST:PORT`; a name that has both kinds of address means the IPv4 one, since that is what the daemon listens on
+/// unasked.
 fn parse_target(text: &str) -> Result<SocketAddr, String> {
     let found: Vec<SocketAddr> = text
         .to_socket_addrs()
@@ -179,25 +188,11 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time with its unit: `500ms`, `10s`, `2m`, `1h`.
+/// How long a run takes, as durations are written in the configuration, but not nothing.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("expected a number with its unit: ms, s, m or h".to_owned()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a number with its unit, such as 10s".to_owned())?;
-    match Duration::try_from_secs_f64(number * scale) {
-        Ok(time) if time > Duration::ZERO => Ok(time),
-        _ => Err("expected a time above zero".to_owned()),
+    match units::parse_duration(text)? {
+        Duration::ZERO => Err("expected a time above zero".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -219,16 +214,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
-        for bad in ["", "10", "s", "0s", "-1s", "1.2.3s", "10 s", "1d", "1e400s"] {
-            assert!(parse_duration(bad).is_err(), "{bad:?} was taken");
-        }
-    }
-
-    #[test]
     fn bad_numbers_are_refused() {
         for bad in [
             "--rate=-1",
@@ -236,6 +221,8 @@ mod tests {
             "--hosts=0",
             "--count=0",
             "--tags=0",
+            "--duration=0s",
+            "--duration=soon",
             "--size=65508",
             "--senders=0",
             "--target=nowhere",

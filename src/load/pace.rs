@@ -1,15 +1,17 @@
 //! When to send how many: a schedule that is precise on average and never bursts far above its rate.
 //!
-//! Packet number k (from 0) is due at k/rate. Packets leave in slots of at most a millisecond, so that a fast sender does not
-//! wake for each of them and a receiver never meets more than two slots at once. A sender that was kept from running catches
-//! up at no more than twice the rate, and counts what it sent late. No I/O and no clock in here: `run` passes the time in.
+//! Packet number k (from 0) is due at k/rate. Packets leave in slots of half a millisecond, so that a fast sender does
+//! not wake for each of them and a receiver never meets more than two slots at once. A sender that was kept from
+//! running catches up at no more than twice the rate, and counts what it sent late. No I/O and no clock in here: `run`
+//! passes the time in.
 
 use std::time::Duration;
 
 use super::sender::BATCH_PACKETS_MAX;
 
-/// The most packets that leave together, as time.
-const SLOT: Duration = Duration::from_millis(1);
+/// The packets of this much time leave together. Sleeps end some 60 us too late, so shorter slots could not be kept;
+/// longer ones would fill an ordinary receive buffer (some 270 small packets) at rates that a receiver keeps up with.
+const SLOT: Duration = Duration::from_micros(500);
 /// A packet that leaves later than this after it was due counts as late.
 pub(super) const LATE: Duration = Duration::from_millis(10);
 /// How long after the end of a run packets that are still due may leave: a sleep that took too long costs none.
@@ -28,6 +30,8 @@ pub(super) struct Pace {
     end: Duration,
     sent: u64,
     late: u64,
+    /// What is left of the slot that is leaving.
+    leaving: u64,
     /// The limit on catching up.
     not_before: Duration,
 }
@@ -47,7 +51,7 @@ impl Pace {
     /// `rate` packets a second (0: as fast as asked) until `planned` were sent or `duration` is over.
     pub(super) fn new(rate: f64, planned: u64, duration: Option<Duration>) -> Self {
         let grace = if rate > 0.0 { GRACE } else { Duration::ZERO };
-        let slot = (rate * SLOT.as_secs_f64()).clamp(1.0, BATCH_PACKETS_MAX as f64) as u64;
+        let slot = (rate * SLOT.as_secs_f64()).max(1.0) as u64;
         Self {
             rate,
             slot,
@@ -55,41 +59,47 @@ impl Pace {
             end: duration.map_or(Duration::MAX, |duration| duration.saturating_add(grace)),
             sent: 0,
             late: 0,
+            leaving: 0,
             not_before: Duration::ZERO,
         }
     }
 
     /// What to do at `now`, measured from the start.
-    pub(super) fn next(&self, now: Duration) -> Step {
+    pub(super) fn next(&mut self, now: Duration) -> Step {
+        const BATCH: u64 = BATCH_PACKETS_MAX as u64;
         let left = self.planned - self.sent;
         if left == 0 || now >= self.end {
             return Step::Done;
         }
-        let batch = BATCH_PACKETS_MAX as u64;
         if self.rate == 0.0 {
-            return Step::Send(left.min(batch) as usize);
+            return Step::Send(left.min(BATCH) as usize);
         }
-        // A slot leaves when its last packet is due.
-        let slot_due = self
-            .due_at(self.sent + left.min(self.slot) - 1)
-            .max(self.not_before);
-        if now < slot_due {
-            return Step::Wait(slot_due - now);
+        if self.leaving == 0 {
+            // A slot leaves when its last packet is due.
+            let slot_due = self
+                .due_at(self.sent + left.min(self.slot) - 1)
+                .max(self.not_before);
+            if now < slot_due {
+                return Step::Wait(slot_due - now);
+            }
+            let due = (now.as_secs_f64() * self.rate) as u64 + 1;
+            self.leaving = due
+                .saturating_sub(self.sent)
+                .clamp(1, 2 * self.slot)
+                .min(left);
+            self.not_before =
+                now + Duration::from_secs_f64(self.leaving as f64 / (2.0 * self.rate));
         }
-        let due = (now.as_secs_f64() * self.rate) as u64 + 1;
-        let due = due.saturating_sub(self.sent).max(1);
-        Step::Send(due.min(left).min(2 * self.slot).min(batch) as usize)
+        Step::Send(self.leaving.min(BATCH) as usize)
     }
 
     /// `packets` packets left at `now`.
     pub(super) fn sent(&mut self, packets: usize, now: Duration) {
         let packets = packets as u64;
-        if self.rate > 0.0 {
-            if now > self.due_at(self.sent) + SLOT + LATE {
-                self.late += packets;
-            }
-            self.not_before = now + Duration::from_secs_f64(packets as f64 / (2.0 * self.rate));
+        if self.rate > 0.0 && now > self.due_at(self.sent) + SLOT + LATE {
+            self.late += packets;
         }
+        self.leaving = self.leaving.saturating_sub(packets);
         self.sent += packets;
     }
 
@@ -157,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_a_millisecond_at_most_and_fit_a_batch() {
+    fn slots_are_half_a_millisecond_and_leave_in_batches() {
         for (rate, slot) in [
             (10.0, 1),
             (1000.0, 1),
-            (5000.0, 5),
-            (100_000.0, 64),
-            (1e6, 64),
+            (10_000.0, 5),
+            (100_000.0, 50),
+            (1e6, 500),
         ] {
             let mut pace = Pace::new(rate, 10_000, None);
             assert_eq!(pace.slot, slot);
@@ -195,7 +205,7 @@ mod tests {
         while now < Duration::from_millis(1100) {
             match pace.next(now) {
                 Step::Send(packets) => {
-                    assert!(packets <= 20);
+                    assert!(packets <= 10);
                     pace.sent(packets, now);
                     sent += packets;
                 }
@@ -217,7 +227,7 @@ mod tests {
         );
         pace.sent(2, Duration::from_millis(1020));
         assert_eq!(pace.next(Duration::from_millis(1050)), Step::Done);
-        let fast = Pace::new(0.0, u64::MAX, Some(Duration::from_secs(1)));
+        let mut fast = Pace::new(0.0, u64::MAX, Some(Duration::from_secs(1)));
         assert_eq!(
             fast.next(Duration::from_millis(999)),
             Step::Send(BATCH_PACKETS_MAX)

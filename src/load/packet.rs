@@ -1,10 +1,10 @@
 //! A request put together the way the PHP extension does it (packet layout, dictionary order, merged timers).
 //!
-//! Both traffics, `traffic` and `demo`, describe a request in texts; this turns the texts into dictionary indexes. What the
-//! extension does and a receiver may come to rely on is kept here: the dictionary is de-duplicated, request tags come before
-//! timer tags, a request tag adds its value before its name and a timer tag its name before its value, tags stand sorted by
-//! name, and timers with equal tags are sent as one with their hits and times summed. Encoding is prost's: unpacked repeated
-//! fields in the order of their numbers, which is the extension's order too.
+//! Both traffics, `traffic` and `demo`, describe a request in texts; this turns the texts into dictionary indexes.
+//! What the extension does and a receiver may come to rely on is kept here: the dictionary is de-duplicated, request
+//! tags come before timer tags, a request tag adds its value before its name and a timer tag its name before its
+//! value, tags stand sorted by name, and timers with equal tags are sent as one with their hits and times summed.
+//! Encoding is prost's: unpacked repeated fields in the order of their numbers, which is the extension's order too.
 //! Not the hot path: packets are made before they are sent, so a linear search in a short dictionary is fine.
 
 use std::time::Duration;
@@ -66,9 +66,9 @@ fn find_timer(request: &Request, tags: &[(&str, &str)]) -> Option<usize> {
     })
 }
 
-/// Fills the datagram up to `bytes` with dictionary words that nothing refers to (within one byte: a word costs at least
-/// two). A request that is longer already stays as it is. Keys and numbers are untouched, so two sizes of the same seed
-/// compare.
+/// Fills the datagram up to `bytes` with dictionary words that nothing refers to (within one byte: a word costs at
+/// least two). A request that is longer already stays as it is. Keys and numbers are untouched, so two sizes of the
+/// same seed compare.
 pub(super) fn pad_to(request: &mut Request, bytes: usize) {
     loop {
         let missing = bytes.saturating_sub(request.encoded_len());

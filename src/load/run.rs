@@ -1,9 +1,10 @@
 //! The run of `load`: prepares the packets, starts the senders, watches them, adds up.
 //!
-//! Each sender is a thread of its own with a few connected sockets, which it uses in turn, a batch each: a daemon that has
-//! several receivers on one port spreads packets by their source port. Senders share nothing but the prepared packets and a
-//! stop flag; each counts on its own and shows its count once a batch. What ends a run early: the caller's shutdown, an
-//! answer that nobody listens, an error of a socket. Packets that the kernel has no buffer for are tried again and counted.
+//! Each sender is a thread of its own with a few connected sockets, which it uses in turn, a batch each: a daemon that
+//! has several receivers on one port spreads packets by their source port. Senders share nothing but the prepared
+//! packets and a stop flag; each counts on its own and shows its count once a batch. What ends a run early: the
+//! caller's shutdown, an answer that nobody listens, an error of a socket. Packets that the kernel has no buffer for
+//! are tried again and counted.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -45,9 +46,14 @@ pub fn run(
         return Err(LoadError::NotLoopback { target });
     }
     let plan = Plan::new(options);
-    let corpus_packets = plan.packets.map_or(u64::MAX, |packets| packets);
-    let corpus_packets = corpus_packets.min(u64::from(options.corpus));
-    let corpus = Corpus::new(&options.traffic, corpus_packets as usize)?;
+    let corpus_packets = plan
+        .packets
+        .unwrap_or(u64::MAX)
+        .min(u64::from(options.corpus));
+    let mut corpus = Corpus::new(&options.traffic, corpus_packets as usize)?;
+    if options.gso > 1 {
+        corpus = corpus.in_runs(options.gso as usize);
+    }
     let senders: Vec<Sender<'_>> = (0..options.senders)
         .map(|index| Sender::new(index, options, &plan, &corpus))
         .collect::<Result<_, _>>()
@@ -169,6 +175,8 @@ struct Sender<'a> {
     corpus: &'a Corpus,
     /// The packet of the corpus that it begins with.
     first: usize,
+    /// Packets in one piece.
+    segments_max: usize,
     pace: Pace,
 }
 
@@ -208,6 +216,7 @@ impl<'a> Sender<'a> {
                 .collect::<io::Result<_>>()?,
             corpus,
             first: cut(corpus.len() as u64, place) as usize,
+            segments_max: options.gso as usize,
             pace: Pace::new(
                 options.rate / f64::from(options.senders),
                 planned,
@@ -245,7 +254,7 @@ impl<'a> Sender<'a> {
                 };
             }
             let socket = &self.sockets[sockets.next().expect("a cycle has no end")];
-            match sender::send_batch(socket.as_fd(), &batch[..packets]) {
+            match sender::send_batch(socket.as_fd(), &batch[..packets], self.segments_max) {
                 Ok(sent) => {
                     counts.short_sends += u64::from(sent < packets);
                     packet = (packet + sent) % self.corpus.len();

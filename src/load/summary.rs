@@ -26,7 +26,8 @@ pub struct Summary {
     pub short_sends: u64,
     /// Times that the kernel had no buffer; the packets were sent again.
     pub no_buffers: u64,
-    /// CPU time of all senders, the kernel's part included. On loopback that holds the delivery to the receiver's socket.
+    /// CPU time of all senders, the kernel's part included. On loopback that holds the delivery to the receiver's
+    /// socket.
     pub sender_cpu: Duration,
     /// Why the run ended early, if it did.
     pub ended_by: Option<LoadError>,

@@ -41,10 +41,11 @@ fn run_quietly(options: &LoadOptions) -> Result<Summary, LoadError> {
 
 #[test]
 fn what_arrives_is_what_was_said_to_be_sent() {
-    for (senders, count) in [(1, 1), (1, 1234), (3, 1001)] {
+    for (senders, count, gso) in [(1, 1, 1), (1, 1234, 1), (3, 1001, 1), (2, 1001, 16)] {
         let (target, sink) = sink();
         let mut options = options(target);
         options.senders = senders;
+        options.gso = gso;
         options.count = Some(count);
         options.rate = 5000.0;
         options.traffic.timers = 2;

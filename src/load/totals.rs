@@ -1,8 +1,8 @@
 //! What a run of packets adds up to, exactly: the other side of the ledger when a daemon's reports are checked.
 //!
-//! Times are added as the daemon adds them: each wire float becomes whole microseconds once. Kept by whoever makes packets
-//! (one thread); distinct keys are counted by their 64-bit hashes, so a tally costs about 16 bytes a distinct key and may,
-//! with a chance of one in ten million at a million keys, be one short.
+//! Times are added as the daemon adds them: each wire float becomes whole microseconds once. Kept by whoever makes
+//! packets (one thread); distinct keys are counted by their 64-bit hashes, so a tally costs about 16 bytes a distinct
+//! key and may, with a chance of one in ten million at a million keys, be one short.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};

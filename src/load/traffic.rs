@@ -1,9 +1,10 @@
 //! What `load` sends: seeded requests that look like a busy site's.
 //!
-//! Latencies are log-normal with a median and a spread of each script's own, a few scripts get most of the requests, nearly
-//! all answers are 200, and timers name backends that the script waits for. The same seed and options give the same packets,
-//! byte for byte (as long as `rand` stays at its locked version). Used by `corpus` before a run, and by tests and benches
-//! directly. Texts are made per request, so this is for preparing packets, not for sending them at full speed.
+//! Latencies are log-normal with a median and a spread of each script's own, a few scripts get most of the requests,
+//! nearly all answers are 200, and timers name backends that the script waits for. The same seed and options give the
+//! same packets, byte for byte (as long as `rand` stays at its locked version). Used by `corpus` before a run, and by
+//! tests and benches directly. Texts are made per request, so this is for preparing packets, not for sending them at
+//! full speed.
 
 use std::time::Duration;
 
@@ -229,8 +230,8 @@ struct Call {
 }
 
 impl Call {
-    /// The call of timer number `timer`. Calls of one request differ as long as the options allow for so many tag sets;
-    /// where they do not, equal timers are merged, as PHP does.
+    /// The call of timer number `timer`. Calls of one request differ as long as the options allow for so many tag
+    /// sets; where they do not, equal timers are merged, as PHP does.
     fn new(options: &TrafficOptions, first_call: u32, first_value: u32, timer: u32) -> Self {
         let values = options.tag_values;
         let backends = BACKENDS.len() as u32;

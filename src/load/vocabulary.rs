@@ -1,8 +1,8 @@
 //! The names in generated traffic: hosts, servers, scripts, statuses and tags such as a PHP shop sends.
 //!
 //! Pure functions from a number to a text, so a corpus of any width needs no lists; names of different numbers differ.
-//! With the default options they make packets of about 171 bytes without timers, 443 with five timers of three tags: the
-//! sizes that our measurements name.
+//! With the default options they make packets of about 171 bytes without timers, 443 with five timers of three tags:
+//! the sizes that our measurements name.
 
 /// Name of host number `index`.
 pub(super) fn host(index: u32) -> String {

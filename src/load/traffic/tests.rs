@@ -66,6 +66,32 @@ fn every_packet_decodes_and_is_valid() {
     }
 }
 
+#[test]
+fn the_daemon_takes_every_packet_as_it_is() {
+    let options = TrafficOptions {
+        request_tags: 4,
+        nested: 2,
+        ..with_timers(6, 4)
+    };
+    let hasher = crate::wire::Hasher::new();
+    let mut decoder = crate::wire::Decoder::new(crate::wire::TextLimits::default(), hasher);
+    let mut records = Vec::new();
+    for bytes in packets(&options, 300) {
+        records.clear();
+        assert_eq!(decoder.decode(&bytes, 0, &mut records), Ok(3));
+    }
+    let counts = decoder.counts();
+    assert_eq!(
+        (counts.datagrams_accepted, counts.requests_decoded),
+        (300, 900)
+    );
+    assert_eq!(
+        counts.mended.iter().sum::<u64>(),
+        0,
+        "nothing was cut or left out"
+    );
+}
+
 /// What a server checks before it takes a request.
 fn assert_valid(request: &Request) {
     assert_eq!(request.missing_field(), None);
