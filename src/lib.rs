@@ -36,6 +36,8 @@ pub mod report;
 
 pub mod merger;
 
+pub mod state;
+
 pub mod query;
 
 pub mod load;

@@ -1,0 +1,323 @@
+//! What survives a restart: the folder `state.dir`, and in it the reports that were made at run time.
+//!
+//! ```text
+//!   reports.json               {"version": 1, "reports": [{"name": "by_group", "comment": "tag_info:group"}, ..]}
+//!   reports.json.new           the next one, while it is written
+//!   reports.json.corrupt-NNN   one that could not be read, set aside at that unix time
+//! ```
+//!
+//! Opened once at start, before anything is received; afterwards the catalog alone writes, one change at a time, on a
+//! front end's thread. The file is replaced as a whole (written, synced, renamed, folder synced), so that it is always
+//! either the old one or the new one. Entries are kept as they were sent: what cannot be a report today may be one
+//! tomorrow. A change that cannot be written is refused and leaves file and memory as they were. The folder is locked,
+//! so that two daemons do not undo each other's changes.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json, json};
+use thiserror::Error;
+use tracing::{error, warn};
+
+/// The layout of the file; a daemon reads this one and the older ones that it names (there are none yet).
+const VERSION: u64 = 1;
+
+/// Longest file that is read or written, bytes: a thousand reports of the largest form take far less.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+const FILE: &str = "reports.json";
+const NEW_FILE: &str = "reports.json.new";
+
+/// Why the folder cannot be used, or a change cannot be kept. Each names the setting.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// Something else has that name.
+    #[error(
+        "state.dir: {} is not a folder; accepted: a folder, which is made when it is missing, or \"\" to keep reports \
+         that are made at run time in memory only", .path.display()
+    )]
+    NotAFolder {
+        /// The setting.
+        path: PathBuf,
+    },
+    /// It is missing and cannot be made, or cannot be opened.
+    #[error("state.dir: cannot {what} {}: {source}", .path.display())]
+    Folder {
+        /// What was tried: "make the folder".
+        what: &'static str,
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another daemon has it.
+    #[error("state.dir: {} is in use by another pinbad; give each a folder of its own", .path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file is there and cannot be read. Starting without it would end in overwriting it.
+    #[error("state.dir: cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A change could not be kept.
+    #[error("state.dir: cannot write {}: {source}", .path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// The folder of one daemon, locked for as long as this lives, and what is in its file.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    /// Open for the lock, and to sync renames.
+    folder: File,
+    /// As in the file.
+    reports: Vec<Json>,
+    /// A file that could be neither read nor set aside: it must not be overwritten.
+    in_the_way: bool,
+}
+
+impl State {
+    /// Opens a folder, makes it when it is missing, locks it and reads its file. A corrupt file is set aside and
+    /// named in the log. `unix_secs` is the wall clock's time.
+    ///
+    /// # Errors
+    /// When it is no folder, is another daemon's, or something in it cannot be read.
+    pub fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
+        let folder = open_folder(path)?;
+        match folder.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StateError::InUse { path: path.into() });
+            }
+            // Some network file systems have no locks on folders; that is no reason to lose reports.
+            Err(TryLockError::Error(error)) => {
+                warn!(%error, dir = %path.display(), "Cannot lock state.dir: make sure that no other daemon uses it.");
+            }
+        }
+        let mut state = Self {
+            path: path.into(),
+            folder,
+            reports: Vec::new(),
+            in_the_way: false,
+        };
+        match read(&state.file())? {
+            Content::Nothing => {}
+            Content::Reports(reports) => state.reports = reports,
+            Content::Corrupt(reason) => state.set_aside(&reason, unix_secs),
+        }
+        Ok(state)
+    }
+
+    /// The definitions, oldest first, as they were sent. An entry may be anything that JSON can be: somebody may have
+    /// edited the file.
+    #[must_use]
+    pub fn reports(&self) -> &[Json] {
+        &self.reports
+    }
+
+    /// Keeps a definition, in the place of what was kept under that name.
+    ///
+    /// # Errors
+    /// [`StateError::Unwritable`]; then nothing has changed.
+    pub fn put(&mut self, name: &str, members: &Map<String, Json>) -> Result<(), StateError> {
+        let mut entry = Map::new();
+        entry.insert("name".to_owned(), name.into());
+        entry.extend(members.iter().map(|(k, v)| (k.clone(), v.clone())));
+        let others = self.reports.iter().filter(|other| !is_named(other, name));
+        let mut reports: Vec<Json> = others.cloned().collect();
+        reports.push(entry.into());
+        self.replace(reports)
+    }
+
+    /// Whether anything is kept under that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.reports.iter().any(|entry| is_named(entry, name))
+    }
+
+    /// Forgets what is kept under that name.
+    ///
+    /// # Errors
+    /// [`StateError::Unwritable`]; then nothing has changed.
+    pub fn remove(&mut self, name: &str) -> Result<(), StateError> {
+        if !self.has(name) {
+            return Ok(());
+        }
+        let others = self.reports.iter().filter(|other| !is_named(other, name));
+        let reports = others.cloned().collect();
+        self.replace(reports)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path.join(FILE)
+    }
+
+    fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
+        self.write(&reports)
+            .map_err(|source| StateError::Unwritable {
+                path: self.file(),
+                source,
+            })?;
+        // What is in the file now is ours.
+        self.reports = reports;
+        Ok(())
+    }
+
+    fn write(&self, reports: &[Json]) -> io::Result<()> {
+        if self.in_the_way {
+            return Err(io::Error::other(
+                "a corrupt file of that name could not be set aside when the daemon started; move it away and restart",
+            ));
+        }
+        let mut text = serde_json::to_vec_pretty(&json!({"version": VERSION, "reports": reports}))?;
+        text.push(b'\n');
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!(
+                "it would be longer than {FILE_BYTES_MAX} bytes"
+            )));
+        }
+        let new = self.path.join(NEW_FILE);
+        let replaced = write_synced(&new, &text).and_then(|()| fs::rename(&new, self.file()));
+        if replaced.is_err() {
+            // It may not even be there; the next change makes it anew anyway.
+            let _leftover = fs::remove_file(&new);
+        }
+        replaced?;
+        // The change is made. What may still fail is its outliving a power cut, and there is nothing to take back.
+        if let Err(error) = self.folder.sync_all() {
+            warn!(%error, dir = %self.path.display(), "Cannot sync state.dir: a power cut now may undo the last change.");
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, reason: &str, unix_secs: u32) {
+        let file = self.file();
+        let aside = (0..u32::MAX)
+            .map(|at| unix_secs.saturating_add(at))
+            .map(|secs| self.path.join(format!("{FILE}.corrupt-{secs}")))
+            .find(|path| !path.exists())
+            .unwrap_or_else(|| self.path.join(format!("{FILE}.corrupt")));
+        match fs::rename(&file, &aside) {
+            Ok(()) => error!(
+                file = %file.display(), reason, set_aside = %aside.display(),
+                "Cannot read the reports that were made at run time: set the file aside and go on without them."
+            ),
+            Err(error) => {
+                self.in_the_way = true;
+                error!(
+                    file = %file.display(), reason, %error,
+                    "Cannot read the reports that were made at run time, nor set the file aside: go on without them, \
+                     and refuse to make or drop reports."
+                );
+            }
+        }
+    }
+}
+
+/// What is kept in a folder, without locking it or changing anything: for commands beside a running daemon.
+///
+/// # Errors
+/// What is wrong with the file, in words.
+pub fn peek(path: &Path) -> Result<Vec<Json>, String> {
+    match read(&path.join(FILE)) {
+        Ok(Content::Nothing) => Ok(Vec::new()),
+        Ok(Content::Reports(reports)) => Ok(reports),
+        Ok(Content::Corrupt(reason)) => Err(format!(
+            "state.dir: {} is corrupt: {reason}",
+            path.join(FILE).display()
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What a file holds.
+enum Content {
+    Nothing,
+    Reports(Vec<Json>),
+    Corrupt(String),
+}
+
+fn open_folder(path: &Path) -> Result<File, StateError> {
+    let failed = |what, source| StateError::Folder {
+        what,
+        path: path.into(),
+        source,
+    };
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(StateError::NotAFolder { path: path.into() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path).map_err(|source| failed("make the folder", source))?;
+        }
+        Err(error) => return Err(failed("look into", error)),
+    }
+    File::open(path).map_err(|source| failed("open", source))
+}
+
+fn read(file: &Path) -> Result<Content, StateError> {
+    let unreadable = |source| StateError::Unreadable {
+        path: file.into(),
+        source,
+    };
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Nothing),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = Vec::new();
+    opened
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Ok(Content::Corrupt(format!(
+            "it is longer than {FILE_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(match parse(&text) {
+        Ok(reports) => Content::Reports(reports),
+        Err(reason) => Content::Corrupt(reason),
+    })
+}
+
+fn parse(text: &[u8]) -> Result<Vec<Json>, String> {
+    let mut file: Json =
+        serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    match file.get("version").and_then(Json::as_u64) {
+        Some(VERSION) => {}
+        Some(version) => {
+            return Err(format!(
+                "it has version {version}, and this daemon reads {VERSION}"
+            ));
+        }
+        None => return Err("it has no version".to_owned()),
+    }
+    match file.get_mut("reports").map(Json::take) {
+        Some(Json::Array(reports)) => Ok(reports),
+        Some(_) | None => Err("it has no list of reports".to_owned()),
+    }
+}
+
+fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+fn is_named(entry: &Json, name: &str) -> bool {
+    entry.get("name").and_then(Json::as_str) == Some(name)
+}
+
+#[cfg(test)]
+mod tests;
