@@ -64,6 +64,21 @@ pub(super) struct Family {
     pub(super) since_ms: u64,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
+    /// What came through since the family is there.
+    pub(super) flow: Flow,
+}
+
+/// What a family was offered, and what of it went into a group. Only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Requests looked at, back-fill included.
+    pub requests_offered: u64,
+    /// Requests counted, at timer level with at least one timer.
+    pub requests_counted: u64,
+    /// Timers looked at; 0 at request level.
+    pub timers_offered: u64,
+    /// Timers counted; 0 at request level.
+    pub timers_counted: u64,
 }
 
 /// What one closed tick added.
@@ -120,6 +135,7 @@ impl Family {
             folded: 0,
             since_ms: 0,
             version: 0,
+            flow: Flow::default(),
         }
     }
 
@@ -173,17 +189,17 @@ impl Family {
         })
     }
 
-    /// Counts one record.
+    /// Counts one record; false when it is none of this family's.
     pub(super) fn add(
         &mut self,
         subject: Subject,
         gain: &Gain,
         names: &mut NamesMut<'_>,
         budget: &mut Budget,
-    ) {
+    ) -> bool {
         let group = match self.route.find(subject, &self.groups) {
             Known::Group(group) => group,
-            Known::Skipped => return,
+            Known::Skipped => return false,
             Known::Nothing => {
                 let found = self.find_group(subject, names, budget);
                 let shared = names.shared();
@@ -192,12 +208,13 @@ impl Family {
                 });
                 match found {
                     Some(group) => group,
-                    None => return,
+                    None => return false,
                 }
             }
         };
         let bucket = self.scope.layout.bucket(gain.sample);
         self.groups.count(group, gain, bucket);
+        true
     }
 
     /// The slow path of [`add`](Self::add): filters, lanes, table.
@@ -424,6 +441,24 @@ impl Family {
         self.blind_ticks = 0;
         self.forget_routes();
         self.version += 1;
+    }
+
+    /// How many reports share it.
+    pub(super) fn reports(&self) -> usize {
+        self.projections.iter().flatten().count()
+    }
+
+    /// Whether keys lie under `(other)` because there was no memory for groups of their own.
+    pub(super) fn is_short_of_memory(&self) -> bool {
+        self.folded > 0
+    }
+
+    /// Bytes that report number `report` takes: its own, and an even share of what all of the family use.
+    pub(super) fn heap_bytes_of(&self, report: usize) -> usize {
+        let own = |projection: &Projection| projection.heap_bytes();
+        let all: usize = self.projections.iter().flatten().map(own).sum();
+        let shared = self.heap_bytes() - all;
+        shared / self.reports().max(1) + own(self.projection(report))
     }
 
     /// Bytes taken.

@@ -33,5 +33,6 @@ pub mod shape;
 pub mod totals;
 mod window;
 
-pub use self::registry::{Arrival, Defined, DefinedBy, Entry, Filling, Reports};
+pub use self::family::Flow;
+pub use self::registry::{Arrival, Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

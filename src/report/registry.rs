@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::budget::Budget;
 use super::definition::{Definition, KeySource, Level};
 use super::dimension::{Names, Subject};
-use super::family::{Family, NamesMut, Scope, all_fields};
+use super::family::{Family, Flow, NamesMut, Scope, all_fields};
 use super::groups::Gain;
 use super::reading::{Reading, Want};
 use super::window::{Coverage, Ticks};
@@ -88,6 +88,24 @@ pub struct Filling {
     report: usize,
     /// Id of the next request to take in.
     next: u64,
+}
+
+/// What one report takes, and what came through to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes: its own, and an even share of what it shares with others.
+    pub heap_bytes: usize,
+    /// How many reports share its groups, itself included.
+    pub sharing: usize,
+    /// The ticks of its window.
+    pub ticks: Ticks,
+    /// What the groups that it shares were offered and counted. It may leave out some of that: what lacks a key
+    /// that the other reports do not have.
+    pub flow: Flow,
+    /// Whether keys lie under `(other)` for want of memory.
+    pub short_of_memory: bool,
+    /// Whether quantiles are known: not so after a tick whose histograms found no memory.
+    pub has_histograms: bool,
 }
 
 /// How [`Reports::define`] went on.
@@ -441,6 +459,20 @@ impl Reports {
         (entry.family, self.family(entry).version)
     }
 
+    /// What a report takes, and what came through to it.
+    #[must_use]
+    pub fn usage(&self, entry: &Entry) -> Usage {
+        let family = self.family(entry);
+        Usage {
+            heap_bytes: family.heap_bytes_of(entry.report),
+            sharing: family.reports(),
+            ticks: family.scope.ticks,
+            flow: family.flow,
+            short_of_memory: family.is_short_of_memory(),
+            has_histograms: family.has_histograms(),
+        }
+    }
+
     /// Bytes that all reports take, their budget, and how often a new key found no memory.
     #[must_use]
     pub fn memory(&self) -> (usize, usize, u64) {
@@ -509,6 +541,10 @@ fn add_to(
     names: &mut NamesMut<'_>,
     budget: &mut Budget,
 ) {
+    family.flow.requests_offered += 1;
+    if family.scope.level == Level::Timer {
+        family.flow.timers_offered += arrival.timers.len() as u64;
+    }
     let time = micros(arrival.request_time);
     if !family.time_passes(time) {
         return;
@@ -519,6 +555,7 @@ fn add_to(
         timer_tags: 0,
     };
     if family.scope.level == Level::Timer {
+        let mut counted = 0;
         for timer in arrival.timers {
             let value = micros(timer.value);
             let gain = Gain {
@@ -535,8 +572,10 @@ fn add_to(
                 weight: u64::from(timer.hit_count),
             };
             subject.timer_tags = timer.tags;
-            family.add(subject, &gain, names, budget);
+            counted += u64::from(family.add(subject, &gain, names, budget));
         }
+        family.flow.timers_counted += counted;
+        family.flow.requests_counted += u64::from(counted > 0);
         return;
     }
     let status = names.origins.get(arrival.origin).status;
@@ -553,7 +592,8 @@ fn add_to(
         sample: time,
         weight: 1,
     };
-    family.add(subject, &gain, names, budget);
+    let counted = family.add(subject, &gain, names, budget);
+    family.flow.requests_counted += u64::from(counted);
 }
 
 /// A timer's time per hit in whole microseconds, half to even.

@@ -51,8 +51,8 @@ impl FixedTable {
             Self::Tag => "tag",
             Self::Status => "status",
             Self::ActiveReports => "active_reports",
-            Self::V2Stats => "stats",
-            Self::V2Active => "active",
+            Self::V2Stats => "v2_stats",
+            Self::V2Active => "v2_active",
         }
     }
 
