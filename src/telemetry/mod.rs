@@ -6,6 +6,8 @@
 
 pub mod counters;
 
+pub mod cpu;
+
 pub mod log;
 
 pub use counters::{Counters, MergeCounters, MergeCounts, Reading, SocketCounters, SocketCounts};
