@@ -16,20 +16,21 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::config::{Config, ConfiguredReport, MemoryPlan};
+use crate::config::{Config, MemoryPlan};
 use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::ingest::{Inlet, RingPlan, TempRing, receive};
 use crate::merger::{Live, Merger, Pulse};
 use crate::pool::Pool;
 use crate::query::catalog::Catalog;
+use crate::query::definitions::{ConfiguredError, Definitions};
 use crate::query::http::{self, HttpSettings};
 use crate::query::source::Source;
 use crate::query::status::{SocketStatus, Status};
-use crate::report::definition::{Defaults, Definition};
-use crate::report::form::ReportForm;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::report::definition::Defaults;
+use crate::report::{Reports, Ticks};
 use crate::shutdown::Shutdown;
+use crate::state::{State, StateError};
 use crate::telemetry::Counters;
 use crate::wire::{Decoder, Hasher, TextLimits};
 
@@ -50,13 +51,11 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// A report of the configuration.
-    #[error("{place}: {problem}")]
-    Report {
-        /// File and line.
-        place: String,
-        /// What is wrong and what is accepted.
-        problem: String,
-    },
+    #[error(transparent)]
+    Report(#[from] ConfiguredError),
+    /// The folder of what survives a restart.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// A thread or the runtime.
     #[error("cannot start {what}: {source}")]
     Thread {
@@ -86,14 +85,16 @@ impl Daemon {
     /// Builds every stage and starts its threads.
     ///
     /// # Errors
-    /// When an address cannot be had, a configured report cannot be, or the system gives no thread; whatever had been
-    /// started is stopped again.
+    /// When an address cannot be had, a configured report cannot be, `state.dir` cannot be used, or the system gives no
+    /// thread; whatever had been started is stopped again.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let defaults = defaults(config);
-        let definitions = definitions(config, &defaults)?;
+        let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
         let receivers = config.ingest.receivers;
         let buffer = config.ingest.recv_buffer_bytes;
         let sockets = socket::open(&config.ingest.listen, receivers, buffer)?;
+        // After the sockets: a second daemon of one configuration is to hear of its port.
+        let state = open_state(config, &*clock, &mut definitions, &defaults)?;
         log_start(config, &sockets);
 
         let hasher = Hasher::new();
@@ -107,7 +108,7 @@ impl Daemon {
         let history = Ticks::of(config.pool.stats_history);
         let pool = Pool::new(&config.pool, hasher.clone());
         let mut reports = Reports::new(&config.reports, history);
-        reports.define_at_start(definitions, &pool, clock.mono_ms());
+        reports.define_at_start(definitions.reports, &pool, clock.mono_ms());
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let pulse = Arc::new(Pulse::default());
         let status = Status {
@@ -124,14 +125,15 @@ impl Daemon {
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: config.ingest.stats_gathering_period,
         };
-        let catalog = Arc::new(Catalog::new(
+        let catalog = Catalog::new(
             Arc::clone(&live),
             Arc::clone(&clock),
             defaults,
             config.pool.request_pool_size > 0,
             status,
             Arc::clone(&pulse),
-        ));
+        );
+        let catalog = Arc::new(catalog.keeping(definitions.tables, state));
 
         let mut daemon = Self {
             udp: sockets.iter().map(|socket| socket.address).collect(),
@@ -277,6 +279,7 @@ impl Daemon {
             }
             runtime.shutdown_background();
         }
+        self.catalog.close();
     }
 }
 
@@ -305,44 +308,28 @@ pub fn defaults(config: &Config) -> Defaults {
     }
 }
 
-/// The built-in and the configured reports.
-///
-/// # Errors
-/// When a configured report cannot be, or its name is taken.
-pub fn definitions(
+/// Opens `state.dir`, where one is configured, and adds what is kept there.
+fn open_state(
     config: &Config,
+    clock: &dyn Clock,
+    definitions: &mut Definitions,
     defaults: &Defaults,
-) -> Result<Vec<(Definition, DefinedBy)>, StartError> {
-    let mut all: Vec<_> = builtin::reports(defaults)
-        .into_iter()
-        .map(|definition| (definition, DefinedBy::BuiltIn))
-        .collect();
-    for configured in &config.configured_reports {
-        let wrong = |problem: String| StartError::Report {
-            place: place(configured),
-            problem,
-        };
-        let form: ReportForm = configured
-            .table
-            .clone()
-            .try_into()
-            .map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
-        let definition = form
-            .definition(defaults)
-            .map_err(|error| wrong(error.to_string()))?;
-        if all.iter().any(|(other, _)| other.name == definition.name) {
-            return Err(wrong(format!(
-                "there is already a report called '{}'",
-                definition.name
-            )));
-        }
-        all.push((definition, DefinedBy::Configuration(place(configured))));
+) -> Result<Option<State>, StateError> {
+    let Some(dir) = &config.state_dir else {
+        return Ok(None);
+    };
+    let state = State::open(dir, clock.unix_secs())?;
+    for left_out in definitions.add_kept(state.reports(), defaults) {
+        warn!(
+            report = left_out.name,
+            reason = left_out.reason,
+            dir = %dir.display(),
+            "Left out a report that was made at run time; it stays in state.dir."
+        );
     }
-    Ok(all)
-}
-
-fn place(configured: &ConfiguredReport) -> String {
-    configured.place.to_string()
+    let reports = state.reports().len();
+    info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
+    Ok(Some(state))
 }
 
 fn log_start(config: &Config, sockets: &[ReceiveSocket]) {

@@ -14,8 +14,9 @@ use clap::Parser;
 use pinbad::args::{Args, Command};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags, MemoryPlan};
-use pinbad::daemon::{self, Daemon};
+use pinbad::daemon::{self, Daemon, StartError};
 use pinbad::load::{self, LoadOptions};
+use pinbad::query::definitions::Definitions;
 use pinbad::shutdown::Shutdown;
 use pinbad::telemetry::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,7 +50,8 @@ fn refuse(errors: &ConfigErrors) -> ExitCode {
 
 /// `pinbad check`: what would listen where, and the memory plan.
 fn check(config: &Config) -> ExitCode {
-    if let Err(error) = daemon::definitions(config, &daemon::defaults(config)) {
+    let defaults = daemon::defaults(config);
+    if let Err(error) = Definitions::new(&config.configured_reports, &defaults) {
         complain(error);
         return ExitCode::from(BAD_CONFIGURATION);
     }
@@ -86,6 +88,10 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     };
     let daemon = match Daemon::start(config, Arc::new(SystemClock::new())) {
         Ok(daemon) => daemon,
+        Err(error @ StartError::Report(_)) => {
+            complain(error);
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
         Err(error) => return fail(error),
     };
     let shutdown = Shutdown::new();

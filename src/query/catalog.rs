@@ -1,12 +1,13 @@
 //! The catalog: the one [`Source`] behind every front end, over the live pool, the reports and the counters.
 //!
 //! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs into a table of its own and
-//! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time.
+//! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time
+//! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
 use super::raw::RawReader;
@@ -16,23 +17,22 @@ use super::source::{
 };
 use super::status::Status;
 use super::table::Table;
+use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::merger::{Pulse, SharedLive};
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::{self, FormError};
+use crate::report::form;
 use crate::report::reading::{Reading, Want};
 use crate::report::shape::Shape;
-use crate::report::{Defined, DefinedBy, Entry};
+use crate::report::{DefinedBy, Entry};
+use crate::state::State;
 use crate::value::{Column, Value};
 
-/// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
-const FILL_REQUESTS: usize = 2_048;
+mod changes;
+mod status_tables;
 
 /// How long the merger may be silent before the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
-
-/// How many reports there may be at once.
-const REPORTS_MAX: usize = 1_000;
 
 /// What the catalog answers from.
 #[derive(Debug)]
@@ -44,8 +44,17 @@ pub struct Catalog {
     keeps_raw: bool,
     status: Status,
     pulse: Arc<Pulse>,
-    /// One change to the set of reports at a time.
-    changes: Mutex<()>,
+    /// One change to the set of reports at a time, and where it is kept: nowhere without `state.dir`, and nowhere any
+    /// more while the daemon stops.
+    changes: Mutex<Option<State>>,
+    /// Whether changes are kept.
+    persistent: bool,
+    /// The tables in which the daemon speaks of itself. Names are not those of reports.
+    tables: RwLock<Vec<StatusTable>>,
+    /// When the reports were made that were not there from the start, monotonic milliseconds.
+    made_ms: RwLock<HashMap<String, u64>>,
+    /// Monotonic milliseconds when the catalog was made.
+    started_ms: u64,
     /// The last reading of each report, for as long as nothing changed.
     readings: Mutex<HashMap<String, Kept>>,
 }
@@ -80,59 +89,28 @@ impl Catalog {
         );
         Self {
             live,
+            started_ms: clock.mono_ms(),
             clock,
             defaults,
             raw,
             keeps_raw,
             status,
             pulse,
-            changes: Mutex::new(()),
+            changes: Mutex::new(None),
+            persistent: false,
+            tables: RwLock::new(StatusTable::built_in()),
+            made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::new(HashMap::new()),
         }
     }
 
-    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
-    ///
-    /// # Errors
-    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
-    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
-        let _one_at_a_time = self.changes.lock();
-        let definition = Arc::new(definition);
-        let mut live = self.live.write();
-        let live_now = &mut *live;
-        if let Some(entry) = live_now.reports.find(&definition.name) {
-            return Err(QueryError::ReportExists {
-                name: definition.name.clone(),
-                defined: defined(entry).name().to_owned(),
-            });
-        }
-        if live_now.reports.iter().count() >= REPORTS_MAX {
-            return Err(QueryError::LimitReached(format!(
-                "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
-            )));
-        }
-        let now_ms = self.clock.mono_ms();
-        let mut filling =
-            match live_now
-                .reports
-                .define(definition, by.clone(), &live_now.pool, now_ms)
-            {
-                Defined::Live => return Ok(()),
-                Defined::Filling(filling) => filling,
-            };
-        drop(live);
-        loop {
-            let mut live = self.live.write();
-            let live = &mut *live;
-            let now_ms = self.clock.mono_ms();
-            match live
-                .reports
-                .fill(filling, &by, &mut live.pool, FILL_REQUESTS, now_ms)
-            {
-                Some(more) => filling = more,
-                None => return Ok(()),
-            }
-        }
+    /// The same with these tables of the daemon's own, and with a place where changes are kept.
+    #[must_use]
+    pub fn keeping(mut self, tables: Vec<StatusTable>, state: Option<State>) -> Self {
+        self.tables = RwLock::new(tables);
+        self.persistent = state.is_some();
+        self.changes = Mutex::new(state);
+        self
     }
 
     /// The reading of a report, the last one again if nothing changed since.
@@ -191,10 +169,15 @@ impl Catalog {
             rows: rows as u64,
             columns: columns(&definition.shape),
             definition: native_form(definition),
-            defined: defined(entry),
-            persistent: entry.defined_by != DefinedBy::RunTime,
+            defined: defined(&entry.defined_by),
+            persistent: self.is_persistent(&entry.defined_by),
             complete: true,
         }
+    }
+
+    /// Whether what was defined so is there after a restart.
+    fn is_persistent(&self, by: &DefinedBy) -> bool {
+        self.persistent || *by != DefinedBy::RunTime
     }
 
     /// What a definition leaves open.
@@ -221,10 +204,12 @@ impl Source for Catalog {
                 .map(|entry| (entry.clone(), live.reports.rows(entry)))
                 .collect()
         };
-        entries
+        let mut all: Vec<ReportSummary> = entries
             .iter()
             .map(|(entry, rows)| self.summary(entry, *rows))
-            .collect()
+            .collect();
+        all.extend(self.table_summaries());
+        all
     }
 
     fn report(
@@ -233,7 +218,10 @@ impl Source for Catalog {
         needed: &Needed,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
-        let entry = self.entry(name)?;
+        let entry = match self.entry(name) {
+            Ok(entry) => entry,
+            Err(unknown) => return self.table_answer(name).ok_or(unknown),
+        };
         let shape = &entry.definition.shape;
         let wanted = shape.columns().iter().enumerate();
         let wanted = wanted
@@ -264,43 +252,14 @@ impl Source for Catalog {
     }
 
     fn create_report(&self, form: ReportForm) -> Result<Created, QueryError> {
-        let ReportForm {
-            name,
-            definition: mut members,
-        } = form;
-        members.insert("name".to_owned(), name.clone().into());
-        let form: form::ReportForm = serde_json::from_value(members.into())
-            .map_err(|error| QueryError::bad_value("report", error.to_string()))?;
-        let definition = form.definition(&self.defaults).map_err(bad_form)?;
-        self.define(definition, DefinedBy::RunTime)?;
-        let entry = self.entry(&name)?;
-        let rows = self.live.read().reports.rows(&entry);
-        Ok(Created {
-            report: self.summary(&entry, rows),
-        })
+        self.create(form).map(|report| Created { report })
     }
 
     fn drop_report(&self, name: &str) -> Result<Dropped, QueryError> {
-        let _one_at_a_time = self.changes.lock();
-        let entry = self.entry(name)?;
-        let reason = match &entry.defined_by {
-            DefinedBy::RunTime => None,
-            DefinedBy::BuiltIn => Some("it is built in".to_owned()),
-            DefinedBy::Configuration(place) => Some(format!(
-                "it is defined in the configuration, {place}; remove it there"
-            )),
-        };
-        if let Some(reason) = reason {
-            return Err(QueryError::ReportFixed {
-                name: name.to_owned(),
-                reason,
-            });
-        }
-        let mut live = self.live.write();
-        let live = &mut *live;
-        live.reports.remove(name, &mut live.pool);
-        self.readings.lock().remove(name);
-        Ok(Dropped { persistent: false })
+        self.remove(name)?;
+        Ok(Dropped {
+            persistent: self.persistent,
+        })
     }
 
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
@@ -337,26 +296,14 @@ impl Source for Catalog {
     }
 }
 
-fn bad_form(error: FormError) -> QueryError {
-    let what = match &error {
-        FormError::Name(_) => "name",
-        FormError::Comment(_) | FormError::Fixed(_) | FormError::Mixed(_) | FormError::Json(_) => {
-            "comment"
-        }
-        FormError::Nothing => "report",
-        FormError::Part { part, problem } => return QueryError::bad_value(part, problem),
-    };
-    QueryError::bad_value(what, error.to_string())
-}
-
 /// The definition as `POST /api/v1/reports` takes it.
 fn native_form(definition: &Definition) -> serde_json::Value {
     serde_json::to_value(form::ReportForm::from(definition)).unwrap_or_default()
 }
 
-fn defined(entry: &Entry) -> super::source::Defined {
+fn defined(by: &DefinedBy) -> super::source::Defined {
     use super::source::Defined;
-    match entry.defined_by {
+    match by {
         DefinedBy::BuiltIn => Defined::BuiltIn,
         DefinedBy::Configuration(_) => Defined::Configuration,
         DefinedBy::RunTime => Defined::RunTime,

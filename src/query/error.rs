@@ -58,6 +58,10 @@ pub enum QueryError {
     #[error("{0}")]
     LimitReached(String),
 
+    /// A change that must survive a restart could not be written down, so it was not made.
+    #[error("{0}; nothing was changed")]
+    NotKept(String),
+
     /// Too much is being asked at once; the same question may do well a moment later.
     #[error("{0}")]
     Busy(String),

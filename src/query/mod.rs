@@ -18,6 +18,10 @@ pub mod raw;
 
 pub mod status;
 
+pub mod tables;
+
+pub mod definitions;
+
 pub mod catalog;
 
 pub mod http;

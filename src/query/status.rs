@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::tables::{BUILD, refusals};
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
 use crate::merger::SharedLive;
@@ -63,20 +64,14 @@ impl Status {
             )
         };
         let requests_invalid = total.requests_invalid.total();
-        let datagrams_invalid = total.datagrams_invalid.total();
-        let undecodable: u64 = Refusal::ALL
-            .iter()
-            .zip(total.datagrams_invalid.0)
-            .filter(|(reason, _)| reason.is_malformed())
-            .map(|(_, count)| count)
-            .sum();
+        let (_, not_accepted) = refusals(&total);
         let object = json!({
             "current_temp_pool_size": depth,
             "current_timer_pool_size": timers,
             "lost_tmp_records": total.requests_overwritten,
-            "invalid_packets": datagrams_invalid,
-            "invalid_request_data": datagrams_invalid - undecodable + requests_invalid,
-            "build_string": concat!("pinbad ", env!("CARGO_PKG_VERSION")),
+            "invalid_packets": total.datagrams_invalid.total(),
+            "invalid_request_data": not_accepted,
+            "build_string": BUILD,
             "dictionary_size": words,
             "datagrams_received": total.datagrams_received,
             "datagrams_accepted": total.datagrams_accepted,

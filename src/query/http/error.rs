@@ -110,6 +110,7 @@ impl From<QueryError> for Problem {
             QueryError::ReportExists { .. }
             | QueryError::ReportFixed { .. }
             | QueryError::LimitReached(_) => Self::new(StatusCode::CONFLICT, detail),
+            QueryError::NotKept(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, detail),
             QueryError::Busy(_) | QueryError::SnapshotExpired => Self::busy(detail),
             QueryError::Internal(cause) => {
                 error!(cause, "A query failed inside the daemon.");
@@ -176,6 +177,7 @@ mod tests {
                 "why",
             ),
             (QueryError::LimitReached("full".into()), 409, "full"),
+            (QueryError::NotKept("no space".into()), 507, "no space"),
             (QueryError::Busy("later".into()), 503, "later"),
             (QueryError::SnapshotExpired, 503, "snapshot expired"),
         ];

@@ -1,0 +1,201 @@
+//! Changes to the set of reports: made, filled and dropped, one at a time, and written down where that is wanted.
+//!
+//! Called on a front end's thread that may block. A change is written to `state.dir` before it is made, and not made when
+//! that fails, so what a client was told holds after a restart. A new report is filled a few thousand raw rows
+//! at a time, so that the merger goes on meanwhile. How many there may be is [`REPORTS_MAX`].
+
+use std::sync::Arc;
+
+use super::Catalog;
+use crate::query::definitions::REPORTS_MAX;
+use crate::query::error::QueryError;
+use crate::query::source::{ReportForm, ReportSummary};
+use crate::query::tables::{Asked, StatusTable, read_form};
+use crate::report::definition::Definition;
+use crate::report::form::{self, FormError};
+use crate::report::{Defined, DefinedBy};
+use crate::state::{State, StateError};
+
+/// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
+const FILL_REQUESTS: usize = 2_048;
+
+impl Catalog {
+    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile. It is not
+    /// written down.
+    ///
+    /// # Errors
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
+    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
+        let _one_at_a_time = self.changes.lock();
+        self.check_room(&definition.name)?;
+        self.make(definition, &by);
+        Ok(())
+    }
+
+    /// Makes what a form asks for, and keeps it.
+    pub(super) fn create(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
+        let ReportForm {
+            name,
+            definition: members,
+        } = form;
+        let form = form::ReportForm::from_members(&name, members.clone())
+            .map_err(|error| QueryError::bad_value("report", error.to_string()))?;
+        let asked = read_form(&form, &self.defaults).map_err(bad_form)?;
+        let mut changes = self.changes.lock();
+        self.check_open(changes.as_ref())?;
+        self.check_room(&name)?;
+        if let Some(state) = &mut *changes {
+            state.put(&name, &members).map_err(not_kept)?;
+        }
+        match asked {
+            Asked::Report(definition) => {
+                self.make(*definition, &DefinedBy::RunTime);
+                let entry = self.entry(&name)?;
+                let rows = self.live.read().reports.rows(&entry);
+                Ok(self.summary(&entry, rows))
+            }
+            Asked::Table(table) => {
+                let table = StatusTable::new(&form, table, DefinedBy::RunTime);
+                let summary = self.table_summary(&table, self.reports_listed());
+                self.tables.write().push(table);
+                Ok(summary)
+            }
+        }
+    }
+
+    /// Drops what was made at run time, also what is kept on disk alone because it could not be made at start.
+    pub(super) fn remove(&self, name: &str) -> Result<(), QueryError> {
+        let mut changes = self.changes.lock();
+        self.check_open(changes.as_ref())?;
+        let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
+        match self.defined_by(name) {
+            Some(DefinedBy::RunTime) => {}
+            Some(DefinedBy::BuiltIn) => return Err(fixed(name, "it is built in".to_owned())),
+            Some(DefinedBy::Configuration(place)) => {
+                let reason =
+                    format!("it is defined in the configuration, {place}; remove it there");
+                return Err(fixed(name, reason));
+            }
+            None if is_kept => {}
+            None => {
+                return Err(QueryError::UnknownReport {
+                    name: name.to_owned(),
+                });
+            }
+        }
+        if let Some(state) = &mut *changes {
+            state.remove(name).map_err(not_kept)?;
+        }
+        self.tables.write().retain(|table| table.name != name);
+        {
+            let mut live = self.live.write();
+            let live = &mut *live;
+            live.reports.remove(name, &mut live.pool);
+        }
+        self.readings.lock().remove(name);
+        self.made_ms.write().remove(name);
+        Ok(())
+    }
+
+    /// Ends all changes and lets go of `state.dir`, for the next daemon to use.
+    pub(crate) fn close(&self) {
+        *self.changes.lock() = None;
+    }
+
+    /// Whether changes are still made.
+    fn check_open(&self, state: Option<&State>) -> Result<(), QueryError> {
+        if self.persistent && state.is_none() {
+            return Err(QueryError::Busy("the daemon is stopping".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether there may be another report, and of this name. Holds as long as `changes` is held.
+    fn check_room(&self, name: &str) -> Result<(), QueryError> {
+        if let Some(by) = self.own_name(name) {
+            return Err(QueryError::ReportExists {
+                name: name.to_owned(),
+                defined: super::defined(&by).name().to_owned(),
+            });
+        }
+        let reports = self.live.read().reports.iter().count();
+        if reports + self.tables.read().len() >= REPORTS_MAX {
+            return Err(QueryError::LimitReached(format!(
+                "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Who made the report or table that has this name.
+    fn own_name(&self, name: &str) -> Option<DefinedBy> {
+        let live = self.live.read();
+        let report = live
+            .reports
+            .find(name)
+            .map(|entry| entry.defined_by.clone());
+        drop(live);
+        let tables = self.tables.read();
+        let mut named = tables.iter().filter(|table| table.name == name);
+        report.or_else(|| named.next().map(|table| table.defined_by.clone()))
+    }
+
+    /// The same for a name by which something can be read, an alias too.
+    fn defined_by(&self, name: &str) -> Option<DefinedBy> {
+        self.own_name(name)
+            .or_else(|| StatusTable::aliased(name).map(|_| DefinedBy::BuiltIn))
+    }
+
+    /// Makes a report whose name is free.
+    fn make(&self, definition: Definition, by: &DefinedBy) {
+        let definition = Arc::new(definition);
+        let now_ms = self.clock.mono_ms();
+        self.made_ms.write().insert(definition.name.clone(), now_ms);
+        let mut live = self.live.write();
+        let live_now = &mut *live;
+        let defined = live_now
+            .reports
+            .define(definition, by.clone(), &live_now.pool, now_ms);
+        drop(live);
+        let mut filling = match defined {
+            Defined::Live => return,
+            Defined::Filling(filling) => filling,
+        };
+        loop {
+            let mut live = self.live.write();
+            let live = &mut *live;
+            let now_ms = self.clock.mono_ms();
+            match live
+                .reports
+                .fill(filling, by, &mut live.pool, FILL_REQUESTS, now_ms)
+            {
+                Some(more) => filling = more,
+                None => return,
+            }
+        }
+    }
+}
+
+fn fixed(name: &str, reason: String) -> QueryError {
+    QueryError::ReportFixed {
+        name: name.to_owned(),
+        reason,
+    }
+}
+
+fn not_kept(error: StateError) -> QueryError {
+    tracing::error!(%error, "Refused a change to the reports, because it cannot be kept.");
+    QueryError::NotKept(error.to_string())
+}
+
+fn bad_form(error: FormError) -> QueryError {
+    let what = match &error {
+        FormError::Name(_) => "name",
+        FormError::Comment(_) | FormError::Fixed(_) | FormError::Mixed(_) | FormError::Json(_) => {
+            "comment"
+        }
+        FormError::Nothing => "report",
+        FormError::Part { part, problem } => return QueryError::bad_value(part, problem),
+    };
+    QueryError::bad_value(what, error.to_string())
+}

@@ -1,0 +1,112 @@
+//! The tables in which the daemon speaks of itself, as the catalog lists and answers them.
+//!
+//! What they show is copied under one hold of the lock; everything else happens without it. See [`tables`](super::super::tables).
+
+use serde_json::json;
+
+use super::Catalog;
+use crate::query::source::{ReportAnswer, ReportSummary};
+use crate::query::tables::{KIND, Look, ReportLook, StatusTable};
+use crate::telemetry::cpu;
+
+impl Catalog {
+    /// All of them, as they are listed.
+    pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
+        let reports = self.reports_listed();
+        let tables = self.tables.read();
+        tables
+            .iter()
+            .map(|table| self.table_summary(table, reports))
+            .collect()
+    }
+
+    /// One of them as it is listed while so many reports are listed in it.
+    pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
+        let columns = table.columns(&self.defaults);
+        ReportSummary {
+            name: table.name.clone(),
+            kind: KIND.to_owned(),
+            comment: Some(table.comment.clone()),
+            keys: table
+                .key_columns()
+                .iter()
+                .map(|&at| columns[at].name.clone())
+                .collect(),
+            window_seconds: 0.0,
+            rows: table.rows(reports) as u64,
+            columns,
+            definition: json!({"name": table.name, "comment": table.comment}),
+            defined: super::defined(&table.defined_by),
+            persistent: self.is_persistent(&table.defined_by),
+            complete: true,
+        }
+    }
+
+    /// How many reports have a row in `active_reports`.
+    pub(super) fn reports_listed(&self) -> usize {
+        let live = self.live.read();
+        let listed = live.reports.iter();
+        listed
+            .filter(|entry| !entry.definition.shape.is_histogram_view())
+            .count()
+    }
+
+    /// The table of this name or alias as it stands.
+    pub(super) fn table_answer(&self, name: &str) -> Option<ReportAnswer> {
+        let table = {
+            let tables = self.tables.read();
+            let named = |name: &str| tables.iter().find(|table| table.name == name).cloned();
+            named(name).or_else(|| named(StatusTable::aliased(name)?))?
+        };
+        let look = self.look();
+        Some(ReportAnswer {
+            window_seconds: 0.0,
+            covered_seconds: (look.mono_ms.saturating_sub(look.started_ms) / 1000).max(1),
+            as_of_ms: look.unix_ms,
+            key_columns: table.key_columns().to_vec(),
+            table: table.read(&look, &self.defaults),
+        })
+    }
+
+    /// Everything that they show.
+    fn look(&self) -> Look {
+        // What the merger did and what waits is asked for before what came in, so that nothing seems to be missing.
+        let merge = self.status.counters.merge.counts();
+        let ring_depth = self.status.ring.depth();
+        let sockets = self.status.counters.total();
+        let (mono_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
+        let made = self.made_ms.read().clone();
+        let live = self.live.read();
+        let reports = live.reports.iter().map(|entry| ReportLook {
+            rows: live.reports.rows(entry) as u64,
+            folded_keys: live.reports.folded(entry) as u64,
+            usage: live.reports.usage(entry),
+            made_ms: made
+                .get(&entry.definition.name)
+                .copied()
+                .unwrap_or(self.started_ms),
+            definition: std::sync::Arc::clone(&entry.definition),
+        });
+        let reports = reports.collect();
+        let families = live.reports.families();
+        let timer_rows = live.pool.timers.len() as u64;
+        let words = &live.pool.words;
+        let words = (words.len() as u64, words.arena_bytes() as u64);
+        drop(live);
+        Look {
+            reports,
+            families,
+            mono_ms,
+            unix_ms,
+            started_ms: self.started_ms,
+            sockets,
+            merge,
+            ring_depth,
+            timer_rows,
+            words,
+            process_cpu: cpu::process(),
+            receivers_cpu: cpu::threads(|name| name.starts_with("receive-")),
+            merger_cpu: cpu::threads(|name| name == "merge"),
+        }
+    }
+}

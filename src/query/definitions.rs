@@ -1,0 +1,173 @@
+//! What is there from the start: built-in reports and tables, then the configured ones, then those of `state.dir`.
+//!
+//! Called by `daemon` before anything is received, by `pinbad check` and by `pinbad tables`; pure. What is wrong in the
+//! configuration ends the start, with the place and the key that is wrong. What is wrong among the reports that were
+//! made at run time does not: the daemon may have been given a configuration since that has a report of the same name.
+//! Such a definition stays in its file and is left out, with a reason for the log.
+
+use serde_json::Value as Json;
+use thiserror::Error;
+
+use super::tables::{Asked, StatusTable, read_form};
+use crate::config::ConfiguredReport;
+use crate::report::definition::{Defaults, Definition};
+use crate::report::form::{FormError, ReportForm};
+use crate::report::{DefinedBy, builtin};
+
+/// How many reports and tables there may be at once.
+pub const REPORTS_MAX: usize = 1_000;
+
+/// All definitions that hold at start, each name once.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    /// The reports, in the order in which they are listed.
+    pub reports: Vec<(Definition, DefinedBy)>,
+    /// The tables in which the daemon speaks of itself.
+    pub tables: Vec<StatusTable>,
+}
+
+/// A `[[report]]` of the configuration that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{place}: {problem}")]
+pub struct ConfiguredError {
+    /// File and line of the key that is wrong, or of the entry.
+    pub place: String,
+    /// The key, what is wrong with it, and what is accepted.
+    pub problem: String,
+}
+
+/// A definition that is kept but cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name, or the entry itself where there is none.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Definitions {
+    /// The built-in ones and those of the configuration.
+    ///
+    /// # Errors
+    /// The first entry of the configuration that cannot be.
+    pub fn new(
+        configured: &[ConfiguredReport],
+        defaults: &Defaults,
+    ) -> Result<Self, ConfiguredError> {
+        let reports = builtin::reports(defaults).into_iter();
+        let mut all = Self {
+            reports: reports.map(|it| (it, DefinedBy::BuiltIn)).collect(),
+            tables: StatusTable::built_in(),
+        };
+        for entry in configured {
+            let form = configured_form(entry)?;
+            let asked = read_form(&form, defaults).map_err(|error| form_error(entry, &error))?;
+            let by = DefinedBy::Configuration(entry.place.to_string());
+            all.add(&form, asked, by)
+                .map_err(|problem| at(entry, "name", &problem))?;
+        }
+        Ok(all)
+    }
+
+    /// Adds those that were made at run time, as they are kept; tells which cannot be.
+    pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<LeftOut> {
+        let mut left_out = Vec::new();
+        for entry in kept {
+            if let Err(reason) = self.add_one_kept(entry, defaults) {
+                let name = entry.get("name").and_then(Json::as_str);
+                let name = name.map_or_else(|| entry.to_string(), str::to_owned);
+                left_out.push(LeftOut { name, reason });
+            }
+        }
+        left_out
+    }
+
+    fn add_one_kept(&mut self, entry: &Json, defaults: &Defaults) -> Result<(), String> {
+        let form: ReportForm =
+            serde_json::from_value(entry.clone()).map_err(|error| error.to_string())?;
+        let asked = read_form(&form, defaults).map_err(|error| error.to_string())?;
+        self.add(&form, asked, DefinedBy::RunTime)
+    }
+
+    fn add(&mut self, form: &ReportForm, asked: Asked, by: DefinedBy) -> Result<(), String> {
+        if let Some(other) = self.defined(&form.name) {
+            let name = &form.name;
+            return Err(match other {
+                DefinedBy::BuiltIn => format!("there is a built-in report called '{name}'"),
+                DefinedBy::Configuration(place) => {
+                    format!("there is already a report called '{name}', defined in {place}")
+                }
+                DefinedBy::RunTime => format!("there is already a report called '{name}'"),
+            });
+        }
+        if self.reports.len() + self.tables.len() >= REPORTS_MAX {
+            return Err(format!(
+                "there are {REPORTS_MAX} reports, which is the most there can be"
+            ));
+        }
+        match asked {
+            Asked::Report(definition) => self.reports.push((*definition, by)),
+            Asked::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
+        }
+        Ok(())
+    }
+
+    /// Who has a name.
+    fn defined(&self, name: &str) -> Option<&DefinedBy> {
+        let reports = self.reports.iter().map(|(it, by)| (it.name.as_str(), by));
+        let tables = self
+            .tables
+            .iter()
+            .map(|it| (it.name.as_str(), &it.defined_by));
+        let mut all = reports.chain(tables);
+        all.find(|(other, _)| *other == name).map(|(_, by)| by)
+    }
+}
+
+/// The form of an entry; errors point at the key that has the wrong type or should not be there.
+fn configured_form(entry: &ConfiguredReport) -> Result<ReportForm, ConfiguredError> {
+    let read = |table: &toml::Table| table.clone().try_into::<ReportForm>();
+    let whole = match read(&entry.table) {
+        Ok(form) => return Ok(form),
+        Err(error) => error,
+    };
+    // The parser does not say which key it was, so each is tried alone.
+    for (key, value) in &entry.table {
+        let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
+        alone.insert(key.clone(), value.clone());
+        if let Err(error) = read(&alone) {
+            return Err(at(entry, key, error.message().trim_end()));
+        }
+    }
+    Err(ConfiguredError {
+        place: entry.place.to_string(),
+        problem: format!("report: {}", whole.message().trim_end()),
+    })
+}
+
+/// An error about the key `part`, or a place in its list (`keys[0]`).
+fn at(entry: &ConfiguredReport, part: &str, problem: &str) -> ConfiguredError {
+    let key = part.split('[').next().unwrap_or(part);
+    ConfiguredError {
+        place: entry.place_of(key).to_string(),
+        problem: format!("report.{part}: {problem}"),
+    }
+}
+
+fn form_error(entry: &ConfiguredReport, error: &FormError) -> ConfiguredError {
+    match error {
+        FormError::Part { part, problem } => at(entry, part, problem),
+        FormError::Name(_) => at(entry, "name", &error.to_string()),
+        FormError::Mixed(other) => at(entry, other, &error.to_string()),
+        FormError::Comment(_) | FormError::Fixed(_) | FormError::Json(_) => {
+            at(entry, "comment", &error.to_string())
+        }
+        FormError::Nothing => ConfiguredError {
+            place: entry.place.to_string(),
+            problem: format!("report: {error}"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use serde_json::json;
+
+use super::*;
+use crate::config::Config;
+use crate::report::comment::FixedTable;
+
+fn configured(text: &str) -> Result<Definitions, String> {
+    let config = Config::from_toml("pinbad.toml", text).unwrap();
+    Definitions::new(&config.configured_reports, &Defaults::default())
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
+    let all = configured(
+        "[[report]]\nname = 'mine'\ncomment = 'tag_info:group'\n\n\
+         [[report]]\nname = 'who'\ncomment = 'v2/active'\n",
+    )
+    .unwrap();
+    let names: Vec<&str> = all.reports.iter().map(|(it, _)| it.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[19]), (20, "info", "mine"));
+    assert_eq!(
+        all.reports[19].1,
+        DefinedBy::Configuration("pinbad.toml:1".to_owned())
+    );
+    let tables: Vec<&str> = all.tables.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(
+        tables,
+        ["status", "active_reports", "v2_stats", "v2_active", "who"]
+    );
+    assert_eq!(all.tables[4].table, FixedTable::V2Active);
+}
+
+#[test]
+fn an_error_names_file_line_and_key() {
+    // The second [[report]] stands in line 4, what is in it begins in line 5.
+    const FIRST: &str = "[[report]]\nname = 'first'\ncomment = 'tag_info:x'\n";
+    for (entry, told) in [
+        (
+            "name = 'a'\n\ncomment = 'tag_info:'",
+            "7: report.comment: COMMENT 'tag_info:', position 10, here: ",
+        ),
+        (
+            "name = 'a'\ncomment = 'nothing'",
+            "6: report.comment: COMMENT 'nothing', position 1, 'nothing': ",
+        ),
+        (
+            "name = 'a'\ncomment = 'request'",
+            "6: report.comment: comment 'request': the table request is always there",
+        ),
+        (
+            "comment = 'report1'\nname = 'a b'",
+            "6: report.name: name 'a b': ",
+        ),
+        (
+            "name = 'info'\ncomment = 'report1'",
+            "5: report.name: there is a built-in report called 'info'",
+        ),
+        (
+            "name = 'v2_stats'\ncomment = 'report1'",
+            "5: report.name: there is a built-in report called 'v2_stats'",
+        ),
+        (
+            "name = 'first'\ncomment = 'report1'",
+            "5: report.name: there is already a report called 'first', defined in pinbad.toml:1",
+        ),
+        ("comment = 'report1'", "4: report: missing field `name`"),
+        ("name = 'a'", "4: report: give either comment, or level"),
+        (
+            "name = 'a'\nlevel = 'timer'\nkyes = ['@a']",
+            "7: report.kyes: unknown field `kyes`, expected one of ",
+        ),
+        (
+            "name = 'a'\nlevel = 'second'\nkeys = ['@a']",
+            "6: report.level: unknown variant `second`, expected one of ",
+        ),
+        (
+            "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = [50,\n 101]",
+            "8: report.percentiles[1]: ",
+        ),
+        (
+            "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = ['high']",
+            "8: report.percentiles: invalid type: string \"high\", expected a number",
+        ),
+        (
+            "name = 'a'\nlevel = 'request'\nkeys = ['script_name',\n '@a']",
+            "7: report.keys[1]: ",
+        ),
+        (
+            "name = 'a'\ncomment = 'report1'\nwindow = '1m'",
+            "7: report.window: comment: cannot be given together with window",
+        ),
+        (
+            "name = 'a'\nlevel = 'packet'\nwindow = '1 year'",
+            "7: report.window: '1 year': a window is a time such as",
+        ),
+    ] {
+        let error = configured(&format!("{FIRST}[[report]]\n{entry}\n")).unwrap_err();
+        assert!(error.starts_with(&format!("pinbad.toml:{told}")), "{error}");
+    }
+}
+
+#[test]
+fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
+    let defaults = Defaults::default();
+    let mut all = configured("[[report]]\nname = 'mine'\ncomment = 'tag_info:a'\n").unwrap();
+    let kept = [
+        json!({"name": "kept", "comment": "tag_info:b"}),
+        json!({"name": "mine", "comment": "tag_info:c"}),
+        json!({"name": "info", "comment": "info"}),
+        json!({"name": "kept", "comment": "tag_info:d"}),
+        json!({"name": "odd", "comment": "tag_info:a", "colour": "red"}),
+        json!({"name": "bad", "comment": "tag_info"}),
+        json!({"comment": "tag_info:a"}),
+        json!(7),
+        json!({"name": "mine_too", "level": "timer", "keys": ["@a"], "window": "5s"}),
+        json!({"name": "stats", "comment": "v2/stats"}),
+    ];
+    let left_out = all.add_kept(&kept, &defaults);
+    let told: Vec<String> = left_out
+        .iter()
+        .map(|it| format!("{}: {}", it.name, it.reason))
+        .collect();
+    for (told, starts) in told.iter().zip([
+        "mine: there is already a report called 'mine', defined in pinbad.toml:1",
+        "info: there is a built-in report called 'info'",
+        "kept: there is already a report called 'kept'",
+        "odd: unknown field `colour`",
+        "bad: COMMENT 'tag_info'",
+        "{\"comment\":\"tag_info:a\"}: missing field `name`",
+        "7: invalid type: integer `7`",
+    ]) {
+        assert!(told.starts_with(starts), "{told}");
+    }
+    assert_eq!(told.len(), 7);
+    let made: Vec<(&str, &DefinedBy)> = all.reports[20..]
+        .iter()
+        .map(|(it, by)| (it.name.as_str(), by))
+        .collect();
+    assert_eq!(
+        made,
+        [
+            ("kept", &DefinedBy::RunTime),
+            ("mine_too", &DefinedBy::RunTime)
+        ]
+    );
+    assert_eq!(all.reports[20].0.comment.as_deref(), Some("tag_info:b"));
+    assert_eq!(all.tables[4].name, "stats");
+}
+
+#[test]
+fn there_are_no_more_than_there_may_be() {
+    let mut all = configured("").unwrap();
+    let kept: Vec<Json> = (0..REPORTS_MAX)
+        .map(|at| json!({"name": format!("r{at}"), "comment": "tag_info:a"}))
+        .collect();
+    let left_out = all.add_kept(&kept, &Defaults::default());
+    assert_eq!(all.reports.len() + all.tables.len(), REPORTS_MAX);
+    assert_eq!(left_out.len(), 19 + 4);
+    assert!(left_out[0].reason.contains("1000"), "{left_out:?}");
+}

@@ -1,0 +1,283 @@
+//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`.
+//!
+//! They are read like reports (kind `status`), are always there, and can be made under other names by their COMMENT
+//! (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba. The catalog takes a
+//! [`Look`] at everything under one hold of the lock and makes the rows from that, without any lock. Columns are those of
+//! [`FixedTable`]. What this daemon has no counterpart for is NULL:
+//!
+//! | table | NULL | why |
+//! |---|---|---|
+//! | `v2_stats` | `udp_poll_total`, `udp_recv_eagain` | a receiver waits inside its one call; only calls that bring something are counted, as `udp_recv_total` |
+//! | `v2_stats` | `udp_batch_send_total`, `udp_batch_send_err` | receivers write into shared blocks; requests are counted, as `udp_packet_send_*` |
+//! | `v2_stats` | `repacker_poll_total`, `repacker_recv_total`, `repacker_recv_eagain`, `repacker_batch_send_total`, `repacker_batch_send_by_timer`, `repacker_batch_send_by_size`, `repacker_ru_utime`, `repacker_ru_stime` | receivers repack; their processor time is `udp_ru_*` |
+//! | `v2_stats` | `coordinator_batches_received`, `coordinator_batch_send_total`, `coordinator_batch_send_err`, `coordinator_control_requests` | the merger calls the reports; nothing is sent to them, nothing can be refused |
+//! | `v2_stats` | `dictionary_mem_hash`, `dictionary_mem_list` | one figure, `dictionary_mem_strings`, for all that `pool.words_memory` is used for |
+//! | `v2_active` | `batches_sent`, `batches_received`, `packets_lost` | as above: there are no batches, and no report loses a packet that another one gets |
+//! | `v2_active` | `packets_dropped_by_*`, `timers_skipped_by_*` | not told apart: `packets_received - packets_aggregated` and `timers_scanned - timers_aggregated` are their sums |
+//! | `v2_active` | `last_tick_prepare_duration`, `last_snapshot_merge_duration` | a tick closes inside a merge; a reading needs no merging of ticks |
+//! | all | processor time, where the system has no `/proc` | |
+//!
+//! Where a number means something a little different:
+//!
+//! | column | here |
+//! |---|---|
+//! | `active_reports.ru_utime_per_packet`, `ru_stime_per_packet` | the merger's processor time per request in microseconds, pools included, divided evenly: over the families of reports, then over the reports of a family; summed up over all rows it is all of it |
+//! | `active_reports.flags` | also `folded: N keys` while keys are counted under `(other)` for want of rows, `folded by memory`, `no percentiles` |
+//! | `active_reports.use_cnt` | histogram views of the report included |
+//! | `v2_active` | has a row for every report, not only pinba2's |
+//! | `v2_active.packets_aggregated`, `timers_aggregated` | counted once for all reports that share their groups, so what only one of them leaves out is in it |
+//! | `v2_active.approx_mem_used` | bytes; what reports share is divided evenly |
+//! | `v2_active.ru_utime`, `ru_stime` | the merger's, divided as above |
+//! | `v2_stats.udp_packet_send_*` | requests put into the temporary pool, and those that gave way there |
+//! | `v2_stats.coordinator_ru_*` | the merger's |
+
+use std::sync::Arc;
+
+use super::table::Table;
+use crate::report::comment::FixedTable;
+use crate::report::definition::{Defaults, Definition};
+use crate::report::form::{FormError, ReportForm};
+use crate::report::{DefinedBy, Usage};
+use crate::telemetry::cpu::CpuTimes;
+use crate::telemetry::{MergeCounts, SocketCounts};
+use crate::value::{Column, Value};
+
+mod active;
+mod stats;
+
+pub(super) use stats::{BUILD, refusals};
+
+/// What `GET /api/v1/reports` calls these tables.
+pub const KIND: &str = "status";
+
+/// The tables under their own names. Raw data is read in other ways.
+const TABLES: [FixedTable; 4] = [
+    FixedTable::Status,
+    FixedTable::ActiveReports,
+    FixedTable::V2Stats,
+    FixedTable::V2Active,
+];
+
+/// Other names of these tables, for as long as nothing else has them.
+const ALIASES: [(&str, FixedTable); 2] = [
+    ("active", FixedTable::ActiveReports),
+    ("stats", FixedTable::V2Stats),
+];
+
+/// One of these tables, under some name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusTable {
+    /// The name under which it is read.
+    pub name: String,
+    /// What it shows.
+    pub table: FixedTable,
+    /// The COMMENT it was made by.
+    pub comment: String,
+    /// Who made it.
+    pub defined_by: DefinedBy,
+}
+
+impl StatusTable {
+    /// The table that a form asked for.
+    #[must_use]
+    pub fn new(form: &ReportForm, table: FixedTable, defined_by: DefinedBy) -> Self {
+        let comment = form.comment.as_deref().unwrap_or(table.comment());
+        Self {
+            name: form.name.clone(),
+            table,
+            comment: comment.to_owned(),
+            defined_by,
+        }
+    }
+
+    /// Those that are always there.
+    #[must_use]
+    pub fn built_in() -> Vec<Self> {
+        let built_in = |table: FixedTable| Self {
+            name: table.table().to_owned(),
+            table,
+            comment: table.comment().to_owned(),
+            defined_by: DefinedBy::BuiltIn,
+        };
+        TABLES.map(built_in).into()
+    }
+
+    /// The table that an alias stands for.
+    #[must_use]
+    pub fn aliased(name: &str) -> Option<&'static str> {
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        alias.map(|(_, table)| table.table())
+    }
+
+    /// The numbers of the columns by which rows can be chosen.
+    #[must_use]
+    pub fn key_columns(&self) -> &'static [usize] {
+        match self.table {
+            FixedTable::ActiveReports => &[0, 1, 2, 3],
+            FixedTable::V2Active => &[0, 1, 2, 3],
+            _ => &[],
+        }
+    }
+
+    /// Its columns.
+    #[must_use]
+    pub fn columns(&self, defaults: &Defaults) -> Vec<Column> {
+        self.table.columns(defaults)
+    }
+
+    /// How many rows there are when there are so many reports to be listed.
+    #[must_use]
+    pub fn rows(&self, reports: usize) -> usize {
+        match self.table {
+            FixedTable::ActiveReports | FixedTable::V2Active => reports,
+            _ => 1,
+        }
+    }
+
+    /// Its rows.
+    #[must_use]
+    pub fn read(&self, look: &Look, defaults: &Defaults) -> Box<dyn Table> {
+        let rows = match self.table {
+            FixedTable::ActiveReports => active::active_reports(look),
+            FixedTable::V2Active => active::v2_active(look),
+            FixedTable::V2Stats => vec![stats::v2_stats(look)],
+            FixedTable::Status => vec![stats::status(look)],
+            // None of these is ever made.
+            FixedTable::Request | FixedTable::Timer | FixedTable::TimerTag | FixedTable::Tag => {
+                Vec::new()
+            }
+        };
+        Box::new(Rows {
+            columns: self.columns(defaults),
+            rows,
+        })
+    }
+}
+
+/// What a form asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// A report.
+    Report(Box<Definition>),
+    /// One of these tables under a name of its own.
+    Table(FixedTable),
+}
+
+/// Reads a form that may ask for a report or for one of these tables.
+///
+/// # Errors
+/// As [`ReportForm::definition`]; the tables of raw data cannot be asked for.
+pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<Asked, FormError> {
+    match form.definition(defaults) {
+        Ok(definition) => Ok(Asked::Report(Box::new(definition))),
+        Err(FormError::Fixed(table)) if TABLES.contains(&table) => Ok(Asked::Table(table)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Everything that the tables show, at one moment.
+#[derive(Debug)]
+pub struct Look {
+    /// The reports, histogram views included, in their order.
+    pub reports: Vec<ReportLook>,
+    /// How many families they make.
+    pub families: usize,
+    /// Monotonic milliseconds.
+    pub mono_ms: u64,
+    /// Wall clock, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Monotonic milliseconds when the daemon started.
+    pub started_ms: u64,
+    /// The sockets, added up.
+    pub sockets: SocketCounts,
+    /// The merger.
+    pub merge: MergeCounts,
+    /// Requests in the temporary pool.
+    pub ring_depth: u64,
+    /// Rows of the timer pool.
+    pub timer_rows: u64,
+    /// Distinct texts, and the bytes they take.
+    pub words: (u64, u64),
+    /// The whole process.
+    pub process_cpu: Option<CpuTimes>,
+    /// All receivers.
+    pub receivers_cpu: Option<CpuTimes>,
+    /// The merger.
+    pub merger_cpu: Option<CpuTimes>,
+}
+
+impl Look {
+    /// The reports that have a row: histogram views are another way to see one of them.
+    fn listed(&self) -> impl Iterator<Item = &ReportLook> {
+        self.reports
+            .iter()
+            .filter(|report| !report.definition.shape.is_histogram_view())
+    }
+
+    /// Seconds since the daemon started.
+    fn uptime_secs(&self) -> f64 {
+        self.mono_ms.saturating_sub(self.started_ms) as f64 / 1000.0
+    }
+
+    /// A report's share of the merger's processor time.
+    fn share_of(&self, report: &ReportLook) -> Option<CpuTimes> {
+        let shares = (self.families * report.usage.sharing).max(1) as f64;
+        self.merger_cpu.map(|all| CpuTimes {
+            user_secs: all.user_secs / shares,
+            system_secs: all.system_secs / shares,
+        })
+    }
+}
+
+/// One report at one moment.
+#[derive(Debug)]
+pub struct ReportLook {
+    /// What it is.
+    pub definition: Arc<Definition>,
+    /// Rows at present.
+    pub rows: u64,
+    /// Keys under `(other)` for want of rows.
+    pub folded_keys: u64,
+    /// What it takes.
+    pub usage: Usage,
+    /// Monotonic milliseconds when it was made.
+    pub made_ms: u64,
+}
+
+/// Finished rows.
+#[derive(Debug)]
+struct Rows {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Value<'static>>>,
+}
+
+impl Table for Rows {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.rows[row][column].clone()
+    }
+}
+
+/// A count as a value.
+fn int(count: u64) -> Value<'static> {
+    i64::try_from(count).map_or(Value::Float(count as f64), Value::Int)
+}
+
+/// A number as a value, NULL when it is not known.
+fn float(number: Option<f64>) -> Value<'static> {
+    number.map_or(Value::Null, Value::Float)
+}
+
+fn text(text: impl Into<String>) -> Value<'static> {
+    Value::Text(text.into().into())
+}
+
+#[cfg(test)]
+mod tests;

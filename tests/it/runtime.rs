@@ -1,0 +1,455 @@
+//! Reports made at run time: they survive a restart, a folder that cannot be used is refused, and what cannot be kept is
+//! not made. Tables of the daemon's own: read like reports, made under other names by their COMMENT.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pinbad::clock::SystemClock;
+use pinbad::config::{Config, ConfigFlags};
+use pinbad::daemon::{Daemon, StartError};
+use pinbad::wire::model::Request;
+use prost::Message;
+use serde_json::{Value as Json, json};
+
+/// A daemon in this process, with these settings as `--set` takes them.
+struct Site(Daemon);
+
+fn config(settings: &[&str]) -> Config {
+    let mut flags = ConfigFlags::default();
+    for setting in [
+        "ingest.listen=127.0.0.1:0",
+        "ingest.receivers=1",
+        "ingest.recv_buffer=1MB",
+        "ingest.temp_pool_size=4096",
+        "ingest.stats_gathering_period=2ms",
+        "pool.request_pool_size=10000",
+        "pool.timer_pool_size=10000",
+        "pool.words_memory=1MiB",
+        "http.listen=127.0.0.1:0",
+    ]
+    .iter()
+    .chain(settings)
+    {
+        flags.set.push((*setting).to_owned());
+    }
+    Config::load(&flags, []).unwrap()
+}
+
+fn start(settings: &[&str]) -> Result<Site, StartError> {
+    Daemon::start(&config(settings), Arc::new(SystemClock::new())).map(Site)
+}
+
+fn in_dir(dir: &Path) -> Site {
+    start(&[&format!("state.dir={}", dir.display())]).unwrap()
+}
+
+impl Site {
+    fn http(&self) -> SocketAddr {
+        self.0.http_address().unwrap()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Json>) -> (u16, Json) {
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build()
+            .new_agent();
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.http()))
+            .header("content-type", "application/json");
+        let body = body.map_or_else(String::new, Json::to_string);
+        let mut response = agent.run(request.body(body).unwrap()).unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        let status = response.status().as_u16();
+        (status, serde_json::from_str(&text).unwrap_or(Json::Null))
+    }
+
+    fn get(&self, path: &str) -> Json {
+        let (status, body) = self.ask("GET", path, None);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    fn post(&self, form: &Json) -> (u16, Json) {
+        self.ask("POST", "/api/v1/reports", Some(form))
+    }
+
+    fn delete(&self, name: &str) -> (u16, Json) {
+        self.ask("DELETE", &format!("/api/v1/reports/{name}"), None)
+    }
+
+    fn listed(&self, name: &str) -> Option<Json> {
+        let list = self.get("/api/v1/reports");
+        let reports = list["reports"].as_array().unwrap();
+        reports
+            .iter()
+            .find(|report| report["name"] == name)
+            .cloned()
+    }
+
+    fn row(&self, table: &str, column: &str, value: &str) -> Json {
+        let read = self.get(&format!("/api/v1/reports/{table}?{column}={value}"));
+        assert_eq!(read["total_rows"], 1, "{read}");
+        read["rows"][0].clone()
+    }
+
+    /// Sends so many requests with one timer each and waits until they are merged.
+    fn send(&self, requests: u64) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let before = self.merged();
+        for number in 0..requests {
+            let packet = packet(number).encode_to_vec();
+            socket.send_to(&packet, self.0.udp_addresses()[0]).unwrap();
+        }
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.merged() < before + requests {
+            assert!(Instant::now() < until, "{} merged", self.merged());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn merged(&self) -> u64 {
+        self.get("/api/v1/status")["requests_merged"]
+            .as_u64()
+            .unwrap()
+    }
+}
+
+/// One of three scripts, with a timer whose group is one of two.
+fn packet(number: u64) -> Request {
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    Request {
+        hostname: text("web1"),
+        server_name: text("shop.example"),
+        script_name: text(&format!("/page-{}.php", number % 3)),
+        request_count: Some(0),
+        document_size: Some(1000),
+        memory_peak: Some(1 << 20),
+        request_time: Some(0.25),
+        ru_utime: Some(0.1),
+        ru_stime: Some(0.01),
+        timer_hit_count: vec![1],
+        timer_value: vec![0.125],
+        timer_tag_count: vec![1],
+        timer_tag_name: vec![0],
+        timer_tag_value: vec![1],
+        dictionary: vec![b"group".to_vec(), format!("g{}", number % 2).into_bytes()],
+        status: Some(200),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn reports_made_at_run_time_survive_a_restart_and_so_does_dropping_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("made/by/the daemon");
+    let forms = [
+        json!({"name": "by_group", "comment": "tag_info:group::95,99.9"}),
+        json!({"name": "v2", "comment": "v2/timer/60/~script,@group/no_percentiles/no_filters"}),
+        json!({"name": "native", "level": "request", "keys": ["script_name", {"key": "+env", "missing": "empty"}],
+               "filters": ["min_time=0.1"], "percentiles": [50, 99.9]}),
+        json!({"name": "gone", "comment": "tag_info:other"}),
+        json!({"name": "who", "comment": "active"}),
+    ];
+    let site = in_dir(&dir);
+    for form in &forms {
+        let (status, reply) = site.post(form);
+        assert_eq!(
+            (status, &reply["persistent"]),
+            (201, &json!(true)),
+            "{reply}"
+        );
+    }
+    assert_eq!(
+        site.delete("gone"),
+        (200, json!({"dropped": "gone", "persistent": true}))
+    );
+    let before: Vec<Json> = ["by_group", "v2", "native", "who"]
+        .map(|name| site.listed(name).unwrap())
+        .into();
+    drop(site);
+
+    let site = in_dir(&dir);
+    let after: Vec<Json> = ["by_group", "v2", "native", "who"]
+        .map(|name| site.listed(name).unwrap())
+        .into();
+    assert_eq!(after, before);
+    assert_eq!(after[0]["defined"], "run time");
+    assert!(site.listed("gone").is_none());
+    // They count, and can be dropped for good.
+    site.send(6);
+    let rows = site.get("/api/v1/reports/by_group?sort=tag_value");
+    assert_eq!(rows["rows"][0]["req_count"], 3, "{rows}");
+    assert_eq!(site.get("/api/v1/reports/native")["total_rows"], 3);
+    assert_eq!(site.delete("by_group").0, 200);
+    assert_eq!(site.delete("who").0, 200);
+    drop(site);
+    let site = in_dir(&dir);
+    assert!(site.listed("by_group").is_none() && site.listed("who").is_none());
+    assert!(site.listed("v2").is_some());
+    assert_eq!(site.delete("by_group").0, 404);
+}
+
+#[test]
+fn without_a_folder_nothing_is_kept_and_the_reply_says_so() {
+    let site = start(&[]).unwrap();
+    let (status, reply) = site.post(&json!({"name": "mine", "comment": "tag_info:group"}));
+    assert_eq!((status, &reply["persistent"]), (201, &json!(false)));
+    assert_eq!(site.listed("mine").unwrap()["persistent"], false);
+    assert_eq!(site.listed("info").unwrap()["persistent"], true);
+    assert_eq!(
+        site.delete("mine"),
+        (200, json!({"dropped": "mine", "persistent": false}))
+    );
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = in_dir(dir.path());
+    let form = json!({"name": "mine", "comment": "tag_info:group"});
+    assert_eq!(site.post(&form).0, 201);
+    // Where the next file would be written: not a matter of permissions, so that it holds for root too.
+    let in_the_way = dir.path().join("reports.json.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let other = json!({"name": "other", "comment": "tag_info:group"});
+    for (status, problem) in [site.post(&other), site.delete("mine")] {
+        assert_eq!(status, 507, "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("state.dir: cannot write "), "{detail}");
+        assert!(detail.ends_with("; nothing was changed"), "{detail}");
+    }
+    assert!(site.listed("other").is_none() && site.listed("mine").is_some());
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(site.post(&other).0, 201);
+    assert_eq!(site.delete("mine").0, 200);
+    drop(site);
+    let site = in_dir(dir.path());
+    assert!(site.listed("other").is_some() && site.listed("mine").is_none());
+}
+
+#[test]
+fn a_corrupt_file_is_set_aside_and_the_daemon_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("reports.json");
+    std::fs::write(&file, "{\"version\": 1, \"reports\": [{\"na").unwrap();
+    let site = in_dir(dir.path());
+    assert_eq!(
+        site.post(&json!({"name": "a", "comment": "report1"})).0,
+        201
+    );
+    drop(site);
+    let aside = std::fs::read_dir(dir.path()).unwrap().find_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.starts_with("reports.json.corrupt-").then_some(name)
+    });
+    let aside = std::fs::read_to_string(dir.path().join(aside.unwrap())).unwrap();
+    assert_eq!(aside, "{\"version\": 1, \"reports\": [{\"na");
+    assert!(in_dir(dir.path()).listed("a").is_some());
+}
+
+#[test]
+fn a_report_that_is_now_configured_stays_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let setting = format!("state.dir={}", dir.path().display());
+    let site = in_dir(dir.path());
+    assert_eq!(
+        site.post(&json!({"name": "mine", "comment": "tag_info:a"}))
+            .0,
+        201
+    );
+    drop(site);
+    let site = start(&[
+        &setting,
+        "report=[{name = \"mine\", comment = \"tag_info:b\"}]",
+    ])
+    .unwrap();
+    let listed = site.listed("mine").unwrap();
+    assert_eq!(
+        (&listed["comment"], &listed["defined"]),
+        (&json!("tag_info:b"), &json!("configuration"))
+    );
+    assert_eq!(site.delete("mine").0, 409);
+    assert_eq!(
+        site.post(&json!({"name": "mine", "comment": "tag_info:a"}))
+            .0,
+        409
+    );
+    drop(site);
+    // The configuration has it no more: what was made at run time is there again.
+    let site = in_dir(dir.path());
+    assert_eq!(site.listed("mine").unwrap()["comment"], "tag_info:a");
+}
+
+#[test]
+fn a_kept_definition_that_cannot_be_can_be_dropped_or_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = json!({"version": 1, "reports": [
+        {"name": "odd", "comment": "nothing:at=all"}, {"name": "odder", "colour": "red"}
+    ]});
+    std::fs::write(dir.path().join("reports.json"), kept.to_string()).unwrap();
+    let site = in_dir(dir.path());
+    assert!(site.listed("odd").is_none());
+    assert_eq!(site.delete("odd").0, 200);
+    assert_eq!(site.delete("odd").0, 404);
+    assert_eq!(
+        site.post(&json!({"name": "odder", "comment": "report1"})).0,
+        201
+    );
+    drop(site);
+    let text = std::fs::read_to_string(dir.path().join("reports.json")).unwrap();
+    let file: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        file,
+        json!({"version": 1, "reports": [{"name": "odder", "comment": "report1"}]})
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_ends_the_start_and_names_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refusal = |path: &Path| match start(&[&format!("state.dir={}", path.display())]) {
+        Ok(_) => panic!("it started"),
+        Err(error) => error.to_string(),
+    };
+    let text = refusal(&file);
+    assert!(
+        text.starts_with("state.dir: ") && text.contains("not a folder"),
+        "{text}"
+    );
+    let first = in_dir(dir.path());
+    let text = refusal(dir.path());
+    assert!(
+        text.starts_with("state.dir: ") && text.contains("in use"),
+        "{text}"
+    );
+    drop(first);
+    in_dir(dir.path());
+}
+
+#[test]
+fn tables_of_the_daemons_own_are_read_like_reports() {
+    let site = start(&[]).unwrap();
+    site.send(12);
+    let (status, made) =
+        site.post(&json!({"name": "by_group", "comment": "tag_info:group:min_time=0.1"}));
+    assert_eq!(status, 201, "{made}");
+    site.send(12);
+
+    let row = site.row("active_reports", "name", "./pinba/by_group");
+    assert_eq!(
+        (
+            &row["id"],
+            &row["kind"],
+            &row["type"],
+            &row["results_cnt"],
+            &row["use_cnt"],
+            &row["flags"]
+        ),
+        (
+            &json!("27|group|min_time=0.1"),
+            &json!("tag"),
+            &json!("grouped by @group"),
+            &json!(2),
+            &json!(1),
+            &json!("conditional, tagged, indexed"),
+        ),
+        "{row}"
+    );
+    let all = site.get("/api/v1/reports/active_reports?limit=0");
+    assert_eq!(all["total_rows"], 20);
+    // The merger has hardly worked yet, but its thread is there to be asked.
+    assert!(all["rows"][0]["ru_utime_per_packet"].is_number(), "{all}");
+    // The alias, and what it stands for by another name.
+    let by_alias = site.get("/api/v1/reports/active?name=./pinba/by_group");
+    assert_eq!(by_alias["rows"][0]["id"], row["id"]);
+
+    let row = site.row("v2_active", "internal_name", "by_group");
+    assert_eq!(
+        (
+            &row["kind"],
+            &row["packets_received"],
+            &row["packets_aggregated"],
+            &row["timers_aggregated"]
+        ),
+        (
+            &json!("report_by_timer_data"),
+            &json!(24),
+            &json!(24),
+            &json!(24)
+        ),
+        "{row}"
+    );
+    assert!(row["approx_mem_used"].as_u64().unwrap() > 0);
+    assert!(row["packets_lost"].is_null());
+    let stats = site.get("/api/v1/reports/v2_stats")["rows"][0].clone();
+    assert_eq!(
+        (&stats["udp_recv_packets"], &stats["udp_packet_decode_err"]),
+        (&json!(24), &json!(0)),
+        "{stats}"
+    );
+    assert!(stats["udp_ru_utime"].is_number() && stats["uptime"].as_f64() > Some(0.0));
+    let status = site.get("/api/v1/reports/status")["rows"][0].clone();
+    assert_eq!(status["current_timer_pool_size"], 24);
+
+    let listed = site.listed("v2_active").unwrap();
+    assert_eq!(
+        (
+            &listed["kind"],
+            &listed["comment"],
+            &listed["rows"],
+            &listed["defined"]
+        ),
+        (
+            &json!("status"),
+            &json!("v2/active"),
+            &json!(20),
+            &json!("built-in")
+        )
+    );
+}
+
+#[test]
+fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
+    let site = start(&["report=[{name = \"stats\", comment = \"v2/stats\"}]"]).unwrap();
+    // A name of somebody's own comes before an alias.
+    assert_eq!(site.listed("stats").unwrap()["defined"], "configuration");
+    for (name, comment) in [("active", "v2/active"), ("who", "active_reports")] {
+        let (status, made) = site.post(&json!({"name": name, "comment": comment}));
+        assert_eq!((status, &made["kind"]), (201, &json!("status")), "{made}");
+    }
+    assert!(site.get("/api/v1/reports/active")["rows"][0]["tick_count"].is_number());
+    assert!(site.get("/api/v1/reports/who")["rows"][0]["use_cnt"].is_number());
+    assert_eq!(site.delete("active").0, 200);
+    // The alias again.
+    assert!(site.get("/api/v1/reports/active")["rows"][0]["use_cnt"].is_number());
+    for name in ["active", "active_reports", "status", "v2_stats", "stats"] {
+        assert_eq!(site.delete(name).0, 409, "{name}");
+    }
+    let (status, problem) = site.post(&json!({"name": "v2_stats", "comment": "report1"}));
+    assert_eq!(status, 409, "{problem}");
+    let (status, problem) = site.post(&json!({"name": "raw", "comment": "request"}));
+    assert_eq!(status, 400, "{problem}");
+}
+
+#[test]
+fn keys_that_are_folded_show_in_active_reports() {
+    let site = start(&["reports.rows_max=1"]).unwrap();
+    site.send(6);
+    let row = site.row("active_reports", "name", "./pinba/report_by_script_name");
+    assert_eq!(
+        (&row["results_cnt"], &row["flags"]),
+        (&json!(2), &json!("indexed, folded: 2 keys"))
+    );
+    let row = site.row("active_reports", "name", "./pinba/report_by_hostname");
+    assert_eq!(
+        (&row["results_cnt"], &row["flags"]),
+        (&json!(1), &json!("indexed"))
+    );
+}
