@@ -15,10 +15,13 @@ use crate::clock::Clock;
 use crate::ingest::ring::{Block, Outlet};
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
-use crate::report::{Arrival, Reports, Ticks};
+use crate::report::{Arrival, Arrivals, Reports, Ticks};
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
 use crate::wire::Record;
+
+/// Records looked at together: what one reads from memory overlaps with what the others read.
+const BATCH: usize = 32;
 
 /// Longest sleep in one piece, so that a stop is noticed soon even with a long gathering period.
 const NAP_MAX: Duration = Duration::from_millis(50);
@@ -31,7 +34,10 @@ pub struct Live {
     /// The reports.
     pub reports: Reports,
     history: Ticks,
+    /// Timers of the record at hand.
     timers: Vec<TimerRow>,
+    /// Requests that are in the pool and not in the reports yet; empty between merges.
+    arrivals: Arrivals,
 }
 
 /// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for milliseconds at most.
@@ -46,6 +52,7 @@ impl Live {
             reports,
             history,
             timers: Vec::new(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -62,10 +69,19 @@ impl Live {
     pub fn merge(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
         let tick = self.history.at(now_ms);
         let (mut requests, mut timers) = (0, 0);
-        while let Some(record) = Record::next(&mut records) {
-            self.merge_record(&record, tick, now_ms);
-            requests += 1;
-            timers += self.timers.len() as u64;
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            batch.clear();
+            batch.extend(std::iter::from_fn(|| Record::next(&mut records)).take(BATCH));
+            if batch.is_empty() {
+                break;
+            }
+            self.pool.foresee(&batch);
+            for record in &batch {
+                timers += self.append(record, tick, now_ms);
+            }
+            self.count_arrivals();
+            requests += batch.len() as u64;
         }
         if requests > 0 {
             self.reports.merged(now_ms);
@@ -73,7 +89,12 @@ impl Live {
         (requests, timers)
     }
 
-    fn merge_record(&mut self, record: &Record<'_>, tick: u64, now_ms: u64) {
+    /// Appends a record to the pool and puts it among the arrivals; returns how many timers it has.
+    fn append(&mut self, record: &Record<'_>, tick: u64, now_ms: u64) -> u64 {
+        if self.pool.begins_epoch() {
+            // Numbers of the arrivals at hand are held by the epoch that ends here.
+            self.count_arrivals();
+        }
         let appended = self.pool.append(record, tick, now_ms, &mut self.timers);
         // Numbers that were freed just now may be given away by the next append.
         self.tell_freed();
@@ -87,9 +108,16 @@ impl Live {
             document_size: record.document_size(),
             memory_peak: record.memory_peak(),
             memory_footprint: record.memory_footprint(),
-            timers: &self.timers,
+            timers: self.timers.len() as u32,
         };
-        self.reports.add(&arrival, &mut self.pool);
+        self.arrivals.push(arrival, &self.timers);
+        self.timers.len() as u64
+    }
+
+    /// Hands the arrivals to the reports.
+    fn count_arrivals(&mut self) {
+        self.reports.add(&self.arrivals, &mut self.pool);
+        self.arrivals.clear();
     }
 
     fn tell_freed(&mut self) {

@@ -102,6 +102,24 @@ impl Pool {
         }
     }
 
+    /// Brings what [`append`](Self::append) will read for these records into the processor's caches; their reads overlap.
+    pub fn foresee(&self, records: &[Record<'_>]) {
+        let mut seen = 0;
+        for record in records {
+            seen ^= self.origins.peek(record.identity_hash());
+            for timer in record.timers() {
+                seen ^= self.tag_sets.peek(timer.tags.hash());
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
+    /// Whether the next request begins an epoch.
+    #[must_use]
+    pub fn begins_epoch(&self) -> bool {
+        self.requests.next_id().is_multiple_of(EPOCH_REQUESTS)
+    }
+
     /// Appends a record with its timers; the oldest rows give way when there is no room.
     ///
     /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. The timers as the reports

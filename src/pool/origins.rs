@@ -64,6 +64,14 @@ impl Origins {
         }
     }
 
+    /// Reads what [`intern`](Self::intern) will read for this hash.
+    pub(super) fn peek(&self, hash: u64) -> u32 {
+        let found = self
+            .table
+            .find(hash, |&id| self.origins[id as usize].hash == hash);
+        found.copied().unwrap_or_default()
+    }
+
     /// The number of the record's origin; its words are interned when it is new.
     pub(super) fn intern(&mut self, record: &Record<'_>, words: &mut Words) -> u32 {
         let hash = record.identity_hash();

@@ -66,6 +66,14 @@ impl TagSets {
         }
     }
 
+    /// Reads what [`intern`](Self::intern) will read for this hash.
+    pub(super) fn peek(&self, hash: u64) -> u32 {
+        let found = self
+            .table
+            .find(hash, |&id| self.sets[id as usize].hash == hash);
+        found.copied().unwrap_or_default()
+    }
+
     /// The number of a record's tag set; its words are interned when it is new.
     pub(super) fn intern(
         &mut self,

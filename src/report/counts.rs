@@ -49,6 +49,17 @@ impl Histogram {
         }
     }
 
+    /// Reads from where [`add`](Self::add) would write, or near it.
+    #[inline]
+    pub(crate) fn peek(&self, bucket: u32) -> u64 {
+        let place = if self.first == SORTED {
+            0
+        } else {
+            bucket.wrapping_sub(self.first) as usize
+        };
+        self.entries.get(place).copied().unwrap_or_default()
+    }
+
     /// Counts `count` more in `bucket`.
     #[inline]
     pub(crate) fn add(&mut self, bucket: u32, count: u64) {

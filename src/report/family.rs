@@ -20,6 +20,7 @@ use super::histogram::Layout;
 use super::journal::{JournalReader, JournalWriter};
 use super::projection::Projection;
 use super::route::{Known, Route};
+use super::totals::Totals;
 use super::window::Ticks;
 use crate::pool::Freed;
 use crate::pool::origins::Origins;
@@ -58,6 +59,8 @@ pub(super) struct Family {
     pairs: Vec<(u32, u64)>,
     /// Closed ticks in the window that had to leave their histograms out.
     blind_ticks: usize,
+    /// Whether the running tick is one of them already.
+    spilled_blind: bool,
     /// Groups made under budget pressure.
     folded: usize,
     /// Monotonic milliseconds before which this family knows nothing; 0 when it was there from the start.
@@ -132,6 +135,7 @@ impl Family {
             writer: JournalWriter::default(),
             pairs: Vec::new(),
             blind_ticks: 0,
+            spilled_blind: false,
             folded: 0,
             since_ms: 0,
             version: 0,
@@ -189,35 +193,62 @@ impl Family {
         })
     }
 
-    /// Counts one record; false when it is none of this family's.
-    pub(super) fn add(
+    /// The group in which a record of this family counts; `None` when it is none of its records.
+    #[inline]
+    pub(super) fn group_of(
         &mut self,
         subject: Subject,
-        gain: &Gain,
         names: &mut NamesMut<'_>,
         budget: &mut Budget,
-    ) -> bool {
-        let group = match self.route.find(subject, &self.groups) {
-            Known::Group(group) => group,
-            Known::Skipped => return false,
+    ) -> Option<u32> {
+        match self.route.find(subject, &self.groups) {
+            Known::Group(group) => Some(group),
+            Known::Skipped => None,
             Known::Nothing => {
                 let found = self.find_group(subject, names, budget);
                 let shared = names.shared();
                 self.route.remember(subject, found, &self.groups, |side| {
                     shared.side_lanes(side, &self.dimensions, &self.filters, subject)
                 });
-                match found {
-                    Some(group) => group,
-                    None => return false,
-                }
+                found
             }
-        };
-        let bucket = self.scope.layout.bucket(gain.sample);
-        self.groups.count(group, gain, bucket);
-        true
+        }
     }
 
-    /// The slow path of [`add`](Self::add): filters, lanes, table.
+    /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began.
+    pub(super) fn count(&mut self, gains: &[(u32, Gain)], budget: &Budget) {
+        self.groups.foresee(gains);
+        for (group, gain) in gains {
+            if !self.groups.count(*group, gain) {
+                self.spill(*group, budget);
+                self.groups.count(*group, gain);
+            }
+        }
+    }
+
+    /// Takes over a slot whose sums are nearly full, as the end of the tick would.
+    #[cold]
+    fn spill(&mut self, group: u32, budget: &Budget) {
+        let histograms = !budget.exhausted_for_histograms();
+        let at = self.groups.get(group).slot as usize;
+        let Self {
+            groups,
+            writer,
+            tick,
+            ..
+        } = self;
+        groups.take_over(at, *tick, histograms, |slot| {
+            writer.entry(
+                slot.group,
+                &slot.totals(),
+                histograms.then_some(&slot.histogram),
+            );
+        });
+        // A tick of which a part had to leave its histogram out is blind as a whole.
+        self.spilled_blind |= !histograms;
+    }
+
+    /// The slow path of [`group_of`](Self::group_of): filters, lanes, table.
     #[cold]
     fn find_group(
         &mut self,
@@ -322,7 +353,7 @@ impl Family {
         if tick <= self.tick {
             return;
         }
-        self.close_tick(words, budget);
+        self.close_tick(budget);
         self.tick = tick;
         if let Some(gone) = self.scope.ticks.last_gone(tick) {
             while self
@@ -349,7 +380,7 @@ impl Family {
     }
 
     /// Writes the running tick to its journal and takes it over into the sums.
-    fn close_tick(&mut self, words: &mut Words, budget: &Budget) {
+    fn close_tick(&mut self, budget: &Budget) {
         let dirty = self.groups.dirty();
         if dirty == 0 {
             return;
@@ -365,7 +396,7 @@ impl Family {
             groups.close_slot(at, *tick, histograms, |slot| {
                 writer.entry(
                     slot.group,
-                    &slot.totals,
+                    &slot.totals(),
                     histograms.then_some(&slot.histogram),
                 );
             });
@@ -373,6 +404,7 @@ impl Family {
         groups.slots_closed();
         let entries = writer.finish();
         writer.shrink();
+        let histograms = histograms && !std::mem::take(&mut self.spilled_blind);
         self.journal_bytes += entries.len();
         self.blind_ticks += usize::from(!histograms);
         self.journals.push_back(Journal {
@@ -380,7 +412,6 @@ impl Family {
             entries,
             histograms,
         });
-        let _ = words;
     }
 
     /// Takes away what a tick that left the window had added.
@@ -398,7 +429,7 @@ impl Family {
             }
             group.histogram.tidy();
             let after = group.histogram.heap_bytes();
-            let empty = group.totals.requests == 0 && group.slot == NO_SLOT;
+            let empty = group.totals == Totals::ZERO && group.slot == NO_SLOT;
             self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
             if let Some(extremes) = &mut self.groups.extremes {
                 extremes[id as usize].retain(|&(tick, _)| tick > journal.tick);
@@ -412,7 +443,7 @@ impl Family {
 
     /// Whether quantiles are known: no tick in the window had to leave its histograms out.
     pub(super) fn has_histograms(&self) -> bool {
-        self.blind_ticks == 0
+        self.blind_ticks == 0 && !self.spilled_blind
     }
 
     /// Origins and tag sets whose numbers stand for something else from now on.
@@ -437,8 +468,10 @@ impl Family {
             }
         }
         self.journals.clear();
+        self.writer = JournalWriter::default();
         self.journal_bytes = 0;
         self.blind_ticks = 0;
+        self.spilled_blind = false;
         self.forget_routes();
         self.version += 1;
     }

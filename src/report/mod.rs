@@ -34,5 +34,5 @@ pub mod totals;
 mod window;
 
 pub use self::family::Flow;
-pub use self::registry::{Arrival, Defined, DefinedBy, Entry, Filling, Reports, Usage};
+pub use self::registry::{Arrival, Arrivals, Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

@@ -106,15 +106,15 @@ impl Family {
             *totals += &group.totals;
             let running = self.groups.running(group);
             if let Some(slot) = running {
-                *totals += &slot.totals;
+                *totals += &slot.totals();
             }
             if let Some(closed) = &self.groups.extremes {
                 let extremes = &mut reading.extremes[place];
                 for (_, seen) in &closed[id as usize] {
                     extremes.widen(seen);
                 }
-                if let Some(slot) = running {
-                    extremes.widen(&slot.extremes);
+                if let Some(seen) = self.groups.running_extremes(group) {
+                    extremes.widen(seen);
                 }
             }
         }

@@ -44,7 +44,7 @@ pub struct Entry {
 
 /// A request that the pool took in, as reports look at it.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
+pub struct Arrival {
     /// The request's id.
     pub id: u64,
     /// Numbers in the pool.
@@ -63,8 +63,46 @@ pub struct Arrival<'a> {
     pub memory_peak: u32,
     /// Bytes.
     pub memory_footprint: u32,
-    /// Its timers.
-    pub timers: &'a [TimerRow],
+    /// How many timers it has.
+    pub timers: u32,
+}
+
+/// Requests that arrived one after the other, with their timers: reports look at some dozens at a time, so that what
+/// they read of one does not wait for what they read of the one before.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    requests: Vec<Arrival>,
+    /// Of all requests, in their order.
+    timers: Vec<TimerRow>,
+}
+
+impl Arrivals {
+    /// Adds a request with its timers.
+    pub fn push(&mut self, request: Arrival, timers: &[TimerRow]) {
+        debug_assert_eq!(
+            request.timers as usize,
+            timers.len(),
+            "every timer is there"
+        );
+        self.requests.push(request);
+        self.timers.extend_from_slice(timers);
+    }
+
+    /// Forgets all, keeps the memory.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+        self.timers.clear();
+    }
+
+    /// Each request with its timers.
+    fn iter(&self) -> impl Iterator<Item = (&Arrival, &[TimerRow])> {
+        let mut rest = &self.timers[..];
+        self.requests.iter().map(move |request| {
+            let (timers, others) = rest.split_at(request.timers as usize);
+            rest = others;
+            (request, timers)
+        })
+    }
 }
 
 /// All live reports.
@@ -76,6 +114,8 @@ pub struct Reports {
     budget: Budget,
     rows_max: usize,
     error_status: u32,
+    /// Group and gain of each record of the arrivals at hand, for one family after the other.
+    gains: Vec<(u32, Gain)>,
     /// The window that base reports have; over it all reports on request fields share one family.
     history: Ticks,
 }
@@ -128,6 +168,7 @@ impl Reports {
             budget: Budget::new(config.memory_bytes),
             rows_max: config.rows_max,
             error_status: config.error_status,
+            gains: Vec::new(),
             history,
         }
     }
@@ -238,6 +279,7 @@ impl Reports {
         // Numbers may have been given away since the last time.
         family.forget_routes();
         let mut next = filling.next.max(pool.requests.oldest_id());
+        let mut arrivals = Arrivals::default();
         let mut timers = Vec::new();
         for _ in 0..requests {
             let Some(row) = pool.requests.get(next) else {
@@ -245,18 +287,22 @@ impl Reports {
             };
             timers.clear();
             timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
-            let arrival = Arrival {
-                id: next,
-                origin: row.origin,
-                request_tags: row.request_tags,
-                request_time: row.request_time,
-                ru_utime: row.ru_utime,
-                ru_stime: row.ru_stime,
-                document_size: row.document_size,
-                memory_peak: row.memory_peak,
-                memory_footprint: row.memory_footprint,
-                timers: &timers,
-            };
+            arrivals.clear();
+            arrivals.push(
+                Arrival {
+                    id: next,
+                    origin: row.origin,
+                    request_tags: row.request_tags,
+                    request_time: row.request_time,
+                    ru_utime: row.ru_utime,
+                    ru_stime: row.ru_stime,
+                    document_size: row.document_size,
+                    memory_peak: row.memory_peak,
+                    memory_footprint: row.memory_footprint,
+                    timers: timers.len() as u32,
+                },
+                &timers,
+            );
             let (words, origins, tag_sets) = pool.split();
             family.advance(row.merged_at(now_ms), words, &self.budget);
             let mut names = NamesMut {
@@ -264,12 +310,14 @@ impl Reports {
                 origins,
                 tag_sets,
             };
+            let (error_status, gains) = (self.error_status, &mut self.gains);
             add_to(
                 family,
-                &arrival,
-                self.error_status,
+                &arrivals,
+                error_status,
                 &mut names,
                 &mut self.budget,
+                gains,
             );
             next += 1;
         }
@@ -345,22 +393,23 @@ impl Reports {
         true
     }
 
-    /// Counts a request in every report that wants it.
-    pub fn add(&mut self, arrival: &Arrival<'_>, pool: &mut Pool) {
+    /// Counts requests in every report that wants them.
+    pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
         let (words, origins, tag_sets) = pool.split();
         let mut names = NamesMut {
             words,
             origins,
             tag_sets,
         };
-        for family in self.families.iter_mut().flatten() {
-            add_to(
-                family,
-                arrival,
-                self.error_status,
-                &mut names,
-                &mut self.budget,
-            );
+        let Self {
+            families,
+            budget,
+            gains,
+            error_status,
+            ..
+        } = self;
+        for family in families.iter_mut().flatten() {
+            add_to(family, arrivals, *error_status, &mut names, budget, gains);
         }
     }
 
@@ -533,67 +582,93 @@ fn scope_of(definition: &Definition) -> Scope {
     }
 }
 
-/// Counts a request, or its timers, in one family.
+/// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them.
 fn add_to(
     family: &mut Family,
-    arrival: &Arrival<'_>,
+    arrivals: &Arrivals,
     error_status: u32,
     names: &mut NamesMut<'_>,
     budget: &mut Budget,
+    gains: &mut Vec<(u32, Gain)>,
 ) {
-    family.flow.requests_offered += 1;
-    if family.scope.level == Level::Timer {
-        family.flow.timers_offered += arrival.timers.len() as u64;
-    }
-    let time = micros(arrival.request_time);
-    if !family.time_passes(time) {
-        return;
-    }
-    let mut subject = Subject {
-        origin: arrival.origin,
-        request_tags: arrival.request_tags,
-        timer_tags: 0,
-    };
-    if family.scope.level == Level::Timer {
-        let mut counted = 0;
-        for timer in arrival.timers {
-            let value = micros(timer.value);
-            let gain = Gain {
-                request: arrival.id,
-                time: value,
-                ru_utime: micros(timer.ru_utime),
-                ru_stime: micros(timer.ru_stime),
-                traffic: 0,
-                memory: 0,
-                memory_peak: 0,
-                hits: u64::from(timer.hit_count),
-                error: false,
-                sample: per_hit(value, timer.hit_count),
-                weight: u64::from(timer.hit_count),
+    gains.clear();
+    for (request, timers) in arrivals.iter() {
+        family.flow.requests_offered += 1;
+        let time = micros(request.request_time);
+        if family.scope.level == Level::Timer {
+            family.flow.timers_offered += timers.len() as u64;
+            if family.time_passes(time) {
+                gather_timers(family, request, timers, names, budget, gains);
+            }
+        } else if family.time_passes(time) {
+            let subject = subject(request, 0);
+            let Some(group) = family.group_of(subject, names, budget) else {
+                continue;
             };
-            subject.timer_tags = timer.tags;
-            counted += u64::from(family.add(subject, &gain, names, budget));
+            family.flow.requests_counted += 1;
+            let gain = Gain {
+                request: request.id,
+                time,
+                ru_utime: micros(request.ru_utime),
+                ru_stime: micros(request.ru_stime),
+                traffic: request.document_size,
+                memory: request.memory_footprint,
+                memory_peak: request.memory_peak,
+                hits: u64::from(request.timers),
+                error: names.origins.get(request.origin).status >= error_status,
+                sample: time,
+                bucket: family.scope.layout.bucket(time),
+                weight: 1,
+            };
+            gains.push((group, gain));
         }
-        family.flow.timers_counted += counted;
-        family.flow.requests_counted += u64::from(counted > 0);
-        return;
     }
-    let status = names.origins.get(arrival.origin).status;
-    let gain = Gain {
-        request: arrival.id,
-        time,
-        ru_utime: micros(arrival.ru_utime),
-        ru_stime: micros(arrival.ru_stime),
-        traffic: arrival.document_size,
-        memory: arrival.memory_footprint,
-        memory_peak: arrival.memory_peak,
-        hits: arrival.timers.len() as u64,
-        error: status >= error_status,
-        sample: time,
-        weight: 1,
-    };
-    let counted = family.add(subject, &gain, names, budget);
-    family.flow.requests_counted += u64::from(counted);
+    family.count(gains, budget);
+}
+
+/// The gains of one request's timers in a family of timer reports.
+fn gather_timers(
+    family: &mut Family,
+    request: &Arrival,
+    timers: &[TimerRow],
+    names: &mut NamesMut<'_>,
+    budget: &mut Budget,
+    gains: &mut Vec<(u32, Gain)>,
+) {
+    let before = gains.len();
+    for timer in timers {
+        let subject = subject(request, timer.tags);
+        let Some(group) = family.group_of(subject, names, budget) else {
+            continue;
+        };
+        let value = micros(timer.value);
+        let sample = per_hit(value, timer.hit_count);
+        let gain = Gain {
+            request: request.id,
+            time: value,
+            ru_utime: micros(timer.ru_utime),
+            ru_stime: micros(timer.ru_stime),
+            traffic: 0,
+            memory: 0,
+            memory_peak: 0,
+            hits: u64::from(timer.hit_count),
+            error: false,
+            sample,
+            bucket: family.scope.layout.bucket(sample),
+            weight: u64::from(timer.hit_count),
+        };
+        gains.push((group, gain));
+    }
+    family.flow.timers_counted += (gains.len() - before) as u64;
+    family.flow.requests_counted += u64::from(gains.len() > before);
+}
+
+fn subject(request: &Arrival, timer_tags: u32) -> Subject {
+    Subject {
+        origin: request.origin,
+        request_tags: request.request_tags,
+        timer_tags,
+    }
 }
 
 /// A timer's time per hit in whole microseconds, half to even.
