@@ -225,7 +225,8 @@ impl Pool {
     /// Drops every request with an id below `id`, with its timers.
     fn evict_before(&mut self, id: u64) {
         self.requests.evict_before(id);
-        let first_timer = match self.requests.get(id) {
+        // Rows with that id may have gone long ago, because a pool was full: the timers of the oldest row still there stay.
+        let first_timer = match self.requests.get(self.requests.oldest_id()) {
             Some(row) => self.timers.full_id(row.first_timer),
             None => self.timers.next_id(),
         };
