@@ -42,10 +42,13 @@ impl Dimension {
     }
 
     /// Whether a key finds its values in this dimension.
+    ///
+    /// A dimension that keeps what is missing apart from what is empty serves keys that skip the one or both. Not so with
+    /// timers: two of one request, one of them without the tag, may be in one row, and then must be in one group.
     pub(super) fn serves(&self, key: &Key) -> bool {
         self.source == key.source
             && (self.occurrence == key.occurrence || matches!(self.source, KeySource::Field(_)))
-            && (self.missing == Missing::Empty || self.missing == key.missing)
+            && (self.missing == key.missing || self.missing == Missing::Empty && !self.of_timer())
     }
 
     /// Whether the value comes from the timer.
@@ -206,13 +209,22 @@ impl Names<'_> {
                 }
                 KeySource::TimerTagOrField(name, field) => {
                     match self.find_tag(subject.timer_tags, name, dimension.occurrence) {
-                        NONE => self.field_lane(*field, subject.origin),
+                        // A field that is empty stands in for nothing.
+                        NONE => match self.field_lane(*field, subject.origin) {
+                            EMPTY => NONE,
+                            value => value,
+                        },
                         value => value,
                     }
                 }
             };
-            if is_status(dimension) && *lane == NONE {
-                continue;
+            if *lane == NONE {
+                if is_status(dimension) {
+                    continue;
+                }
+                if dimension.missing == Missing::Empty && dimension.of_timer() {
+                    *lane = EMPTY;
+                }
             }
             if lacks(&dimension.source, dimension.missing, *lane) {
                 return None;
@@ -296,7 +308,8 @@ pub(super) fn is_status(dimension: &Dimension) -> bool {
     )
 }
 
-/// Fills the status lanes that [`Names::lanes`] left open, holding their word once each.
+/// Fills the status lanes that [`Names::lanes`] left open, and holds the words of all that may show the status, one that a
+/// tag gave included: the caller lets go of each once.
 pub(super) fn intern_status(
     lanes: &mut Lanes,
     dimensions: &[Dimension],
@@ -304,9 +317,14 @@ pub(super) fn intern_status(
     words: &mut Words,
 ) {
     for (lane, dimension) in lanes.iter_mut().zip(dimensions) {
-        if is_status(dimension) && *lane == NONE {
+        if !is_status(dimension) {
+            continue;
+        }
+        if *lane == NONE {
             let mut text = [0; 10];
             *lane = words.intern(decimal(status, &mut text));
+        } else {
+            words.hold(*lane);
         }
     }
 }
