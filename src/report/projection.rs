@@ -124,10 +124,11 @@ impl Projection {
         self.folded > 0 && self.table.len() < self.rows_max
     }
 
-    /// Gives folded groups rows of their own as far as there is room.
+    /// Gives folded keys rows of their own as far as there is room. A key moves with all its groups: once it has a row,
+    /// the groups that come later in the walk find it, full or not.
     pub(super) fn promote(&mut self, groups: &Groups) {
         for id in 0..self.row_of.len() as u32 {
-            if !self.can_promote() {
+            if self.folded == 0 {
                 return;
             }
             if self.row_of[id as usize] != OTHER_ROW {
@@ -136,11 +137,12 @@ impl Projection {
             let lanes = groups.lanes(id);
             let own = self
                 .key_of(&lanes)
-                .is_some_and(|key| !key[..self.keys.len()].contains(&OTHER));
-            if own {
+                .filter(|key| !key[..self.keys.len()].contains(&OTHER));
+            if let Some(row) = own.and_then(|key| self.find_or_make_row(&key)) {
+                self.row_of[id as usize] = row;
                 self.groups_in[OTHER_ROW as usize] -= 1;
+                self.groups_in[row as usize] += 1;
                 self.folded -= 1;
-                self.add_group(id, &lanes);
             }
         }
     }
