@@ -130,8 +130,8 @@ impl Live {
     }
 
     /// Empties pools and reports; the reports stay defined.
-    pub fn clear(&mut self, now_ms: u64) {
-        self.reports.clear(&mut self.pool, now_ms);
+    pub fn clear(&mut self) {
+        self.reports.clear(&mut self.pool);
         self.pool.clear();
         self.tell_freed();
     }

@@ -104,6 +104,7 @@ impl Catalog {
         }
     }
 
+<<<<<<< HEAD
     /// The same with these tables of the daemon's own, and with a place where changes are kept.
     #[must_use]
     pub fn keeping(mut self, tables: Vec<StatusTable>, state: Option<State>) -> Self {
@@ -111,6 +112,47 @@ impl Catalog {
         self.persistent = state.is_some();
         self.changes = Mutex::new(state);
         self
+=======
+    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
+    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
+        let _one_at_a_time = self.changes.lock();
+        let definition = Arc::new(definition);
+        let mut live = self.live.write();
+        let live_now = &mut *live;
+        if let Some(entry) = live_now.reports.find(&definition.name) {
+            return Err(QueryError::ReportExists {
+                name: definition.name.clone(),
+                defined: defined(entry).name().to_owned(),
+            });
+        }
+        if live_now.reports.iter().count() >= REPORTS_MAX {
+            return Err(QueryError::LimitReached(format!(
+                "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
+            )));
+        }
+        let mut filling = match live_now
+            .reports
+            .define(definition, by.clone(), &live_now.pool)
+        {
+            Defined::Live => return Ok(()),
+            Defined::Filling(filling) => filling,
+        };
+        drop(live);
+        loop {
+            let mut live = self.live.write();
+            let live = &mut *live;
+            match live
+                .reports
+                .fill(filling, &by, &mut live.pool, FILL_REQUESTS)
+            {
+                Some(more) => filling = more,
+                None => return Ok(()),
+            }
+        }
+>>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
     }
 
     /// The reading of a report, the last one again if nothing changed since.
@@ -278,7 +320,7 @@ impl Source for Catalog {
 
     fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = self.changes.lock();
-        self.live.write().clear(self.clock.mono_ms());
+        self.live.write().clear();
         self.readings.lock().clear();
         Ok(())
     }

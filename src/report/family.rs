@@ -20,8 +20,12 @@ use super::histogram::Layout;
 use super::journal::{JournalReader, JournalWriter};
 use super::projection::Projection;
 use super::route::{Known, Route};
+<<<<<<< HEAD
 use super::totals::Totals;
 use super::window::Ticks;
+=======
+use super::window::{Coverage, Ticks};
+>>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
 use crate::pool::Freed;
 use crate::pool::origins::Origins;
 use crate::pool::tag_sets::TagSets;
@@ -63,8 +67,8 @@ pub(super) struct Family {
     spilled_blind: bool,
     /// Groups made under budget pressure.
     folded: usize,
-    /// Monotonic milliseconds before which this family knows nothing; 0 when it was there from the start.
-    pub(super) since_ms: u64,
+    /// When what it knows came in.
+    pub(super) coverage: Coverage,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
     /// What came through since the family is there.
@@ -137,7 +141,7 @@ impl Family {
             blind_ticks: 0,
             spilled_blind: false,
             folded: 0,
-            since_ms: 0,
+            coverage: Coverage::new(scope.ticks),
             version: 0,
             flow: Flow::default(),
         }
@@ -347,6 +351,12 @@ impl Family {
         self.groups.remove(id);
     }
 
+    /// Something was merged at `now_ms`, whether or not it counts here.
+    pub(super) fn merged(&mut self, now_ms: u64) {
+        self.coverage.merged(now_ms);
+        self.version += 1;
+    }
+
     /// Closes and retires ticks until the one at `now_ms` runs.
     pub(super) fn advance(&mut self, now_ms: u64, words: &mut Words, budget: &Budget) {
         let tick = self.scope.ticks.at(now_ms);
@@ -355,6 +365,7 @@ impl Family {
         }
         self.close_tick(budget);
         self.tick = tick;
+        self.coverage.advance(now_ms);
         if let Some(gone) = self.scope.ticks.last_gone(tick) {
             while self
                 .journals
@@ -366,13 +377,8 @@ impl Family {
                 }
             }
         }
-        if self
-            .projections
-            .iter()
-            .flatten()
-            .any(Projection::can_promote)
-        {
-            for projection in self.projections.iter_mut().flatten() {
+        for projection in self.projections.iter_mut().flatten() {
+            if projection.can_promote() {
                 projection.promote(&self.groups);
             }
         }
@@ -468,7 +474,11 @@ impl Family {
             }
         }
         self.journals.clear();
+<<<<<<< HEAD
         self.writer = JournalWriter::default();
+=======
+        self.coverage.clear();
+>>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
         self.journal_bytes = 0;
         self.blind_ticks = 0;
         self.spilled_blind = false;
@@ -504,6 +514,7 @@ impl Family {
             .sum();
         self.groups.heap_bytes()
             + self.journal_bytes
+            + self.coverage.heap_bytes()
             + self.table.capacity() * 6
             + self.route.heap_bytes()
             + projections

@@ -11,7 +11,7 @@ use super::dimension::{Names, Subject};
 use super::family::{Family, Flow, NamesMut, Scope, all_fields};
 use super::groups::Gain;
 use super::reading::{Reading, Want};
-use super::window::{Coverage, Ticks};
+use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::timers::TimerRow;
 use crate::pool::{Freed, Pool};
@@ -38,8 +38,6 @@ pub struct Entry {
     family: usize,
     /// Its number in the family.
     report: usize,
-    /// Monotonic milliseconds before which it knows nothing; 0: it was there from the start.
-    since_ms: u64,
 }
 
 /// A request that the pool took in, as reports look at it.
@@ -110,7 +108,6 @@ impl Arrivals {
 pub struct Reports {
     entries: Vec<Entry>,
     families: Vec<Option<Box<Family>>>,
-    coverage: Vec<Coverage>,
     budget: Budget,
     rows_max: usize,
     error_status: u32,
@@ -118,6 +115,9 @@ pub struct Reports {
     gains: Vec<(u32, Gain)>,
     /// The window that base reports have; over it all reports on request fields share one family.
     history: Ticks,
+    /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
+    /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
+    now_ms: u64,
 }
 
 /// A report that is being filled from the raw rows before it goes live.
@@ -164,12 +164,12 @@ impl Reports {
         Self {
             entries: Vec::new(),
             families: Vec::new(),
-            coverage: vec![Coverage::new(history)],
             budget: Budget::new(config.memory_bytes),
             rows_max: config.rows_max,
             error_status: config.error_status,
             gains: Vec::new(),
             history,
+            now_ms: 0,
         }
     }
 
@@ -181,11 +181,12 @@ impl Reports {
         pool: &Pool,
         now_ms: u64,
     ) {
+        self.now_ms = now_ms;
         let names: Vec<String> = definitions.iter().map(|(d, _)| d.name.clone()).collect();
         let mut finest_first = definitions;
         finest_first.sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
         for (definition, defined_by) in finest_first {
-            self.define(Arc::new(definition), defined_by, pool, now_ms);
+            self.define(Arc::new(definition), defined_by, pool);
         }
         self.entries.sort_by_key(|entry| {
             names
@@ -202,7 +203,6 @@ impl Reports {
         definition: Arc<Definition>,
         defined_by: DefinedBy,
         pool: &Pool,
-        now_ms: u64,
     ) -> Defined {
         let scope = scope_of(&definition);
         let serving = self
@@ -217,13 +217,11 @@ impl Reports {
             });
         if let Some((family, serving)) = serving {
             let report = serving.join(&definition, self.rows_max);
-            let since_ms = serving.since_ms;
             self.entries.push(Entry {
                 definition,
                 defined_by,
                 family,
                 report,
-                since_ms,
             });
             return Defined::Live;
         }
@@ -233,19 +231,21 @@ impl Reports {
             definition.keys.clone()
         };
         let oldest = pool.requests.oldest_id();
-        let start_ms = pool.requests.get(oldest).map(|row| row.merged_at(now_ms));
+        let start_ms = pool
+            .requests
+            .get(oldest)
+            .map(|row| row.merged_at(self.now_ms));
         let mut family = Box::new(Family::new(
             scope,
             definition.filters.clone(),
             &keys,
-            start_ms.unwrap_or(now_ms),
+            start_ms.unwrap_or(self.now_ms),
         ));
         let report = family.join(&definition, self.rows_max);
         if start_ms.is_none() && oldest == 1 {
             self.go_live(family, definition, defined_by, report);
             return Defined::Live;
         }
-        family.since_ms = start_ms.unwrap_or(now_ms);
         Defined::Filling(Filling {
             family,
             definition,
@@ -273,7 +273,6 @@ impl Reports {
         defined_by: &DefinedBy,
         pool: &mut Pool,
         requests: usize,
-        now_ms: u64,
     ) -> Option<Filling> {
         let family = &mut filling.family;
         // Numbers may have been given away since the last time.
@@ -304,7 +303,9 @@ impl Reports {
                 &timers,
             );
             let (words, origins, tag_sets) = pool.split();
-            family.advance(row.merged_at(now_ms), words, &self.budget);
+            let merged_ms = row.merged_at(self.now_ms);
+            family.advance(merged_ms, words, &self.budget);
+            family.merged(merged_ms);
             let mut names = NamesMut {
                 words,
                 origins,
@@ -331,7 +332,7 @@ impl Reports {
             report,
             ..
         } = filling;
-        family.advance(now_ms, pool.split().0, &self.budget);
+        family.advance(self.now_ms, pool.split().0, &self.budget);
         self.go_live(family, definition, defined_by.clone(), report);
         None
     }
@@ -348,15 +349,6 @@ impl Reports {
         defined_by: DefinedBy,
         report: usize,
     ) {
-        let ticks = family.scope.ticks;
-        if !self
-            .coverage
-            .iter()
-            .any(|coverage| coverage.ticks() == ticks)
-        {
-            self.coverage.push(Coverage::new(ticks));
-        }
-        let since_ms = family.since_ms;
         let at = match self.families.iter().position(Option::is_none) {
             Some(at) => {
                 self.families[at] = Some(family);
@@ -372,7 +364,6 @@ impl Reports {
             defined_by,
             family: at,
             report,
-            since_ms,
         });
     }
 
@@ -415,22 +406,17 @@ impl Reports {
 
     /// A merge brought something at `now_ms`.
     pub fn merged(&mut self, now_ms: u64) {
-        for coverage in &mut self.coverage {
-            coverage.merged(now_ms);
-        }
         for family in self.families.iter_mut().flatten() {
-            family.version += 1;
+            family.merged(now_ms);
         }
         self.measure();
     }
 
     /// Lets time pass: closes ticks, and takes away what left a window.
     pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
+        self.now_ms = now_ms;
         for family in self.families.iter_mut().flatten() {
             family.advance(now_ms, pool.split().0, &self.budget);
-        }
-        for coverage in &mut self.coverage {
-            coverage.advance(now_ms);
         }
     }
 
@@ -442,17 +428,9 @@ impl Reports {
     }
 
     /// Drops all data, keeps the reports.
-    pub fn clear(&mut self, pool: &mut Pool, now_ms: u64) {
+    pub fn clear(&mut self, pool: &mut Pool) {
         for family in self.families.iter_mut().flatten() {
             family.clear(pool.split().0);
-            family.since_ms = 0;
-        }
-        for entry in &mut self.entries {
-            entry.since_ms = 0;
-        }
-        for coverage in &mut self.coverage {
-            coverage.clear();
-            coverage.advance(now_ms);
         }
         self.measure();
     }
@@ -550,13 +528,7 @@ impl Reports {
         let mut reading = family.read(entry.report, &entry.definition, want, &names);
         let window = entry.definition.window;
         reading.window_secs = window.as_secs_f64();
-        reading.covered_secs = self
-            .coverage
-            .iter()
-            .find(|coverage| coverage.ticks() == family.scope.ticks)
-            .map_or(1, |coverage| {
-                coverage.covered_secs(entry.since_ms, window.as_millis() as u64)
-            });
+        reading.covered_secs = family.coverage.covered_secs(window.as_millis() as u64);
         reading.as_of_ms = unix_ms;
         reading
     }

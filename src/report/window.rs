@@ -58,10 +58,6 @@ impl Coverage {
         }
     }
 
-    pub(super) fn ticks(&self) -> Ticks {
-        self.ticks
-    }
-
     /// Something was merged at `now_ms`.
     pub(super) fn merged(&mut self, now_ms: u64) {
         let tick = self.ticks.at(now_ms);
@@ -86,13 +82,18 @@ impl Coverage {
         self.seen.clear();
     }
 
-    /// Whole seconds between the oldest and the newest data in the window (not older than `since_ms`), from 1 to the window.
-    pub(super) fn covered_secs(&self, since_ms: u64, window_ms: u64) -> u64 {
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.seen.capacity() * size_of::<(u64, u64, u64)>()
+    }
+
+    /// Whole seconds between the oldest and the newest data in the window, from 1 to the window.
+    pub(super) fn covered_secs(&self, window_ms: u64) -> u64 {
         let (Some(&(_, first, _)), Some(&(_, _, last))) = (self.seen.front(), self.seen.back())
         else {
             return 1;
         };
-        let span_ms = last.saturating_sub(first.max(since_ms));
+        let span_ms = last.saturating_sub(first);
         (span_ms.min(window_ms) / 1000).max(1)
     }
 }
@@ -151,15 +152,14 @@ mod tests {
     #[test]
     fn covered_is_the_span_of_the_data() {
         let mut coverage = Coverage::new(Ticks::of(Duration::from_secs(10)));
-        assert_eq!(coverage.covered_secs(0, 10_000), 1);
+        assert_eq!(coverage.covered_secs(10_000), 1);
         coverage.merged(500);
-        assert_eq!(coverage.covered_secs(0, 10_000), 1);
+        assert_eq!(coverage.covered_secs(10_000), 1);
         coverage.merged(4_700);
-        assert_eq!(coverage.covered_secs(0, 10_000), 4);
-        assert_eq!(coverage.covered_secs(3_000, 10_000), 1);
+        assert_eq!(coverage.covered_secs(10_000), 4);
         coverage.advance(10_900);
         assert_eq!(
-            coverage.covered_secs(0, 10_000),
+            coverage.covered_secs(10_000),
             1,
             "the first second has left"
         );
