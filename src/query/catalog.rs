@@ -104,7 +104,6 @@ impl Catalog {
         }
     }
 
-<<<<<<< HEAD
     /// The same with these tables of the daemon's own, and with a place where changes are kept.
     #[must_use]
     pub fn keeping(mut self, tables: Vec<StatusTable>, state: Option<State>) -> Self {
@@ -112,69 +111,28 @@ impl Catalog {
         self.persistent = state.is_some();
         self.changes = Mutex::new(state);
         self
-=======
-    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
-    ///
-    /// # Errors
-    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
-    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
-        let _one_at_a_time = self.changes.lock();
-        let definition = Arc::new(definition);
-        let mut live = self.live.write();
-        let live_now = &mut *live;
-        if let Some(entry) = live_now.reports.find(&definition.name) {
-            return Err(QueryError::ReportExists {
-                name: definition.name.clone(),
-                defined: defined(entry).name().to_owned(),
-            });
-        }
-        if live_now.reports.iter().count() >= REPORTS_MAX {
-            return Err(QueryError::LimitReached(format!(
-                "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
-            )));
-        }
-        let mut filling = match live_now
-            .reports
-            .define(definition, by.clone(), &live_now.pool)
-        {
-            Defined::Live => return Ok(()),
-            Defined::Filling(filling) => filling,
-        };
-        drop(live);
-        loop {
-            let mut live = self.live.write();
-            let live = &mut *live;
-            match live
-                .reports
-                .fill(filling, &by, &mut live.pool, FILL_REQUESTS)
-            {
-                Some(more) => filling = more,
-                None => return Ok(()),
-            }
-        }
->>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
     }
 
-    /// The reading of a report, the last one again if nothing changed since.
-    fn reading(&self, entry: &Entry, want: Want) -> Arc<Reading> {
-        let name = &entry.definition.name;
+    /// A report and its reading, the last one again if nothing changed since. `None` when there is no such report.
+    fn reading(&self, name: &str, needed: &Needed) -> Option<(Entry, Arc<Reading>)> {
+        // One hold of the lock for both: without it the report might be dropped in between.
         let live = self.live.read();
-        let version = live.reports.version(entry);
+        let entry = live.reports.find(name)?.clone();
+        let shape = &entry.definition.shape;
+        let columns = shape.columns().iter().enumerate();
+        let wanted = columns.filter(|(_, column)| needed.includes(&column.column.name));
+        let want = shape.want(wanted.map(|(at, _)| at));
+        let version = live.reports.version(&entry);
+        if let Some(kept) = self.readings.lock().get(name)
+            && Arc::ptr_eq(&kept.definition, &entry.definition)
+            && kept.version == version
+            && (kept.want.quantiles || !want.quantiles)
+            && (kept.want.histograms || !want.histograms)
         {
-            let readings = self.readings.lock();
-            if let Some(kept) = readings.get(name)
-                && Arc::ptr_eq(&kept.definition, &entry.definition)
-                && kept.version == version
-                && (kept.want.quantiles || !want.quantiles)
-                && (kept.want.histograms || !want.histograms)
-            {
-                return Arc::clone(&kept.reading);
-            }
+            return Some((entry, Arc::clone(&kept.reading)));
         }
-        let reading = Arc::new(
-            live.reports
-                .read(entry, want, &live.pool, self.clock.unix_ms()),
-        );
+        let now_ms = self.clock.unix_ms();
+        let reading = Arc::new(live.reports.read(&entry, want, &live.pool, now_ms));
         drop(live);
         let mut readings = self.readings.lock();
         if readings.len() >= READINGS_MAX && !readings.contains_key(name) {
@@ -186,8 +144,8 @@ impl Catalog {
             want,
             reading: Arc::clone(&reading),
         };
-        readings.insert(name.clone(), kept);
-        reading
+        readings.insert(name.to_owned(), kept);
+        Some((entry, reading))
     }
 
     fn entry(&self, name: &str) -> Result<Entry, QueryError> {
@@ -260,16 +218,13 @@ impl Source for Catalog {
         needed: &Needed,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
-        let entry = match self.entry(name) {
-            Ok(entry) => entry,
-            Err(unknown) => return self.table_answer(name).ok_or(unknown),
+        let Some((entry, reading)) = self.reading(name, needed) else {
+            let unknown = || QueryError::UnknownReport {
+                name: name.to_owned(),
+            };
+            return self.table_answer(name).ok_or_else(unknown);
         };
         let shape = &entry.definition.shape;
-        let wanted = shape.columns().iter().enumerate();
-        let wanted = wanted
-            .filter(|(_, c)| needed.includes(&c.column.name))
-            .map(|(at, _)| at);
-        let reading = self.reading(&entry, shape.want(wanted));
         let table: Box<dyn Table> = if shape.is_histogram_view() {
             let chosen = equal.iter().find(|(column, _)| column == "index_value");
             Box::new(SegmentTable::new(

@@ -20,12 +20,8 @@ use super::histogram::Layout;
 use super::journal::{JournalReader, JournalWriter};
 use super::projection::Projection;
 use super::route::{Known, Route};
-<<<<<<< HEAD
 use super::totals::Totals;
-use super::window::Ticks;
-=======
 use super::window::{Coverage, Ticks};
->>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
 use crate::pool::Freed;
 use crate::pool::origins::Origins;
 use crate::pool::tag_sets::TagSets;
@@ -474,11 +470,8 @@ impl Family {
             }
         }
         self.journals.clear();
-<<<<<<< HEAD
         self.writer = JournalWriter::default();
-=======
         self.coverage.clear();
->>>>>>> 305f825 (report: a family knows when its own data came in; making reports does not look at a clock)
         self.journal_bytes = 0;
         self.blind_ticks = 0;
         self.spilled_blind = false;

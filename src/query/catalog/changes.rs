@@ -155,7 +155,7 @@ impl Catalog {
         let live_now = &mut *live;
         let defined = live_now
             .reports
-            .define(definition, by.clone(), &live_now.pool, now_ms);
+            .define(definition, by.clone(), &live_now.pool);
         drop(live);
         let mut filling = match defined {
             Defined::Live => return,
@@ -164,10 +164,9 @@ impl Catalog {
         loop {
             let mut live = self.live.write();
             let live = &mut *live;
-            let now_ms = self.clock.mono_ms();
             match live
                 .reports
-                .fill(filling, by, &mut live.pool, FILL_REQUESTS, now_ms)
+                .fill(filling, by, &mut live.pool, FILL_REQUESTS)
             {
                 Some(more) => filling = more,
                 None => return,
