@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Every check of this repository, in one command: bash tests/run.sh
+#
+#   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run.
+#
+# It needs a Rust toolchain, and a C linker and PHP with the Pinba extension, which it installs from Debian's packages when
+# it may (as root). What it cannot have it leaves out, and says so. All steps run even when one fails; the exit
+# code is 0 only when none did. It can be run again and again: what is built is kept in CARGO_TARGET_DIR
+# (default: ~/.cache/pinbad-target).
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${HOME:?}/.cache/pinbad-target}"
+export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-never}"
+export RUST_BACKTRACE="${RUST_BACKTRACE:-1}"
+# A new machine may have cargo where rustup puts it, and a shell that does not look there.
+command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
+
+steps_failed=()
+left_out=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+say() { printf '\n==> %s\n' "$*"; }
+
+# --- what the machine has to have ---------------------------------------------------------------------------------
+
+have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix pinba; }
+
+packages=()
+command -v cc >/dev/null || packages+=(gcc libc6-dev)
+have_php_pinba || packages+=(php-cli php-pinba)
+command -v curl >/dev/null || packages+=(curl)
+if [ ${#packages[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "Installing ${packages[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
+        # The lists of a new machine are empty or old: they are fetched only if it does not go without.
+        "${install[@]}" >"$log" 2>&1 </dev/null ||
+            { apt-get update -q </dev/null && "${install[@]}" </dev/null; } >"$log" 2>&1 ||
+            { tail -n 20 "$log"; echo "These packages could not be installed: ${packages[*]}"; }
+    else
+        echo "Not installed, and only root could change that: ${packages[*]}"
+    fi
+fi
+if ! have_php_pinba; then
+    export PINBAD_TESTS_WITHOUT=php
+    left_out+=("tests with real PHP: php-cli or php-pinba is missing")
+fi
+command -v curl >/dev/null || left_out+=("the commands of the README that use curl: curl is missing")
+if ! command -v cargo >/dev/null; then
+    echo "cargo is missing: install a Rust toolchain first, see https://rustup.rs"
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+
+# --- the steps ----------------------------------------------------------------------------------------------------
+
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "$name: $*"
+    if "$@" </dev/null; then
+        echo "$name: passed in $((SECONDS - start)) s"
+    else
+        echo "$name: FAILED after $((SECONDS - start)) s"
+        steps_failed+=("$name")
+    fi
+}
+
+# Keeps the output, so that the tests can be counted at the end.
+tests() { cargo test --locked --no-fail-fast "$@" 2>&1 | tee -a "$log"; }
+
+: >"$log"
+start=$SECONDS
+if cargo fmt --version >/dev/null 2>&1; then
+    step format cargo fmt --check
+else
+    left_out+=("format: rustfmt is missing, \`rustup component add rustfmt\`")
+fi
+if cargo clippy --version >/dev/null 2>&1; then
+    step lints cargo clippy --locked --all-targets -- -D warnings
+else
+    left_out+=("lints: clippy is missing, \`rustup component add clippy\`")
+fi
+step tests tests
+step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+step benches cargo bench --locked --no-run
+
+# --- the end ------------------------------------------------------------------------------------------------------
+
+count() { grep '^test result:' "$log" | grep -Eo "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }'; }
+passed=$(count passed)
+failed=$(count failed)
+skipped=$(count ignored)
+say "Done in $((SECONDS - start)) s"
+for reason in "${left_out[@]}"; do
+    echo "left out: $reason"
+done
+for name in "${steps_failed[@]}"; do
+    echo "FAILED: $name"
+done
+# A step that failed without a failed test (it did not compile, say) is a failure too.
+if [ ${#steps_failed[@]} -gt 0 ] && [ "$failed" = 0 ]; then
+    failed=${#steps_failed[@]}
+fi
+if [ "$passed" = 0 ] && [ "$failed" = 0 ]; then
+    echo "No test was run."
+    failed=1
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
