@@ -1,10 +1,29 @@
-//! The integration tests.
+//! The promises of the daemon, each asked of the real thing: it is started on ports of its own, gets real packets by
+//! UDP and is asked over HTTP. One binary, so that it is linked once.
+//!
+//! `harness` starts and stops daemons, in this process (with a clock that a test moves) or as the program itself. No
+//! test sleeps for a fixed time: whatever takes time is asked for until it is there, or until a deadline that is an
+//! error. Every test stops what it started.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test may say `cannot happen` in the shortest way"
 )]
 
+/// Starting and stopping daemons, sending packets, asking over HTTP.
+mod harness;
+/// The packets that tests send, and what they have to become.
+mod packets;
+
+/// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
+mod clock;
+/// Every address and parameter of HTTP, over data that came by UDP.
+mod http;
+/// Every datagram ends in exactly one counter, whatever it is.
+mod ingest;
+/// Every kind of report against a naive recount of what was sent.
 mod model;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
 mod runtime;
+/// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.
+mod shutdown;
