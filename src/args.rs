@@ -4,9 +4,12 @@
 //! setting is handed on as text and checked with the rest of the configuration, so `--http` and `http.listen` in a
 //! file get the same error. Only `main` uses this. Only commands that exist are listed.
 
+use std::path::PathBuf;
+
 use clap::{Args as FlagGroup, Parser, Subcommand};
 
 use crate::config::ConfigFlags;
+use crate::import::ImportFlags;
 use crate::load::LoadOptions;
 
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
@@ -16,7 +19,7 @@ Examples:
   pinbad --config /etc/pinbad.toml        with the settings of a file
   pinbad --udp 127.0.0.1:30002 --udp '[::1]:30002' --set pool.stats_history=1h
   pinbad check --config /etc/pinbad.toml  is it right, how much memory is it?
-  pinbad demo                             with traffic of its own, to look around
+  pinbad demo                             with traffic of its own, to look round
 ";
 
 const SETTINGS: &str = "\
@@ -34,6 +37,16 @@ Environment:
   PINBAD_SECTION_KEY   any key: PINBAD_POOL_STATS_HISTORY=60s, for instance
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
+";
+
+const IMPORT: &str = "\
+Examples:
+  mysqldump --no-data pinba | pinbad import -
+  pinbad import pinba.sql --url http://127.0.0.1:30080
+  pinbad import pinba.sql --print-config >> /etc/pinbad.toml
+
+Exit codes: 0 all taken or already there, 1 something was not, 2 wrong usage or
+configuration.
 ";
 
 /// A Pinba-compatible statistics daemon.
@@ -78,6 +91,23 @@ pub enum Command {
     /// Serve, and send traffic of a small shop to oneself: a full screen for a newcomer within a minute.
     #[command(after_help = SETTINGS)]
     Demo(DemoFlags),
+    /// Print the CREATE TABLE statements of all tables and reports: built-in, configured, and made at run time.
+    #[command(after_help = SETTINGS)]
+    Tables(Box<TablesFlags>),
+    /// Make the reports of an old Pinba database (either engine) in a running daemon, and list what could not be taken.
+    #[command(after_help = IMPORT)]
+    Import(ImportFlags),
+}
+
+/// What `tables` takes: the settings of `serve`, and where the reports made at run time are kept.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct TablesFlags {
+    /// The settings, as for serve.
+    #[command(flatten)]
+    pub config: ConfigFlags,
+    /// Where the reports made at run time are kept [default: state.dir of the configuration].
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// What `demo` takes: the settings of `serve`, and how much it has to do.
@@ -94,8 +124,6 @@ pub struct DemoFlags {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use clap::CommandFactory;
 
     use super::*;
@@ -141,6 +169,10 @@ mod tests {
             ("pinbad reticulate", 2),
             ("pinbad serve --set", 2),
             ("pinbad --http 127.0.0.1:1 check", 2),
+            ("pinbad import", 2),
+            ("pinbad import x --url y --print-config", 2),
+            ("pinbad import --help", 0),
+            ("pinbad tables --help", 0),
             ("pinbad --help", 0),
             ("pinbad check --help", 0),
             ("pinbad load --help", 0),
@@ -159,6 +191,7 @@ mod tests {
             EXAMPLES
                 .lines()
                 .chain(SETTINGS.lines())
+                .chain(IMPORT.lines())
                 .all(|line| line.len() <= 80)
         );
         let help = command.render_long_help().to_string();
@@ -179,6 +212,27 @@ mod tests {
                 .join(" ");
             assert!(words.contains(&default), "{flag}: {words}");
         }
+    }
+
+    #[test]
+    fn tables_and_import_take_what_they_need() {
+        let Ok(Command::Tables(flags)) =
+            parse("pinbad tables -c x.toml --state-dir /x --set a.b=c")
+        else {
+            panic!("not tables")
+        };
+        assert_eq!(flags.config.config, Some(PathBuf::from("x.toml")));
+        assert_eq!(flags.state_dir, Some(PathBuf::from("/x")));
+        let Ok(Command::Import(flags)) = parse("pinbad import - --url http://h:1") else {
+            panic!("not import")
+        };
+        assert_eq!(
+            (flags.file, flags.url.as_deref()),
+            (PathBuf::from("-"), Some("http://h:1"))
+        );
+        assert!(
+            matches!(parse("pinbad import x --print-config"), Ok(Command::Import(f)) if f.print_config)
+        );
     }
 
     #[test]

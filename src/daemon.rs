@@ -7,7 +7,7 @@
 //! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Stopping goes from
 //! the sockets inwards: receivers first, then the merger takes what they left, then the front ends end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -306,6 +306,17 @@ pub fn defaults(config: &Config) -> Defaults {
         text_bytes_max: length(config.ingest.text_bytes_max),
         ..Defaults::default()
     }
+}
+
+/// Where to send so that it arrives at `bound` on this machine.
+#[must_use]
+pub fn local(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 /// Opens `state.dir`, where one is configured, and adds what is kept there.

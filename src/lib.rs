@@ -44,6 +44,8 @@ pub mod load;
 
 pub mod daemon;
 
+pub mod import;
+
 pub mod args;
 pub mod clock;
 pub mod limits;

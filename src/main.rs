@@ -5,19 +5,20 @@
 //! waits for signals; the daemon's threads are its own.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clap::Parser;
-use pinbad::args::{Args, Command};
+use pinbad::args::{Args, Command, TablesFlags};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags, MemoryPlan};
 use pinbad::daemon::{self, Daemon, StartError};
+use pinbad::import::{self, ImportFlags};
 use pinbad::load::{self, LoadOptions};
 use pinbad::query::definitions::Definitions;
 use pinbad::shutdown::Shutdown;
+use pinbad::state;
 use pinbad::telemetry::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -30,6 +31,14 @@ fn main() -> ExitCode {
         Command::Check(flags) => configured(&flags, check),
         Command::Load(options) => send_load(&options),
         Command::Demo(flags) => configured(&flags.config, |config| serve(config, Some(flags.rate))),
+        Command::Tables(flags) => configured(&flags.config, |config| tables(config, &flags)),
+        Command::Import(flags) => {
+            let found = ConfigFlags {
+                config: flags.config.clone(),
+                ..ConfigFlags::default()
+            };
+            configured(&found, |config| import_dump(&flags, config))
+        }
     }
 }
 
@@ -75,6 +84,38 @@ fn check(config: &Config) -> ExitCode {
     ))
 }
 
+/// `pinbad tables`: a CREATE TABLE statement for everything that a daemon of this configuration would have.
+fn tables(config: &Config, flags: &TablesFlags) -> ExitCode {
+    let defaults = daemon::defaults(config);
+    let mut definitions = match Definitions::new(&config.configured_reports, &defaults) {
+        Ok(definitions) => definitions,
+        Err(error) => {
+            complain(error);
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
+    };
+    if let Some(dir) = flags.state_dir.as_ref().or(config.state_dir.as_ref()) {
+        let kept = match state::peek(dir) {
+            Ok(kept) => kept,
+            Err(problem) => return fail(problem),
+        };
+        for left_out in definitions.add_kept(&kept, &defaults) {
+            complain(format!("left out {}: {}", left_out.name, left_out.reason));
+        }
+    }
+    say(definitions.statements(&defaults).trim_end())
+}
+
+/// `pinbad import`: the reports of an old database.
+fn import_dump(flags: &ImportFlags, config: &Config) -> ExitCode {
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    match import::execute(flags, config, std::io::stdin(), &mut out, &mut err) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILURE),
+        Err(error) => fail(error),
+    }
+}
+
 /// `pinbad serve`: everything, until a signal says stop. With a demo rate, `pinbad demo`: the same, and traffic of its
 /// own, sent to its first address.
 fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
@@ -111,7 +152,7 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
 
 /// Sends the daemon what a small shop would, on a thread of its own.
 fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
-    let target = to_here(*daemon.udp_addresses().first()?);
+    let target = daemon::local(*daemon.udp_addresses().first()?);
     let shutdown = shutdown.clone();
     let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
         Ok(counts) => tracing::info!(counts.sent, counts.refused, "The demo's traffic ended."),
@@ -124,16 +165,6 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
         .name("demo".to_owned())
         .spawn(send)
         .ok()
-}
-
-/// Where to send so that it arrives at `bound` on this machine.
-fn to_here(bound: SocketAddr) -> SocketAddr {
-    let ip = match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, bound.port())
 }
 
 /// `pinbad load`: packets to a daemon; ends early, with its totals, on a signal.

@@ -225,6 +225,15 @@ impl State {
     }
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a child process that was forked just now, until it runs its program.
+        if let Err(error) = self.folder.unlock() {
+            warn!(%error, dir = %self.path.display(), "Cannot unlock state.dir.");
+        }
+    }
+}
+
 /// What is kept in a folder, without locking it or changing anything: for commands beside a running daemon.
 ///
 /// # Errors

@@ -10,6 +10,8 @@ use thiserror::Error;
 
 use super::tables::{Asked, StatusTable, read_form};
 use crate::config::ConfiguredReport;
+use crate::report::comment::FixedTable;
+use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form::{FormError, ReportForm};
 use crate::report::{DefinedBy, builtin};
@@ -80,6 +82,31 @@ impl Definitions {
             }
         }
         left_out
+    }
+
+    /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in
+    /// reports, configured ones, those made at run time.
+    #[must_use]
+    pub fn statements(&self, defaults: &Defaults) -> String {
+        let fixed = FixedTable::ALL.map(|table| ddl::fixed(table.table(), table, defaults));
+        let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
+        let tables = self.tables.iter();
+        let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
+        let tables = tables.map(|it| ddl::fixed(&it.name, it.table, defaults));
+        let all: Vec<String> = fixed.into_iter().chain(reports).chain(tables).collect();
+        all.join("\n\n") + "\n"
+    }
+
+    /// All of it as it would be asked for.
+    #[must_use]
+    pub fn forms(&self) -> Vec<ReportForm> {
+        let reports = self.reports.iter().map(|(it, _)| match &it.comment {
+            Some(comment) => ReportForm::of_comment(&it.name, comment),
+            None => ReportForm::from(it),
+        });
+        let tables = self.tables.iter();
+        let tables = tables.map(|it| ReportForm::of_comment(&it.name, &it.comment));
+        reports.chain(tables).collect()
     }
 
     fn add_one_kept(&mut self, entry: &Json, defaults: &Defaults) -> Result<(), String> {

@@ -23,13 +23,16 @@ pub fn report(definition: &Definition) -> String {
     // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
     let key = match (definition.kind, leading) {
         _ if definition.shape.is_histogram_view() => Some(("index_value", "`index_value`(85)")),
-        (Kind::Tag, Some("script_name")) => Some(("script_name", "`script_name`")),
-        (Kind::RequestTag, Some("hostname")) => Some(("hostname", "`hostname`")),
+        (Kind::Tag, Some("script_name")) => Some(("script_name", "")),
+        (Kind::RequestTag, Some("hostname")) => Some(("hostname", "")),
         _ => None,
     };
     let keys: Vec<String> = key
         .iter()
-        .map(|(name, on)| format!("KEY `{name}` ({on})"))
+        .map(|(name, on)| match on.is_empty() {
+            true => format!("KEY `{name}` ({})", key_part(name, &columns)),
+            false => format!("KEY `{name}` ({on})"),
+        })
         .collect();
     let required: &[&str] = match key {
         Some(("hostname", _)) | None => &[],
@@ -43,9 +46,10 @@ pub fn report(definition: &Definition) -> String {
     statement(&definition.name, &columns, required, &keys, &comment)
 }
 
-/// The statement that makes this table.
+/// The statement that makes this table under the name `name`.
 #[must_use]
-pub fn fixed(table: FixedTable, defaults: &Defaults) -> String {
+pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
+    let columns = table.columns(defaults);
     let primary = || "PRIMARY KEY (`id`)".to_owned();
     let (required, keys): (&[&str], Vec<String>) = match table {
         FixedTable::Request => (&["id"], vec![primary()]),
@@ -59,7 +63,10 @@ pub fn fixed(table: FixedTable, defaults: &Defaults) -> String {
         ),
         FixedTable::Tag => (
             &["id", "name"],
-            vec![primary(), "UNIQUE KEY `name` (`name`)".to_owned()],
+            vec![
+                primary(),
+                format!("UNIQUE KEY `name` ({})", key_part("name", &columns)),
+            ],
         ),
         FixedTable::Status => (
             &[
@@ -74,13 +81,28 @@ pub fn fixed(table: FixedTable, defaults: &Defaults) -> String {
         ),
         FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], Vec::new()),
     };
-    statement(
-        table.table(),
-        &table.columns(defaults),
-        required,
-        &keys,
-        table.comment(),
-    )
+    statement(name, &columns, required, &keys, table.comment())
+}
+
+/// A text column in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
+fn key_part(name: &str, columns: &[Column]) -> String {
+    let long = columns.iter().any(|column| {
+        column.name == name && matches!(column.column_type, ColumnType::Varchar(768..))
+    });
+    match long {
+        true => format!("`{name}`(255)"),
+        false => format!("`{name}`"),
+    }
+}
+
+/// Whether the texts of a row must be declared as `text`: a row of MySQL's has 65,535 bytes and `varchar` counts fully.
+fn is_too_wide(columns: &[Column]) -> bool {
+    let bytes = columns.iter().map(|column| match column.column_type {
+        ColumnType::Varchar(length) => u64::from(length) * 4 + 2,
+        // A pointer, or a number.
+        _ => 12,
+    });
+    bytes.sum::<u64>() > 65_000
 }
 
 fn statement(
@@ -91,13 +113,18 @@ fn statement(
     comment: &str,
 ) -> String {
     let mut lines: Vec<String> = Vec::with_capacity(columns.len() + keys.len());
+    let too_wide = is_too_wide(columns);
     for column in columns {
-        let column_type = match column.column_type {
+        let declared = match column.column_type {
+            ColumnType::Varchar(256..) if too_wide => ColumnType::Text,
+            declared => declared,
+        };
+        let column_type = match declared {
             ColumnType::Int => "int(11)".into(),
             ColumnType::BigInt => "bigint(20)".into(),
             other => other.name(),
         };
-        let null = match (required.contains(&column.name.as_str()), column.column_type) {
+        let null = match (required.contains(&column.name.as_str()), declared) {
             (false, ColumnType::Text) => "",
             (false, _) => " DEFAULT NULL",
             (true, ColumnType::Varchar(_)) => " NOT NULL DEFAULT ''",

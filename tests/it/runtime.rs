@@ -453,3 +453,186 @@ fn keys_that_are_folded_show_in_active_reports() {
         (&json!(1), &json!("indexed"))
     );
 }
+
+/// Runs the program and gives exit code, stdout and stderr.
+fn pinbad(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_pinbad"))
+        .args(arguments)
+        .env_clear()
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_dump_is_imported_into_a_running_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let dump = dir.path().join("pinba.sql");
+    std::fs::write(
+        &dump,
+        "CREATE TABLE `request` (\n  `id` int(11) NOT NULL\n) ENGINE=PINBA DEFAULT CHARSET=latin1 COMMENT='request';\n\
+         CREATE TABLE `report_by_script_name` (\n  `a` int(11)\n) ENGINE=PINBA COMMENT='report1';\n\
+         CREATE TABLE `by_group` (\n  `a` int(11)\n) ENGINE=PINBA COMMENT='tag_info:group::95';\n\
+         CREATE TABLE `users` (\n  `a` int(11)\n) ENGINE=InnoDB;\n\
+         CREATE TABLE `native` (\n  `a` int(11)\n) ENGINE=PINBA\n\
+           COMMENT='{\"level\":\"timer\",\"keys\":[\"@group\"],\"window\":\"5s\"}';\n",
+    )
+    .unwrap();
+    let dump = dump.display().to_string();
+    let site = start(&["pool.stats_history=7m"]).unwrap();
+    let url = format!("http://{}", site.http());
+    let (code, out, err) = pinbad(&["import", &dump, "--url", &url]);
+    assert_eq!(
+        out,
+        "already there  request\n\
+         already there  report_by_script_name\n\
+         taken          by_group: tag_info:group::95\n\
+         taken          native: {\"level\":\"timer\",\"keys\":[\"@group\"],\"window\":\"5s\"}\n\
+         2 taken, 2 already there, 0 not taken; 1 table of another engine passed over.\n"
+    );
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("the daemon has no state.dir"), "{err}");
+    let made = site.listed("by_group").unwrap();
+    assert_eq!(
+        (&made["comment"], &made["window_seconds"]),
+        (&json!("tag_info:group::95"), &json!(420))
+    );
+    assert_eq!(site.listed("native").unwrap()["window_seconds"], 5);
+
+    // Once more: nothing to do. And one that cannot be.
+    let (code, out, _) = pinbad(&["import", &dump, "--url", &url]);
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("\n0 taken, 4 already there, 0 not taken"),
+        "{out}"
+    );
+    let bad = dir.path().join("bad.sql");
+    std::fs::write(
+        &bad,
+        "CREATE TABLE by_group (a int) ENGINE=PINBA COMMENT='tag_info:other'; \
+         CREATE TABLE odd (a int) ENGINE=PINBA COMMENT='tag_info';",
+    )
+    .unwrap();
+    let (code, out, _) = pinbad(&["import", &bad.display().to_string(), "--url", &url]);
+    assert_eq!(code, Some(1));
+    assert!(
+        out.contains("not taken      by_group: there is another report of this name"),
+        "{out}"
+    );
+    assert!(
+        out.contains("not taken      odd: COMMENT 'tag_info', position"),
+        "{out}"
+    );
+
+    // By configuration, and where nobody is.
+    let config = dir.path().join("pinbad.toml");
+    let address = site.http();
+    std::fs::write(&config, format!("[http]\nlisten = \"{address}\"\n")).unwrap();
+    let config = config.display().to_string();
+    assert_eq!(pinbad(&["import", &dump, "--config", &config]).0, Some(0));
+    drop(site);
+    let (code, _, err) = pinbad(&["import", &dump, "--config", &config]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.starts_with(&format!("pinbad: http://{address}/api/v1/reports: ")),
+        "{err}"
+    );
+    let (code, _, err) = pinbad(&["import", "/nowhere.sql"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.starts_with("pinbad: cannot read /nowhere.sql: "),
+        "{err}"
+    );
+}
+
+#[test]
+fn tables_prints_what_import_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let site = in_dir(&state);
+    for form in [
+        json!({"name": "mine", "comment": "tag_report:it's"}),
+        json!({"name": "native", "level": "request", "keys": ["+env"], "filters": ["script_name=/a*"]}),
+        json!({"name": "who", "comment": "v2/active"}),
+    ] {
+        assert_eq!(site.post(&form).0, 201);
+    }
+    // While the daemon runs, and holds the lock.
+    let state_dir = state.display().to_string();
+    let report = "report=[{name = \"fixed\", comment = \"report1:::99.9\"}]";
+    let (code, sql, err) = pinbad(&["tables", "--state-dir", &state_dir, "--set", report]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let tables: Vec<&str> = sql
+        .lines()
+        .filter_map(|line| line.strip_prefix("CREATE TABLE `")?.strip_suffix("` ("))
+        .collect();
+    assert_eq!(tables.len(), 8 + 19 + 1 + 3);
+    assert_eq!(tables[..2], ["request", "timer"]);
+    assert_eq!(tables[8], "info");
+    assert_eq!(tables[27..], ["fixed", "mine", "native", "who"]);
+    assert!(sql.contains("COMMENT='tag_report:it''s';"), "{sql}");
+    drop(site);
+
+    // All of it into a daemon that has nothing but what is built in.
+    let dump = dir.path().join("pinbad.sql");
+    std::fs::write(&dump, &sql).unwrap();
+    let site = start(&[]).unwrap();
+    let url = format!("http://{}", site.http());
+    let (code, out, _) = pinbad(&["import", &dump.display().to_string(), "--url", &url]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(
+        out.contains("\n4 taken, 27 already there, 0 not taken."),
+        "{out}"
+    );
+    let native = site.listed("native").unwrap();
+    assert_eq!(native["definition"]["filters"], json!(["script_name=/a*"]));
+}
+
+#[test]
+fn tables_tells_what_is_left_out_and_what_is_corrupt() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("reports.json");
+    let setting = format!("state.dir={}", dir.path().display());
+    std::fs::write(
+        &file,
+        r#"{"version": 1, "reports": [{"name": "odd", "comment": "odd"}]}"#,
+    )
+    .unwrap();
+    let (code, sql, err) = pinbad(&["tables", "--set", &setting]);
+    assert_eq!(code, Some(0));
+    assert_eq!(sql.matches("CREATE TABLE").count(), 27);
+    assert!(
+        err.starts_with("pinbad: left out odd: COMMENT 'odd'"),
+        "{err}"
+    );
+    std::fs::write(&file, "half").unwrap();
+    let (code, _, err) = pinbad(&["tables", "--set", &setting]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("reports.json is corrupt"), "{err}");
+    // Looking changes nothing.
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "half");
+}
+
+#[test]
+fn a_wrong_report_in_the_configuration_is_told_with_file_line_and_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("pinbad.toml");
+    std::fs::write(
+        &config,
+        "[[report]]\nname = \"a\"\nlevel = \"timer\"\nkeys = [\"@a\", \"@a\"]\n",
+    )
+    .unwrap();
+    let config = config.display().to_string();
+    for command in ["serve", "check", "tables"] {
+        let (code, _, err) = pinbad(&[command, "--config", &config]);
+        assert_eq!(code, Some(2), "{command}: {err}");
+        let told = format!("pinbad: {config}:4: report.keys[1]: the key '@a' is given twice");
+        assert!(err.contains(&told), "{command}: {err}");
+    }
+}

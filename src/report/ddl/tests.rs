@@ -50,14 +50,14 @@ fn views_and_fixed_tables_have_their_keys() {
     );
     assert!(report(&read("rtag_report:a")).contains("KEY `hostname` (`hostname`)"));
     let defaults = Defaults::default();
-    let request = fixed(FixedTable::Request, &defaults);
+    let request = fixed("request", FixedTable::Request, &defaults);
     assert!(request.starts_with("CREATE TABLE `request` (\n  `id` bigint(20) NOT NULL,\n"));
     assert!(request.contains("  `tags` text,\n"), "{request}");
     assert!(request.ends_with(
         "  PRIMARY KEY (`id`)\n) ENGINE=PINBA DEFAULT CHARSET=utf8mb4 COMMENT='request';"
     ));
-    assert!(fixed(FixedTable::Tag, &defaults).contains("UNIQUE KEY `name` (`name`)"));
-    assert!(fixed(FixedTable::V2Active, &defaults).contains("COMMENT='v2/active'"));
+    assert!(fixed("tag", FixedTable::Tag, &defaults).contains("UNIQUE KEY `name` (`name`)"));
+    assert!(fixed("v2_active", FixedTable::V2Active, &defaults).contains("COMMENT='v2/active'"));
 }
 
 /// What stands in the quotes of a statement's COMMENT, as MySQL reads it.
@@ -98,4 +98,31 @@ fn every_statement_makes_the_same_report_again() {
             definition.shape.columns().len()
         );
     }
+}
+
+#[test]
+fn long_texts_still_make_a_table_that_can_be() {
+    let defaults = Defaults {
+        script_name_bytes_max: 16_384,
+        text_bytes_max: 4096,
+        ..Defaults::default()
+    };
+    let tags: Vec<String> = (0..15).map(|at| format!("t{at}")).collect();
+    let comment = format!("tagN_report:{}", tags.join(","));
+    let Ok(Comment::Report(definition)) = read_comment("t", &comment, &defaults) else {
+        panic!("{comment}")
+    };
+    let statement = report(&definition);
+    assert!(
+        statement.contains("  `script_name` text NOT NULL,\n  `tag1_value` text,\n"),
+        "{statement}"
+    );
+    assert!(
+        statement.contains("KEY `script_name` (`script_name`(255))"),
+        "{statement}"
+    );
+    assert!(!statement.contains("varchar"), "{statement}");
+    assert!(fixed("tag", FixedTable::Tag, &defaults).contains("UNIQUE KEY `name` (`name`(255))"));
+    // The longest name that is kept by default fits as it is.
+    assert!(report(&read("tag_report:a")).contains("KEY `script_name` (`script_name`)"));
 }
