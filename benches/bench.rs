@@ -4,7 +4,15 @@
 
 mod decode;
 mod path;
+mod query;
+mod report;
 mod ring;
 mod stage;
 
-criterion::criterion_main!(decode::benches, ring::benches, path::benches);
+criterion::criterion_main!(
+    decode::benches,
+    ring::benches,
+    path::benches,
+    report::benches,
+    query::benches
+);

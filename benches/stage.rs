@@ -39,33 +39,45 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Stages for this traffic, with the 18 base reports and the first `tag_reports` of [`TAG_REPORTS`].
-    pub(crate) fn new(traffic: &TrafficOptions, tag_reports: usize) -> Self {
+    /// Stages for this traffic, with the 18 base reports and the first `tag_reports` of [`TAG_REPORTS`], run until as
+    /// much expires as arrives.
+    pub(crate) fn full(traffic: &TrafficOptions, tag_reports: usize) -> Self {
+        let base = builtin::comments().map(|(name, comment)| ReportForm::of_comment(name, comment));
+        let tags = TAG_REPORTS
+            .iter()
+            .take(tag_reports)
+            .map(|comment| ReportForm::of_comment(&comment.replace([':', ','], "_"), comment));
+        let mut stage = Self::with_reports(traffic, base.chain(tags));
+        stage.fill_window();
+        stage
+    }
+
+    /// Stages for this traffic with these reports alone.
+    pub(crate) fn with_reports(
+        traffic: &TrafficOptions,
+        forms: impl Iterator<Item = ReportForm>,
+    ) -> Self {
         let mut config = Config::default();
         config.pool.stats_history = std::time::Duration::from_secs(10);
         let defaults = Defaults {
             history: config.pool.stats_history,
             ..Defaults::default()
         };
-        let mut definitions: Vec<_> = builtin::reports(&defaults)
-            .into_iter()
-            .map(|d| (d, DefinedBy::BuiltIn))
+        let definitions = forms
+            .map(|form| {
+                (
+                    form.definition(&defaults).expect("a valid report"),
+                    DefinedBy::BuiltIn,
+                )
+            })
             .collect();
-        for comment in TAG_REPORTS.iter().take(tag_reports) {
-            let form = ReportForm::of_comment(&comment.replace([':', ','], "_"), comment);
-            let definition = form.definition(&defaults).expect("a valid COMMENT");
-            definitions.push((definition, DefinedBy::BuiltIn));
-        }
         let hasher = Hasher::new();
         let history = Ticks::of(config.pool.stats_history);
         let pool = Pool::new(&config.pool, hasher.clone());
         let mut reports = Reports::new(&config.reports, history);
         reports.define_at_start(definitions, &pool, 0);
-        let plan = RingPlan::new(
-            config.ingest.temp_pool_size,
-            config.ingest.temp_pool_bytes,
-            1,
-        );
+        let ingest = &config.ingest;
+        let plan = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, 1);
         let (_, mut inlets, outlet) = TempRing::new(plan, &[Default::default()]);
         let mut traffic = Traffic::new(traffic);
         Self {
@@ -80,13 +92,11 @@ impl Stage {
         }
     }
 
-    /// The same, run until as much expires as arrives.
-    pub(crate) fn full(traffic: &TrafficOptions, tag_reports: usize) -> Self {
-        let mut stage = Self::new(traffic, tag_reports);
+    /// Runs until as much expires as arrives.
+    pub(crate) fn fill_window(&mut self) {
         for _ in 0..12_000 / PERIOD_MS {
-            stage.receive_and_merge();
+            self.receive_and_merge();
         }
-        stage
     }
 
     /// One gathering period: packets in, merged, time moved on.
