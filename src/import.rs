@@ -41,7 +41,7 @@ pub struct ImportFlags {
     /// The running daemon [default: http.listen of the configuration].
     #[arg(long, value_name = "URL", conflicts_with = "print_config")]
     pub url: Option<String>,
-    /// Print [[report]] entries for a configuration file instead of making the reports in a running daemon.
+    /// Print the reports as a configuration file has them, instead of making them in a running daemon.
     #[arg(long)]
     pub print_config: bool,
 }
