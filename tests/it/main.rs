@@ -21,8 +21,16 @@ mod clock;
 mod http;
 /// Every datagram ends in exactly one counter, whatever it is.
 mod ingest;
+/// `pinbad load` and `pinbad demo` against the daemon.
+mod load;
 /// Every kind of report against a naive recount of what was sent.
 mod model;
+/// More than fits: what gives way is counted, and reports stay right.
+mod overload;
+/// Real PHP with the stock extension.
+mod php;
+/// The base reports against a recount of the packets.
+mod reports;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
 mod runtime;
 /// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.

@@ -320,13 +320,13 @@ fn bad_configurations_are_refused_with_file_line_key_and_what_is_accepted() {
         ("[pool\n", 1, &["TOML"]),
         (
             "# a report\n[[report]]\nname = \"a\"\ncomment = \"tag_info:\"\n",
-            2,
-            &["tag_info"],
+            4,
+            &["report.comment", "tag_info"],
         ),
         (
             "[[report]]\nname = \"info\"\ncomment = \"report1\"\n",
-            1,
-            &["info"],
+            2,
+            &["report.name", "info"],
         ),
     ] {
         std::fs::write(&file, text).unwrap();
