@@ -23,6 +23,8 @@ mod http;
 mod ingest;
 /// `pinbad load` and `pinbad demo` against the daemon.
 mod load;
+/// No memory per packet, counted.
+mod memory;
 /// Every kind of report against a naive recount of what was sent.
 mod model;
 /// More than fits: what gives way is counted, and reports stay right.
