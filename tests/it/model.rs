@@ -101,7 +101,7 @@ fn more_keys_than_rows() {
 
 #[test]
 fn a_flood_of_names_in_little_memory() {
-    for memory_bytes in [0, 300_000, 3_000_000] {
+    for memory_bytes in [0, 300_000, 1_000_000] {
         let plan = Plan {
             memory_bytes,
             variety: Variety::Flood,
@@ -109,6 +109,12 @@ fn a_flood_of_names_in_little_memory() {
             ..Plan::default()
         };
         run(&format!("{memory_bytes} bytes"), &plan, 1..2, 300);
+        let mut world = World::new(1, plan);
+        for _ in 0..60 {
+            world.burst();
+        }
+        let (used, limit, folded) = world.live.reports.memory();
+        assert!(folded > 0, "{used} bytes of {limit} fold nothing");
     }
 }
 
@@ -122,12 +128,36 @@ fn what_expired_leaves_no_words() {
             ..Plan::default()
         };
         let mut world = World::new(seed, plan);
+        let step = |world: &mut World| {
+            let done = world.step();
+            done.unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+        };
         for _ in 0..150 {
-            world
-                .step()
-                .unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+            step(&mut world);
         }
         let kept = world.names_after_a_flush();
         assert_eq!(kept, (3, 1, 0), "words, origins, tag sets; seed {seed}");
     }
+}
+
+/// Numbers of names that left the raw pool are given to others, while reports over longer windows still count the former.
+#[test]
+fn numbers_that_stand_for_other_names() {
+    let plan = Plan {
+        variety: Variety::Many,
+        history_secs: 5,
+        ..Plan::default()
+    };
+    let mut world = World::new(1, plan);
+    for _ in 0..20 {
+        world.burst();
+    }
+    world.end_epoch();
+    world.advance(10_000);
+    assert_eq!(world.live.pool.tag_sets.len(), 0);
+    for _ in 0..20 {
+        world.burst();
+    }
+    let done = world.check_all();
+    done.unwrap_or_else(|problem| panic!("{problem}"));
 }

@@ -33,6 +33,8 @@ struct Whole<'a> {
     report: &'a Report,
     grand: Row,
     covered: u64,
+    /// Histograms may have been left out for want of memory.
+    tight: bool,
 }
 
 pub(super) fn compare(
@@ -62,9 +64,14 @@ pub(super) fn compare(
         report,
         grand,
         covered,
+        tight: plan.memory_bytes < AMPLE_MEMORY,
     };
-    if plan.memory_bytes < AMPLE_MEMORY {
-        return whole.totals_are_right(&reading);
+    if whole.tight {
+        whole.totals_are_right(&reading, rows)?;
+        if report.keys.is_empty() && !report.view {
+            whole.columns(shape, &reading, 0, &[], &whole.grand)?;
+        }
+        return Ok(());
     }
     same_sums("grand total", &reading.grand, &whole.grand)?;
     let mut rest = rows.clone();
@@ -164,7 +171,7 @@ fn key_texts(reading: &Reading, row: usize, keys: usize) -> Vec<String> {
 
 impl Whole<'_> {
     /// When memory is short, keys are folded as they come; what they add up to is still right.
-    fn totals_are_right(&self, reading: &Reading) -> Result<(), String> {
+    fn totals_are_right(&self, reading: &Reading, expected: &Rows) -> Result<(), String> {
         for measure in MEASURES {
             let (got, expected) = (sum_of(&reading.grand, measure), self.grand.sum(measure));
             // A request whose timers have several keys counts once in each of their rows, and once where they are folded.
@@ -177,6 +184,18 @@ impl Whole<'_> {
                 return Err(format!(
                     "total of {measure:?} is {got}, should be {expected}"
                 ));
+            }
+        }
+        for row in (0..reading.len()).filter(|&row| !reading.is_other(row)) {
+            let key = key_texts(reading, row, self.report.keys.len());
+            let most = expected
+                .get(&key)
+                .ok_or_else(|| format!("row {key:?} should not be there"))?;
+            let too_much = MEASURES
+                .into_iter()
+                .find(|&measure| sum_of(&reading.totals[row], measure) > most.sum(measure));
+            if let Some(measure) = too_much {
+                return Err(format!("row {key:?} has more {measure:?} than there are"));
             }
         }
         let mut rows = Totals::ZERO;
@@ -235,6 +254,9 @@ impl Whole<'_> {
                 (0, false) => is_near(got, 0.0),
                 (all, _) => is_near(got, 100.0 * row.sum(measure) as f64 / all as f64),
             },
+            Cell::Quantile(_) | Cell::HistogramText(_) if self.tight && *got == Value::Null => {
+                Ok(())
+            }
             Cell::Quantile(rank) => {
                 let (percent, up) = match rank {
                     0 => ("50", report.up),

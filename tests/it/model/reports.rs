@@ -141,7 +141,7 @@ pub(super) struct Report {
     pub(super) of_timers: bool,
     pub(super) keys: Vec<Key>,
     pub(super) filters: Vec<Filter>,
-    /// As (whole, thousandths) of percent.
+    /// As written.
     pub(super) percentiles: Vec<&'static str>,
     pub(super) window_ms: u64,
     pub(super) layout: Layout,
@@ -318,8 +318,7 @@ fn some_of<T: Copy + PartialEq>(dice: &mut Dice, from: &[T], count: u64) -> Vec<
 }
 
 /// The section of conditions, and the filters and the histogram range in it.
-fn v1_conditions(dice: &mut Dice, settings: &Settings) -> (String, Vec<Filter>, Option<u64>) {
-    let _ = settings;
+fn v1_conditions(dice: &mut Dice) -> (String, Vec<Filter>, Option<u64>) {
     let mut texts = Vec::new();
     let mut filters = Vec::new();
     if dice.once_in(4) {
@@ -451,7 +450,7 @@ fn base(
 
 /// `info` or a base report with anything that one can give it.
 pub(super) fn any_base(dice: &mut Dice, settings: &Settings) -> Report {
-    let (conditions, filters, range) = v1_conditions(dice, settings);
+    let (conditions, filters, range) = v1_conditions(dice);
     let view = dice.once_in(4);
     let percentiles = if view {
         Vec::new()
@@ -483,7 +482,7 @@ pub(super) fn any_tag(dice: &mut Dice, settings: &Settings) -> Report {
 
 /// Spec 5.2 and 5.4. `form`: info, report or report2 in threes; one, two or N tags in each.
 fn tag(form: u64, of_timers: bool, dice: &mut Dice, settings: &Settings) -> Report {
-    let (conditions, filters, range) = v1_conditions(dice, settings);
+    let (conditions, filters, range) = v1_conditions(dice);
     let view = dice.once_in(5);
     let percentiles = if view {
         Vec::new()

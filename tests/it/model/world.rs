@@ -120,8 +120,11 @@ impl World {
             },
             Ticks::of(history),
         );
-        // The engine's clock does not start at zero.
-        let now_ms = dice.below(10_000_000);
+        // Clocks do not start at zero, and raw rows keep 32 bits of them.
+        let now_ms = match dice.once_in(3) {
+            true => u64::from(u32::MAX) - dice.below(2_000_000),
+            false => dice.below(10_000_000),
+        };
         let mut known = Vec::new();
         let mut definitions = Vec::new();
         let built_in = builtin::reports(&defaults);
@@ -382,11 +385,9 @@ impl World {
         (0..self.reports.len()).try_for_each(|at| self.check(at))
     }
 
-    /// Lets all windows pass, with one and the same request over and over, which also ends the epoch of the pool that
-    /// holds names of earlier requests. What is kept then: words, origins, tag sets.
-    pub(super) fn names_after_a_flush(&mut self) -> (usize, usize, usize) {
-        let longest_window_ms = 86_400_000;
-        self.advance(2 * longest_window_ms);
+    /// Merges one and the same request over and over, which ends the epoch in which the pool holds the names of all
+    /// requests so far, as soon as their rows are gone.
+    pub(super) fn end_epoch(&mut self) {
         let mut packet = model::Request::named("flush-host", "flush-server", "/flush");
         packet.request_time = Some(1.0);
         let datagram = packet.encode_to_vec();
@@ -402,6 +403,13 @@ impl World {
             let seen = (0..64).flat_map(|_| read(&datagram)).collect();
             self.merge(&block, seen);
         }
+    }
+
+    /// What is kept when all windows and an epoch have passed: words, origins, tag sets.
+    pub(super) fn names_after_a_flush(&mut self) -> (usize, usize, usize) {
+        let longest_window_ms = 86_400_000;
+        self.advance(2 * longest_window_ms);
+        self.end_epoch();
         self.advance(2 * longest_window_ms);
         for entry in self.live.reports.iter() {
             let rows = usize::from(entry.definition.keys.is_empty());
