@@ -11,6 +11,7 @@
 //! The merger adds and advances; whoever asks reads under the same lock ([`Live`](crate::merger::Live)). Memory is
 //! bounded by `[reports] memory` and `rows_max`: past them new keys are counted under `(other)`.
 
+mod arrivals;
 mod budget;
 pub mod builtin;
 mod chunked;
@@ -33,6 +34,7 @@ pub mod shape;
 pub mod totals;
 mod window;
 
+pub use self::arrivals::{Arrival, Arrivals};
 pub use self::family::Flow;
-pub use self::registry::{Arrival, Arrivals, Defined, DefinedBy, Entry, Filling, Reports, Usage};
+pub use self::registry::{Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;
