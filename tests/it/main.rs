@@ -15,6 +15,8 @@ mod harness;
 /// The packets that tests send, and what they have to become.
 mod packets;
 
+/// Reports made while packets pour in.
+mod backfill;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
 /// Every address and parameter of HTTP, over data that came by UDP.
