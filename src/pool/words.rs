@@ -2,7 +2,7 @@
 //!
 //! Host, server and script names, schemas, tag names and tag values are words. Who uses one holds it by a count
 //! (origins, tag sets, report groups); with the last hold its bytes and its number are free again. The bytes live in
-//! an [`Arena`] under a budget and the table is made at start, so ten million unique names cost what the plan says:
+//! an `Arena` under a budget and the table is made at start, so ten million unique names cost what the plan says:
 //! past the budget a new text becomes [`OTHER`] and is counted. Only the merger thread writes.
 
 use hashbrown::HashTable;

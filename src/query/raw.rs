@@ -1,7 +1,7 @@
 //! Raw requests as tables: the newest that match a search, and one request in full.
 //!
 //! Rows never change once they are merged and ids only grow, so a search is a walk from the newest id down. It looks at
-//! [`CHUNK`] rows at a time under the lock, copies what matches and lets go; rows that leave meanwhile are simply no
+//! `CHUNK` rows at a time under the lock, copies what matches and lets go; rows that leave meanwhile are simply no
 //! longer there. Called from the front ends' blocking threads.
 
 use std::borrow::Cow;
