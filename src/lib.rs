@@ -23,6 +23,8 @@
 //!
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
 //! `report` is plain code on its own threads; tasks begin at `query`.
+//!
+//! Beside the path: [`manual`] for those who run it, `load` to send packets, `import` for the reports of an old Pinba.
 
 pub mod config;
 
@@ -49,6 +51,7 @@ pub mod import;
 pub mod args;
 pub mod clock;
 pub mod limits;
+pub mod manual;
 pub mod shutdown;
 pub mod telemetry;
 pub mod value;

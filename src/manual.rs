@@ -1,0 +1,14 @@
+//! The manual: pages for those who run pinbad, beside the README.
+//!
+//! Each page is a Markdown file in `src/manual/`, which reads well on its own; here they are part of `cargo doc`, so that
+//! what they name can be looked up. Nothing in here is code. A page that no longer says what the code does is a defect
+//! like any other: change both together.
+
+#[doc = include_str!("manual/reports.md")]
+pub mod reports {}
+
+#[doc = include_str!("manual/differences.md")]
+pub mod differences {}
+
+#[doc = include_str!("manual/operations.md")]
+pub mod operations {}
