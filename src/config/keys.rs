@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "ingest.script_name_bytes_max",
         default: "512",
-        takes: Takes::Bytes(32, 16 * KIB),
+        takes: Takes::Bytes(32, 4 * KIB),
         why: "script names are cut there, and columns are declared as long",
     },
     Key {

@@ -1,8 +1,9 @@
 //! The memory plan: what the daemon takes, a line a pool with its reason, and how long its buffers last.
 //!
-//! Pure arithmetic over [`Config`]: shown by `pinbad check`, logged when `serve` starts. All the pools are made at
-//! start with these sizes and none grows, so the total bounds the resident size whatever is sent. The socket buffers
-//! belong to the kernel and are shown apart; the kernel may grant less than was asked, which ingest logs.
+//! Pure arithmetic over [`Config`]: shown by `pinbad check`, logged when `serve` starts. The pools are made at start with
+//! these sizes and do not grow, and what reports take ends at their budget, so the total bounds the resident size whatever
+//! is sent; pages are resident once they are used. The socket buffers belong to the kernel and are shown apart; the
+//! kernel may grant less than was asked, which ingest logs.
 
 use std::fmt;
 
@@ -20,6 +21,8 @@ pub const REQUEST_ROW_BYTES: u64 = 52;
 pub const TIMER_ROW_BYTES: u64 = 20;
 /// One entry in the tables of origins (host, server, script, schema, status) and tag sets.
 pub const ORIGIN_BYTES: u64 = 48;
+/// As many there are however small the request pool is: names are let go of some time after their last request.
+pub const ORIGIN_ROWS_MIN: u64 = 16 * 8192;
 /// Where those tables end however large the pool is: more distinct origins than this share words anyway.
 pub const ORIGINS_BYTES_MAX: u64 = 256 << 20;
 /// Code, thread stacks, HTTP connections, the allocator's own.
@@ -81,7 +84,12 @@ impl MemoryPlan {
             counted(ingest.listen.len(), "address", "addresses")
         );
         let requests = pool.request_pool_size as u64;
-        let timers = pool.timer_pool_size as u64;
+        // Without raw requests there are no raw timers either.
+        let timers = if requests == 0 {
+            0
+        } else {
+            pool.timer_pool_size as u64
+        };
         let words = pool.words_bytes as u64;
         let temp_bytes = ingest.temp_pool_bytes as u64;
         let line = |name, bytes, why| PlanLine { name, bytes, why };
@@ -120,9 +128,10 @@ impl MemoryPlan {
             ),
             line(
                 "origins",
-                (requests * ORIGIN_BYTES).min(ORIGINS_BYTES_MAX),
+                (requests.max(ORIGIN_ROWS_MIN) * ORIGIN_BYTES).min(ORIGINS_BYTES_MAX),
                 format!(
-                    "{ORIGIN_BYTES} bytes per row of pool.request_pool_size, at most {}",
+                    "{ORIGIN_BYTES} bytes per row of pool.request_pool_size, {} to {}",
+                    exact_bytes(ORIGIN_ROWS_MIN * ORIGIN_BYTES),
                     exact_bytes(ORIGINS_BYTES_MAX)
                 ),
             ),
@@ -212,7 +221,7 @@ impl fmt::Display for MemoryPlan {
             let line = format!("  {name:<22}{:>11}  {why}", rounded_bytes(bytes));
             writeln!(f, "{}", line.trim_end())
         };
-        writeln!(f, "Memory, all of it taken at start:")?;
+        writeln!(f, "Memory, the most that it takes whatever is sent:")?;
         for line in &self.lines {
             show(f, line.name, line.bytes, &line.why)?;
         }
@@ -271,7 +280,7 @@ mod tests {
             ("requests", 52_000),
             ("timers", 40_000),
             ("words and tag sets", 10 << 20),
-            ("origins", 48_000),
+            ("origins", 6 << 20),
             ("reports", 16 << 20),
             ("process", 24 << 20),
         ] {
@@ -282,6 +291,13 @@ mod tests {
             plan.lines.iter().map(|line| line.bytes).sum::<u64>()
         );
         assert_eq!(plan.kernel.bytes, 6 * 2 * (1 << 20));
+    }
+
+    #[test]
+    fn without_raw_requests_there_are_no_raw_timers() {
+        let plan = plan("[pool]\nrequest_pool_size = 0\n");
+        assert_eq!((bytes(&plan, "requests"), bytes(&plan, "timers")), (0, 0));
+        assert_eq!(bytes(&plan, "origins"), 6 << 20);
     }
 
     #[test]
@@ -318,7 +334,7 @@ mod tests {
         for line in [
             "  requests                 50.8 KiB  1000 rows (pool.request_pool_size)",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
-            "  total                   103.6 MiB",
+            "  total                   109.6 MiB",
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {
             assert!(
