@@ -86,7 +86,8 @@ else
 fi
 step tests tests
 step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
-step benches cargo bench --locked --no-run
+# In the profile of the tests: what is built for them serves here too, and nothing is measured.
+step benches cargo bench --locked --no-run --profile dev
 
 # --- the end ------------------------------------------------------------------------------------------------------
 

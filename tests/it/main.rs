@@ -33,6 +33,8 @@ mod model;
 mod overload;
 /// Real PHP with the stock extension.
 mod php;
+/// The commands of the README, as they stand there.
+mod readme;
 /// The base reports against a recount of the packets.
 mod reports;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.

@@ -1,0 +1,142 @@
+//! The README's commands, run as they stand there, against the daemon that it tells one to start: `pinbad demo`.
+//!
+//! Only the ports differ. Each must succeed, and where the README shows an answer, the real one has the same form: the same
+//! members or the same CSV columns, an error where it shows one. Left out are the commands that build and test.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value as Json;
+
+use crate::harness::{Program, Said, Site, await_condition, run};
+
+/// A fenced block: its language and what stands in it.
+#[derive(Debug)]
+struct Block<'a> {
+    language: &'a str,
+    text: &'a str,
+}
+
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    // What stands between fences is every second piece.
+    let fenced = text.split("\n```").skip(1).step_by(2);
+    fenced
+        .map(|block| {
+            let (language, text) = block.split_once('\n').unwrap_or((block, ""));
+            Block { language, text }
+        })
+        .collect()
+}
+
+/// What this test does not do: build, run itself, and start the daemon, which it has done.
+fn is_left_out(command: &str) -> bool {
+    let without = std::env::var("PINBAD_TESTS_WITHOUT").unwrap_or_default();
+    let lacks = |what: &str| without.split(',').any(|left_out| left_out == what);
+    command.contains("cargo ")
+        || command.contains("tests/run.sh")
+        || command.contains("pinbad demo")
+        || (lacks("php") && command.starts_with("php "))
+        || (lacks("curl") && command.contains("curl "))
+}
+
+/// Runs a block with the ports of this daemon.
+fn run_block(site: &Site, block: &str) -> Said {
+    let (udp, http) = (site.udp[0].to_string(), site.http.to_string());
+    let block = block
+        .replace("127.0.0.1:30080", &http)
+        .replace("127.0.0.1:30002", &udp)
+        .replace("pinbad load ", &format!("pinbad load --target {udp} "));
+    let program = Path::new(env!("CARGO_BIN_EXE_pinbad")).parent().unwrap();
+    let mut path = program.as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    run(Command::new("sh")
+        .args(["-e", "-c", &block])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("PATH", path)
+        .env("PINBAD_HTTP_LISTEN", http))
+}
+
+/// Holds an answer against the one that the README shows for it.
+#[track_caller]
+fn assert_alike(shown: &Block<'_>, said: &Said) {
+    let context = || format!("README shows {shown:#?}, but it is {said:#?}");
+    if shown.language == "json" {
+        // A shortened answer is not JSON any more; its first member tells enough.
+        match serde_json::from_str::<Json>(shown.text) {
+            Ok(shown) => {
+                let real: Json =
+                    serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", context()));
+                assert_eq!(members(&real), members(&shown), "{}", context());
+            }
+            Err(_) => {
+                let first = shown.text.split(':').next().unwrap();
+                assert!(said.out.starts_with(first), "{}", context());
+            }
+        }
+        let refused = |text: &str| text.contains("\"status\":4") && text.contains("\"detail\"");
+        assert_eq!(refused(shown.text), refused(&said.out), "{}", context());
+    } else {
+        // CSV: its first line has the columns.
+        let is_head = |line: &&str| {
+            let names =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == ',';
+            line.contains(',') && line.chars().all(names)
+        };
+        if let Some(head) = shown.text.lines().find(is_head) {
+            assert!(
+                said.out.lines().any(|line| line.trim_end() == head),
+                "{}",
+                context()
+            );
+        }
+        assert!(!said.out.contains("\"detail\""), "{}", context());
+    }
+}
+
+fn members(answer: &Json) -> Vec<&String> {
+    answer
+        .as_object()
+        .map(|object| object.keys().collect())
+        .unwrap_or_default()
+}
+
+#[test]
+fn the_commands_of_the_readme_do_what_it_says() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let blocks = blocks(&readme);
+    let demo = blocks
+        .iter()
+        .any(|block| block.text.contains("pinbad demo"));
+    assert!(demo, "the README does not start `pinbad demo`: {blocks:#?}");
+    let program = Program::start(&["demo", "--rate", "500"], &[]);
+    let site = &program.site;
+    await_condition("the demo is at work", || {
+        let rows = site.rows("report_by_script_name").len();
+        if rows >= 10 { Ok(()) } else { Err(rows) }
+    });
+    let mut done = 0;
+    for (at, block) in blocks.iter().enumerate() {
+        if block.language != "sh" || is_left_out(block.text) {
+            continue;
+        }
+        let said = run_block(site, block.text);
+        let shown = blocks
+            .get(at + 1)
+            .filter(|next| matches!(next.language, "json" | "text"));
+        // An import that leaves something out is done and says so in its exit code too.
+        let partly = shown.is_some_and(|shown| shown.text.contains("\nnot taken "));
+        assert_eq!(
+            said.code,
+            Some(i32::from(partly)),
+            "{}: {said:#?}",
+            block.text
+        );
+        if let Some(shown) = shown {
+            assert_alike(shown, &said);
+        }
+        done += 1;
+    }
+    assert!(done >= 5, "only {done} commands found in {blocks:#?}");
+}
