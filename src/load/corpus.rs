@@ -83,6 +83,11 @@ impl Corpus {
         self.bounds.len() - 1
     }
 
+    /// All packets together, bytes.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Packet number `index`.
     pub(super) fn packet(&self, index: usize) -> &[u8] {
         &self.bytes[self.bounds[index]..self.bounds[index + 1]]

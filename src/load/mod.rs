@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use crate::shutdown::Shutdown;
 
 pub use options::{Distribution, LoadOptions, SummaryFormat, TrafficOptions};
-pub use run::run;
+pub use run::{Packets, Sent, run};
 pub use summary::Summary;
 
 /// Why nothing was sent, or why sending ended before its time.

@@ -41,73 +41,153 @@ pub fn run(
     shutdown: &Shutdown,
     progress: &mut dyn Write,
 ) -> Result<Summary, LoadError> {
+    check_target(options)?;
+    let packets = Packets::prepare(options)?;
+    let sent = packets.send(options, shutdown, progress)?;
+    Ok(packets.summary(options.target, sent))
+}
+
+fn check_target(options: &LoadOptions) -> Result<(), LoadError> {
     let target = options.target;
     if !options.allow_remote && !target.ip().to_canonical().is_loopback() {
         return Err(LoadError::NotLoopback { target });
     }
-    let plan = Plan::new(options);
-    let corpus_packets = plan
-        .packets
-        .unwrap_or(u64::MAX)
-        .min(u64::from(options.corpus));
-    let mut corpus = Corpus::new(&options.traffic, corpus_packets as usize)?;
-    if options.gso > 1 {
-        corpus = corpus.in_runs(options.gso as usize);
-    }
-    let senders: Vec<Sender<'_>> = (0..options.senders)
-        .map(|index| Sender::new(index, options, &plan, &corpus))
-        .collect::<Result<_, _>>()
-        .map_err(|error| LoadError::Send { target, error })?;
+    Ok(())
+}
 
-    let watch = Watch {
-        shutdown,
-        ended_by: Mutex::new(None),
-        stop: Shutdown::new(),
-        target,
-    };
-    let shown: Vec<AtomicU64> = senders.iter().map(|_| AtomicU64::new(0)).collect();
-    let start = Instant::now();
-    let counts = thread::scope(|scope| -> io::Result<Vec<Counts>> {
-        let (done, all_done) = mpsc::channel::<Counts>();
-        for (sender, shown) in senders.into_iter().zip(&shown) {
-            let (done, watch) = (done.clone(), &watch);
-            let spawned = thread::Builder::new()
-                .name(format!("load-{}", sender.index))
-                .spawn_scoped(
-                    scope,
-                    // The receiver waits for every sender, so it is there.
-                    move || done.send(sender.send_all(start, watch, shown)).is_ok(),
-                );
-            if let Err(error) = spawned {
-                watch.stop.request();
-                return Err(error);
+/// Packets that are ready to be sent, as often as wanted: for whoever sends the same ones at several rates.
+#[derive(Debug)]
+pub struct Packets(Corpus);
+
+/// What was sent, before anybody adds up what was in it.
+#[derive(Debug)]
+pub struct Sent {
+    /// Packets that the kernel took.
+    pub packets: u64,
+    /// From the first to the last, seconds.
+    pub seconds: f64,
+    /// How many should have been sent; `None` when only the clock ended the run.
+    pub planned: Option<u64>,
+    /// Packets that left more than 10 ms after they were due.
+    pub late: u64,
+    /// Batches of which the kernel took only a part.
+    pub short_sends: u64,
+    /// Times that the kernel had no buffer.
+    pub no_buffers: u64,
+    /// CPU time of all senders, the kernel's part included.
+    pub sender_cpu: Duration,
+    /// Why the run ended early, if it did.
+    pub ended_by: Option<LoadError>,
+    /// Of each sender: its first packet and how many it sent.
+    shares: Vec<(usize, u64)>,
+}
+
+impl Packets {
+    /// Encodes the packets that `options` describe, no more than will be sent.
+    ///
+    /// # Errors
+    /// When a packet does not fit a datagram, or all of them do not fit the memory for them.
+    pub fn prepare(options: &LoadOptions) -> Result<Self, LoadError> {
+        let packets = Plan::new(options)
+            .packets
+            .unwrap_or(u64::MAX)
+            .min(u64::from(options.corpus));
+        let corpus = Corpus::new(&options.traffic, packets as usize)?;
+        Ok(Self(if options.gso > 1 {
+            corpus.in_runs(options.gso as usize)
+        } else {
+            corpus
+        }))
+    }
+
+    /// Mean length of a packet, bytes.
+    #[must_use]
+    pub fn bytes_mean(&self) -> f64 {
+        self.0.bytes() as f64 / self.0.len() as f64
+    }
+
+    /// Sends them as [`run()`] does: target, rate, time, senders and sockets are those of `options`.
+    ///
+    /// # Errors
+    /// As for [`run()`].
+    pub fn send(
+        &self,
+        options: &LoadOptions,
+        shutdown: &Shutdown,
+        progress: &mut dyn Write,
+    ) -> Result<Sent, LoadError> {
+        check_target(options)?;
+        let target = options.target;
+        let plan = Plan::new(options);
+        let senders: Vec<Sender<'_>> = (0..options.senders)
+            .map(|index| Sender::new(index, options, &plan, &self.0))
+            .collect::<Result<_, _>>()
+            .map_err(|error| LoadError::Send { target, error })?;
+
+        let watch = Watch {
+            shutdown,
+            ended_by: Mutex::new(None),
+            stop: Shutdown::new(),
+            target,
+        };
+        let shown: Vec<AtomicU64> = senders.iter().map(|_| AtomicU64::new(0)).collect();
+        let start = Instant::now();
+        let counts = thread::scope(|scope| -> io::Result<Vec<Counts>> {
+            let (done, all_done) = mpsc::channel::<Counts>();
+            for (sender, shown) in senders.into_iter().zip(&shown) {
+                let (done, watch) = (done.clone(), &watch);
+                let spawned = thread::Builder::new()
+                    .name(format!("load-{}", sender.index))
+                    .spawn_scoped(
+                        scope,
+                        // The receiver waits for every sender, so it is there.
+                        move || done.send(sender.send_all(start, watch, shown)).is_ok(),
+                    );
+                if let Err(error) = spawned {
+                    watch.stop.request();
+                    return Err(error);
+                }
             }
+            drop(done);
+            collect(
+                &all_done,
+                options.progress.then_some(progress),
+                &shown,
+                start,
+            )
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let total = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>();
+        Ok(Sent {
+            packets: total(|counts| counts.packets),
+            seconds,
+            planned: plan.packets,
+            late: total(|counts| counts.late),
+            short_sends: total(|counts| counts.short_sends),
+            no_buffers: total(|counts| counts.no_buffers),
+            sender_cpu: counts.iter().map(|counts| counts.cpu).sum(),
+            ended_by: watch.ended_by.into_inner().expect("no sender panicked"),
+            shares: counts
+                .iter()
+                .map(|counts| (counts.first, counts.packets))
+                .collect(),
+        })
+    }
+
+    /// Adds up what was in the packets that were sent.
+    fn summary(&self, target: SocketAddr, sent: Sent) -> Summary {
+        Summary {
+            target,
+            seconds: sent.seconds,
+            planned: sent.planned,
+            late: sent.late,
+            short_sends: sent.short_sends,
+            no_buffers: sent.no_buffers,
+            sender_cpu: sent.sender_cpu,
+            ended_by: sent.ended_by,
+            totals: self.0.totals(&sent.shares),
         }
-        drop(done);
-        collect(
-            &all_done,
-            options.progress.then_some(progress),
-            &shown,
-            start,
-        )
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
-    let sent: Vec<_> = counts
-        .iter()
-        .map(|counts| (counts.first, counts.packets))
-        .collect();
-    let total = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>();
-    Ok(Summary {
-        target,
-        seconds,
-        planned: plan.packets,
-        late: total(|counts| counts.late),
-        short_sends: total(|counts| counts.short_sends),
-        no_buffers: total(|counts| counts.no_buffers),
-        sender_cpu: counts.iter().map(|counts| counts.cpu).sum(),
-        ended_by: watch.ended_by.into_inner().expect("no sender panicked"),
-        totals: corpus.totals(&sent),
-    })
+    }
 }
 
 /// How much is sent in all.
