@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args as FlagGroup, Parser, Subcommand};
 
+use crate::bench::{BenchOptions, BenchPart};
 use crate::config::ConfigFlags;
 use crate::import::ImportFlags;
 use crate::load::LoadOptions;
@@ -97,6 +98,11 @@ pub enum Command {
     /// Make the reports of an old Pinba database (either engine) in a running daemon, and list what could not be taken.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
+    /// Measure this machine: the whole daemon against a bare receive loop, with the same sender, over loopback.
+    Bench(BenchOptions),
+    /// The child processes of bench.
+    #[command(subcommand, hide = true)]
+    BenchPart(BenchPart),
 }
 
 /// What `tables` takes: the settings of `serve`, and where the reports made at run time are kept.
@@ -177,6 +183,8 @@ mod tests {
             ("pinbad check --help", 0),
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
+            ("pinbad bench --help", 0),
+            ("pinbad bench --rate 0", 2),
             ("pinbad --version", 0),
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), code, "{line}");

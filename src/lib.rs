@@ -48,6 +48,8 @@ pub mod daemon;
 
 pub mod import;
 
+pub mod bench;
+
 pub mod args;
 pub mod clock;
 pub mod limits;

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use clap::Parser;
 use pinbad::args::{Args, Command, TablesFlags};
+use pinbad::bench::{self, BenchOptions};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags, MemoryPlan};
 use pinbad::daemon::{self, Daemon, StartError};
@@ -39,6 +40,11 @@ fn main() -> ExitCode {
             };
             configured(&found, |config| import_dump(&flags, config))
         }
+        Command::Bench(options) => measure(&options),
+        Command::BenchPart(part) => match bench::run_part(part) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(error),
+        },
     }
 }
 
@@ -169,6 +175,32 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
 
 /// `pinbad load`: packets to a daemon; ends early, with its totals, on a signal.
 fn send_load(options: &LoadOptions) -> ExitCode {
+    until_signal(|shutdown| {
+        load::execute(
+            options,
+            shutdown,
+            &mut std::io::stdout(),
+            &mut std::io::stderr(),
+        )
+    })
+}
+
+/// `pinbad bench`: starts what it compares, and stops it again, also on a signal.
+fn measure(options: &BenchOptions) -> ExitCode {
+    until_signal(|shutdown| {
+        bench::execute(
+            options,
+            shutdown,
+            &mut std::io::stdout(),
+            &mut std::io::stderr(),
+        )
+    })
+}
+
+/// Runs a command that ends by itself, or soon after a signal.
+fn until_signal<E: std::fmt::Display>(
+    command: impl FnOnce(&Shutdown) -> Result<(), E>,
+) -> ExitCode {
     let stop = match StopSignals::listen() {
         Ok(stop) => stop,
         Err(error) => return fail(format!("cannot wait for signals: {error}")),
@@ -185,12 +217,7 @@ fn send_load(options: &LoadOptions) -> ExitCode {
     if let Err(error) = waiting {
         return fail(format!("cannot wait for signals: {error}"));
     }
-    match load::execute(
-        options,
-        &shutdown,
-        &mut std::io::stdout(),
-        &mut std::io::stderr(),
-    ) {
+    match command(&shutdown) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(error),
     }

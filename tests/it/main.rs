@@ -17,6 +17,8 @@ mod packets;
 
 /// Reports made while packets pour in.
 mod backfill;
+/// `pinbad bench`: its children, and how it ends.
+mod bench;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
 /// Every address and parameter of HTTP, over data that came by UDP.
