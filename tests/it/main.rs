@@ -19,6 +19,8 @@ mod packets;
 mod backfill;
 /// `pinbad bench`: its children, and how it ends.
 mod bench;
+/// What the buffers hold while the merger stands still.
+mod burst;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
 /// Every address and parameter of HTTP, over data that came by UDP.
