@@ -42,6 +42,24 @@ pub const TEXT_BYTES_MIN: usize = 16;
 /// Most that can be configured to be kept of one text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
+/// `[[rewrite]]` entries. A text's rules are a set of 64 bits.
+pub const REWRITES_MAX: usize = 64;
+
+/// Longest pattern or replacement of a rule, in bytes as typed.
+pub const REWRITE_TYPED_BYTES_MAX: usize = 1024;
+
+/// Most that one pattern may take compiled, in bytes. Searching a text takes time in proportion to text and program;
+/// `\d` and `\w` know all of Unicode and make it some 10 and 50 KiB larger.
+pub const REWRITE_PROGRAM_BYTES_MAX: usize = 1 << 20;
+
+/// What one pattern may note down while it runs, in bytes, twice (forwards and backwards) in each receiver. Beyond it
+/// it forgets and notes anew, or falls back to a slower way of searching.
+pub const REWRITE_DFA_BYTES_MAX: usize = 256 << 10;
+
+/// Matches that one rule replaces in one text; further ones stay. Finding each match is linear in the text, so finding
+/// all of them would be quadratic for some patterns.
+pub const REWRITE_MATCHES_MAX: usize = 128;
+
 /// Times at or above this many seconds are taken as 0 (they are past 2,147,483,647 s, where Pinba's clock fields end).
 /// Exact in `f32`.
 pub const SECONDS_END: f32 = 2_147_483_648.0;

@@ -12,6 +12,7 @@ use super::error::ConfigError;
 use super::file::RawConfig;
 use super::keys::{self, Key, TEMP_BLOCK_BYTES, TEMP_REQUEST_BYTES};
 use super::place::{Origin, Place};
+use super::rewrite;
 use super::typed::{Typed, Value, accepted};
 use super::{Config, FrontConfig, IngestConfig, LogConfig, LogFormat, PoolConfig, ReportsConfig};
 
@@ -60,7 +61,7 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
                 .unwrap_or(tracing::Level::INFO),
         },
         configured_reports: raw.reports.clone(),
-        configured_rewrites: raw.rewrites.clone(),
+        rewrites: rewrite::read(&raw.rewrites, reading.errors),
     };
     reading.whole_seconds(&config);
     reading.sockets(&config);

@@ -20,7 +20,7 @@ use super::typed::Typed;
 /// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
 
-/// A `[[report]]` or `[[rewrite]]` entry as it was typed; the module that uses it checks it.
+/// A `[[report]]` or `[[rewrite]]` entry as it was typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredReport {
     /// Where the entry begins; shows as "pinbad.toml:12" or "--set".
@@ -154,7 +154,8 @@ impl RawConfig {
                 key: name.to_owned(),
                 problem: "not valid TOML".to_owned(),
                 accepted: format!(
-                    "a list of tables, quoted for the shell: --set '{name}=[{{name = \"x\", ..}}]'"
+                    "a list of tables, quoted for the shell: --set '{name}={}'",
+                    example(name)
                 ),
             }),
         }
@@ -212,9 +213,18 @@ impl RawConfig {
                 place: place.at(value.span()),
                 key: list.to_owned(),
                 problem: "not a list of tables".to_owned(),
-                accepted: format!("[[{list}]] once for each, or {list} = [{{name = \"x\", ..}}]"),
+                accepted: format!("[[{list}]] once for each, or {list} = {}", example(list)),
             }),
         }
+    }
+}
+
+/// How a list of tables is written in one line.
+fn example(list: &str) -> &'static str {
+    if list == "report" {
+        "[{name = \"x\", ..}]"
+    } else {
+        "[{field = \"script_name\", ..}]"
     }
 }
 

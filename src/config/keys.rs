@@ -195,7 +195,7 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// Lists of tables: `[[report]]` and `[[rewrite]]`. Their entries are checked by those who use them.
+/// Lists of tables: `[[report]]`, checked by the report module, and `[[rewrite]]`, checked by `rewrite`.
 pub const LISTS: [&str; 2] = ["report", "rewrite"];
 
 /// Settings of Pinba's engines under the name they have in `my.cnf`, for the hint only.

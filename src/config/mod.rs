@@ -12,6 +12,7 @@ pub mod flags;
 pub mod keys;
 pub mod place;
 pub mod plan;
+pub mod rewrite;
 pub mod typed;
 pub mod units;
 
@@ -25,6 +26,7 @@ pub use file::ConfiguredReport;
 use file::{CONFIG_VARIABLE, RawConfig};
 pub use flags::ConfigFlags;
 pub use plan::MemoryPlan;
+pub use rewrite::RewriteRule;
 
 pub use crate::telemetry::log::LogFormat;
 
@@ -48,8 +50,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `[[report]]` entries as typed; the report module checks them.
     pub configured_reports: Vec<ConfiguredReport>,
-    /// `[[rewrite]]` entries as typed.
-    pub configured_rewrites: Vec<ConfiguredReport>,
+    /// `[[rewrite]]`: name rules, in the order in which they are asked.
+    pub rewrites: Vec<RewriteRule>,
 }
 
 impl Config {

@@ -7,14 +7,19 @@
 
 use std::fmt;
 
-use super::Config;
 use super::keys::TEMP_BLOCK_BYTES;
+use super::rewrite::Change;
 use super::units::{exact_bytes, rounded_bytes};
+use super::{Config, RewriteRule};
 
 /// Buffers of one `recvmmsg` batch: 64 datagrams of the largest size.
 pub const BATCH_BYTES: u64 = 64 * (64 << 10);
 /// What decoding one datagram of the worst kind needs beside, per receiver.
 pub const DECODE_SCRATCH_BYTES: u64 = 4 << 20;
+/// What a receiver's name rules take, if there are any: recent names and what is known of one packet's tags.
+pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
+/// What each pattern among them may take beside while it runs.
+pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
 /// One row of the request pool, all columns.
 pub const REQUEST_ROW_BYTES: u64 = 52;
 /// One row of the timer pool, all columns.
@@ -93,7 +98,7 @@ impl MemoryPlan {
         let words = pool.words_bytes as u64;
         let temp_bytes = ingest.temp_pool_bytes as u64;
         let line = |name, bytes, why| PlanLine { name, bytes, why };
-        let lines = vec![
+        let mut lines = vec![
             line(
                 "temporary pool",
                 temp_bytes + sockets * TEMP_BLOCK_BYTES,
@@ -146,6 +151,18 @@ impl MemoryPlan {
                 "code, thread stacks, connections".to_owned(),
             ),
         ];
+        if !config.rewrites.is_empty() {
+            let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
+            let patterns = config.rewrites.iter().filter(is_pattern).count();
+            lines.push(line(
+                "name rules",
+                sockets * (RULES_SCRATCH_BYTES + patterns as u64 * PATTERN_SCRATCH_BYTES),
+                format!(
+                    "{} ([[rewrite]]), {patterns} with patterns, for each socket",
+                    counted(config.rewrites.len(), "rule", "rules")
+                ),
+            ));
+        }
         // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
         let kernel_bytes = sockets * 2 * ingest.recv_buffer_bytes as u64;
         let kernel = line(
@@ -298,6 +315,23 @@ mod tests {
         let plan = plan("[pool]\nrequest_pool_size = 0\n");
         assert_eq!((bytes(&plan, "requests"), bytes(&plan, "timers")), (0, 0));
         assert_eq!(bytes(&plan, "origins"), 6 << 20);
+    }
+
+    #[test]
+    fn name_rules_have_a_line_when_there_are_any() {
+        assert!(
+            plan(TWO_BY_THREE)
+                .lines
+                .iter()
+                .all(|line| line.name != "name rules")
+        );
+        let rule = "[[rewrite]]\nfield = \"schema\"\n";
+        let with = plan(&format!(
+            "{TWO_BY_THREE}{rule}cut = \"?\"\n{rule}pattern = \"a\"\nreplace = \"\"\n"
+        ));
+        assert_eq!(bytes(&with, "name rules"), 6 * (3 << 20));
+        let why = "2 rules ([[rewrite]]), 1 with patterns, for each socket";
+        assert_eq!(with.lines.last().unwrap().why, why);
     }
 
     #[test]

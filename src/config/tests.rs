@@ -91,7 +91,7 @@ fn defaults_are_those_of_the_contract() {
             level: tracing::Level::INFO
         }
     );
-    assert!(config.configured_reports.is_empty() && config.configured_rewrites.is_empty());
+    assert!(config.configured_reports.is_empty() && config.rewrites.is_empty());
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn report_entries_keep_their_lines() {
         FILE,
         "[pool]\nstats_history = 60\n\n[[report]]\nname = \"a\"\ncomment = \"tag_info:group\"\n\n\
          [[report]]\nname = \"b\"\nkeys = [\"host\",\n  \"@group\"]\npercentiles = [50, 99.9]\n\n\
-         [[rewrite]]\nfield = \"script_name\"\n",
+         [[rewrite]]\nfield = \"script_name\"\ncut = \"?\"\n",
     )
     .unwrap();
     let [a, b] = &config.configured_reports[..] else {
@@ -279,7 +279,7 @@ fn report_entries_keep_their_lines() {
         "pinbad.toml:8",
         "no such key: the entry"
     );
-    assert_eq!(config.configured_rewrites[0].line(), Some(14));
+    assert_eq!(config.rewrites[0].place.line(), Some(14));
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! The `replace` of a pattern: text with groups of the match in it.
+//!
+//! `$1` to `$99` and `${1}` stand for a group by number (`$0` for all of the match), `${name}` for one by name, `$$` for
+//! a dollar. Whatever else begins with a dollar is refused, and so is a group that the pattern does not have: a slip
+//! would otherwise show as a name with a hole in it, in every report.
+
+use regex::Regex;
+
+/// What a match becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    typed: String,
+    pieces: Vec<Piece>,
+}
+
+/// A piece of a [`Template`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// As it stands.
+    Text(String),
+    /// The text of this group; nothing where the group has no part in the match.
+    Group(usize),
+}
+
+impl Template {
+    /// The template for matches of `regex`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a few words.
+    pub fn parse(typed: &str, regex: &Regex) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut rest = typed;
+        while let Some(at) = rest.find(['$', '\\']) {
+            let (text, marked) = rest.split_at(at);
+            push_text(&mut pieces, text);
+            let mut after = marked.chars();
+            let mark = after.next();
+            rest = after.as_str();
+            if mark == Some('\\') {
+                if let Some(digit) = after.next().filter(char::is_ascii_digit) {
+                    return Err(format!("\\{digit} is written ${digit} here"));
+                }
+                push_text(&mut pieces, "\\");
+            } else if let Some(after) = rest.strip_prefix('$') {
+                push_text(&mut pieces, "$");
+                rest = after;
+            } else {
+                let (group, after) = reference(rest)?;
+                pieces.push(Piece::Group(number(group, regex)?));
+                rest = after;
+            }
+        }
+        push_text(&mut pieces, rest);
+        Ok(Self {
+            typed: typed.to_owned(),
+            pieces,
+        })
+    }
+
+    /// As it was typed.
+    #[must_use]
+    pub fn typed(&self) -> &str {
+        &self.typed
+    }
+
+    /// Its pieces, in order.
+    #[must_use]
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Whether it needs to know the groups of a match.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        let mut pieces = self.pieces.iter();
+        pieces.any(|piece| matches!(piece, Piece::Group(_)))
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    match pieces.last_mut() {
+        Some(Piece::Text(before)) => before.push_str(text),
+        _ => pieces.push(Piece::Text(text.to_owned())),
+    }
+}
+
+/// The group named after a dollar, and what comes behind.
+fn reference(rest: &str) -> Result<(&str, &str), String> {
+    if let Some(braced) = rest.strip_prefix('{') {
+        return braced
+            .split_once('}')
+            .ok_or_else(|| format!("${rest} has no closing brace"));
+    }
+    // Two digits at most, as PHP has it: "$1000" is the first group and "000" in nobody's mind, but `${1}000` is there.
+    let digits = rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return Err("a dollar that stands for no group".to_owned());
+    }
+    Ok(rest.split_at(digits))
+}
+
+fn number(group: &str, regex: &Regex) -> Result<usize, String> {
+    let by_number = group.parse().ok().filter(|at| *at < regex.captures_len());
+    let by_name = || regex.capture_names().position(|name| name == Some(group));
+    by_number.or_else(by_name).ok_or_else(|| {
+        let groups = regex.captures_len() - 1;
+        let has = match groups {
+            0 => "no groups".to_owned(),
+            1 => "one group".to_owned(),
+            groups => format!("{groups} groups"),
+        };
+        format!("the pattern has {has}, and none is called '{group}'")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(typed: &str) -> Result<Template, String> {
+        Template::parse(typed, &Regex::new("(a)(?<id>b)").unwrap())
+    }
+
+    fn text(text: &str) -> Piece {
+        Piece::Text(text.to_owned())
+    }
+
+    #[test]
+    fn groups_stand_where_a_dollar_names_them() {
+        use Piece::Group;
+        for (typed, pieces) in [
+            ("", vec![]),
+            ("/user/*", vec![text("/user/*")]),
+            ("$1", vec![Group(1)]),
+            ("$0-$1x", vec![Group(0), text("-"), Group(1), text("x")]),
+            ("${id}", vec![Group(2)]),
+            ("${1}00", vec![Group(1), text("00")]),
+            ("$01", vec![Group(1)]),
+            ("5$$ $$1", vec![text("5$ $1")]),
+            ("C:\\dir\\", vec![text("C:\\dir\\")]),
+            ("Größe→$2", vec![text("Größe→"), Group(2)]),
+        ] {
+            let template = parse(typed).unwrap();
+            assert_eq!(template.pieces(), pieces, "{typed}");
+            assert_eq!(template.typed(), typed);
+            assert_eq!(
+                template.has_groups(),
+                pieces
+                    .iter()
+                    .any(|p| *p != text("") && matches!(p, Group(_)))
+            );
+        }
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_refused() {
+        for (typed, problem) in [
+            ("$3", "the pattern has 2 groups, and none is called '3'"),
+            ("$1$10", "the pattern has 2 groups, and none is called '10'"),
+            ("${ID}", "the pattern has 2 groups, and none is called 'ID'"),
+            ("${}", "the pattern has 2 groups, and none is called ''"),
+            ("${id", "${id has no closing brace"),
+            ("cost: $", "a dollar that stands for no group"),
+            ("$id", "a dollar that stands for no group"),
+            ("\\1", "\\1 is written $1 here"),
+        ] {
+            assert_eq!(parse(typed).unwrap_err(), problem, "{typed}");
+        }
+        let none = Regex::new("(?:a)").unwrap();
+        assert_eq!(
+            Template::parse("$1", &none).unwrap_err(),
+            "the pattern has no groups, and none is called '1'"
+        );
+    }
+}
