@@ -5,12 +5,17 @@
 //! the decoder of our own has to earn its keep.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use pinbad::wire::{Decoder, Hasher, Record, RecordSink, TextLimits, micros, model};
+use pinbad::config::Config;
+use pinbad::wire::{
+    Decoder, Hasher, NameRules, Record, RecordSink, Rewrite, RuleCounters, TextField, TextLimits,
+    micros, model,
+};
 use prost::Message as _;
 
-criterion_group!(benches, decode, nested, read);
+criterion_group!(benches, decode, nested, read, rules, decode_with_rules);
 
 /// A block that is emptied when it is full.
 struct Block(Vec<u8>);
@@ -166,6 +171,117 @@ fn read(c: &mut Criterion) {
                     }
                 }
                 sum
+            });
+        });
+    }
+    group.finish();
+}
+
+/// The rules of these entries, all about one field or tag.
+fn name_rules(field: &str, entries: &[&str]) -> NameRules {
+    let entries = entries.iter();
+    let text = entries.map(|entry| format!("[[rewrite]]\nfield = '{field}'\n{entry}\n"));
+    let configured = Config::from_toml("bench.toml", &text.collect::<String>())
+        .unwrap_or_default()
+        .rewrites;
+    let counters = Arc::new(RuleCounters::new(configured.len()));
+    NameRules::new(&configured, Hasher::new(), counters)
+}
+
+const CUT: &str = "cut = '?'";
+const DIGITS: &str = "digits = '*'";
+const PREFIX: &str = "prefix = '/static/'\nreplace = '/static/*'";
+const PATTERN: &str = "pattern = '^/catalogue/user/\\d+'\nreplace = '/catalogue/user/*'";
+const GROUPS: &str = "pattern = '/(\\w+)/\\d+'\nreplace = '/$1/*'";
+const LITERALS: &str = "pattern = '\\.(?:php|html|phtml)$'\nreplace = ''";
+const NO_MATCH: &str = "pattern = '^/api/v\\d+/'\nreplace = '/api/*'";
+
+/// What rules cost for a script name of some 45 bytes: for names that come again and again, and for names that never
+/// do. All but a single `cut` or `prefix` find the first in a table.
+fn rules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decode/rule");
+    for (name, entries) in [
+        ("cut", &[CUT][..]),
+        ("digits", &[DIGITS]),
+        ("prefix", &[PREFIX]),
+        ("pattern", &[PATTERN]),
+        ("pattern_no_match", &[NO_MATCH]),
+        ("pattern_ending", &[LITERALS]),
+        ("pattern_groups", &[GROUPS]),
+        ("three_simple", &[CUT, DIGITS, PREFIX]),
+        (
+            "all_seven",
+            &[CUT, DIGITS, PREFIX, PATTERN, NO_MATCH, LITERALS, GROUPS],
+        ),
+    ] {
+        for (kind, names) in [("again", 200), ("new", 1 << 16)] {
+            let names: Vec<String> = (0..names)
+                .map(|n| format!("/catalogue/user/{n}/show.php?ref=front&p=1"))
+                .collect();
+            let mut rules = name_rules("script_name", entries);
+            let Some(chain) = rules.field_chain(TextField::ScriptName) else {
+                continue;
+            };
+            let mut fresh = Vec::with_capacity(256);
+            let mut next = 0;
+            group.bench_function(format!("{name}/{kind}"), |b| {
+                b.iter(|| {
+                    next = (next + 1) % names.len();
+                    fresh.clear();
+                    rules.apply(chain, black_box(names[next].as_bytes()), &mut fresh)
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Whole packets, with rules.
+fn decode_with_rules(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decode/with_rules");
+    let cases = [
+        (
+            "plain/script_cut",
+            packets(plain),
+            "script_name",
+            &[CUT][..],
+        ),
+        (
+            "plain/script_pattern",
+            packets(plain),
+            "script_name",
+            &[PATTERN],
+        ),
+        ("plain/other_field", packets(plain), "schema", &[CUT]),
+        (
+            "timers_5x3/no_such_tag",
+            packets(timers),
+            "@nowhere",
+            &[CUT],
+        ),
+        (
+            "timers_5x3/one_of_three",
+            packets(timers),
+            "@server",
+            &[CUT],
+        ),
+        (
+            "timers_5x3/one_of_three_pattern",
+            packets(timers),
+            "@server",
+            &[LITERALS],
+        ),
+    ];
+    for (name, packets, field, entries) in &cases {
+        let rules = name_rules(field, entries);
+        let mut decoder = Decoder::with_rules(TextLimits::default(), Hasher::new(), rules);
+        let mut block = Block(Vec::with_capacity(256 * 1024));
+        let mut next = 0;
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(*name, |b| {
+            b.iter(|| {
+                next = (next + 1) % packets.len();
+                decoder.decode(black_box(&packets[next]), 1, &mut block)
             });
         });
     }

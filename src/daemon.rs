@@ -32,7 +32,7 @@ use crate::report::{Reports, Ticks};
 use crate::shutdown::Shutdown;
 use crate::state::{State, StateError};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, Hasher, TextLimits};
+use crate::wire::{Decoder, Hasher, NameRules, Rewrite, RuleCounters, TextLimits};
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +111,7 @@ impl Daemon {
         reports.define_at_start(definitions.reports, &pool, clock.mono_ms());
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let pulse = Arc::new(Pulse::default());
+        let rule_counters = Arc::new(RuleCounters::new(config.rewrites.len()));
         let status = Status {
             sockets: sockets
                 .iter()
@@ -124,6 +125,8 @@ impl Daemon {
             ring,
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: config.ingest.stats_gathering_period,
+            rewrites: config.rewrites.clone(),
+            rule_counters: Arc::clone(&rule_counters),
         };
         let catalog = Catalog::new(
             Arc::clone(&live),
@@ -164,8 +167,16 @@ impl Daemon {
             config.ingest.script_name_bytes_max,
         );
         for (index, (socket, inlet)) in sockets.into_iter().zip(inlets).enumerate() {
-            let decoder = Decoder::new(limits, hasher.clone());
-            daemon.start_receiver(index, socket, decoder, inlet, &counters, &clock)?;
+            let hasher = hasher.clone();
+            if config.rewrites.is_empty() {
+                let decoder = Decoder::new(limits, hasher);
+                daemon.start_receiver(index, socket, decoder, inlet, &counters, &clock)?;
+            } else {
+                let shared = Arc::clone(&rule_counters);
+                let rules = NameRules::new(&config.rewrites, hasher.clone(), shared);
+                let decoder = Decoder::with_rules(limits, hasher, rules);
+                daemon.start_receiver(index, socket, decoder, inlet, &counters, &clock)?;
+            }
         }
         Ok(daemon)
     }
@@ -174,7 +185,7 @@ impl Daemon {
         &mut self,
         index: usize,
         socket: ReceiveSocket,
-        decoder: Decoder,
+        decoder: Decoder<impl Rewrite + Send + 'static>,
         inlet: Inlet,
         counters: &Counters,
         clock: &Arc<dyn Clock>,

@@ -20,6 +20,7 @@
 //! | raw rows | `pool.request_pool_size`, `pool.timer_pool_size` |
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
+//! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
 //! `report` is plain code on its own threads; tasks begin at `query`.

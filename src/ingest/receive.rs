@@ -62,6 +62,7 @@ pub fn run<R: Rewrite>(
                 counters.datagrams_received.add(received as u64);
                 counters.received_bytes.add(bytes);
                 counters.add_decoded(&decoder.take_counts());
+                decoder.rules_mut().publish_counts();
                 // Last: what can be popped has been counted.
                 inlet.publish();
             }

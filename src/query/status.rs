@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::tables::{BUILD, refusals};
+use crate::config::RewriteRule;
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
 use crate::merger::SharedLive;
 use crate::telemetry::Counters;
 use crate::telemetry::counters::{CountsBy, Reason};
-use crate::wire::{Mend, Refusal};
+use crate::wire::{Mend, Refusal, RuleCounters};
 
 /// One socket, as it is listed.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ pub struct Status {
     pub temp_pool_size: usize,
     /// How often the merger runs.
     pub gathering_period: Duration,
+    /// The name rules.
+    pub rewrites: Vec<RewriteRule>,
+    /// Theirs, in their order.
+    pub rule_counters: Arc<RuleCounters>,
 }
 
 impl Status {
@@ -100,6 +105,7 @@ impl Status {
             "report_memory_bytes_max": memory.1,
             "report_keys_folded": folded,
             "sockets": self.socket_list(),
+            "rewrites": self.rule_list(),
         });
         match object {
             Json::Object(object) => object,
@@ -125,6 +131,26 @@ impl Status {
                     "kernel_queue_bytes": counts.kernel_queue_bytes,
                     "recv_buffer_asked_bytes": counts.recv_buffer_asked_bytes,
                     "recv_buffer_granted_bytes": counts.recv_buffer_granted_bytes,
+                })
+            })
+            .collect()
+    }
+
+    fn rule_list(&self) -> Vec<Json> {
+        self.rewrites
+            .iter()
+            .zip(self.rule_counters.counts())
+            .map(|(rule, counts)| {
+                json!({
+                    "field": rule.field.to_string(),
+                    "form": rule.change.form(),
+                    "pattern": rule.change.pattern(),
+                    "replace": rule.change.replace(),
+                    "stop": rule.stop,
+                    "place": rule.place.to_string(),
+                    "tried": counts.tried,
+                    "matched": counts.matched,
+                    "remark": counts.remark(),
                 })
             })
             .collect()

@@ -9,11 +9,12 @@ use super::error::{Mend, Refusal};
 use super::hasher::length_code;
 use super::record::{HEAD_BYTES, TIMER_BYTES, at, put, timer_at};
 use super::request::{Fields, Lists, Word};
-use super::rewrite::{Rewrite, TextField};
+use super::rewrite::{Chain, Rewrite, TagMemo, TagOf, TextField};
 use super::seconds::clean;
+use super::text;
 use super::timers::RawTimers;
 use super::words::{Resolved, Terms, Texts, low_u32};
-use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
+use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TEXT_BYTES_MAX, TIMER_TAGS_MAX};
 
 /// The record in the making: its pieces, and what mending was needed.
 #[derive(Debug)]
@@ -22,20 +23,20 @@ pub(super) struct Encoder {
     /// Request tags, then timers with theirs.
     body: Vec<u8>,
     texts: Texts,
-    /// What a name rule wrote.
-    fresh: Vec<u8>,
-    /// For a dictionary word as tag value: what the rules made of it, under the name it was last used with. Parallel
-    /// to the dictionary; empty without rules.
-    ruled: Vec<Option<Ruled>>,
+    asking: Asking,
     /// What was mended in this request.
     mended: [u64; Mend::COUNT],
 }
 
-/// A dictionary word as value of the tag name with number `name_slot`, after the rules.
-#[derive(Debug, Clone, Copy)]
-struct Ruled {
-    name_slot: u16,
-    value: Resolved,
+/// What it takes to ask name rules.
+#[derive(Debug)]
+struct Asking {
+    /// A text as sent, made UTF-8.
+    sent: Vec<u8>,
+    /// What the rules made of it.
+    fresh: Vec<u8>,
+    /// What they said about the tags of this request.
+    tags: TagMemo,
 }
 
 /// What one request is encoded from, besides its fields.
@@ -62,13 +63,17 @@ impl Encoder {
     /// Bytes of the buffers, those for rules apart, for the memory plan.
     pub(super) const BYTES: usize = Texts::BYTES + RECORD_BYTES_MAX;
 
-    pub(super) fn new() -> Self {
+    /// `rules_for_tags`: whether there will be any.
+    pub(super) fn new(rules_for_tags: bool) -> Self {
         Self {
             head: [0; HEAD_BYTES],
             body: Vec::with_capacity(RECORD_BYTES_MAX),
             texts: Texts::new(),
-            fresh: Vec::new(),
-            ruled: Vec::new(),
+            asking: Asking {
+                sent: Vec::new(),
+                fresh: Vec::new(),
+                tags: TagMemo::new(rules_for_tags),
+            },
             mended: [0; Mend::COUNT],
         }
     }
@@ -110,11 +115,11 @@ impl Encoder {
             .hasher
             .hash_joined(self.texts.bytes(), lengths, fields.status);
         self.texts.begin_words();
-        if run.rules.is_active() {
-            self.ruled.clear();
-            self.ruled.resize(run.dictionary.len(), None);
+        if run.rules.has_tag_chains() {
+            self.asking.tags.begin(run.dictionary.len());
         }
         let (tag_count, tags_hash) = self.tags(
+            TagOf::Request,
             &lists.tag_names,
             &lists.tag_values,
             REQUEST_TAGS_MAX,
@@ -183,14 +188,13 @@ impl Encoder {
         cap: usize,
         rules: &mut R,
     ) -> u16 {
-        let start = self.texts.append(raw, cap, &mut self.mended);
-        if rules.is_active() {
-            self.fresh.clear();
-            if rules.field(field, self.texts.since(start), &mut self.fresh) {
-                self.texts.take_back(start);
-                self.texts.append(&self.fresh, cap, &mut self.mended);
+        let start = match rules.field_chain(field) {
+            Some(chain) if self.asking.ask(chain, raw, rules, &mut self.mended) => {
+                let fresh = &self.asking.fresh;
+                self.texts.append(fresh, cap, &mut self.mended)
             }
-        }
+            _ => self.texts.append(raw, cap, &mut self.mended),
+        };
         length_code(Some(self.texts.since(start)))
     }
 
@@ -229,7 +233,8 @@ impl Encoder {
             );
             let place = self.body.len();
             self.body.extend_from_slice(&fixed);
-            let (tag_count, hash) = self.tags(timer.names, timer.values, TIMER_TAGS_MAX, run);
+            let (tag_count, hash) =
+                self.tags(TagOf::Timer, timer.names, timer.values, TIMER_TAGS_MAX, run);
             // The tags come behind the fixed part, which has their number and hash.
             let place = self
                 .body
@@ -248,6 +253,7 @@ impl Encoder {
     #[inline]
     fn tags<R: Rewrite>(
         &mut self,
+        of: TagOf,
         names: &[u32],
         values: &[u32],
         max: usize,
@@ -266,9 +272,10 @@ impl Encoder {
                 bump(&mut self.mended, Mend::TagOverLimit as usize);
                 continue;
             }
+            let name_at = name;
             let name = self.word(name, name_word, run);
-            let value = if run.rules.is_active() {
-                self.value_by_rules(name, value, value_word, run)
+            let value = if run.rules.has_tag_chains() {
+                self.value_by_rules(of, (name_at, name), (value, value_word), run)
             } else {
                 self.word(value, value_word, run)
             };
@@ -299,45 +306,34 @@ impl Encoder {
         }
     }
 
-    /// The same for the value of a tag, after the rules. The value as sent becomes a word only if it is kept.
-    #[cold]
+    /// The same for the value of a tag, after the rules; name and value with their numbers in the dictionary. The value
+    /// as sent becomes a word only if it is kept.
     fn value_by_rules<R: Rewrite>(
         &mut self,
-        name: Resolved,
-        index: usize,
-        word: Word,
+        of: TagOf,
+        (name_at, name): (usize, Resolved),
+        (value_at, value): (usize, Word),
         run: &mut Run<'_, R>,
     ) -> Resolved {
-        if let Some(Some(known)) = self.ruled.get(index)
-            && known.name_slot == name.slot
-        {
-            return known.value;
-        }
-        let before = self.mended;
-        let cap = run.terms.limits.text_bytes();
-        let start = self
-            .texts
-            .append(word.span.of(run.message), cap, &mut self.mended);
-        self.fresh.clear();
-        let sent = self.texts.since(start);
-        let changed = run
-            .rules
-            .tag_value(self.texts.word(name.slot), sent, &mut self.fresh);
-        self.texts.take_back(start);
-        let value = if changed {
-            self.texts
-                .add_word(&self.fresh, run.terms, &mut self.mended)
-        } else {
-            self.mended = before;
-            self.word(index, word, run)
+        let asking = &mut self.asking;
+        let chain = asking.tags.chain(of, name_at, || {
+            run.rules.tag_chain(of, self.texts.word(name.slot))
+        });
+        let Some(chain) = chain else {
+            return self.word(value_at, value, run);
         };
-        if let Some(known) = self.ruled.get_mut(index) {
-            *known = Some(Ruled {
-                name_slot: name.slot,
-                value,
-            });
+        if let Some(known) = asking.tags.value(chain, value_at) {
+            return known;
         }
-        value
+        let sent = value.span.of(run.message);
+        let made = if asking.ask(chain, sent, run.rules, &mut self.mended) {
+            let fresh = &asking.fresh;
+            self.texts.add_word(fresh, run.terms, &mut self.mended)
+        } else {
+            self.word(value_at, value, run)
+        };
+        self.asking.tags.note_value(chain, value_at, made);
+        made
     }
 
     /// The time as it is kept; counts one that had to be zeroed.
@@ -382,5 +378,33 @@ impl Encoder {
         put(head, at::REQUEST_TAG_COUNT, totals.tag_count.to_le_bytes());
         put(head, at::TIMER_COUNT, totals.timer_count.to_le_bytes());
         put(head, at::TEXTS_AT, low_u32(totals.texts_at).to_le_bytes());
+    }
+}
+
+impl Asking {
+    /// Asks the rules of `chain` about a text of the packet. True: they changed it, and `fresh` has the new one, which
+    /// is UTF-8 and not cut yet.
+    fn ask<R: Rewrite>(
+        &mut self,
+        chain: Chain,
+        raw: &[u8],
+        rules: &mut R,
+        mended: &mut [u64; Mend::COUNT],
+    ) -> bool {
+        self.fresh.clear();
+        if raw.len() <= TEXT_BYTES_MAX && text::is_ascii(raw) {
+            return rules.apply(chain, raw, &mut self.fresh);
+        }
+        // Not cut to what is kept: rules may be about the end of a long text, or make it short.
+        let mut in_sent = [0; Mend::COUNT];
+        self.sent.clear();
+        text::append(&mut self.sent, raw, TEXT_BYTES_MAX, &mut in_sent);
+        let changed = rules.apply(chain, &self.sent, &mut self.fresh);
+        // If they changed nothing, the text is appended as it was sent, and counted then.
+        let escaped = in_sent.get(Mend::TextNotUtf8 as usize);
+        if changed && escaped.is_some_and(|times| *times > 0) {
+            bump(mended, Mend::TextNotUtf8 as usize);
+        }
+        changed
     }
 }

@@ -51,7 +51,7 @@ pub use counts::DecodeCounts;
 pub use error::{Mend, Refusal};
 pub use hasher::{Hasher, TagSetHasher};
 pub use record::{HEAD_BYTES, Record, TAG_BYTES, TIMER_BYTES, TagSet, Timer, Timers, WORD_BYTES};
-pub use rewrite::{AsSent, Rewrite, TextField};
+pub use rewrite::{AsSent, Chain, NameRules, Rewrite, RuleCounters, RuleCounts, TagOf, TextField};
 pub use seconds::micros;
 pub use text::TextLimits;
 
@@ -110,7 +110,7 @@ impl<R: Rewrite> Decoder<R> {
         Self {
             lists: Lists::new(),
             nested: Vec::with_capacity(NESTED_MAX),
-            encoder: Encoder::new(),
+            encoder: Encoder::new(rules.has_tag_chains()),
             pending: Vec::with_capacity(RECORD_BYTES_MAX),
             terms: Terms { limits, hasher },
             rules,

@@ -103,12 +103,6 @@ impl Texts {
         start
     }
 
-    /// Takes back what was appended since `start`.
-    #[inline(always)]
-    pub(super) fn take_back(&mut self, start: usize) {
-        self.bytes.truncate(start);
-    }
-
     /// What was appended so far are the texts of the request; what follows are words.
     #[inline(always)]
     pub(super) fn begin_words(&mut self) {

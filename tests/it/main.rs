@@ -41,6 +41,8 @@ mod php;
 mod readme;
 /// The base reports against a recount of the packets.
 mod reports;
+/// Name rules in the running daemon.
+mod rewrite;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
 mod runtime;
 /// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.

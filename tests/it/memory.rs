@@ -10,6 +10,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pinbad::config::Config;
@@ -20,7 +21,8 @@ use pinbad::load::traffic::Traffic;
 use pinbad::merger::Live;
 use pinbad::pool::Pool;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
-use pinbad::wire::{Decoder, Hasher, TextLimits};
+use pinbad::wire::{Decoder, Hasher, NameRules, Rewrite as _, RuleCounters, TextLimits, model};
+use prost::Message as _;
 
 /// Counts what this thread takes and gives back.
 struct Counting;
@@ -205,6 +207,54 @@ fn keys_that_come_and_go_do_not_grow_the_daemon() {
     assert!(counts.merge < counts.blocks + 600, "{counts:?}");
     let grown = HELD_BYTES.get() - held;
     assert!(grown < 1 << 20, "{grown} bytes after {counts:?}");
+}
+
+/// Rules of every form, over names that have never been seen.
+#[test]
+fn name_rules_take_no_memory_for_a_packet() {
+    let rules = Config::from_toml(
+        "rules.toml",
+        "[[rewrite]]\nfield = 'script_name'\ncut = '?'\n\
+         [[rewrite]]\nfield = 'script_name'\npattern = '/([a-z]+)/\\d+'\nreplace = '/$1/*'\n\
+         [[rewrite]]\nfield = 'hostname'\ndigits = '*'\n\
+         [[rewrite]]\nfield = 'server_name'\nprefix = 'www'\nreplace = 'web'\n\
+         [[rewrite]]\nfield = '@server'\npattern = '\\d+$'\nreplace = '*'\n\
+         [[rewrite]]\nfield = '+user'\ncut = 'r'\n",
+    )
+    .unwrap()
+    .rewrites;
+    let counters = Arc::new(RuleCounters::new(rules.len()));
+    let hasher = Hasher::new();
+    let of_receiver = NameRules::new(&rules, hasher.clone(), Arc::clone(&counters));
+    let mut decoder = Decoder::with_rules(TextLimits::default(), hasher, of_receiver);
+    let packets: Vec<_> = (0..4_000)
+        .map(|number| {
+            let script = format!("/größe/{number}/user/{number}/edit?{number}");
+            let mut packet = model::Request::named(format!("a/{number}/b"), "www.a", script);
+            packet.add_tag("user", format!("user-{number}"));
+            for timer in 0..5 {
+                packet.add_timer(1, 1.0, &[("server", format!("db-{}", number + timer))]);
+            }
+            packet.encode_to_vec()
+        })
+        .collect();
+    let mut block = Vec::with_capacity(1 << 20);
+    let mut decode = |packets: &[Vec<u8>]| {
+        for packet in packets {
+            block.clear();
+            assert_eq!(decoder.decode(packet, 1_700_000_000, &mut block), Ok(1));
+        }
+        decoder.rules_mut().publish_counts();
+    };
+    let (first, later) = packets.split_at(1_000);
+    decode(first);
+    assert_eq!(taken(|| decode(later)), 0);
+    let matched: Vec<u64> = counters
+        .counts()
+        .iter()
+        .map(|counts| counts.matched)
+        .collect();
+    assert_eq!(matched, [4_000, 4_000, 4_000, 4_000, 20_000, 4_000]);
 }
 
 /// The counter counts: a vector that grows is seen.

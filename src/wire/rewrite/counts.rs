@@ -1,0 +1,102 @@
+//! How often each rule was asked and how often it matched: one set for all receivers, read by `/api/v1/status`.
+//!
+//! A receiver counts in plain numbers and adds them here once a batch. `tried` is added first and read last, so no
+//! reader sees a rule that matched more often than it was tried.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of all rules, in their order. They only grow.
+#[derive(Debug)]
+pub struct RuleCounters(Box<[OneRule]>);
+
+#[derive(Debug, Default)]
+struct OneRule {
+    tried: AtomicU64,
+    matched: AtomicU64,
+}
+
+/// What one rule has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Texts that the rule was asked about: each field once a request, each tag value once for all of its uses in a
+    /// request. Texts that an earlier rule with `stop` took are not among them.
+    pub tried: u64,
+    /// Those that matched, also if that changed nothing.
+    pub matched: u64,
+}
+
+impl RuleCounters {
+    /// Counters for `rules` rules, all zero.
+    #[must_use]
+    pub fn new(rules: usize) -> Self {
+        Self((0..rules).map(|_| OneRule::default()).collect())
+    }
+
+    /// The counts so far, in the order of the rules.
+    #[must_use]
+    pub fn counts(&self) -> Vec<RuleCounts> {
+        let counts = self.0.iter().map(|rule| {
+            let matched = rule.matched.load(Ordering::Acquire);
+            let tried = rule.tried.load(Ordering::Acquire);
+            RuleCounts { tried, matched }
+        });
+        counts.collect()
+    }
+
+    /// Adds what a receiver counted and starts its counts at zero again.
+    pub(super) fn take(&self, counts: &mut [RuleCounts]) {
+        for (rule, counts) in self.0.iter().zip(counts) {
+            let RuleCounts { tried, matched } = std::mem::take(counts);
+            // Most batches have nothing for most rules of tags.
+            if tried > 0 {
+                // Release: with the reader's Acquire, who sees `matched` sees `tried` too.
+                rule.tried.fetch_add(tried, Ordering::Release);
+                rule.matched.fetch_add(matched, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl RuleCounts {
+    /// What a reader should know of a rule that does nothing or leaves nothing as it was.
+    #[must_use]
+    pub const fn remark(&self) -> Option<&'static str> {
+        if self.matched == 0 {
+            Some("never matched")
+        } else if self.matched == self.tried {
+            Some("matches everything")
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_receivers_add_is_summed_up_once() {
+        let shared = RuleCounters::new(2);
+        let counts = |tried, matched| RuleCounts { tried, matched };
+        let mut of_one = [counts(3, 1), counts(0, 0)];
+        shared.take(&mut of_one);
+        shared.take(&mut of_one);
+        shared.take(&mut [counts(2, 0), counts(1, 1)]);
+        assert_eq!(shared.counts(), [counts(5, 1), counts(1, 1)]);
+        assert_eq!(of_one, [RuleCounts::default(); 2]);
+    }
+
+    #[test]
+    fn remarks_are_for_rules_without_effect_or_without_bounds() {
+        for (tried, matched, remark) in [
+            (0, 0, Some("never matched")),
+            (9, 0, Some("never matched")),
+            (9, 1, None),
+            (9, 8, None),
+            (9, 9, Some("matches everything")),
+        ] {
+            assert_eq!(RuleCounts { tried, matched }.remark(), remark);
+        }
+    }
+}
