@@ -25,7 +25,8 @@
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
 //! `report` is plain code on its own threads; tasks begin at `query`.
 //!
-//! Beside the path: [`manual`] for those who run it, `load` to send packets, `import` for the reports of an old Pinba.
+//! Beside the path: [`manual`] for those who run it, `load` and `bench` to send packets and to measure, `import` for the
+//! reports of an old Pinba.
 
 pub mod config;
 
