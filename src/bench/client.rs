@@ -22,12 +22,8 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        stream.set_nodelay(true)?;
         Ok(Self {
-            stream: BufReader::with_capacity(256 * 1024, stream),
+            stream: open(address)?,
             host: address,
             body: Vec::new(),
         })
@@ -36,8 +32,14 @@ impl Client {
     /// The body of the answer to GET `path`, which must be 200.
     pub(super) fn get(&mut self, path: &str) -> io::Result<&[u8]> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.host);
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        let status = self.line()?;
+        let status = match self.ask(&request) {
+            Ok(status) => status,
+            // The daemon closes a connection that was silent for long, as while the pools were filled.
+            Err(_) => {
+                self.stream = open(self.host)?;
+                self.ask(&request)?
+            }
+        };
         let (mut length, mut chunked) = (0, false);
         loop {
             let line = self.line()?.to_ascii_lowercase();
@@ -74,6 +76,12 @@ impl Client {
         serde_json::from_slice(self.get(path)?).map_err(io::Error::other)
     }
 
+    /// Sends a request; the first line of the answer.
+    fn ask(&mut self, request: &str) -> io::Result<String> {
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.line()
+    }
+
     /// One line without its end.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
@@ -96,6 +104,14 @@ impl Client {
         }
         Ok(())
     }
+}
+
+fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_nodelay(true)?;
+    Ok(BufReader::with_capacity(256 * 1024, stream))
 }
 
 fn number(text: &str, radix: u32) -> io::Result<usize> {
