@@ -1,7 +1,7 @@
 //! Real PHP with the stock Pinba extension: what a script measured of itself is what the daemon shows.
 //!
 //! Needs `php` with the extension (Debian: `php-cli php-pinba`), which `tests/run.sh` installs where it may. Where it may not,
-//! it sets `PINBAD_TESTS_WITHOUT=php` and says so at its end; without PHP and without that word these tests fail.
+//! it skips these tests and says so at its end; whoever runs them without PHP sees them fail.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -48,12 +48,9 @@ echo json_encode(["timer" => pinba_timer_get_info($timer), "padding" => str_repe
 "#;
 const MISSING: &str = "<?php http_response_code(404); echo 'no';";
 
-/// Whether the tests shall run without PHP. One that is neither there nor left out on purpose is an error.
-fn without_php() -> bool {
-    let left_out = std::env::var("PINBAD_TESTS_WITHOUT").unwrap_or_default();
-    if left_out.split(',').any(|what| what == "php") {
-        return true;
-    }
+/// PHP that sends to this daemon.
+#[track_caller]
+fn php(site: &Site) -> Command {
     let modules = Command::new("php").arg("-m").output();
     let there = modules.is_ok_and(|said| {
         let text = String::from_utf8_lossy(&said.stdout).to_lowercase();
@@ -62,13 +59,8 @@ fn without_php() -> bool {
     assert!(
         there,
         "there is no php with the pinba extension: `apt-get install php-cli php-pinba`, or leave these tests out \
-         with PINBAD_TESTS_WITHOUT=php"
+         with `cargo test -- --skip php::`"
     );
-    false
-}
-
-/// PHP that sends to this daemon.
-fn php(site: &Site) -> Command {
     let mut command = Command::new("php");
     command
         .args(["-d", "pinba.enabled=1", "-d"])
@@ -107,9 +99,6 @@ fn timer<'a>(request: &'a Json, tag: &str, value: &str) -> &'a Json {
 
 #[test]
 fn a_script_is_shown_with_what_it_measured_itself() {
-    if without_php() {
-        return;
-    }
     let program = Program::serve(&[r#"report=[{name = "groups", comment = "tag_info:group"}]"#]);
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("measured.php");
@@ -264,9 +253,6 @@ impl Drop for WebServer {
 
 #[test]
 fn a_page_of_a_web_server_is_in_the_report_within_a_second() {
-    if without_php() {
-        return;
-    }
     let program = Program::serve(&[]);
     let site = &program.site;
     let directory = tempfile::tempdir().unwrap();
