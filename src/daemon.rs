@@ -16,15 +16,16 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::config::{Config, MemoryPlan};
+use crate::config::Config;
+use crate::http::{self, HttpSettings};
 use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::ingest::{Inlet, RingPlan, TempRing, receive};
 use crate::merger::{Live, Merger, Pulse};
+use crate::plan::MemoryPlan;
 use crate::pool::Pool;
 use crate::query::catalog::Catalog;
 use crate::query::definitions::{ConfiguredError, Definitions};
-use crate::query::http::{self, HttpSettings};
 use crate::query::source::Source;
 use crate::query::status::{SocketStatus, Status};
 use crate::report::definition::Defaults;

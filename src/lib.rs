@@ -44,7 +44,11 @@ pub mod state;
 
 pub mod query;
 
+pub mod http;
+
 pub mod load;
+
+pub mod plan;
 
 pub mod daemon;
 

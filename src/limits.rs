@@ -81,3 +81,9 @@ const _: () = {
     assert!(TIMER_TAGS_MAX < u16::MAX as usize);
     assert!(REQUEST_TAGS_MAX < u16::MAX as usize);
 };
+
+/// What a receiver's name rules take, if there are any: recent names and what is known of one packet's tags.
+pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
+
+/// What each pattern among them may take beside while it runs.
+pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;

@@ -18,7 +18,7 @@ pub struct BenchOptions {
     /// Print tables in markdown
     #[arg(long)]
     pub markdown: bool,
-    /// Rounds, of which the median counts [default: 3, with --quick 1]
+    /// Rounds: of rates the best counts, of processor time the median [default: 3, with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub rounds: Option<u32>,
     /// The rate at which processor time is measured, packets a second

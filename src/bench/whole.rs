@@ -1,7 +1,7 @@
 //! The comparison: round by round, each part in turn, then memory and answers once the pools are full.
 //!
 //! In each round the bare loop and the daemon get the same traffic one right after the other, so that what else the
-//! machine does falls on both; ratios are taken within a round, and the median round counts. The daemon keeps a window
+//! machine does falls on both. Of rates the best round counts, of processor time the median. The daemon keeps a window
 //! of a few seconds for this, so that as much expires as arrives; memory and answers are measured with the default one.
 
 use std::io::Write;

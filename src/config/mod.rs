@@ -3,7 +3,7 @@
 //! Two steps. `file.rs` lays flags over environment over file ([`file::RawConfig`], what was typed); `check.rs` makes
 //! of it a [`Config`], or a list of everything that is wrong, each with its file and line ([`ConfigErrors`]). `keys.rs`
 //! is the one table of settings behind both. Called by `main`, once, before any thread starts; the stages get their
-//! part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is [`MemoryPlan`].
+//! part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is [`crate::plan`].
 
 mod check;
 pub mod error;
@@ -11,7 +11,6 @@ pub mod file;
 pub mod flags;
 pub mod keys;
 pub mod place;
-pub mod plan;
 pub mod rewrite;
 pub mod typed;
 pub mod units;
@@ -25,7 +24,6 @@ pub use error::{ConfigError, ConfigErrors};
 pub use file::ConfiguredReport;
 use file::{CONFIG_VARIABLE, RawConfig};
 pub use flags::ConfigFlags;
-pub use plan::MemoryPlan;
 pub use rewrite::RewriteRule;
 
 pub use crate::telemetry::log::LogFormat;

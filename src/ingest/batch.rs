@@ -27,6 +27,10 @@ pub const BATCH_DATAGRAMS_MAX: usize = 64;
 /// (Buffers that begin at other places of their pages, for the sake of the cache, made no difference.)
 const BUFFER_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
 
+/// Bytes that one batch takes once the largest datagrams filled it, for the memory plan.
+pub const BATCH_BYTES: usize =
+    BATCH_DATAGRAMS_MAX * (BUFFER_BYTES + size_of::<libc::iovec>() + size_of::<libc::mmsghdr>());
+
 /// The memory that one receiver receives into. Not `Send`: it is made on the thread that uses it.
 pub struct Batch {
     buffers: Vec<u8>,

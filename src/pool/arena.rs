@@ -54,6 +54,11 @@ fn class_of(len: usize) -> Option<usize> {
     (class < CLASSES.len()).then_some(class)
 }
 
+const fn chunks_max(budget_bytes: usize) -> usize {
+    let chunks = budget_bytes / CHUNK_BYTES;
+    if chunks == 0 { 1 } else { chunks }
+}
+
 impl Arena {
     /// An arena that takes at most `budget_bytes` (at least one chunk). Chunks are made when first needed.
     pub(crate) fn new(budget_bytes: usize) -> Self {
@@ -61,8 +66,13 @@ impl Arena {
             chunks: Vec::new(),
             idle: Vec::new(),
             partial: Default::default(),
-            chunks_max: (budget_bytes / CHUNK_BYTES).max(1),
+            chunks_max: chunks_max(budget_bytes),
         }
+    }
+
+    /// Bytes that an arena with this budget takes at most: its chunks and what is known of them.
+    pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
+        chunks_max(budget_bytes) * (CHUNK_BYTES + size_of::<Chunk>())
     }
 
     /// Keeps a copy of `bytes`; the answer is its place, `None` when the budget is used up or `bytes` is too long.

@@ -26,9 +26,9 @@ use std::collections::VecDeque;
 
 use self::epochs::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
 use self::origins::{OTHER_ORIGIN, Origins};
-use self::requests::{RequestPool, RequestRow};
+use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
 use self::tag_sets::TagSets;
-use self::timers::{TimerPool, TimerRow};
+use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
 use self::words::Words;
 use crate::config::PoolConfig;
 use crate::wire::{Hasher, Record};
@@ -82,18 +82,73 @@ pub struct Appended {
     pub request_tags: u32,
 }
 
+/// What a pool takes once every part of it was full, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolBytes {
+    /// The rows of requests.
+    pub requests: usize,
+    /// The rows of timers.
+    pub timers: usize,
+    /// Origins.
+    pub origins: usize,
+    /// Words and tag sets.
+    pub words: usize,
+    /// Which origins and tag sets each run of rows uses.
+    pub epochs: usize,
+}
+
+fn timers_max(config: &PoolConfig) -> usize {
+    if config.request_pool_size == 0 {
+        0
+    } else {
+        config.timer_pool_size
+    }
+}
+
+fn origins_max(config: &PoolConfig) -> usize {
+    let epochs = (EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS) as usize;
+    config.request_pool_size.max(epochs) + 2 * EPOCH_REQUESTS as usize
+}
+
+/// The budgets of words and of tag sets.
+const fn budgets(config: &PoolConfig) -> [usize; 2] {
+    [config.words_bytes / 4 * 3, config.words_bytes / 4]
+}
+
+/// Bytes of a table that finds `entries` numbers: four for each place and one to know it by. Places are a power of two of
+/// which at most seven eighths are taken, and twice that once so many entries came and went that the table had to be laid
+/// out anew.
+const fn table_bytes(entries: usize) -> usize {
+    2 * (entries / 7 * 8 + 8).next_power_of_two() * (size_of::<u32>() + 1)
+}
+
 impl Pool {
+    /// What a pool as configured takes once it was full.
+    #[must_use]
+    pub fn bytes_max(config: &PoolConfig) -> PoolBytes {
+        let [words_bytes, tag_sets_bytes] = budgets(config);
+        let (requests, timers) = (config.request_pool_size, timers_max(config));
+        PoolBytes {
+            requests: requests * REQUEST_ROW_BYTES,
+            timers: timers * TIMER_ROW_BYTES,
+            origins: Origins::bytes_max(origins_max(config)),
+            words: Words::bytes_max(words_bytes) + TagSets::bytes_max(tag_sets_bytes),
+            // A number for the origin and the request tags of each row and for the tags of each timer, if no two in an epoch
+            // are the same.
+            epochs: (2 * requests + timers) * size_of::<u32>(),
+        }
+    }
+
     /// A pool as configured; nothing is allocated on the path after this.
     #[must_use]
     pub fn new(config: &PoolConfig, hasher: Hasher) -> Self {
-        let rows = config.request_pool_size as u64;
-        let rows_or_epochs = rows.max(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS);
+        let [words_bytes, tag_sets_bytes] = budgets(config);
         Self {
             requests: RequestPool::new(config.request_pool_size),
-            timers: TimerPool::new(if rows == 0 { 0 } else { config.timer_pool_size }),
-            origins: Origins::new((rows_or_epochs + 2 * EPOCH_REQUESTS) as usize),
-            tag_sets: TagSets::new(config.words_bytes / 4),
-            words: Words::new(config.words_bytes / 4 * 3, hasher),
+            timers: TimerPool::new(timers_max(config)),
+            origins: Origins::new(origins_max(config)),
+            tag_sets: TagSets::new(tag_sets_bytes),
+            words: Words::new(words_bytes, hasher),
             epochs: Epochs::new(),
             ticks: VecDeque::new(),
             freed: Freed::default(),
@@ -322,5 +377,20 @@ impl Pool {
     /// The words and the rest, apart: reports hold words while they look at origins and tag sets.
     pub fn split(&mut self) -> (&mut Words, &Origins, &TagSets) {
         (&mut self.words, &self.origins, &self.tag_sets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_take_what_is_planned_for_them() {
+        for entries in [1024, 100_000, 131_072, 786_432, 1_016_384] {
+            let table: hashbrown::HashTable<u32> = hashbrown::HashTable::with_capacity(entries);
+            let (taken, planned) = (table.allocation_size(), table_bytes(entries));
+            assert!(taken <= planned / 2 + 64, "{entries}: {taken} of {planned}");
+            assert!(taken > planned / 4, "{entries}: {taken} of {planned}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 use hashbrown::HashTable;
 
+use super::table_bytes;
 use super::words::{NONE, OTHER, Words};
 use crate::wire::Record;
 
@@ -59,9 +60,14 @@ impl Origins {
         Self {
             table: HashTable::with_capacity(origins_max),
             origins,
-            unused: Vec::new(),
+            unused: Vec::with_capacity(origins_max),
             origins_max,
         }
+    }
+
+    /// Bytes that a store for `origins_max` origins takes once all were there.
+    pub(super) const fn bytes_max(origins_max: usize) -> usize {
+        (origins_max + 1) * (size_of::<Origin>() + size_of::<u32>()) + table_bytes(origins_max)
     }
 
     /// Reads what [`intern`](Self::intern) will read for this hash.

@@ -7,6 +7,7 @@
 use hashbrown::HashTable;
 
 use super::arena::Arena;
+use super::table_bytes;
 use super::words::Words;
 use crate::wire::{Record, TagSet};
 
@@ -49,21 +50,35 @@ const FIXED: Set = Set {
     last_epoch: 0,
 };
 
+/// Sets that a budget is for.
+const fn sets_max(budget_bytes: usize) -> usize {
+    let sets = budget_bytes / 32;
+    if sets < 1024 { 1024 } else { sets }
+}
+
 impl TagSets {
     /// A store for `budget_bytes` of pairs and one set per 32 bytes of that.
     pub(super) fn new(budget_bytes: usize) -> Self {
-        let sets_max = (budget_bytes / 32).max(1024);
+        let sets_max = sets_max(budget_bytes);
         let mut sets = Vec::with_capacity(sets_max + 2);
         sets.extend([FIXED, FIXED]);
         Self {
             table: HashTable::with_capacity(sets_max),
             sets,
-            unused: Vec::new(),
+            unused: Vec::with_capacity(sets_max),
             arena: Arena::new(budget_bytes),
             sets_max,
             scratch: Vec::new(),
             overflowed: 0,
         }
+    }
+
+    /// Bytes that a store with this budget takes once it was full.
+    pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
+        let sets_max = sets_max(budget_bytes);
+        Arena::bytes_max(budget_bytes)
+            + (sets_max + 2) * (size_of::<Set>() + size_of::<u32>())
+            + table_bytes(sets_max)
     }
 
     /// Reads what [`intern`](Self::intern) will read for this hash.

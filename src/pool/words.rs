@@ -8,6 +8,7 @@
 use hashbrown::HashTable;
 
 use super::arena::Arena;
+use super::table_bytes;
 use crate::wire::Hasher;
 
 /// The empty text; always there.
@@ -43,11 +44,32 @@ struct Word {
     holds: u32,
 }
 
+/// Words that a budget is for.
+const fn words_max(budget_bytes: usize) -> usize {
+    let words = budget_bytes / 64;
+    let most = u32::MAX as usize - 2;
+    if words < 1024 {
+        1024
+    } else if words > most {
+        most
+    } else {
+        words
+    }
+}
+
 impl Words {
+    /// Bytes that a store with this budget takes once it was full.
+    pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
+        let words_max = words_max(budget_bytes);
+        Arena::bytes_max(budget_bytes)
+            + (words_max + 2) * (size_of::<Word>() + size_of::<u32>())
+            + table_bytes(words_max)
+    }
+
     /// A store for `budget_bytes` of text and one word per 64 bytes of that.
     #[must_use]
     pub fn new(budget_bytes: usize, hasher: Hasher) -> Self {
-        let words_max = (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2);
+        let words_max = words_max(budget_bytes);
         let mut words = Vec::with_capacity(words_max + 2);
         // EMPTY and OTHER are held for ever and never looked up.
         words.push(Word {
@@ -63,7 +85,7 @@ impl Words {
         Self {
             table: HashTable::with_capacity(words_max),
             words,
-            unused: Vec::new(),
+            unused: Vec::with_capacity(words_max),
             arena: Arena::new(budget_bytes),
             words_max,
             hasher,

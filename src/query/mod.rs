@@ -1,6 +1,6 @@
-//! Reading: what can be asked of the daemon, and the ways to ask it.
+//! Reading: what can be asked of the daemon.
 //!
-//! Every front end (HTTP now; SQL, the MySQL wire and Prometheus later) sees only the [`source::Source`] and the
+//! Every front end (HTTP, SQL, the MySQL wire, metrics) sees only the [`source::Source`] and the
 //! [`table::Table`]s that it gives out. A table is a finished answer: owned, without locks, bounded by what the pools and
 //! reports hold, so a slow client can hold on to memory but never to a lock. What may be asked at once is bounded by the front
 //! end. From here on, and only from here on, there are asynchronous tasks; the source itself is synchronous code.
@@ -23,5 +23,3 @@ pub mod tables;
 pub mod definitions;
 
 pub mod catalog;
-
-pub mod http;

@@ -37,6 +37,8 @@ mod model;
 mod overload;
 /// Real PHP with the stock extension.
 mod php;
+/// Everything full, and the memory that `check` promises.
+mod plan;
 /// The commands of the README, as they stand there.
 mod readme;
 /// The base reports against a recount of the packets.

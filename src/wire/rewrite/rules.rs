@@ -11,8 +11,8 @@ use regex::{CaptureLocations, Regex};
 
 use super::recent::{Known, Recent};
 use super::{Chain, Rewrite, RuleCounters, RuleCounts, TagMemo, TagOf, TextField};
-use crate::config::plan::{PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES};
 use crate::config::rewrite::{Change, Piece, RewriteField, RewriteRule, Template};
+use crate::limits::{PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES};
 use crate::limits::{REWRITE_DFA_BYTES_MAX, REWRITE_MATCHES_MAX, REWRITES_MAX, TEXT_BYTES_MAX};
 use crate::wire::hasher::Hasher;
 

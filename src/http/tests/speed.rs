@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::harness::{Rows, Server};
-use crate::query::http::order::{SortBy, choose};
-use crate::query::http::writer::{Format, Writer};
+use crate::http::order::{SortBy, choose};
+use crate::http::writer::{Format, Writer};
 use crate::query::table::Table;
 
 #[test]

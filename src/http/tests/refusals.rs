@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::harness::{Server, read_reply};
-use crate::query::http::HttpSettings;
+use crate::http::HttpSettings;
 
 const CLOSE: &str = "connection: close\r\n\r\n";
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::harness::Server;
-use crate::query::http::routes;
+use crate::http::routes;
 
 /// The parameters of an operation, the path's own included, references followed.
 fn parameters(document: &Json, path: &str, method: &str) -> Vec<Json> {

@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::http::{HttpSettings, serve};
 use crate::query::error::QueryError;
-use crate::query::http::{HttpSettings, serve};
 use crate::query::source::{
     Created, Defined, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary,
     RequestDetail, RequestPage, RequestSearch, Source, TimerDetail,

@@ -37,7 +37,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use self::error::{PROBLEM_JSON, Problem};
-use super::source::Source;
+use crate::query::source::Source;
 
 /// Clients beyond the cap that are told so at once; those beyond that are closed without a word.
 const TURNED_AWAY_MAX: usize = 32;
