@@ -44,6 +44,9 @@ pub mod state;
 
 pub mod query;
 
+#[cfg(feature = "sql")]
+pub mod sql;
+
 pub mod http;
 
 pub mod load;

@@ -1,0 +1,119 @@
+//! Why a statement got no answer: MySQL's numbers, which its clients act upon, and a text for the person who asked.
+//!
+//! The MySQL wire sends number, state and text as they are; HTTP makes a problem document of them (`status` says which kind).
+
+use datafusion::common::{DataFusionError, SchemaError};
+
+/// Why a statement got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SqlError {
+    /// MySQL's error number.
+    pub code: u16,
+    /// SQLSTATE.
+    pub state: &'static str,
+    /// What was wrong and what is accepted.
+    pub message: String,
+}
+
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident = $code:literal $state:literal;)+) => {
+        impl SqlError {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(message: impl Into<String>) -> Self {
+                Self { code: $code, state: $state, message: message.into() }
+            })+
+        }
+    };
+}
+
+errors! {
+    /// ER_PARSE_ERROR: not SQL that is understood.
+    parse = 1064 "42000";
+    /// ER_NO_SUCH_TABLE.
+    no_such_table = 1146 "42S02";
+    /// ER_BAD_FIELD_ERROR: no such column.
+    no_such_column = 1054 "42S22";
+    /// ER_BAD_DB_ERROR: no such database.
+    no_such_database = 1049 "42000";
+    /// ER_NOT_SUPPORTED_YET: understood, and not done here.
+    not_supported = 1235 "42000";
+    /// ER_OPTION_PREVENTS_STATEMENT: a write to tables that can only be read.
+    read_only = 1290 "HY000";
+    /// ER_UNKNOWN_SYSTEM_VARIABLE.
+    unknown_variable = 1193 "HY000";
+    /// ER_SP_DOES_NOT_EXIST: no such function.
+    no_such_function = 1305 "42000";
+    /// ER_TABLE_EXISTS_ERROR.
+    table_exists = 1050 "42S01";
+    /// ER_BAD_TABLE_ERROR: what was to be dropped is not there.
+    unknown_table = 1051 "42S02";
+    /// ER_SPECIFIC_ACCESS_DENIED_ERROR.
+    access_denied = 1227 "42000";
+    /// ER_QUERY_INTERRUPTED: killed, or the snapshot expired.
+    interrupted = 1317 "70100";
+    /// ER_STATEMENT_TIMEOUT.
+    timeout = 1969 "70100";
+    /// ER_OUT_OF_RESOURCES: the memory of queries is used up.
+    out_of_memory = 1041 "HY000";
+    /// ER_TOO_BIG_SELECT: more rows than an answer may have.
+    too_many_rows = 1104 "42000";
+    /// ER_CON_COUNT_ERROR: too many queries at once.
+    busy = 1040 "08004";
+    /// ER_WRONG_ARGUMENTS: a value that cannot be used.
+    wrong_arguments = 1210 "HY000";
+    /// ER_UNKNOWN_ERROR: a defect of the daemon.
+    internal = 1105 "HY000";
+}
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        match error.find_root() {
+            DataFusionError::SQL(parser, _) => Self::parse(parser.to_string()),
+            DataFusionError::SchemaError(schema, _) => match &**schema {
+                SchemaError::FieldNotFound { field, .. } => {
+                    Self::no_such_column(format!("Unknown column '{}'", field.flat_name()))
+                }
+                SchemaError::AmbiguousReference { field } => Self {
+                    code: 1052,
+                    state: "23000",
+                    message: format!("Column '{}' is ambiguous", field.flat_name()),
+                },
+                other => Self::parse(other.to_string()),
+            },
+            DataFusionError::NotImplemented(what) => Self::not_supported(what.clone()),
+            DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
+            DataFusionError::Plan(what) => Self::plan(what),
+            DataFusionError::Internal(what) => Self::internal(what.clone()),
+            DataFusionError::External(other) => match other.downcast_ref::<Self>() {
+                Some(ours) => ours.clone(),
+                None => Self::internal(other.to_string()),
+            },
+            other => Self::wrong_arguments(other.to_string()),
+        }
+    }
+}
+
+impl SqlError {
+    fn plan(what: &str) -> Self {
+        if let Some(name) = what
+            .strip_prefix("table '")
+            .and_then(|rest| rest.strip_suffix("' not found"))
+        {
+            let name = name.strip_prefix("def.").unwrap_or(name);
+            return Self::no_such_table(format!("Table '{name}' doesn't exist"));
+        }
+        if what.starts_with("Invalid function") {
+            return Self::no_such_function(what);
+        }
+        Self::parse(what)
+    }
+}
+
+/// For [`DataFusionError::External`]: an error of ours on its way through the engine.
+impl From<SqlError> for DataFusionError {
+    fn from(error: SqlError) -> Self {
+        Self::External(Box::new(error))
+    }
+}

@@ -1,0 +1,25 @@
+//! SQL over everything that is in memory: Pinba's tables, by their names, for HTTP and for the MySQL wire.
+//!
+//! Apache DataFusion plans and runs; what is ours are the tables (`tables`: scans over the live pools and reports), MySQL's
+//! dialect where users rely on it (`dialect`), and the guards. A front end makes one [`Session`] per connection and
+//! gives text to the [`Engine`]; it gets a [`Reply`]: rows as a stream of Arrow batches, or that something was done.
+//!
+//! Queries run on the engine's own threads, at low priority, and look at the pools in short pieces, so that ingest is not
+//! kept waiting; time, memory, rows and the number of queries at once are bounded by [`SqlSettings`]. A reader that goes
+//! away (the reply is dropped) ends its query.
+
+mod engine;
+mod error;
+mod reply;
+mod session;
+mod settings;
+mod tables;
+
+pub use engine::{Engine, Prepared};
+pub use error::SqlError;
+pub use reply::{Done, Reply, Rows, SqlColumn, SqlType};
+pub use session::{Literal, Session};
+pub use settings::SqlSettings;
+
+#[cfg(test)]
+mod tests;

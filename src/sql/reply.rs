@@ -1,0 +1,109 @@
+//! What a statement brings: rows as they are made, or word that something was done.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use datafusion::arrow::record_batch::RecordBatch;
+use tokio::sync::mpsc;
+
+use super::error::SqlError;
+
+/// The answer to one statement.
+#[derive(Debug)]
+pub enum Reply {
+    /// Rows.
+    Rows(Rows),
+    /// No rows.
+    Done(Done),
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Rows changed.
+    pub affected_rows: u64,
+    /// A remark for the client.
+    pub info: String,
+}
+
+/// The type of a column of an answer, in MySQL's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqlType {
+    /// `bigint`.
+    BigInt,
+    /// `bigint unsigned`.
+    BigIntUnsigned,
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `double`.
+    Double,
+    /// `decimal` with so many digits, so many of them after the point.
+    Decimal(u8, u8),
+    /// `varchar` of so many characters.
+    Varchar(u32),
+    /// `text`.
+    Text,
+    /// `datetime` with so many digits after the second.
+    Datetime(u8),
+    /// `date`.
+    Date,
+    /// `time`.
+    Time,
+    /// A blob.
+    Binary,
+    /// NULL in every row.
+    Null,
+}
+
+/// One column of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlColumn {
+    /// As the statement names it.
+    pub name: String,
+    /// The column of a table that it shows, if it shows one: table and column, both by their own names.
+    pub origin: Option<(String, String)>,
+    /// What the statement calls that table.
+    pub table: Option<String>,
+    /// Its type.
+    pub sql_type: SqlType,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+}
+
+/// Rows as they are made. Dropping this ends the query.
+#[derive(Debug)]
+pub struct Rows {
+    /// The columns; batches have them in this order.
+    pub columns: Arc<[SqlColumn]>,
+    pub(super) batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
+    /// Ends the task that makes them.
+    pub(super) _running: Running,
+}
+
+impl Rows {
+    /// The next batch; `None` after the last. After an error there is no more.
+    pub async fn next(&mut self) -> Option<Result<RecordBatch, SqlError>> {
+        self.batches.recv().await
+    }
+
+    /// The same for those who poll.
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<RecordBatch, SqlError>>> {
+        Pin::new(&mut self.batches).get_mut().poll_recv(context)
+    }
+}
+
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Running(pub(super) tokio::task::AbortHandle);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
