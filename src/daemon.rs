@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::http::{self, HttpSettings};
+use crate::http::{self, Answers, HttpSettings};
 use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::ingest::{Inlet, RingPlan, TempRing, receive};
@@ -31,6 +31,8 @@ use crate::query::status::{SocketStatus, Status};
 use crate::report::definition::Defaults;
 use crate::report::{Reports, Ticks};
 use crate::shutdown::Shutdown;
+#[cfg(feature = "sql")]
+use crate::sql::{Engine, SqlSettings};
 use crate::state::{State, StateError};
 use crate::telemetry::Counters;
 use crate::wire::{Decoder, Hasher, NameRules, Rewrite, RuleCounters, TextLimits};
@@ -238,18 +240,38 @@ impl Daemon {
             .block_on(tokio::net::TcpListener::bind(address))
             .map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
-        let source: Arc<dyn Source> = Arc::clone(&self.catalog) as Arc<dyn Source>;
+        let answers = self.answers(config)?;
         let mut stopped = self.http_stop.subscribe();
         let stop = async move {
             // An error means that the daemon is gone, which is a stop too.
             let _gone = stopped.wait_for(|stop| *stop).await;
         };
         let settings = HttpSettings::new(vec![address.ip().to_string()]);
-        self.http_task = Some(runtime.spawn(http::serve(listener, source, settings, stop)));
+        self.http_task = Some(runtime.spawn(http::serve(listener, answers, settings, stop)));
         self.http = Some(bound);
         self.runtime = Some(runtime);
         info!(address = %bound, "Listening for HTTP.");
         Ok(())
+    }
+
+    /// Where the HTTP front end's answers come from.
+    fn answers(&self, config: &Config) -> Result<Answers, StartError> {
+        let source: Arc<dyn Source> = Arc::clone(&self.catalog) as Arc<dyn Source>;
+        #[cfg_attr(
+            not(feature = "sql"),
+            expect(unused_mut, reason = "there is nothing to add")
+        )]
+        let mut answers = Answers::new(source);
+        let _settings = config;
+        #[cfg(feature = "sql")]
+        {
+            let engine = Engine::new(Arc::clone(&self.catalog), SqlSettings::default());
+            answers.sql = Some(engine.map_err(|source| StartError::Thread {
+                what: "the SQL threads",
+                source,
+            })?);
+        }
+        Ok(answers)
     }
 
     /// The UDP addresses that are bound, with real ports.

@@ -22,7 +22,7 @@ use super::writer::{Format, Writer};
 use crate::query::table::Table;
 
 /// Answers up to about this size are sent in one piece.
-const WHOLE_BYTES: usize = 256 * 1024;
+pub(super) const WHOLE_BYTES: usize = 256 * 1024;
 
 /// What a piece of a larger answer is filled up to: some 0.1 ms of work, so that writing it does not hold up other
 /// connections.

@@ -28,6 +28,8 @@ pub(super) struct Problem {
     accepted: Vec<String>,
     /// The methods that the path knows.
     allow: Option<&'static str>,
+    /// MySQL's error number and SQLSTATE, for what is wrong with a statement.
+    sql: Option<(u16, &'static str)>,
 }
 
 impl Problem {
@@ -39,6 +41,7 @@ impl Problem {
             parameter: None,
             accepted: Vec::new(),
             allow: None,
+            sql: None,
         }
     }
 
@@ -72,6 +75,13 @@ impl Problem {
         self
     }
 
+    /// Adds MySQL's error number and SQLSTATE.
+    #[cfg(feature = "sql")]
+    pub(super) fn with_sql(mut self, code: u16, state: &'static str) -> Self {
+        self.sql = Some((code, state));
+        self
+    }
+
     /// What would be accepted in its place.
     pub(super) fn accepted(&self) -> &[String] {
         &self.accepted
@@ -87,6 +97,10 @@ impl Problem {
         body.insert("detail".into(), json!(self.detail));
         if let Some(parameter) = &self.parameter {
             body.insert("parameter".into(), json!(parameter));
+        }
+        if let Some((code, state)) = self.sql {
+            body.insert("code".into(), json!(code));
+            body.insert("sqlstate".into(), json!(state));
         }
         if !self.accepted.is_empty() {
             body.insert("accepted".into(), json!(self.accepted));

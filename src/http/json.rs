@@ -41,6 +41,17 @@ pub(super) fn float(out: &mut Vec<u8>, number: f64) {
     drop(serde_json::to_writer(out.by_ref(), &number));
 }
 
+/// A finite number of single precision, likewise.
+#[cfg(feature = "sql")]
+pub(super) fn float32(out: &mut Vec<u8>, number: f32) {
+    const EXACT: f32 = 16_777_216.0;
+    let whole = number as i64;
+    if whole as f32 == number && number.abs() < EXACT {
+        return int(out, whole);
+    }
+    drop(serde_json::to_writer(out.by_ref(), &number));
+}
+
 /// Microseconds as seconds: up to six decimals, none that is a trailing zero.
 pub(super) fn micros(out: &mut Vec<u8>, us: u64) {
     fraction(out, us / 1_000_000, us % 1_000_000, 6);

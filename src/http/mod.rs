@@ -1,13 +1,15 @@
 //! HTTP/JSON: the daemon's first front end.
 //!
 //! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on, and answers every request
-//! from the one [`Source`]. Asynchronous code only moves bytes; questions are answered on threads that may block.
+//! from the one [`Source`], or runs a statement. Asynchronous code only moves bytes; questions are answered on threads that may block.
 //!
 //! Bounded are connections (beyond the cap a client is told 503), heads, bodies and the time for each (`connection.rs`,
 //! `guard.rs`), questions at once and answers under way (`gate.rs`). Whatever a client does wrong ends in a problem
 //! document (`error.rs`) or a closed connection. On stop, answers under way get a moment to finish.
 
 mod answer;
+#[cfg(feature = "sql")]
+mod batches;
 mod connection;
 mod error;
 mod gate;
@@ -20,6 +22,8 @@ mod params;
 mod reports;
 mod requests;
 mod routes;
+#[cfg(feature = "sql")]
+mod sql;
 mod time;
 mod writer;
 
@@ -38,6 +42,8 @@ use tracing::warn;
 
 use self::error::{PROBLEM_JSON, Problem};
 use crate::query::source::Source;
+#[cfg(feature = "sql")]
+use crate::sql::Engine;
 
 /// Clients beyond the cap that are told so at once; those beyond that are closed without a word.
 const TURNED_AWAY_MAX: usize = 32;
@@ -45,6 +51,34 @@ const TURNED_AWAY_MAX: usize = 32;
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// What to wait when the system has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where answers come from.
+#[derive(Clone)]
+pub struct Answers {
+    /// The read model.
+    pub source: Arc<dyn Source>,
+    /// Runs statements; `None` switches SQL off.
+    #[cfg(feature = "sql")]
+    pub sql: Option<Engine>,
+}
+
+impl Answers {
+    /// Answers from the read model alone.
+    #[must_use]
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            #[cfg(feature = "sql")]
+            sql: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers").finish_non_exhaustive()
+    }
+}
 
 /// What bounds the front end.
 #[derive(Debug, Clone)]
@@ -94,11 +128,11 @@ impl HttpSettings {
 /// with time and I/O.
 pub async fn serve(
     listener: TcpListener,
-    source: Arc<dyn Source>,
+    answers: Answers,
     settings: HttpSettings,
     stop: impl Future<Output = ()>,
 ) {
-    let router = routes::router(source, &settings);
+    let router = routes::router(answers, &settings);
     let places = Arc::new(Semaphore::new(settings.connections_max));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let (stop_all, stopped) = watch::channel(false);

@@ -21,8 +21,11 @@ use super::error::Problem;
 use super::gate::Gate;
 use super::guard::{self, HostNames};
 use super::params::Params;
-use super::{HttpSettings, openapi, page, reports, requests};
+use super::{Answers, HttpSettings, openapi, page, reports, requests};
 use crate::query::source::{Readiness, Source};
+
+#[cfg(feature = "sql")]
+use super::sql::run as run_sql;
 
 /// Short questions being answered at once: status, lists, single requests.
 const SHORT_MAX: usize = 4;
@@ -32,7 +35,7 @@ const SHORT_MAX: usize = 4;
 pub(super) struct App(Arc<Shared>);
 
 struct Shared {
-    source: Arc<dyn Source>,
+    answers: Answers,
     /// For questions with short answers.
     short: Gate,
     /// For reports and pages of requests.
@@ -43,15 +46,21 @@ struct Shared {
 }
 
 impl App {
-    fn new(source: Arc<dyn Source>, settings: &HttpSettings) -> Self {
+    fn new(answers: Answers, settings: &HttpSettings) -> Self {
         let gate = |what, inside| Gate::new(what, inside, settings.waiting_max, settings.patience);
         Self(Arc::new(Shared {
-            source,
+            answers,
             short: gate("questions", SHORT_MAX),
             readings: gate("readings", settings.readings_max),
             streams: gate("large answers", settings.streams_max),
             body_max: settings.body_max,
         }))
+    }
+
+    /// What runs statements.
+    #[cfg(feature = "sql")]
+    pub(super) fn sql(&self) -> Option<crate::sql::Engine> {
+        self.0.answers.sql.clone()
     }
 
     /// How long a client may take for a body.
@@ -69,7 +78,7 @@ impl App {
         // The permit goes along: a client that leaves does not end the work that it caused.
         blocking(move || {
             let _permit = permit;
-            question(shared.source.as_ref())
+            question(shared.answers.source.as_ref())
         })
         .await
     }
@@ -82,7 +91,7 @@ impl App {
         let permit = self.0.readings.enter().await?;
         let shared = Arc::clone(&self.0);
         let (bytes, permit) =
-            blocking(move || Ok((question(shared.source.as_ref())?, permit))).await?;
+            blocking(move || Ok((question(shared.answers.source.as_ref())?, permit))).await?;
         if bytes.is_whole() {
             return Ok(bytes.into_response(permit));
         }
@@ -109,7 +118,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Every path, the methods it knows, and their handlers. GET brings HEAD with it.
-pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 11] {
+pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 12] {
     const GET: &str = "GET, HEAD, OPTIONS";
     [
         ("/", GET, get(page::read)),
@@ -129,14 +138,19 @@ pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 11] {
         ),
         ("/api/v1/requests", GET, get(requests::list)),
         ("/api/v1/requests/{id}", GET, get(requests::read)),
+        (
+            "/api/v1/sql",
+            "GET, HEAD, POST, OPTIONS",
+            get(run_sql).post(run_sql),
+        ),
         ("/api/v1/reset", "POST, OPTIONS", post(reports::reset)),
         ("/api/v1/openapi.json", GET, get(openapi::read)),
     ]
 }
 
 /// The service behind every connection.
-pub(super) fn router(source: Arc<dyn Source>, settings: &HttpSettings) -> Router {
-    let app = App::new(source, settings);
+pub(super) fn router(answers: Answers, settings: &HttpSettings) -> Router {
+    let app = App::new(answers, settings);
     let lower = settings
         .host_names
         .iter()
@@ -159,12 +173,18 @@ async fn nothing_here(uri: Uri) -> Problem {
         "/metrics" => {
             "this version has no /metrics; the same counters are in /api/v1/status".to_owned()
         }
-        "/api/v1/sql" => {
-            "this version has no SQL; /api/v1/reports/{name} sorts and filters".to_owned()
-        }
         path => format!("there is nothing at {path:?}; GET / lists what there is"),
     };
     Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// `/api/v1/sql` where there is none.
+#[cfg(not(feature = "sql"))]
+async fn run_sql() -> Problem {
+    Problem::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "this program was built without SQL (feature `sql`); /api/v1/reports/{name} sorts and filters",
+    )
 }
 
 /// `GET /healthz`: that this is answered says it all.
@@ -176,7 +196,7 @@ async fn healthy(request: Request) -> Result<Response<Body>, Problem> {
 /// `GET /readyz`. Goes past the gates: a busy daemon is ready.
 async fn ready(State(app): State<App>, request: Request) -> Result<Response<Body>, Problem> {
     Params::parse(request.uri().query())?.finish()?;
-    let Readiness { reasons } = blocking(move || Ok(app.0.source.readiness())).await?;
+    let Readiness { reasons } = blocking(move || Ok(app.0.answers.source.readiness())).await?;
     if reasons.is_empty() {
         return Ok(answer::json(
             StatusCode::OK,

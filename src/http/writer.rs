@@ -136,7 +136,7 @@ fn csv_value(out: &mut Vec<u8>, value: &Value<'_>) {
 }
 
 /// A text of a CSV line, in quotes where it needs them.
-fn csv_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn csv_text(out: &mut Vec<u8>, text: &str) {
     let plain = |byte: u8| !matches!(byte, b'"' | b',' | b'\r' | b'\n');
     if !text.is_empty() && text.bytes().all(plain) && text.trim() == text {
         out.extend_from_slice(text.as_bytes());

@@ -168,6 +168,7 @@ impl Engine {
             .as_ref()
             .ok_or_else(|| SqlError::busy("the daemon stops"))?;
         let context = Arc::new(TaskContext::from(&self.0.state));
+        let schema = plan.schema();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let time_max = self.0.settings.time_max;
         let task = runtime.spawn(async move {
@@ -197,6 +198,7 @@ impl Engine {
         });
         Ok(Reply::Rows(Rows {
             columns,
+            schema,
             batches,
             _running: Running(task.abort_handle()),
         }))

@@ -1,9 +1,10 @@
 //! What a statement brings: rows as they are made, or word that something was done.
 
-use std::pin::Pin;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
@@ -58,6 +59,27 @@ pub enum SqlType {
     Null,
 }
 
+impl fmt::Display for SqlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BigInt => "bigint",
+            Self::BigIntUnsigned => "bigint unsigned",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Decimal(digits, scale) => return write!(f, "decimal({digits},{scale})"),
+            Self::Varchar(length) => return write!(f, "varchar({length})"),
+            Self::Text => "text",
+            Self::Datetime(0) => "datetime",
+            Self::Datetime(digits) => return write!(f, "datetime({digits})"),
+            Self::Date => "date",
+            Self::Time => "time",
+            Self::Binary => "blob",
+            Self::Null => "null",
+        })
+    }
+}
+
 /// One column of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlColumn {
@@ -78,6 +100,8 @@ pub struct SqlColumn {
 pub struct Rows {
     /// The columns; batches have them in this order.
     pub columns: Arc<[SqlColumn]>,
+    /// The same in Arrow's terms: the schema of every batch.
+    pub schema: SchemaRef,
     pub(super) batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
     /// Ends the task that makes them.
     pub(super) _running: Running,
@@ -94,7 +118,7 @@ impl Rows {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<RecordBatch, SqlError>>> {
-        Pin::new(&mut self.batches).get_mut().poll_recv(context)
+        self.batches.poll_recv(context)
     }
 }
 

@@ -121,6 +121,18 @@ impl Site {
         }
     }
 
+    /// The body of an answer that is not text.
+    #[cfg(feature = "sql")]
+    pub(crate) fn bytes(&self, target: &str) -> Vec<u8> {
+        let url = format!("http://{}{target}", self.http);
+        ureq::get(url)
+            .call()
+            .unwrap()
+            .body_mut()
+            .read_to_vec()
+            .unwrap()
+    }
+
     /// `/api/v1/status`.
     #[track_caller]
     pub(crate) fn status(&self) -> Status {

@@ -49,3 +49,6 @@ mod rewrite;
 mod runtime;
 /// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.
 mod shutdown;
+/// Statements over HTTP.
+#[cfg(feature = "sql")]
+mod sql;

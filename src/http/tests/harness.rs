@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::http::{HttpSettings, serve};
+use crate::http::{Answers, HttpSettings, serve};
 use crate::query::error::QueryError;
 use crate::query::source::{
     Created, Defined, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary,
@@ -363,7 +363,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shared: Arc<dyn Source> = Arc::<Sample>::clone(&source);
-        let task = runtime.spawn(serve(listener, shared, settings, async {
+        let task = runtime.spawn(serve(listener, Answers::new(shared), settings, async {
             stopped.await.unwrap();
         }));
         Self {

@@ -1,0 +1,87 @@
+//! Statements over HTTP, asked of the real daemon: formats, values, errors. What SQL itself can do is tested beside the engine.
+
+use datafusion::arrow::ipc::reader::StreamReader;
+use prost::Message as _;
+use serde_json::json;
+
+use crate::harness::{Here, Sender};
+use crate::packets::request;
+
+/// A daemon that got requests of three scripts.
+fn with_three_scripts() -> Here {
+    let (here, _clock) = Here::with_manual_clock(&[]);
+    let mut sender = Sender::new(&here.site);
+    for (script, times) in [("/a.php", 3), ("/b.php", 2), ("/c.php", 1)] {
+        for _ in 0..times {
+            let mut packet = request("web1", "shop", script);
+            packet.request_time = Some(0.1);
+            sender.send(&packet.encode_to_vec());
+        }
+    }
+    sender.at_rest();
+    here
+}
+
+const COUNTS: &str =
+    "/api/v1/sql?query=SELECT+script_name,+req_count+FROM+report_by_script_name+ORDER+BY+2+DESC";
+
+#[test]
+fn rows_come_in_every_format() {
+    let here = with_three_scripts();
+    let body = here.site.json(COUNTS);
+    assert_eq!(body["columns"][0]["name"], "script_name");
+    assert_eq!(body["columns"][1]["name"], "req_count");
+    assert_eq!(
+        body["rows"],
+        json!([["/a.php", 3], ["/b.php", 2], ["/c.php", 1]])
+    );
+
+    let lines = here.site.get(&format!("{COUNTS}&format=ndjson"));
+    assert_eq!(lines.content_type, "application/x-ndjson");
+    let first: serde_json::Value =
+        serde_json::from_str(lines.body.lines().next().unwrap()).unwrap();
+    assert_eq!(first, json!({"script_name": "/a.php", "req_count": 3}));
+
+    let csv = here.site.get(&format!("{COUNTS}&format=csv"));
+    assert_eq!(
+        csv.body,
+        "script_name,req_count\r\n/a.php,3\r\n/b.php,2\r\n/c.php,1\r\n"
+    );
+
+    let arrow = here.site.bytes(&format!("{COUNTS}&format=arrow"));
+    let mut batches = StreamReader::try_new(&arrow[..], None).unwrap();
+    assert_eq!(batches.next().unwrap().unwrap().num_rows(), 3);
+    let none = here
+        .site
+        .bytes("/api/v1/sql?format=arrow&query=SELECT+status+FROM+report_by_status+WHERE+status=1");
+    let batches = StreamReader::try_new(&none[..], None).unwrap();
+    assert_eq!(batches.schema().field(0).name(), "status");
+}
+
+#[test]
+fn single_precision_is_shown_in_its_own_digits() {
+    let here = with_three_scripts();
+    let query = "/api/v1/sql?query=SELECT+req_time_total+FROM+report_by_script_name+WHERE+script_name='/c.php'";
+    assert_eq!(here.site.json(query)["rows"], json!([[0.1]]));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_mysqls_numbers() {
+    let here = with_three_scripts();
+    for (query, status, code) in [
+        ("SELEKT+1", 400, 1064),
+        ("SELECT+1+FROM+nothing_here", 400, 1146),
+        ("SELECT+no_such+FROM+report_by_script_name", 400, 1054),
+    ] {
+        let reply = here.site.get(&format!("/api/v1/sql?query={query}"));
+        assert_eq!(reply.status, status, "{query}: {}", reply.body);
+        let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(body["code"], code, "{query}: {body}");
+    }
+    let missing = here.site.get("/api/v1/sql");
+    assert!(missing.problem(400).contains("query"));
+    let odd = here
+        .site
+        .post("/api/v1/sql", r#"{"query": "SELECT 1", "limit": 1}"#);
+    assert!(odd.problem(400).contains("accepted: query, values"));
+}
