@@ -84,29 +84,53 @@ fn fraction(out: &mut Vec<u8>, whole: u64, mut part: u64, width: usize) {
 
 /// A text with its quotes.
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();
     // Most texts need no escape: they are copied in one piece.
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\'))
-    {
+    while let Some(at) = first_special(rest) {
         out.extend_from_slice(&rest[..at]);
-        match rest[at] {
-            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            byte => {
-                out.extend_from_slice(b"\\u00");
-                out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-            }
-        }
+        escape(out, rest[at]);
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Where the first byte is that JSON wants escaped: controls, quotes and backslashes. Eight bytes at a time.
+fn first_special(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES * 128;
+    let special = |byte: u8| matches!(byte, 0..=0x1f | b'"' | b'\\');
+    let (words, tail) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // A byte is zero where its high bit comes out set; bytes above may come out set in error, so the first is looked for again.
+        let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+        let quotes = zeros(word ^ (ONES * u64::from(b'"')));
+        let backslashes = zeros(word ^ (ONES * u64::from(b'\\')));
+        if controls | quotes | backslashes != 0 {
+            let found = bytes[at * 8..].iter().position(|byte| special(*byte));
+            return found.map(|offset| at * 8 + offset);
+        }
+    }
+    let found = tail.iter().position(|byte| special(*byte));
+    found.map(|offset| words.len() * 8 + offset)
+}
+
+fn escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        byte => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
 }
 
 /// Tags as an object. A name that comes more than once has all its values, in packet order, as an array.
