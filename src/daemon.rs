@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::access::{Access, SecretError, UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::http::{self, Answers, HttpSettings};
@@ -56,6 +57,9 @@ pub enum StartError {
     /// A report of the configuration.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
+    /// The secrets of a user.
+    #[error(transparent)]
+    User(#[from] SecretError),
     /// The folder of what survives a restart.
     #[error(transparent)]
     State(#[from] StateError),
@@ -75,6 +79,7 @@ pub struct Daemon {
     udp: Vec<SocketAddr>,
     http: Option<SocketAddr>,
     catalog: Arc<Catalog>,
+    users: Arc<UserStore>,
     shutdown: Shutdown,
     receivers: Vec<JoinHandle<()>>,
     merger_stop: Shutdown,
@@ -93,6 +98,8 @@ impl Daemon {
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
+        let users = Users::load(&config.users, |name| std::env::var_os(name))?;
+        let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
         let receivers = config.ingest.receivers;
         let buffer = config.ingest.recv_buffer_bytes;
         let sockets = socket::open(&config.ingest.listen, receivers, buffer)?;
@@ -145,6 +152,7 @@ impl Daemon {
             udp: sockets.iter().map(|socket| socket.address).collect(),
             http: None,
             catalog,
+            users,
             shutdown: Shutdown::new(),
             receivers: Vec::new(),
             merger_stop: Shutdown::new(),
@@ -246,7 +254,13 @@ impl Daemon {
             // An error means that the daemon is gone, which is a stop too.
             let _gone = stopped.wait_for(|stop| *stop).await;
         };
-        let settings = HttpSettings::new(vec![address.ip().to_string()]);
+        let mut names = config.host_names.clone();
+        names.push(address.ip().to_string());
+        let settings = HttpSettings {
+            access: Access::new(Arc::clone(&self.users), config.http.allow_anonymous),
+            open_health: config.open_health,
+            ..HttpSettings::new(names)
+        };
         self.http_task = Some(runtime.spawn(http::serve(listener, answers, settings, stop)));
         self.http = Some(bound);
         self.runtime = Some(runtime);
@@ -284,6 +298,12 @@ impl Daemon {
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// The users of all front ends; who they are can be replaced while the daemon runs.
+    #[must_use]
+    pub fn users(&self) -> &Arc<UserStore> {
+        &self.users
     }
 
     /// What the front ends read from.

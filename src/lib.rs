@@ -42,6 +42,8 @@ pub mod merger;
 
 pub mod state;
 
+pub mod access;
+
 pub mod query;
 
 #[cfg(feature = "sql")]

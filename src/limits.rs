@@ -67,6 +67,29 @@ pub const SECONDS_END: f32 = 2_147_483_648.0;
 /// Groups (an old protobuf construct) inside one another that an unknown field may have; as deep as prost goes.
 pub const GROUP_DEPTH_MAX: usize = 100;
 
+// ---- access: who may ask ----
+
+/// `[[user]]` entries. Checking a token looks at each of them.
+pub const USERS_MAX: usize = 256;
+
+/// Longest name of a user, in bytes.
+pub const USER_NAME_BYTES_MAX: usize = 64;
+
+/// Longest password or token, in bytes; hashing one takes time in proportion.
+pub const SECRET_BYTES_MAX: usize = 1024;
+
+/// Shortest token, in bytes: it is all that stands between a peer and the data, and nobody has to remember it.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
+/// Failed logins that one peer has at once.
+pub const FAILED_LOGINS_BURST: u64 = 10;
+
+/// After how many milliseconds it has one more.
+pub const FAILED_LOGIN_MS: u64 = 1000;
+
+/// Places in which failed logins are noted; peers that fall into the same one share it.
+pub const FAILED_LOGIN_PLACES: usize = 4096;
+
 const _: () = {
     assert!(UDP_PAYLOAD_BYTES_MAX <= DATAGRAM_BYTES_MAX);
     // `wire` keeps positions and lengths in 16 bits.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clap::Parser;
+use pinbad::access::Users;
 use pinbad::args::{Args, Command, TablesFlags};
 use pinbad::bench::{self, BenchOptions};
 use pinbad::clock::SystemClock;
@@ -68,6 +69,10 @@ fn refuse(errors: &ConfigErrors) -> ExitCode {
 fn check(config: &Config) -> ExitCode {
     let defaults = daemon::defaults(config);
     if let Err(error) = Definitions::new(&config.configured_reports, &defaults) {
+        complain(error);
+        return ExitCode::from(BAD_CONFIGURATION);
+    }
+    if let Err(error) = Users::load(&config.users, |name| std::env::var_os(name)) {
         complain(error);
         return ExitCode::from(BAD_CONFIGURATION);
     }
@@ -136,7 +141,7 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     };
     let daemon = match Daemon::start(config, Arc::new(SystemClock::new())) {
         Ok(daemon) => daemon,
-        Err(error @ StartError::Report(_)) => {
+        Err(error @ (StartError::Report(_) | StartError::User(_))) => {
             complain(error);
             return ExitCode::from(BAD_CONFIGURATION);
         }

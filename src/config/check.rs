@@ -14,7 +14,11 @@ use super::keys::{self, Key, TEMP_BLOCK_BYTES, TEMP_REQUEST_BYTES};
 use super::place::{Origin, Place};
 use super::rewrite;
 use super::typed::{Typed, Value, accepted};
-use super::{Config, FrontConfig, IngestConfig, LogConfig, LogFormat, PoolConfig, ReportsConfig};
+use super::user;
+use super::{
+    Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, PoolConfig,
+    ReportsConfig,
+};
 
 /// Sockets in all, each with a thread and buffers of its own.
 const SOCKETS_MAX: usize = 1024;
@@ -45,6 +49,8 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             listen: reading.address("http.listen"),
             allow_anonymous: reading.switch("http.allow_anonymous"),
         },
+        open_health: reading.switch("http.open_health"),
+        host_names: reading.names("http.host_names"),
         mysql: FrontConfig {
             listen: reading.address("mysql.listen"),
             allow_anonymous: reading.switch("mysql.allow_anonymous"),
@@ -62,11 +68,17 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
         },
         configured_reports: raw.reports.clone(),
         rewrites: rewrite::read(&raw.rewrites, reading.errors),
+        users: user::read(&raw.users.0, reading.errors),
     };
     reading.whole_seconds(&config);
     reading.sockets(&config);
-    reading.exposure("http", &config.http);
-    reading.exposure("mysql", &config.mysql);
+    reading.exposure("http", &config.http, !raw.users.0.is_empty());
+    let with_password = |user: &ConfiguredUser| user.password.is_some();
+    reading.exposure(
+        "mysql",
+        &config.mysql,
+        config.users.iter().any(with_password),
+    );
     reading.fronts_apart(&config);
     config
 }
@@ -122,10 +134,10 @@ impl Reading<'_> {
         }
     }
 
-    /// What is on loopback only this machine can ask; anything else needs the operator's word.
-    fn exposure(&mut self, section: &str, front: &FrontConfig) {
+    /// What is on loopback only this machine can ask; anything else needs users, or the operator's word.
+    fn exposure(&mut self, section: &str, front: &FrontConfig, users: bool) {
         let Some(address) = front.listen else { return };
-        if address.ip().to_canonical().is_loopback() || front.allow_anonymous {
+        if address.ip().to_canonical().is_loopback() || front.allow_anonymous || users {
             return;
         }
         let place = self.place(&format!("{section}.listen"));
@@ -136,10 +148,11 @@ impl Reading<'_> {
         };
         let problem = format!(
             "{section}.listen = {}: not a loopback address, and no credentials are configured, so anyone who reaches \
-             it could read everything; accepted: {section}.listen = \"{loopback}:{}\", or \
-             {section}.allow_anonymous = true if that is wanted",
+             it could read everything; accepted: {section}.listen = \"{loopback}:{}\", or a [[user]] with a \
+             password{}, or {section}.allow_anonymous = true if that is wanted",
             place.given(),
-            address.port()
+            address.port(),
+            if section == "http" { " or token" } else { "" }
         );
         self.errors.push(ConfigError::Conflict { place, problem });
     }
@@ -227,6 +240,13 @@ impl Reading<'_> {
             mismatch(name)
         };
         addresses
+    }
+
+    fn names(&mut self, name: &str) -> Vec<String> {
+        let Value::Names(names) = self.value(name) else {
+            mismatch(name)
+        };
+        names
     }
 
     fn path(&mut self, name: &str) -> Option<PathBuf> {

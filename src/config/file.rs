@@ -15,12 +15,14 @@ use super::error::ConfigError;
 use super::flags::ConfigFlags;
 use super::keys::{self, KEYS, LISTS};
 use super::place::{Origin, Place};
+use super::secret::Hidden;
 use super::typed::Typed;
+use super::user;
 
 /// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
 
-/// A `[[report]]` or `[[rewrite]]` entry as it was typed.
+/// A `[[report]]`, `[[rewrite]]` or `[[user]]` entry as it was typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredReport {
     /// Where the entry begins; shows as "pinbad.toml:12" or "--set".
@@ -54,6 +56,8 @@ pub struct RawConfig {
     pub reports: Vec<ConfiguredReport>,
     /// The entries of `[[rewrite]]`, likewise.
     pub rewrites: Vec<ConfiguredReport>,
+    /// The entries of `[[user]]`, likewise.
+    pub users: Hidden<Vec<ConfiguredReport>>,
 }
 
 impl RawConfig {
@@ -150,7 +154,7 @@ impl RawConfig {
         match DeValue::parse(place.text()) {
             Ok(value) => self.add_list(name, &value, place, errors),
             Err(_) => errors.push(ConfigError::Value {
-                place: place.clone(),
+                place: shown(name, place.clone()),
                 key: name.to_owned(),
                 problem: "not valid TOML".to_owned(),
                 accepted: format!(
@@ -194,7 +198,7 @@ impl RawConfig {
         }
     }
 
-    /// The entries of `[[report]]` or `[[rewrite]]`; they replace those of a weaker layer.
+    /// The entries of one of [`LISTS`]; they replace those of a weaker layer.
     fn add_list(
         &mut self,
         list: &str,
@@ -203,14 +207,15 @@ impl RawConfig {
         errors: &mut Vec<ConfigError>,
     ) {
         let entries: Option<Vec<_>> = match value.get_ref() {
-            DeValue::Array(items) => items.iter().map(|item| entry(item, place)).collect(),
+            DeValue::Array(items) => items.iter().map(|item| entry(list, item, place)).collect(),
             _ => None,
         };
-        match entries {
-            Some(entries) if list == "report" => self.reports = entries,
-            Some(entries) => self.rewrites = entries,
-            None => errors.push(ConfigError::Value {
-                place: place.at(value.span()),
+        match (entries, list) {
+            (Some(entries), "report") => self.reports = entries,
+            (Some(entries), "user") => self.users = Hidden(entries),
+            (Some(entries), _) => self.rewrites = entries,
+            (None, _) => errors.push(ConfigError::Value {
+                place: shown(list, place.at(value.span())),
                 key: list.to_owned(),
                 problem: "not a list of tables".to_owned(),
                 accepted: format!("[[{list}]] once for each, or {list} = {}", example(list)),
@@ -221,20 +226,33 @@ impl RawConfig {
 
 /// How a list of tables is written in one line.
 fn example(list: &str) -> &'static str {
-    if list == "report" {
-        "[{name = \"x\", ..}]"
-    } else {
-        "[{field = \"script_name\", ..}]"
+    match list {
+        "rewrite" => "[{field = \"script_name\", ..}]",
+        _ => "[{name = \"x\", ..}]",
     }
 }
 
-fn entry(item: &Spanned<DeValue<'_>>, place: &Place) -> Option<ConfiguredReport> {
+/// The place of something in `list`, which errors do not repeat if there may be secrets in it.
+fn shown(list: &str, place: Place) -> Place {
+    if list == "user" {
+        place.hidden()
+    } else {
+        place
+    }
+}
+
+fn entry(list: &str, item: &Spanned<DeValue<'_>>, place: &Place) -> Option<ConfiguredReport> {
     let keys = item.get_ref().as_table()?;
-    let places = keys
-        .iter()
-        .map(|(key, value)| (key.get_ref().to_string(), place.at(value.span())));
+    let places = keys.iter().map(|(key, value)| {
+        let (key, place) = (key.get_ref().to_string(), place.at(value.span()));
+        let place = match user::SHOWN.contains(&key.as_str()) {
+            true => place,
+            false => shown(list, place),
+        };
+        (key, place)
+    });
     Some(ConfiguredReport {
-        place: place.at(item.span()),
+        place: shown(list, place.at(item.span())),
         table: toml::Table::deserialize(ValueDeserializer::from(item.clone())).ok()?,
         places: places.collect(),
     })
@@ -264,6 +282,12 @@ fn syntax(place: &Place, error: &toml::de::Error) -> ConfigError {
 
 /// A key that does not exist, with what was probably meant.
 fn unknown_key(name: &str, place: Place) -> ConfigError {
+    let secret = ["password", "token", "secret", "hash"];
+    let lower = name.to_ascii_lowercase();
+    let place = match secret.iter().any(|word| lower.contains(word)) {
+        true => place.hidden(),
+        false => place,
+    };
     let section = name.split('.').next().unwrap_or(name);
     let names = keys::names_in(section);
     let hint = if let Some(meant) = keys::nearest_key(name) {
@@ -307,6 +331,7 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, place: &Place) -> Co
     }
 }
 
+/// A `PINBAD_` variable that is no setting; [`super::Config`] lets it pass if a user's secret is in it.
 fn unknown_variable(name: &str, place: Place) -> ConfigError {
     let mut known: Vec<String> = KEYS.iter().map(|key| keys::variable(key.name)).collect();
     known.extend(LISTS.iter().map(|list| keys::variable(list)));

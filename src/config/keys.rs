@@ -38,8 +38,10 @@ pub enum Takes {
     Address,
     /// One or more IP addresses with ports.
     Addresses,
-    /// A path, or "".
+    /// The path of a directory, or "".
     Path,
+    /// A list of host names; it may be empty.
+    Names,
 }
 
 const KIB: u64 = 1 << 10;
@@ -54,6 +56,9 @@ pub const TEMP_REQUEST_BYTES: u64 = 512;
 
 /// UDP addresses to listen on: each has its sockets, threads and buffers.
 pub const LISTEN_MAX: usize = 64;
+
+/// Host names in a list.
+pub const NAMES_MAX: usize = 64;
 
 /// All keys, in the order of `config/pinbad.toml`.
 pub const KEYS: &[Key] = &[
@@ -164,6 +169,18 @@ pub const KEYS: &[Key] = &[
         why: "",
     },
     Key {
+        name: "http.open_health",
+        default: "false",
+        takes: Takes::Switch,
+        why: "",
+    },
+    Key {
+        name: "http.host_names",
+        default: "[]",
+        takes: Takes::Names,
+        why: "",
+    },
+    Key {
         name: "mysql.listen",
         default: "\"127.0.0.1:33306\"",
         takes: Takes::Address,
@@ -195,8 +212,9 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-/// Lists of tables: `[[report]]`, checked by the report module, and `[[rewrite]]`, checked by `rewrite`.
-pub const LISTS: [&str; 2] = ["report", "rewrite"];
+/// Lists of tables: `[[report]]`, checked by the report module, `[[rewrite]]`, checked by `rewrite`, and `[[user]]`,
+/// checked by `user`.
+pub const LISTS: [&str; 3] = ["report", "rewrite", "user"];
 
 /// Settings of Pinba's engines under the name they have in `my.cnf`, for the hint only.
 const PINBA_NAMES: [(&str, &str); 4] = [

@@ -12,8 +12,10 @@ pub mod flags;
 pub mod keys;
 pub mod place;
 pub mod rewrite;
+pub mod secret;
 pub mod typed;
 pub mod units;
+pub mod user;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -24,7 +26,9 @@ pub use error::{ConfigError, ConfigErrors};
 pub use file::ConfiguredReport;
 use file::{CONFIG_VARIABLE, RawConfig};
 pub use flags::ConfigFlags;
+use place::Origin;
 pub use rewrite::RewriteRule;
+pub use user::ConfiguredUser;
 
 pub use crate::telemetry::log::LogFormat;
 
@@ -40,6 +44,10 @@ pub struct Config {
     pub reports: ReportsConfig,
     /// `[http]`
     pub http: FrontConfig,
+    /// `[http] open_health`: whether `/healthz` and `/readyz` want no credentials.
+    pub open_health: bool,
+    /// `[http] host_names`: names in `Host` to answer to, beside `localhost` and every IP address.
+    pub host_names: Vec<String>,
     /// `[mysql]`: accepted, unused until the MySQL wire exists.
     pub mysql: FrontConfig,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
@@ -50,6 +58,8 @@ pub struct Config {
     pub configured_reports: Vec<ConfiguredReport>,
     /// `[[rewrite]]`: name rules, in the order in which they are asked.
     pub rewrites: Vec<RewriteRule>,
+    /// `[[user]]`: who may ask over HTTP and MySQL.
+    pub users: Vec<ConfiguredUser>,
 }
 
 impl Config {
@@ -100,6 +110,17 @@ impl Config {
 
     fn checked(raw: &RawConfig, mut errors: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
         let config = check::check(raw, &mut errors);
+        // A variable that is no setting is none of ours, or a slip; unless a user's secret is in it.
+        errors.retain(|error| {
+            let ConfigError::Flag { place, .. } = error else {
+                return true;
+            };
+            let secret = |user: &ConfiguredUser| {
+                user.variables()
+                    .any(|name| *place.origin() == Origin::Variable(name.to_owned()))
+            };
+            !config.users.iter().any(secret)
+        });
         if errors.is_empty() {
             Ok(config)
         } else {
@@ -166,7 +187,7 @@ pub struct ReportsConfig {
 pub struct FrontConfig {
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
-    /// Whether a non-loopback address may be bound without credentials.
+    /// Whether a peer without credentials may read, also on an address that is not loopback.
     pub allow_anonymous: bool,
 }
 

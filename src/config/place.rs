@@ -31,6 +31,8 @@ pub struct Place {
     text: Arc<str>,
     /// Bytes of `text`.
     span: Range<usize>,
+    /// Whether what was typed may be a secret.
+    hidden: bool,
 }
 
 impl Place {
@@ -41,6 +43,7 @@ impl Place {
             origin: Arc::new(origin),
             text: Arc::from(text),
             span: 0..text.len(),
+            hidden: false,
         }
     }
 
@@ -51,7 +54,15 @@ impl Place {
             origin: Arc::clone(&self.origin),
             text: Arc::clone(&self.text),
             span,
+            hidden: self.hidden,
         }
+    }
+
+    /// The same place, for what may be a secret: [`Place::given`] does not tell what was typed.
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
     }
 
     /// The text as a whole, whatever the range.
@@ -83,6 +94,9 @@ impl Place {
     /// What was typed here, in one line and not too long.
     #[must_use]
     pub fn given(&self) -> String {
+        if self.hidden {
+            return "(not shown)".to_owned();
+        }
         let typed = self.text.get(self.span.clone()).unwrap_or_default();
         let mut given = typed.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((cut, _)) = given.char_indices().nth(GIVEN_CHARS_MAX) {

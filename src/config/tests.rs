@@ -518,7 +518,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         ),
         (
             "[http]\ncertificate = \"x\"\n",
-            "pinbad.toml:2: http.certificate = \"x\": unknown setting; [http] takes listen, allow_anonymous",
+            "pinbad.toml:2: http.certificate = \"x\": unknown setting; [http] takes listen, allow_anonymous, open_health, host_names",
         ),
         (
             "[htpp]\nlisten = \"\"\n",
@@ -531,7 +531,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         (
             "[clickhouse]\nurl = \"\"\n",
             "pinbad.toml:1: [clickhouse]: unknown section; accepted are [ingest], [pool], [reports], [http], [mysql], \
-             [state], [log] and [[report]], [[rewrite]]",
+             [state], [log] and [[report]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",
@@ -692,7 +692,7 @@ fn what_is_not_toml_is_refused_with_every_line_that_is_not() {
 
 #[test]
 fn beyond_loopback_only_with_the_operators_word() {
-    for section in ["http", "mysql"] {
+    for (section, proof) in [("http", "password or token"), ("mysql", "password")] {
         for (address, loopback) in [
             ("0.0.0.0:81", "127.0.0.1:81"),
             ("10.1.2.3:81", "127.0.0.1:81"),
@@ -705,7 +705,8 @@ fn beyond_loopback_only_with_the_operators_word() {
                 [format!(
                     "pinbad.toml:2: {section}.listen = \"{address}\": not a loopback address, and no credentials are \
                      configured, so anyone who reaches it could read everything; accepted: {section}.listen = \
-                     \"{loopback}\", or {section}.allow_anonymous = true if that is wanted"
+                     \"{loopback}\", or a [[user]] with a {proof}, or {section}.allow_anonymous = true if that is \
+                     wanted"
                 )]
             );
             assert!(Config::from_toml(FILE, &format!("{text}allow_anonymous = true\n")).is_ok());

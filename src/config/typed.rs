@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::error::ConfigError;
-use super::keys::{Key, LISTEN_MAX, Takes};
+use super::keys::{Key, LISTEN_MAX, NAMES_MAX, Takes};
 use super::place::Place;
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 
@@ -55,6 +55,8 @@ pub enum Value {
     Address(Option<SocketAddr>),
     /// Of [`Takes::Addresses`].
     Addresses(Vec<SocketAddr>),
+    /// Of [`Takes::Names`], in lower case.
+    Names(Vec<String>),
     /// Of [`Takes::Path`]; `None`: no path.
     Path(Option<PathBuf>),
 }
@@ -103,7 +105,7 @@ impl Typed {
         }
         match DeValue::parse(text) {
             Ok(value) => Self::of_toml(&value, place),
-            Err(_) if matches!(key.takes, Takes::Addresses) && !quoted => {
+            Err(_) if matches!(key.takes, Takes::Addresses | Takes::Names) && !quoted => {
                 let inner = text
                     .strip_prefix('[')
                     .and_then(|text| text.strip_suffix(']'));
@@ -167,6 +169,10 @@ impl Typed {
                     .address()
                     .map(|address| Value::Addresses(vec![address])),
             },
+            Takes::Names => {
+                return names(self.items())
+                    .map_err(|(at, problem)| refuse(at.unwrap_or(self), problem));
+            }
             Takes::Path => match self.text() {
                 Some("") => Ok(Value::Path(None)),
                 Some(path) => Ok(Value::Path(Some(PathBuf::from(path)))),
@@ -174,6 +180,15 @@ impl Typed {
             },
         };
         read.map_err(|problem| refuse(self, problem))
+    }
+
+    /// The items of a list; a value alone is a list of one, and "" one of none.
+    fn items(&self) -> &[Self] {
+        match &self.form {
+            Form::List(items) => items,
+            Form::Text(text) if text.is_empty() => &[],
+            _ => std::slice::from_ref(self),
+        }
     }
 
     fn text(&self) -> Option<&str> {
@@ -274,6 +289,26 @@ fn addresses(items: &[Typed]) -> Result<Value, (Option<usize>, String)> {
     Ok(Value::Addresses(listen))
 }
 
+/// The host names of a list, or what is wrong, with the item if it is one.
+fn names(items: &[Typed]) -> Result<Value, (Option<&Typed>, String)> {
+    if items.len() > NAMES_MAX {
+        return Err((None, format!("more than {NAMES_MAX} names")));
+    }
+    let name = |item| {
+        let text = Typed::text(item).unwrap_or_default();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if text.is_empty() || text.len() > 253 || !text.bytes().all(fits) {
+            return Err((Some(item), "not a host name".to_owned()));
+        }
+        Ok(text.to_ascii_lowercase())
+    };
+    items
+        .iter()
+        .map(name)
+        .collect::<Result<_, _>>()
+        .map(Value::Names)
+}
+
 /// What `key` takes, in words, with the reason for the range.
 #[must_use]
 pub fn accepted(key: &Key) -> String {
@@ -301,6 +336,9 @@ pub fn accepted(key: &Key) -> String {
         }
         Takes::Addresses => format!(
             "1 to {LISTEN_MAX} IP addresses with ports, as in [\"0.0.0.0:30002\", \"[::]:30002\"]"
+        ),
+        Takes::Names => format!(
+            "up to {NAMES_MAX} host names without ports, as in [\"stats.example.com\"]; [] for none"
         ),
         Takes::Path => "the path of a directory, or \"\" for none".to_owned(),
     };

@@ -7,6 +7,7 @@
 //! among the connections that others could use.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +29,7 @@ use tracing::debug;
 
 use super::HttpSettings;
 use super::guard::HEADER_BYTES_MAX;
+use super::login::Peer;
 
 /// Room for a head: its first line and headers, twice what the guard lets through, so that it is the guard that refuses
 /// and says why.
@@ -114,6 +116,7 @@ impl Drop for Answering {
 /// Serves one connection until the client leaves, is cut off, or `stop` says so; then the answer that is under way is finished.
 pub(super) async fn drive(
     stream: TcpStream,
+    peer: SocketAddr,
     router: Router,
     settings: HttpSettings,
     mut stop: watch::Receiver<bool>,
@@ -125,7 +128,8 @@ pub(super) async fn drive(
     });
     let service = TowerToHyperService::new(router);
     let answers = Arc::clone(&watch);
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+    let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
         let answering = answers.begin();
         let answer = service.call(request.map(Body::new));
         async move {

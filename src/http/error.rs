@@ -5,7 +5,7 @@
 //! `accepted` holds it too, for programs. Defects of the daemon are logged in full and shown without their text.
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,17 @@ pub(super) struct Problem {
     allow: Option<&'static str>,
     /// MySQL's error number and SQLSTATE, for what is wrong with a statement.
     sql: Option<(u16, &'static str)>,
+    /// Whether the answer asks for credentials.
+    login: bool,
+    /// Seconds after which asking again makes sense.
+    retry_secs: Option<u64>,
 }
+
+/// What is asked for with every 401. The realm says nothing: whoever reads it is not in yet.
+const CHALLENGES: [&str; 2] = [
+    "Basic realm=\"restricted\", charset=\"UTF-8\"",
+    "Bearer realm=\"restricted\"",
+];
 
 impl Problem {
     /// A refusal with nothing but a status and a reason.
@@ -42,7 +52,22 @@ impl Problem {
             accepted: Vec::new(),
             allow: None,
             sql: None,
+            login: false,
+            retry_secs: None,
         }
+    }
+
+    /// 401: no credentials, or none that are right.
+    pub(super) fn login(detail: impl Into<String>) -> Self {
+        let mut problem = Self::new(StatusCode::UNAUTHORIZED, detail);
+        problem.login = true;
+        problem
+    }
+
+    /// Says when asking again makes sense.
+    pub(super) fn retry_after(mut self, secs: u64) -> Self {
+        self.retry_secs = Some(secs);
+        self
     }
 
     /// 400: this parameter or member cannot be used.
@@ -54,7 +79,7 @@ impl Problem {
 
     /// 503: too much at once.
     pub(super) fn busy(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(1)
     }
 
     /// 405: the path is right, the method is not.
@@ -144,8 +169,13 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(secs) = self.retry_secs {
+            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if self.login {
+            for challenge in CHALLENGES {
+                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
         }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));

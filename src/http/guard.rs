@@ -16,11 +16,12 @@ use axum::http::header::{
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::uri::{Authority, Uri};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::error::{PROBLEM_JSON, Problem};
+use super::login::{self, Login};
 
 /// Longest request target, bytes.
 pub(super) const URI_BYTES_MAX: usize = 8 * 1024;
@@ -29,22 +30,43 @@ pub(super) const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Largest body, bytes.
 pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Keeps pages of other sites from taking an answer in as an image or a script.
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
+
 /// The host names that this daemon answers to, beside `localhost` and every IP address. In lower case.
 #[derive(Debug, Clone)]
 pub(super) struct HostNames(pub(super) Arc<[String]>);
 
-/// The outermost layer: checks, then the routes, then what every answer has.
+/// What requests are held against.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    pub(super) login: Login,
+    pub(super) names: HostNames,
+}
+
+/// The outermost layer: checks, then the routes, then what every answer has. Who asks comes first, so that a peer
+/// without credentials learns from no other check. Handlers find the [`crate::access::Identity`] among the request's
+/// extensions.
 pub(super) async fn around(
-    State(names): State<HostNames>,
-    request: Request,
+    State(guard): State<Guard>,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    let mut response = match check(&request, &names) {
+    let checked = guard.login.identify(&request).and_then(|identity| {
+        check(&request, &guard.names)?;
+        login::permit(&identity, request.method(), request.uri().path())?;
+        Ok(identity)
+    });
+    let mut response = match checked {
         Err(problem) => problem.into_response(),
-        Ok(()) if request.uri().path() == "*" => {
+        Ok(_) if request.uri().path() == "*" => {
             other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")
         }
-        Ok(()) => tidy(next.run(request).await),
+        Ok(identity) => {
+            request.extensions_mut().insert(identity);
+            tidy(next.run(request).await)
+        }
     };
     let headers = response.headers_mut();
     let mut set = |name, value| {
@@ -55,6 +77,7 @@ pub(super) async fn around(
     set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(CACHE_CONTROL, "no-store");
     set(REFERRER_POLICY, "no-referrer");
+    set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");
     set(
         CONTENT_SECURITY_POLICY,
         "default-src 'none'; frame-ancestors 'none'",

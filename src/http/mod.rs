@@ -15,6 +15,7 @@ mod error;
 mod gate;
 mod guard;
 mod json;
+mod login;
 mod openapi;
 mod order;
 mod page;
@@ -41,6 +42,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use self::error::{PROBLEM_JSON, Problem};
+use crate::access::Access;
 use crate::query::source::Source;
 #[cfg(feature = "sql")]
 use crate::sql::Engine;
@@ -83,6 +85,10 @@ impl std::fmt::Debug for Answers {
 /// What bounds the front end.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
+    /// Who may ask.
+    pub access: Access,
+    /// Whether `/healthz` and `/readyz` are answered without credentials.
+    pub open_health: bool,
     /// Names in `Host` to answer to, beside `localhost` and every IP address.
     pub host_names: Arc<[String]>,
     /// Connections at once.
@@ -106,10 +112,12 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
-    /// The defaults, with these host names.
+    /// The defaults, with these host names, and open to this machine.
     #[must_use]
     pub fn new(host_names: Vec<String>) -> Self {
         Self {
+            access: Access::open(),
+            open_health: false,
             host_names: host_names.into(),
             connections_max: 256,
             readings_max: 2,
@@ -146,8 +154,8 @@ pub async fn serve(
             // Keeps the set no larger than the number of live connections.
             Some(_) = connections.join_next() => continue,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
                     warn!(%error, "Cannot accept HTTP connections; trying on.");
@@ -165,7 +173,7 @@ pub async fn serve(
             let stopped = stopped.clone();
             connections.spawn(async move {
                 let _place = place;
-                connection::drive(stream, router, settings, stopped).await;
+                connection::drive(stream, peer, router, settings, stopped).await;
             });
         } else if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
             connections.spawn(async move {

@@ -19,7 +19,8 @@ use tracing::error;
 use super::answer::{self, RowBytes};
 use super::error::Problem;
 use super::gate::Gate;
-use super::guard::{self, HostNames};
+use super::guard::{self, Guard, HostNames};
+use super::login::Login;
 use super::params::Params;
 use super::{Answers, HttpSettings, openapi, page, reports, requests};
 use crate::query::source::{Readiness, Source};
@@ -155,7 +156,13 @@ pub(super) fn router(answers: Answers, settings: &HttpSettings) -> Router {
         .host_names
         .iter()
         .map(|name| name.to_ascii_lowercase());
-    let names = HostNames(lower.collect());
+    let guard = Guard {
+        login: Login {
+            access: settings.access.clone(),
+            open_health: settings.open_health,
+        },
+        names: HostNames(lower.collect()),
+    };
     let mut router = Router::new();
     for (path, allow, methods) in paths() {
         let others = move |method: Method| async move { guard::other_method(&method, allow) };
@@ -164,7 +171,7 @@ pub(super) fn router(answers: Answers, settings: &HttpSettings) -> Router {
     router
         .fallback(nothing_here)
         .with_state(app)
-        .layer(axum::middleware::from_fn_with_state(names, guard::around))
+        .layer(axum::middleware::from_fn_with_state(guard, guard::around))
 }
 
 /// 404, with a word about paths that one might expect.

@@ -60,6 +60,8 @@ pub(crate) struct Site {
     pub(crate) udp: Vec<SocketAddr>,
     pub(crate) http: SocketAddr,
     agent: ureq::Agent,
+    /// What is sent as `Authorization`, once there is something.
+    authorization: Arc<Mutex<Option<String>>>,
 }
 
 impl Site {
@@ -70,7 +72,17 @@ impl Site {
             .timeout_global(Some(PATIENCE))
             .build();
         let agent = ureq::Agent::new_with_config(config);
-        Self { udp, http, agent }
+        Self {
+            udp,
+            http,
+            agent,
+            authorization: Arc::default(),
+        }
+    }
+
+    /// Sends this as `Authorization` from now on.
+    pub(crate) fn log_in(&self, authorization: &str) {
+        *self.authorization.lock().unwrap() = Some(authorization.to_owned());
     }
 
     /// GET, whatever comes back.
@@ -101,6 +113,9 @@ impl Site {
         let mut request = ureq::http::Request::builder().method(method).uri(url);
         if method != "GET" {
             request = request.header("content-type", "application/json");
+        }
+        if let Some(authorization) = &*self.authorization.lock().unwrap() {
+            request = request.header("authorization", authorization);
         }
         let mut response = match body {
             Some(body) => self.agent.run(request.body(body.to_owned()).unwrap()),
@@ -379,6 +394,11 @@ impl Program {
             .unwrap();
         let kib = line.split_whitespace().nth(1).unwrap();
         kib.parse::<u64>().unwrap() * 1024
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal by name (`TERM`).

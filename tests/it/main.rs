@@ -15,6 +15,8 @@ mod harness;
 /// The packets that tests send, and what they have to become.
 mod packets;
 
+/// Who may ask, and that secrets are not seen.
+mod access;
 /// Reports made while packets pour in.
 mod backfill;
 /// `pinbad bench`: its children, and how it ends.

@@ -1,0 +1,151 @@
+//! How often a peer may fail to log in: guessing is slow whoever guesses, in memory that is fixed.
+//!
+//! Each peer has a place among [`FAILED_LOGIN_PLACES`], by a keyed hash of its address (of an IPv6 address the network of
+//! 64 bits, which is what one customer gets). A place is one number: the moment at which all of its failures are
+//! forgotten. Every attempt to log in moves it on by [`FAILED_LOGIN_MS`], a success moves it back; when it is more than
+//! [`FAILED_LOGINS_BURST`] attempts ahead of now, further attempts are refused without being looked at, so that a right
+//! guess gives as little away as a wrong one. Two peers may share a place, and then share the bound: with thousands of
+//! guessing peers that is what is wanted, with a few it does not happen.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::limits::{FAILED_LOGIN_MS, FAILED_LOGIN_PLACES, FAILED_LOGINS_BURST};
+use crate::telemetry::counters::Counter;
+
+/// The failed logins of all peers.
+pub struct Attempts {
+    /// Milliseconds of the monotonic clock. Relaxed: a number says all there is to say.
+    forgotten_ms: Box<[AtomicU64]>,
+    hasher: ahash::RandomState,
+    /// Logins that were refused because the secret was wrong or the user unknown.
+    pub failed: Counter,
+    /// Logins that were refused unseen because of too many failures before.
+    pub held_back: Counter,
+}
+
+impl Attempts {
+    /// No failure so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            forgotten_ms: (0..FAILED_LOGIN_PLACES)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            hasher: ahash::RandomState::new(),
+            failed: Counter::default(),
+            held_back: Counter::default(),
+        }
+    }
+
+    /// One attempt of `peer` is about to be looked at, and counts as failed until [`Attempts::succeeded`] is told otherwise.
+    ///
+    /// # Errors
+    /// Too many have failed: after how many milliseconds the next will be looked at.
+    pub(super) fn begin(&self, peer: IpAddr, now_ms: u64) -> Result<(), u64> {
+        let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;
+        let moved = self
+            .place(peer)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
+                let after = until.max(now_ms) + FAILED_LOGIN_MS;
+                (after <= now_ms + ahead_max).then_some(after)
+            });
+        moved.map(drop).map_err(|until| {
+            self.held_back.add(1);
+            until + FAILED_LOGIN_MS - now_ms - ahead_max
+        })
+    }
+
+    /// The attempt was right and is not counted.
+    pub(super) fn succeeded(&self, peer: IpAddr) {
+        let place = self.place(peer);
+        // What is in the past already stays there: nobody saves up attempts.
+        let _always_some = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
+            Some(until.saturating_sub(FAILED_LOGIN_MS))
+        });
+    }
+
+    fn place(&self, peer: IpAddr) -> &AtomicU64 {
+        let network = match peer.to_canonical() {
+            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => v6.to_bits() >> 64 << 64,
+        };
+        let at = self.hasher.hash_one(network) as usize % self.forgotten_ms.len();
+        &self.forgotten_ms[at]
+    }
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attempts").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn ten_failures_at_once_then_one_a_second() {
+        let attempts = Attempts::new();
+        let peer = ip("192.0.2.7");
+        let now = 1_000_000;
+        for _ in 0..10 {
+            assert_eq!(attempts.begin(peer, now), Ok(()));
+        }
+        assert_eq!(attempts.begin(peer, now), Err(1000));
+        assert_eq!(attempts.begin(peer, now + 400), Err(600));
+        // Asking in vain does not make it longer.
+        assert_eq!(attempts.begin(peer, now + 1000), Ok(()));
+        assert_eq!(attempts.begin(peer, now + 1000), Err(1000));
+        assert_eq!(attempts.held_back.get(), 3);
+        // Others are not held back, and ten at once are there again later.
+        assert_eq!(attempts.begin(ip("192.0.2.8"), now), Ok(()));
+        let later = now + 60_000;
+        let taken = (0..20).filter(|_| attempts.begin(peer, later).is_ok());
+        assert_eq!(taken.count(), 10);
+    }
+
+    #[test]
+    fn successes_cost_nothing_and_save_nothing_up() {
+        let attempts = Attempts::new();
+        let peer = ip("::ffff:192.0.2.7");
+        for _ in 0..1000 {
+            assert_eq!(attempts.begin(peer, 5000), Ok(()));
+            attempts.succeeded(ip("192.0.2.7"));
+        }
+        let taken = (0..20).filter(|_| attempts.begin(peer, 5000).is_ok());
+        assert_eq!(taken.count(), 10);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer() {
+        let attempts = Attempts::new();
+        for host in 0..10 {
+            assert_eq!(attempts.begin(ip(&format!("2001:db8::{host}")), 1), Ok(()));
+        }
+        assert!(attempts.begin(ip("2001:db8::ffff"), 1).is_err());
+        assert!(attempts.begin(ip("2001:db8:0:1::1"), 1).is_ok());
+    }
+
+    #[test]
+    fn a_million_peers_find_no_more_than_the_places() {
+        let attempts = Attempts::new();
+        let peers = (0..1_000_000_u32).map(|bits| IpAddr::V4(bits.into()));
+        let taken = peers
+            .filter(|peer| attempts.begin(*peer, 1).is_ok())
+            .count();
+        let most = FAILED_LOGIN_PLACES * FAILED_LOGINS_BURST as usize;
+        assert!(taken <= most && taken > most * 9 / 10, "{taken}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Who may: users, roles and proofs, for every way in to what the daemon knows.
+//!
+//! A front end (`http`, the MySQL wire) has an [`Access`] and shows it what a peer brought: a password, a token, an answer
+//! to a salt. It gets an [`Identity`] with a [`Role`], or [`Denied`]. What nobody asked a proof for is
+//! [`Access::anonymous`]. Any thread may ask; nothing blocks, and the users can be replaced while it is asked.
+//!
+//! | configured | a peer without credentials is | with wrong ones |
+//! |---|---|---|
+//! | nobody | on loopback admin, else (only with `allow_anonymous`) read | the same: there is nothing to check them against |
+//! | users | refused | refused |
+//! | users and `allow_anonymous` | read | refused |
+//!
+//! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and shown nowhere.
+
+pub mod attempts;
+mod digest;
+mod users;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use subtle::Choice;
+
+use self::attempts::Attempts;
+use self::digest::Password;
+pub use self::users::{SecretError, Users};
+use crate::clock::{Clock, SystemClock};
+pub use crate::config::user::Role;
+
+/// Who a peer turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of the user; `None`: nobody in particular.
+    pub name: Option<Arc<str>>,
+    /// What it may do.
+    pub role: Role,
+}
+
+impl Identity {
+    /// A peer that brought no proof.
+    #[must_use]
+    pub const fn anonymous(role: Role) -> Self {
+        Self { name: None, role }
+    }
+}
+
+/// A peer is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// There is no such user, or the secret is wrong: which of the two is not told.
+    #[error("wrong user name, password or token")]
+    Wrong,
+    /// Too many attempts from there have failed; this one was not looked at.
+    #[error("too many failed logins from this address; the next is looked at in {} s", wait_ms.div_ceil(1000))]
+    TooMany {
+        /// After how long the next attempt will be looked at, milliseconds.
+        wait_ms: u64,
+    },
+    /// The way chosen cannot be used for this user; another can (`caching_sha2_password` without the full exchange, when
+    /// only `mysql_native_hash` is configured).
+    #[error("this user cannot log in in this way")]
+    OtherWay,
+}
+
+/// The users, shared by all front ends and replaced for all of them at once.
+#[derive(Debug)]
+pub struct UserStore {
+    users: RwLock<Arc<Users>>,
+    /// Their failed logins.
+    pub attempts: Attempts,
+    clock: Arc<dyn Clock>,
+}
+
+impl UserStore {
+    /// A store of these users.
+    #[must_use]
+    pub fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            users: RwLock::new(Arc::new(users)),
+            attempts: Attempts::new(),
+            clock,
+        }
+    }
+
+    /// Other users from now on; whoever is in stays in until its connection ends or asks again.
+    pub fn replace(&self, users: Users) {
+        *self.users.write() = Arc::new(users);
+    }
+
+    /// The users at this moment.
+    #[must_use]
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read())
+    }
+}
+
+/// Who may come in at one front end.
+#[derive(Debug, Clone)]
+pub struct Access {
+    store: Arc<UserStore>,
+    allow_anonymous: bool,
+}
+
+impl Access {
+    /// For a front end with this `allow_anonymous`.
+    #[must_use]
+    pub const fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
+        Self {
+            store,
+            allow_anonymous,
+        }
+    }
+
+    /// Nobody is configured: open to this machine.
+    #[must_use]
+    pub fn open() -> Self {
+        let clock = Arc::new(SystemClock::new());
+        Self::new(Arc::new(UserStore::new(Users::none(), clock)), false)
+    }
+
+    /// What a peer that brings no proof may do; `None`: nothing.
+    #[must_use]
+    pub fn anonymous(&self, peer: IpAddr) -> Option<Role> {
+        let nobody = self.store.users.read().is_empty();
+        let local = peer.to_canonical().is_loopback();
+        match (nobody, local) {
+            (true, true) => Some(Role::Admin),
+            (true, false) | (false, _) => self.allow_anonymous.then_some(Role::Read),
+        }
+    }
+
+    /// Whether there is nobody whose proof could be checked.
+    #[must_use]
+    pub fn has_no_users(&self) -> bool {
+        self.store.users.read().is_empty()
+    }
+
+    /// Name and password, as HTTP basic authentication and MySQL over TLS bring them.
+    ///
+    /// # Errors
+    /// [`Denied::Wrong`], [`Denied::TooMany`].
+    pub fn password(&self, peer: IpAddr, name: &str, plain: &[u8]) -> Result<Identity, Denied> {
+        self.attempt(peer, |users| users.by_password(name, |kept| kept.is(plain)))
+    }
+
+    /// A bearer token.
+    ///
+    /// # Errors
+    /// [`Denied::Wrong`], [`Denied::TooMany`].
+    pub fn token(&self, peer: IpAddr, token: &[u8]) -> Result<Identity, Denied> {
+        self.attempt(peer, |users| users.by_token(token))
+    }
+
+    /// An answer to the 20 bytes of `salt` under `mysql_native_password`.
+    ///
+    /// # Errors
+    /// [`Denied::Wrong`], also when `response` has not 20 bytes; [`Denied::TooMany`].
+    pub fn native(
+        &self,
+        peer: IpAddr,
+        name: &str,
+        salt: &[u8],
+        response: &[u8],
+    ) -> Result<Identity, Denied> {
+        self.attempt(peer, |users| {
+            users.by_password(name, |kept| kept.answers_native(salt, response))
+        })
+    }
+
+    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes.
+    ///
+    /// # Errors
+    /// [`Denied::OtherWay`] when only the full exchange can tell (ask for the password over TLS, then
+    /// [`Access::password`]); [`Denied::Wrong`], [`Denied::TooMany`].
+    pub fn sha2(
+        &self,
+        peer: IpAddr,
+        name: &str,
+        salt: &[u8],
+        response: &[u8],
+    ) -> Result<Identity, Denied> {
+        if !self.store.users().knows_sha2(name) {
+            return Err(Denied::OtherWay);
+        }
+        let refused = Choice::from(0);
+        self.attempt(peer, |users| {
+            users.by_password(name, |kept: &Password| {
+                kept.answers_sha2(salt, response).unwrap_or(refused)
+            })
+        })
+    }
+
+    fn attempt(
+        &self,
+        peer: IpAddr,
+        check: impl FnOnce(&Users) -> Option<Identity>,
+    ) -> Result<Identity, Denied> {
+        let attempts = &self.store.attempts;
+        attempts
+            .begin(peer, self.store.clock.mono_ms())
+            .map_err(|wait_ms| Denied::TooMany { wait_ms })?;
+        let users = self.store.users();
+        let Some(identity) = check(&users) else {
+            attempts.failed.add(1);
+            return Err(Denied::Wrong);
+        };
+        attempts.succeeded(peer);
+        Ok(identity)
+    }
+}
+
+#[cfg(test)]
+mod tests;

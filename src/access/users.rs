@@ -1,0 +1,253 @@
+//! The users: names, roles and what is kept of their secrets.
+//!
+//! Made from the configuration when the daemon starts, and anew when it is told to read that again. The files and variables
+//! that hold secrets are read here and nowhere else; what remains of them is digests. A table of at most [`USERS_MAX`]
+//! (`limits.rs`), searched from end to end: a look takes as long for a name that is there as for one that is not.
+//!
+//! [`USERS_MAX`]: crate::limits::USERS_MAX
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use subtle::Choice;
+use tracing::warn;
+
+use super::digest::{Password, Token};
+use super::{Identity, Role};
+use crate::config::user::{ConfiguredPassword, ConfiguredUser, SecretFrom};
+use crate::limits::{SECRET_BYTES_MAX, TOKEN_BYTES_MIN};
+
+/// Why the users cannot be had. Says which entry and which file or variable, never what is in it.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {key} = {from}: {problem}; accepted: {accepted}")]
+pub struct SecretError {
+    /// Where the entry stands.
+    place: String,
+    /// `user.password_file` and the like.
+    key: &'static str,
+    /// The file or variable.
+    from: String,
+    problem: String,
+    accepted: &'static str,
+}
+
+/// One user.
+#[derive(Debug, Clone)]
+struct User {
+    name: Arc<str>,
+    role: Role,
+    password: Option<Password>,
+    token: Option<Token>,
+}
+
+/// All users.
+#[derive(Debug)]
+pub struct Users {
+    users: Vec<User>,
+    /// What a name that nobody has is checked against, so that it takes as long as one that somebody has.
+    nobody: Password,
+}
+
+const PASSWORD: &str = "1 to 1024 bytes, the line end apart";
+const TOKEN: &str =
+    "16 to 1024 letters, digits and -._~+/=, the line end apart, as from `openssl rand -hex 32`";
+
+impl Users {
+    /// Nobody.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            users: Vec::new(),
+            nobody: Password::of(b""),
+        }
+    }
+
+    /// Reads the secrets of the configured users; `variable` looks into the environment. Files that everybody may read are
+    /// warned about.
+    ///
+    /// # Errors
+    /// The first secret that cannot be read or used.
+    pub fn load(
+        configured: &[ConfiguredUser],
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, SecretError> {
+        let mut users = Self::none();
+        for user in configured {
+            let read = |key: [&'static str; 3], from: &SecretFrom, accepted: &'static str| {
+                read(key, from, accepted, &variable).map_err(|(key, from, problem)| SecretError {
+                    place: user.place.to_string(),
+                    key,
+                    from,
+                    problem,
+                    accepted,
+                })
+            };
+            let password = match &user.password {
+                None => None,
+                Some(ConfiguredPassword::NativeHash(hash)) => {
+                    hash.reveal().try_into().ok().map(Password::of_native_hash)
+                }
+                Some(ConfiguredPassword::Plain(from)) => {
+                    let keys = ["user.password_file", "user.password_env", "user.password"];
+                    if matches!(from, SecretFrom::Typed(_)) {
+                        warn!(
+                            user = user.name,
+                            place = %user.place,
+                            "A password stands in the configuration as it is; password_file or mysql_native_hash \
+                             would keep it out."
+                        );
+                    }
+                    Some(Password::of(&read(keys, from, PASSWORD)?))
+                }
+            };
+            let token = match &user.token {
+                None => None,
+                Some(from) => {
+                    let keys = ["user.token_file", "user.token_env", "user.token"];
+                    Some(Token::of(&read(keys, from, TOKEN)?))
+                }
+            };
+            users.users.push(User {
+                name: user.name.as_str().into(),
+                role: user.role,
+                password,
+                token,
+            });
+        }
+        Ok(users)
+    }
+
+    /// Whether there is nobody.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// The role of a user by name, to describe and not to decide: a name is no proof.
+    #[must_use]
+    pub fn role_of(&self, name: &str) -> Option<Role> {
+        let user = self.users.iter().find(|user| &*user.name == name);
+        user.map(|user| user.role)
+    }
+
+    /// The user called `name` whose password passes `check`, which is run in any case.
+    pub(super) fn by_password(
+        &self,
+        name: &str,
+        check: impl FnOnce(&Password) -> Choice,
+    ) -> Option<Identity> {
+        let user = self.users.iter().find(|user| &*user.name == name);
+        let password = user.and_then(|user| user.password.as_ref());
+        let right = check(password.unwrap_or(&self.nobody));
+        // Bitwise, not short-circuit: the digest of "" does not let in those that have no password.
+        let known = Choice::from(u8::from(password.is_some()));
+        user.filter(|_| bool::from(right & known)).map(identity)
+    }
+
+    /// Whether an answer under `caching_sha2_password` can be checked for `name`; for a name that nobody has it can.
+    pub(super) fn knows_sha2(&self, name: &str) -> bool {
+        let user = self.users.iter().find(|user| &*user.name == name);
+        user.and_then(|user| user.password.as_ref())
+            .is_none_or(Password::has_sha2)
+    }
+
+    /// The user that has this token.
+    pub(super) fn by_token(&self, token: &[u8]) -> Option<Identity> {
+        let given = Token::of(token);
+        let mut found = None;
+        for user in &self.users {
+            // All are looked at, whichever it is.
+            if user
+                .token
+                .as_ref()
+                .is_some_and(|kept| kept.is(&given).into())
+            {
+                found = Some(user);
+            }
+        }
+        found.map(identity)
+    }
+}
+
+fn identity(user: &User) -> Identity {
+    Identity {
+        name: Some(Arc::clone(&user.name)),
+        role: user.role,
+    }
+}
+
+/// The bytes of a secret. What is wrong comes with key and source.
+fn read(
+    [file_key, variable_key, typed_key]: [&'static str; 3],
+    from: &SecretFrom,
+    accepted: &'static str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<u8>, (&'static str, String, String)> {
+    let (key, shown, bytes) = match from {
+        SecretFrom::Typed(secret) => (
+            typed_key,
+            "(not shown)".to_owned(),
+            Ok(secret.reveal().to_vec()),
+        ),
+        SecretFrom::File(path) => (file_key, path.display().to_string(), read_file(path)),
+        SecretFrom::Variable(name) => (
+            variable_key,
+            name.clone(),
+            variable(name)
+                .map(OsString::into_encoded_bytes)
+                .ok_or_else(|| "there is no such variable".to_owned()),
+        ),
+    };
+    let checked = bytes.and_then(|mut bytes| {
+        while bytes
+            .last()
+            .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
+        {
+            bytes.pop();
+        }
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+        let problem = if bytes.is_empty() {
+            "empty"
+        } else if bytes.len() > SECRET_BYTES_MAX {
+            "too long"
+        } else if accepted == TOKEN && bytes.len() < TOKEN_BYTES_MIN {
+            "too short, it could be guessed"
+        } else if accepted == TOKEN && !bytes.iter().all(fits) {
+            "a character that a token cannot have"
+        } else {
+            return Ok(bytes);
+        };
+        Err(problem.to_owned())
+    });
+    checked.map_err(|problem| (key, shown, problem))
+}
+
+/// A small file; one that all users of the machine may read is warned about.
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let file = std::fs::File::open(path).map_err(said)?;
+    warn_if_open(path, &file);
+    let mut bytes = Vec::new();
+    // Two more than fit: a line end, and one that shows that it is too long.
+    file.take(SECRET_BYTES_MAX as u64 + 3)
+        .read_to_end(&mut bytes)
+        .map_err(said)?;
+    Ok(bytes)
+}
+
+/// Warns when all users of the machine may read a file that holds a secret.
+pub(super) fn warn_if_open(path: &Path, file: &std::fs::File) {
+    let mode = file.metadata().map(|data| data.permissions().mode());
+    if mode.is_ok_and(|mode| mode & 0o004 != 0) {
+        warn!(
+            file = %path.display(),
+            "Everybody on this machine can read a file that holds a secret; chmod o-r would end that."
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

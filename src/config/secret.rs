@@ -1,0 +1,55 @@
+//! A text that is never shown: not in errors, not in the log, not by `{:?}`.
+//!
+//! Made where the configuration is read, taken apart where `access` turns it into a digest. What it holds can be had only
+//! by asking for it by name ([`Secret::reveal`]), so that a search for that word finds every place where it can get out.
+
+use std::fmt;
+
+/// A password or token as it was given.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Takes the bytes in.
+    #[must_use]
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes, for making a digest of them and for nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+/// Something with secrets inside that `{:?}` passes over.
+#[derive(Clone, Default, PartialEq)]
+pub struct Hidden<T>(pub T);
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_nothing_of_it() {
+        let secret = Secret::new("hunter2");
+        assert_eq!(secret.reveal(), b"hunter2");
+        assert_eq!(
+            format!("{secret:?} {:#?} {:?}", Some(&secret), Hidden("hunter2")),
+            "(not shown) Some(\n    (not shown),\n) (not shown)"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Who asks: credentials of a request become an [`Identity`], or a 401 that says nothing else.
+//!
+//! Runs before every other check (`guard.rs`), so that a peer without credentials learns neither names nor paths. Basic
+//! authentication and bearer tokens are taken from `Authorization`; never from the target, where logs and histories would
+//! keep them. What an identity may do is decided here too: asking wants `read`, everything else `admin`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::Request;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::error::Problem;
+use crate::access::{Access, Denied, Identity, Role};
+
+/// The other end of the connection that a request came on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// What one front end asks for.
+#[derive(Debug, Clone)]
+pub(super) struct Login {
+    /// The users.
+    pub(super) access: Access,
+    /// Whether `/healthz` and `/readyz` want no credentials.
+    pub(super) open_health: bool,
+}
+
+/// What `Authorization` holds.
+#[derive(PartialEq, Eq)]
+enum Credentials {
+    Password(String, Vec<u8>),
+    Token(Vec<u8>),
+}
+
+impl Login {
+    /// Who sent this request.
+    pub(super) fn identify(&self, request: &Request) -> Result<Identity, Problem> {
+        // Only a connection that was made without one has no peer, and then nobody knows where it came from.
+        let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
+        let peer = request.extensions().get::<Peer>();
+        let peer = peer.map_or(unknown, |peer| peer.0.ip());
+        let path = request.uri().path();
+        if self.open_health && (path == "/healthz" || path == "/readyz") {
+            return Ok(Identity::anonymous(Role::Read));
+        }
+        let headers = request.headers();
+        if !headers.contains_key(AUTHORIZATION) || self.access.has_no_users() {
+            let role = self.access.anonymous(peer);
+            return role
+                .map(Identity::anonymous)
+                .ok_or_else(|| Problem::login("this needs a user name and password, or a token"));
+        }
+        let denied = match credentials(headers) {
+            Some(Credentials::Password(name, password)) => {
+                self.access.password(peer, &name, &password)
+            }
+            Some(Credentials::Token(token)) => self.access.token(peer, &token),
+            None => {
+                return Err(Problem::login(
+                    "the header Authorization cannot be understood; accepted: one, Basic or Bearer",
+                ));
+            }
+        };
+        denied.map_err(|denied| {
+            let problem = Problem::login(denied.to_string());
+            match denied {
+                Denied::TooMany { wait_ms } => problem.retry_after(wait_ms.div_ceil(1000)),
+                Denied::Wrong | Denied::OtherWay => problem,
+            }
+        })
+    }
+}
+
+/// Whether `identity` may send this.
+pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
+    let asks = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    // SQL only asks, also when it comes in a body; a statement that would change something is up to its handler.
+    if asks || path == "/api/v1/sql" || identity.role >= Role::Admin {
+        return Ok(());
+    }
+    let who = match &identity.name {
+        Some(name) => format!("user {name:?} has the role {:?}", identity.role.name()),
+        None => "without credentials one may only read here".to_owned(),
+    };
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        format!("{method} needs the role \"admin\" of a [[user]] of the configuration; {who}"),
+    ))
+}
+
+/// The credentials of the one `Authorization` header; `None` when there are several or it is none that is known.
+fn credentials(headers: &HeaderMap) -> Option<Credentials> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+    let rest = rest.trim_matches(' ');
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(Credentials::Token(rest.as_bytes().to_vec()));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = STANDARD.decode(rest).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let (name, password) = decoded.split_at(colon);
+    let name = String::from_utf8(name.to_vec()).ok()?;
+    Some(Credentials::Password(name, password.get(1..)?.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[&str]) -> Option<Credentials> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, value.parse().unwrap());
+        }
+        credentials(&headers)
+    }
+
+    #[test]
+    fn headers_are_read_in_both_schemes() {
+        let password = |name: &str, password: &[u8]| {
+            Some(Credentials::Password(name.to_owned(), password.to_vec()))
+        };
+        // RFC 7617's own example.
+        let aladdin = read(&["Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="]);
+        assert!(aladdin == password("Aladdin", b"open sesame"));
+        assert!(read(&["basic  YTpiOmM="]) == password("a", b"b:c"));
+        assert!(read(&["BASIC YTo="]) == password("a", b""));
+        assert!(read(&["Bearer abc.def"]) == Some(Credentials::Token(b"abc.def".to_vec())));
+        assert!(read(&["bearer  x "]) == Some(Credentials::Token(b"x".to_vec())));
+        for bad in [
+            &[][..],
+            &[""],
+            &["Basic"],
+            &["Basic !"],
+            &["Basic YWJj"],
+            &["Basic YTpi", "Basic YTpi"],
+            &["Digest username=\"a\""],
+            &["Negotiate abc"],
+        ] {
+            assert!(read(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn reading_needs_no_more_than_read_and_changing_needs_admin() {
+        let who = |role| Identity {
+            name: Some("kim".into()),
+            role,
+        };
+        for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
+            assert!(permit(&who(Role::Read), &method, "/api/v1/reports").is_ok());
+        }
+        for method in [Method::POST, Method::DELETE, Method::PUT, Method::PATCH] {
+            let problem = permit(&who(Role::Read), &method, "/api/v1/reports").unwrap_err();
+            assert_eq!(problem.status, StatusCode::FORBIDDEN);
+            assert!(problem.body().contains("kim"), "{problem:?}");
+            assert!(permit(&who(Role::Admin), &method, "/api/v1/reports").is_ok());
+            assert!(permit(&Identity::anonymous(Role::Read), &method, "/x").is_err());
+        }
+        assert!(permit(&who(Role::Read), &Method::POST, "/api/v1/sql").is_ok());
+    }
+}
