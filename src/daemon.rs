@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::access::tls::{Tls, TlsError};
 use crate::access::{Access, SecretError, UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -60,6 +61,9 @@ pub enum StartError {
     /// The secrets of a user.
     #[error(transparent)]
     User(#[from] SecretError),
+    /// Certificate or key.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The folder of what survives a restart.
     #[error(transparent)]
     State(#[from] StateError),
@@ -254,17 +258,28 @@ impl Daemon {
             // An error means that the daemon is gone, which is a stop too.
             let _gone = stopped.wait_for(|stop| *stop).await;
         };
+        let tls = config.http.tls.as_ref().map(Tls::load).transpose()?;
+        let tls = tls.map(Arc::new);
+        let in_the_clear = tls.is_none() && !address.ip().to_canonical().is_loopback();
+        if in_the_clear && !config.users.is_empty() {
+            warn!(
+                %address,
+                "Passwords and tokens for HTTP cross the network as they are; http.tls_cert and http.tls_key would \
+                 encrypt them."
+            );
+        }
         let mut names = config.host_names.clone();
         names.push(address.ip().to_string());
         let settings = HttpSettings {
             access: Access::new(Arc::clone(&self.users), config.http.allow_anonymous),
+            tls,
             open_health: config.open_health,
             ..HttpSettings::new(names)
         };
         self.http_task = Some(runtime.spawn(http::serve(listener, answers, settings, stop)));
         self.http = Some(bound);
         self.runtime = Some(runtime);
-        info!(address = %bound, "Listening for HTTP.");
+        info!(address = %bound, tls = config.http.tls.is_some(), "Listening for HTTP.");
         Ok(())
     }
 

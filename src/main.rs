@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clap::Parser;
-use pinbad::access::Users;
+use pinbad::access::{Users, tls};
 use pinbad::args::{Args, Command, TablesFlags};
 use pinbad::bench::{self, BenchOptions};
 use pinbad::clock::SystemClock;
@@ -75,6 +75,12 @@ fn check(config: &Config) -> ExitCode {
     if let Err(error) = Users::load(&config.users, |name| std::env::var_os(name)) {
         complain(error);
         return ExitCode::from(BAD_CONFIGURATION);
+    }
+    for files in [&config.http.tls, &config.mysql.tls].into_iter().flatten() {
+        if let Err(error) = tls::acceptor(files) {
+            complain(error);
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
     }
     let shown = |front: Option<std::net::SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
@@ -141,7 +147,7 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     };
     let daemon = match Daemon::start(config, Arc::new(SystemClock::new())) {
         Ok(daemon) => daemon,
-        Err(error @ (StartError::Report(_) | StartError::User(_))) => {
+        Err(error @ (StartError::Report(_) | StartError::User(_) | StartError::Tls(_))) => {
             complain(error);
             return ExitCode::from(BAD_CONFIGURATION);
         }

@@ -66,12 +66,16 @@ impl Attempts {
     }
 
     fn place(&self, peer: IpAddr) -> &AtomicU64 {
-        let network = match peer.to_canonical() {
-            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped().to_bits()),
-            IpAddr::V6(v6) => v6.to_bits() >> 64 << 64,
-        };
-        let at = self.hasher.hash_one(network) as usize % self.forgotten_ms.len();
+        let at = self.hasher.hash_one(network(peer)) as usize % self.forgotten_ms.len();
         &self.forgotten_ms[at]
+    }
+}
+
+/// What counts as one peer: an IPv4 address, or a network of 64 bits of IPv6.
+pub(super) fn network(peer: IpAddr) -> u128 {
+    match peer.to_canonical() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits() >> 64 << 64,
     }
 }
 

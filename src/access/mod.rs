@@ -10,10 +10,14 @@
 //! | users | refused | refused |
 //! | users and `allow_anonymous` | read | refused |
 //!
+//! Beside that, what front ends share: connections for each peer ([`places`]) and TLS ([`tls`]).
+//!
 //! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and shown nowhere.
 
 pub mod attempts;
 mod digest;
+pub mod places;
+pub mod tls;
 mod users;
 
 use std::net::IpAddr;

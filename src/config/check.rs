@@ -17,7 +17,7 @@ use super::typed::{Typed, Value, accepted};
 use super::user;
 use super::{
     Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, PoolConfig,
-    ReportsConfig,
+    ReportsConfig, TlsFiles,
 };
 
 /// Sockets in all, each with a thread and buffers of its own.
@@ -47,12 +47,14 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
         },
         http: FrontConfig {
             listen: reading.address("http.listen"),
+            tls: reading.tls("http"),
             allow_anonymous: reading.switch("http.allow_anonymous"),
         },
         open_health: reading.switch("http.open_health"),
         host_names: reading.names("http.host_names"),
         mysql: FrontConfig {
             listen: reading.address("mysql.listen"),
+            tls: reading.tls("mysql"),
             allow_anonymous: reading.switch("mysql.allow_anonymous"),
         },
         state_dir: reading.path("state.dir"),
@@ -131,6 +133,25 @@ impl Reading<'_> {
             );
             let place = self.place_of_either("ingest.receivers", "ingest.listen");
             self.errors.push(ConfigError::Conflict { place, problem });
+        }
+    }
+
+    /// Certificate and key stand together or not at all.
+    fn tls(&mut self, section: &'static str) -> Option<TlsFiles> {
+        let [cert, key] = ["tls_cert", "tls_key"].map(|name| format!("{section}.{name}"));
+        match (self.path(&cert), self.path(&key)) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some(TlsFiles { section, cert, key }),
+            (given, _) => {
+                let (given, other) = match given {
+                    Some(_) => (cert, key),
+                    None => (key, cert),
+                };
+                let problem = format!("{given} without {other}; accepted: both, or neither");
+                let place = self.place(&given);
+                self.errors.push(ConfigError::Conflict { place, problem });
+                None
+            }
         }
     }
 

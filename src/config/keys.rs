@@ -40,6 +40,8 @@ pub enum Takes {
     Addresses,
     /// The path of a directory, or "".
     Path,
+    /// The path of a file, or "".
+    File,
     /// A list of host names; it may be empty.
     Names,
 }
@@ -169,6 +171,18 @@ pub const KEYS: &[Key] = &[
         why: "",
     },
     Key {
+        name: "http.tls_cert",
+        default: "\"\"",
+        takes: Takes::File,
+        why: "",
+    },
+    Key {
+        name: "http.tls_key",
+        default: "\"\"",
+        takes: Takes::File,
+        why: "",
+    },
+    Key {
         name: "http.open_health",
         default: "false",
         takes: Takes::Switch,
@@ -190,6 +204,18 @@ pub const KEYS: &[Key] = &[
         name: "mysql.allow_anonymous",
         default: "false",
         takes: Takes::Switch,
+        why: "",
+    },
+    Key {
+        name: "mysql.tls_cert",
+        default: "\"\"",
+        takes: Takes::File,
+        why: "",
+    },
+    Key {
+        name: "mysql.tls_key",
+        default: "\"\"",
+        takes: Takes::File,
         why: "",
     },
     Key {

@@ -187,8 +187,21 @@ pub struct ReportsConfig {
 pub struct FrontConfig {
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
+    /// What TLS is done with; `None`: without TLS.
+    pub tls: Option<TlsFiles>,
     /// Whether a peer without credentials may read, also on an address that is not loopback.
     pub allow_anonymous: bool,
+}
+
+/// `tls_cert` and `tls_key` of one front end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// `http` or `mysql`, for errors.
+    pub section: &'static str,
+    /// The certificate and those between it and the root, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
 }
 
 /// `[log]`: what is said on stderr.

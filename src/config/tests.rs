@@ -73,6 +73,7 @@ fn defaults_are_those_of_the_contract() {
         config.http,
         FrontConfig {
             listen: Some(address("127.0.0.1:30080")),
+            tls: None,
             allow_anonymous: false
         }
     );
@@ -80,6 +81,7 @@ fn defaults_are_those_of_the_contract() {
         config.mysql,
         FrontConfig {
             listen: Some(address("127.0.0.1:33306")),
+            tls: None,
             allow_anonymous: false
         }
     );
@@ -518,7 +520,8 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         ),
         (
             "[http]\ncertificate = \"x\"\n",
-            "pinbad.toml:2: http.certificate = \"x\": unknown setting; [http] takes listen, allow_anonymous, open_health, host_names",
+            "pinbad.toml:2: http.certificate = \"x\": unknown setting; [http] takes listen, allow_anonymous, tls_cert, tls_key, open_health, \
+             host_names",
         ),
         (
             "[htpp]\nlisten = \"\"\n",

@@ -57,7 +57,7 @@ pub enum Value {
     Addresses(Vec<SocketAddr>),
     /// Of [`Takes::Names`], in lower case.
     Names(Vec<String>),
-    /// Of [`Takes::Path`]; `None`: no path.
+    /// Of [`Takes::Path`] and [`Takes::File`]; `None`: no path.
     Path(Option<PathBuf>),
 }
 
@@ -100,7 +100,7 @@ impl Typed {
             place: place.clone(),
         };
         let quoted = text.starts_with(['"', '\'']);
-        if matches!(key.takes, Takes::Path) && !quoted {
+        if matches!(key.takes, Takes::Path | Takes::File) && !quoted {
             return bare();
         }
         match DeValue::parse(text) {
@@ -173,7 +173,7 @@ impl Typed {
                 return names(self.items())
                     .map_err(|(at, problem)| refuse(at.unwrap_or(self), problem));
             }
-            Takes::Path => match self.text() {
+            Takes::Path | Takes::File => match self.text() {
                 Some("") => Ok(Value::Path(None)),
                 Some(path) => Ok(Value::Path(Some(PathBuf::from(path)))),
                 None => Err("not a path".to_owned()),
@@ -340,6 +340,7 @@ pub fn accepted(key: &Key) -> String {
         Takes::Names => format!(
             "up to {NAMES_MAX} host names without ports, as in [\"stats.example.com\"]; [] for none"
         ),
+        Takes::File => "the path of a file, or \"\" for none".to_owned(),
         Takes::Path => "the path of a directory, or \"\" for none".to_owned(),
     };
     if key.why.is_empty() {

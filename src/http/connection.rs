@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::HttpSettings;
@@ -119,13 +120,34 @@ pub(super) async fn drive(
     peer: SocketAddr,
     router: Router,
     settings: HttpSettings,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let watch = Arc::new(Watch::new());
-    let io = TokioIo::new(Watched {
+    let stream = Watched {
         stream,
         watch: Arc::clone(&watch),
-    });
+    };
+    let Some(tls) = &settings.tls else {
+        return converse(stream, watch, peer, router, settings, stop).await;
+    };
+    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    match tokio::time::timeout(settings.handshake_max, handshake).await {
+        Ok(Ok(stream)) => converse(stream, watch, peer, router, settings, stop).await,
+        Ok(Err(error)) => debug!(%error, %peer, "A TLS handshake failed."),
+        Err(_) => debug!(%peer, "A TLS handshake took too long."),
+    }
+}
+
+/// The same, once there is nothing but HTTP on `stream`.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    watch: Arc<Watch>,
+    peer: SocketAddr,
+    router: Router,
+    settings: HttpSettings,
+    mut stop: watch::Receiver<bool>,
+) {
+    let io = TokioIo::new(stream);
     let service = TowerToHyperService::new(router);
     let answers = Arc::clone(&watch);
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {

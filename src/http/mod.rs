@@ -3,7 +3,8 @@
 //! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on, and answers every request
 //! from the one [`Source`], or runs a statement. Asynchronous code only moves bytes; questions are answered on threads that may block.
 //!
-//! Bounded are connections (beyond the cap a client is told 503), heads, bodies and the time for each (`connection.rs`,
+//! Bounded are connections, in all and for each peer (beyond the cap a client is told 503, or nothing if it would have to
+//! log in to be told anything), handshakes, heads, bodies and the time for each (`connection.rs`,
 //! `guard.rs`), questions at once and answers under way (`gate.rs`). Whatever a client does wrong ends in a problem
 //! document (`error.rs`) or a closed connection. On stop, answers under way get a moment to finish.
 
@@ -43,11 +44,13 @@ use tracing::warn;
 
 use self::error::{PROBLEM_JSON, Problem};
 use crate::access::Access;
+use crate::access::places::Places;
+use crate::access::tls::Tls;
 use crate::query::source::Source;
 #[cfg(feature = "sql")]
 use crate::sql::Engine;
 
-/// Clients beyond the cap that are told so at once; those beyond that are closed without a word.
+/// Clients beyond the cap that are told so at once; those beyond that are closed without a word, as are strangers.
 const TURNED_AWAY_MAX: usize = 32;
 /// How long answers under way may take to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -91,8 +94,12 @@ pub struct HttpSettings {
     pub open_health: bool,
     /// Names in `Host` to answer to, beside `localhost` and every IP address.
     pub host_names: Arc<[String]>,
+    /// With what TLS is done; `None`: without.
+    pub tls: Option<Arc<Tls>>,
     /// Connections at once.
     pub connections_max: usize,
+    /// Connections of one peer at once.
+    pub peer_connections_max: usize,
     /// Reports and pages of raw requests being read at once: each may hold a copy of a report.
     pub readings_max: usize,
     /// Questions that wait for their turn.
@@ -101,6 +108,8 @@ pub struct HttpSettings {
     pub streams_max: usize,
     /// How long a question waits for its turn.
     pub patience: Duration,
+    /// How long a client may take for the TLS handshake.
+    pub handshake_max: Duration,
     /// How long a client may take for the head of a request, the time before it included.
     pub head_max: Duration,
     /// How long a client may take for a body.
@@ -119,11 +128,15 @@ impl HttpSettings {
             access: Access::open(),
             open_health: false,
             host_names: host_names.into(),
+            tls: None,
             connections_max: 256,
+            // Half: one peer alone cannot keep all others out, and a proxy in front has enough.
+            peer_connections_max: 128,
             readings_max: 2,
             waiting_max: 64,
             streams_max: 4,
             patience: Duration::from_secs(5),
+            handshake_max: Duration::from_secs(10),
             head_max: Duration::from_secs(15),
             body_max: Duration::from_secs(10),
             answer_max: Duration::from_secs(120),
@@ -141,7 +154,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let router = routes::router(answers, &settings);
-    let places = Arc::new(Semaphore::new(settings.connections_max));
+    let places = Places::new(settings.connections_max, settings.peer_connections_max);
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let (stop_all, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -168,14 +181,17 @@ pub async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             warn!(%error, "Cannot switch off delays on a connection.");
         }
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+        if let Some(place) = places.take(peer.ip()) {
             let (router, settings) = (router.clone(), settings.clone());
             let stopped = stopped.clone();
             connections.spawn(async move {
                 let _place = place;
                 connection::drive(stream, peer, router, settings, stopped).await;
             });
-        } else if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
+        } else if settings.tls.is_none()
+            && settings.access.anonymous(peer.ip()).is_some()
+            && let Ok(place) = Arc::clone(&turned_away).try_acquire_owned()
+        {
             connections.spawn(async move {
                 let _place = place;
                 let told = turn_away(stream);

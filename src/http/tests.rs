@@ -14,6 +14,9 @@ mod requests;
 /// Methods, hosts, origins, bodies, heads, slow and too many clients, the stop.
 mod refusals;
 
+/// Who has not logged in, TLS that does not come about, one peer with many connections; headers that every answer has.
+mod strangers;
+
 /// The OpenAPI document against what the routes do.
 mod openapi;
 

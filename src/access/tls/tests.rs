@@ -1,0 +1,159 @@
+//! Files that cannot be used, and that a reload changes what the next connection gets.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
+
+use super::*;
+
+/// A certificate for `stats.example` that signs itself, and its key.
+fn pair() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["stats.example".to_owned()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn files(dir: &tempfile::TempDir, cert: &str, key: &str) -> TlsFiles {
+    let write = |name: &str, text: &str| -> PathBuf {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    TlsFiles {
+        section: "http",
+        cert: write("cert.pem", cert),
+        key: write("key.pem", key),
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = pair();
+    let (_, other_key) = pair();
+    let cut = format!("{}\n-----END CERTIFICATE-----\n", &cert[..cert.len() / 2]);
+    let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
+    let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    let no_cert = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (cert, key, setting, problem) in [
+        ("", &*key, "http.tls_cert", "there is no certificate in it"),
+        (
+            "hello",
+            &key,
+            "http.tls_cert",
+            "there is no certificate in it",
+        ),
+        (
+            &*key,
+            &key,
+            "http.tls_cert",
+            "a private key in it and no certificate",
+        ),
+        (&cut, &key, "http.tls_cert", ""),
+        (no_cert, &key, "http.tls_cert", ""),
+        (&cert, "", "http.tls_key", "there is no private key in it"),
+        (
+            &cert,
+            &cert,
+            "http.tls_key",
+            "a certificate in it and no private key",
+        ),
+        (&cert, &encrypted, "http.tls_key", "passphrase"),
+        (&cert, old, "http.tls_key", "passphrase"),
+        (&cert, no_key, "http.tls_key", ""),
+        (
+            &cert,
+            &other_key,
+            "http.tls_key",
+            "not the key of the certificate in",
+        ),
+    ] {
+        let files = files(&dir, cert, key);
+        let file = match setting {
+            "http.tls_cert" => &files.cert,
+            _ => &files.key,
+        };
+        let error = acceptor(&files).unwrap_err().to_string();
+        let begin = format!("{setting} = {}: ", file.display());
+        assert!(
+            error.starts_with(&begin) && error.contains(problem),
+            "{error}"
+        );
+        assert!(error.contains("; accepted: a PEM file"), "{error}");
+    }
+    let mut missing = files(&dir, &cert, &key);
+    acceptor(&missing).unwrap();
+    missing.key = "/nowhere/key.pem".into();
+    let error = acceptor(&missing).unwrap_err().to_string();
+    assert!(
+        error.starts_with("http.tls_key = /nowhere/key.pem: No such file"),
+        "{error}"
+    );
+    missing.cert = "/dev/zero".into();
+    assert!(
+        acceptor(&missing)
+            .unwrap_err()
+            .to_string()
+            .contains("1 MiB")
+    );
+}
+
+/// The certificate that a client is shown, if it trusts `trusted`.
+fn shown(tls: &Tls, trusted: &str) -> Result<(), rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap())
+        .unwrap();
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "stats.example".try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+    let mut server = ServerConnection::new(tls.config()).unwrap();
+    for _ in 0..4 {
+        let mut wire = Vec::new();
+        client.write_tls(&mut wire).unwrap();
+        server.read_tls(&mut &wire[..]).unwrap();
+        server.process_new_packets()?;
+        wire.clear();
+        server.write_tls(&mut wire).unwrap();
+        client.read_tls(&mut &wire[..]).unwrap();
+        client.process_new_packets()?;
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking());
+    Ok(())
+}
+
+#[test]
+fn a_reload_takes_the_new_files_or_keeps_the_old_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, key) = pair();
+    let tls = Tls::load(&files(&dir, &first, &key)).unwrap();
+    shown(&tls, &first).unwrap();
+    let (second, key) = pair();
+    files(&dir, &second, &key);
+    shown(&tls, &first).unwrap();
+    tls.reload().unwrap();
+    shown(&tls, &second).unwrap();
+    assert!(shown(&tls, &first).is_err());
+    files(&dir, "", &key);
+    tls.reload().unwrap_err();
+    shown(&tls, &second).unwrap();
+}
+
+#[test]
+fn debug_shows_paths_and_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = pair();
+    let tls = Tls::load(&files(&dir, &cert, &key)).unwrap();
+    let shown = format!("{tls:?}");
+    assert!(shown.contains("key.pem") && shown.len() < 400, "{shown}");
+}

@@ -1,0 +1,190 @@
+//! Peers that are not let in, and what protects those that are.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::harness::{Reply, Server, read_reply};
+use crate::access::tls::Tls;
+use crate::access::{Access, UserStore, Users};
+use crate::clock::SystemClock;
+use crate::config::{Config, TlsFiles};
+use crate::http::HttpSettings;
+
+const TOKEN: &str = "a-token-of-kims-own";
+
+/// With a user `kim`, an administrator, who has a token.
+fn with_users() -> HttpSettings {
+    let entry = "[[user]]\nname = \"kim\"\nrole = \"admin\"\ntoken_env = \"T\"\n";
+    let config = Config::from_toml("pinbad.toml", entry).unwrap();
+    let users = Users::load(&config.users, |_| Some(TOKEN.into())).unwrap();
+    let store = UserStore::new(users, Arc::new(SystemClock::new()));
+    HttpSettings {
+        access: Access::new(Arc::new(store), false),
+        ..HttpSettings::new(Vec::new())
+    }
+}
+
+fn tls(dir: &tempfile::TempDir) -> Tls {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["localhost".to_owned()];
+    let certificate = rcgen::CertificateParams::new(names).unwrap();
+    let files = TlsFiles {
+        section: "http",
+        cert: dir.path().join("cert.pem"),
+        key: dir.path().join("key.pem"),
+    };
+    std::fs::write(&files.cert, certificate.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    Tls::load(&files).unwrap()
+}
+
+/// A connection from another address of this machine.
+fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let source: IpAddr = source.parse().unwrap();
+    socket.bind(&SocketAddr::new(source, 0).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
+fn ask(mut stream: TcpStream) -> Reply {
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    read_reply(stream)
+}
+
+/// What comes until the server closes.
+fn until_closed(mut stream: TcpStream) -> Vec<u8> {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it is not closed: {error}"),
+    }
+    bytes
+}
+
+#[test]
+fn handshakes_that_do_not_come_about_are_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::with(HttpSettings {
+        tls: Some(Arc::new(tls(&dir))),
+        handshake_max: Duration::from_millis(200),
+        ..HttpSettings::new(Vec::new())
+    });
+    // Nothing; the beginning of a hello that promises 512 bytes; the same, byte by byte, for as long as it is let.
+    let start = Instant::now();
+    assert_eq!(until_closed(server.connect()), b"");
+    let mut stream = server.connect();
+    stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").unwrap();
+    assert_eq!(until_closed(stream), b"");
+    let mut stream = server.connect();
+    stream.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
+    while stream.write_all(b"\x00").is_ok() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it is let in for ever"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The head that comes too slowly is waited for by hyper, also below TLS; see `refusals`.
+}
+
+#[test]
+fn one_peer_leaves_places_to_others() {
+    let server = Server::with(HttpSettings {
+        connections_max: 10,
+        peer_connections_max: 2,
+        ..HttpSettings::new(Vec::new())
+    });
+    let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for stream in &mut held {
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+    }
+    let refused = ask(server.connect());
+    assert!(refused.problem(503).contains("too many connections"));
+    assert_eq!(ask(connect_from("127.0.0.2", server.address)).status, 200);
+    drop(held);
+    let patience = Instant::now();
+    while ask(server.connect()).status != 200 {
+        assert!(
+            patience.elapsed() < Duration::from_secs(20),
+            "places do not come back"
+        );
+    }
+}
+
+#[test]
+fn a_stranger_that_is_turned_away_is_told_nothing() {
+    let server = Server::with(HttpSettings {
+        connections_max: 1,
+        ..with_users()
+    });
+    let mut held = server.connect();
+    held.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    assert!(held.read(&mut [0; 1024]).unwrap() > 0);
+    let mut stranger = server.connect();
+    // It may be closed already.
+    drop(stranger.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+    assert_eq!(until_closed(stranger), b"");
+}
+
+#[test]
+fn a_connection_that_is_kept_alive_is_asked_for_credentials_each_time() {
+    let server = Server::with(with_users());
+    let mut stream = server.connect();
+    for (authorization, status) in [
+        (format!("authorization: Bearer {TOKEN}\r\n"), "200"),
+        (String::new(), "401"),
+        (format!("authorization: Bearer {TOKEN}\r\n"), "200"),
+    ] {
+        let head = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{authorization}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = [0; 2048];
+        let bytes = stream.read(&mut reply).unwrap();
+        let text = String::from_utf8_lossy(&reply[..bytes]).into_owned();
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+    }
+}
+
+#[test]
+fn every_answer_says_how_browsers_shall_take_it() {
+    let open = Server::start();
+    let closed = Server::with(with_users());
+    let answers = [
+        "/",
+        "/healthz",
+        "/api/v1/reports",
+        "/api/v1/openapi.json",
+        "/nope",
+    ];
+    let answers = answers.map(|target| open.get(target));
+    let strangers = ["/", "/nope"].map(|target| closed.get(target));
+    for reply in answers.iter().chain(&strangers) {
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(reply.header(name), Some(value), "{name}: {reply:?}");
+        }
+        let policy = reply.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        for telling in ["server", "x-powered-by", "access-control-allow-origin"] {
+            assert_eq!(reply.header(telling), None, "{reply:?}");
+        }
+    }
+    assert_eq!(strangers.each_ref().map(|reply| reply.status), [401, 401]);
+}
