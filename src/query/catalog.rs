@@ -13,7 +13,7 @@ use super::error::QueryError;
 use super::raw::RawReader;
 use super::source::{
     Created, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary, RequestDetail,
-    RequestPage, RequestSearch, Source,
+    RequestPage, RequestSearch, SlowestPage, Source, Spread, TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::Table;
@@ -29,6 +29,7 @@ use crate::state::State;
 use crate::value::{Column, Value};
 
 mod changes;
+mod ranking;
 mod status_tables;
 
 /// How long the merger may be silent before the daemon is not ready.
@@ -257,6 +258,32 @@ impl Source for Catalog {
         Ok(Dropped {
             persistent: self.persistent,
         })
+    }
+
+    fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        self.ranked(name, percentiles)
+    }
+
+    fn spread(&self, name: &str, equal: &[(String, String)]) -> Result<Option<Spread>, QueryError> {
+        self.spread_of(name, equal)
+    }
+
+    fn slowest(
+        &self,
+        search: &RequestSearch,
+        looked_max: usize,
+    ) -> Result<SlowestPage, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(self.raw.slowest(search, looked_max))
+    }
+
+    fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(self.raw.timer_groups(search))
     }
 
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {

@@ -19,6 +19,9 @@ use crate::pool::words::NONE;
 use crate::value::{Column, ColumnType, Value};
 use crate::wire::micros;
 
+mod slowest;
+mod timer_groups;
+
 /// Rows looked at under one hold of the lock: some fifty microseconds.
 const CHUNK: u64 = 8_192;
 
@@ -159,12 +162,7 @@ impl RawReader {
         let live = self.live.read();
         let pool = &live.pool;
         let oldest = pool.requests.oldest_id();
-        let mut matcher = Matcher {
-            pool,
-            search,
-            origins: HashMap::new(),
-            tag_sets: HashMap::new(),
-        };
+        let mut matcher = Matcher::new(pool, search);
         *before = (*before).min(pool.requests.next_id());
         let stop = before.saturating_sub(CHUNK).max(oldest);
         while *before > stop && rows.len() < search.limit {
@@ -212,6 +210,7 @@ impl RawReader {
     }
 }
 
+/// What stands in `row`, its names written out.
 fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
     let origin = pool.origins.get(row.origin);
     let word = |id| pool.words.text(id).to_owned();
@@ -259,7 +258,16 @@ struct Matcher<'a> {
     tag_sets: HashMap<u32, bool>,
 }
 
-impl Matcher<'_> {
+impl<'a> Matcher<'a> {
+    fn new(pool: &'a Pool, search: &'a RequestSearch) -> Self {
+        Self {
+            pool,
+            search,
+            origins: HashMap::new(),
+            tag_sets: HashMap::new(),
+        }
+    }
+
     fn matches(&mut self, row: &RequestRow) -> bool {
         let search = self.search;
         let timestamp = u64::from(row.timestamp);

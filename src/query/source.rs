@@ -6,6 +6,7 @@
 
 use super::error::QueryError;
 use super::table::Table;
+use crate::report::definition::KeySource;
 use crate::value::Column;
 
 /// The read model, and the few things that can be changed at run time.
@@ -47,6 +48,34 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
     fn drop_report(&self, name: &str) -> Result<Dropped, QueryError>;
+
+    /// A report in the columns of the native form with percentiles of choice, whatever its own columns are: it counts
+    /// all that anyway. Key columns are called as in the report itself.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`], also for tables that are no reports; [`QueryError::Busy`].
+    fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError>;
+
+    /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
+    /// `None`: there is no such row now.
+    ///
+    /// # Errors
+    /// As [`Source::ranking`].
+    fn spread(&self, name: &str, equal: &[(String, String)]) -> Result<Option<Spread>, QueryError>;
+
+    /// The slowest of the raw requests that match, slowest first; of equals the newest. Looks at `looked_max` rows at
+    /// most, the newest.
+    ///
+    /// # Errors
+    /// As [`Source::requests`].
+    fn slowest(&self, search: &RequestSearch, looked_max: usize)
+    -> Result<SlowestPage, QueryError>;
+
+    /// The raw timers of the requests that match, summed up by keys of choice.
+    ///
+    /// # Errors
+    /// As [`Source::requests`].
+    fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError>;
 
     /// Raw requests, newest first.
     ///
@@ -239,6 +268,120 @@ pub struct RequestPage {
     pub table: Box<dyn Table>,
     /// What to ask for as `before_id` to get the next page; `None`: nothing older matches, as far as is known.
     pub next_before_id: Option<u64>,
+}
+
+/// How the times of one row of a report are spread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spread {
+    /// What was counted: requests, or at timer level hits.
+    pub count: u64,
+    /// From the shortest times to the longest; buckets without any are left out. Empty: the report ran out of memory
+    /// for histograms, or nothing was counted.
+    pub buckets: Vec<SpreadBucket>,
+}
+
+/// Some neighbouring times and how many there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpreadBucket {
+    /// From this many microseconds on.
+    pub low_us: u64,
+    /// Up to, and without, this many microseconds.
+    pub high_us: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// The slowest raw requests.
+#[derive(Debug)]
+pub struct SlowestPage {
+    /// The columns of table `request`.
+    pub table: Box<dyn Table>,
+    /// What they are the slowest of.
+    pub looked: Looked,
+}
+
+/// Which part of the raw rows an answer was made from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Requests looked at, whether they matched or not.
+    pub requests: u64,
+    /// When the oldest of them was received, unix seconds; 0: there was none.
+    pub oldest: u32,
+    /// Whether that was all there is.
+    pub all: bool,
+}
+
+/// Which raw timers are wanted, and by what they are summed up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TimerSearch {
+    /// The requests whose timers count; `limit` and `before_id` do not matter here.
+    pub requests: RequestSearch,
+    /// Timer tags, name and value: the first tag of that name must have that value.
+    pub tags: Vec<(String, String)>,
+    /// What rows are told apart by.
+    pub by: Vec<KeySource>,
+    /// Requests and timers to look at, at most; the newest are taken.
+    pub looked_max: usize,
+    /// Rows at most; what finds no place is added to [`TimerGroups::other`].
+    pub groups_max: usize,
+    /// How many single timers to show, those with the longest time per hit.
+    pub slowest_max: usize,
+}
+
+/// Raw timers summed up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TimerGroups {
+    /// One for each combination of keys, in no promised order.
+    pub rows: Vec<TimerGroup>,
+    /// What found no place among the rows.
+    pub other: Option<TimerGroup>,
+    /// The timers with the longest time per hit, longest first.
+    pub slowest: Vec<SlowTimer>,
+    /// The names of timer tags that came by, in alphabetical order; at most [`TAG_NAMES_MAX`].
+    pub tag_names: Vec<String>,
+    /// What the sums are made from.
+    pub looked: Looked,
+    /// Timers looked at, whether they matched or not.
+    pub timers_looked: u64,
+}
+
+/// Names of tags in [`TimerGroups`] at most.
+pub const TAG_NAMES_MAX: usize = 200;
+
+/// Raw timers with the same keys.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TimerGroup {
+    /// In the order of [`TimerSearch::by`]; `None`: the timer or its request has no such tag.
+    pub keys: Vec<Option<String>>,
+    /// Requests with such timers.
+    pub requests: u64,
+    /// Timers.
+    pub timers: u64,
+    /// Their hits.
+    pub hits: u64,
+    /// All hits together, microseconds.
+    pub value_us: u64,
+    /// User CPU, microseconds.
+    pub ru_utime_us: u64,
+    /// System CPU, microseconds.
+    pub ru_stime_us: u64,
+    /// Median, 95th and 99th percentile of the time per hit, seconds.
+    pub quantiles: [f64; 3],
+    /// Longest time per hit, microseconds.
+    pub max_us: u64,
+}
+
+/// One timer out of many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowTimer {
+    /// Its request.
+    pub request_id: u64,
+    /// That one's script.
+    pub script_name: String,
+    /// When that one was received, unix seconds.
+    pub timestamp: u32,
+    /// The timer.
+    pub timer: TimerDetail,
 }
 
 /// One raw request in full.

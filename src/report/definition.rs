@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::histogram::{Layout, Rank, Ranks, Rounding};
-use super::shape::Shape;
+use super::shape::{Cell, Shape, native};
 
 /// Most keys that can be asked for (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
@@ -90,6 +90,32 @@ impl Definition {
                 .chain(percentiles)
                 .collect(),
         )
+    }
+}
+
+impl Definition {
+    /// The same report in the columns of the native form, with percentiles of choice: what it counts, for how long and
+    /// by what stays as it is, so it can be read in place of the other. Key columns keep their names.
+    #[must_use]
+    pub fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
+        let mut shape = native::shape(
+            self.level,
+            &self.keys,
+            percentiles,
+            Layout::LogLinear,
+            defaults,
+        );
+        for column in self.shape.columns() {
+            if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
+                shape.rename(key, &column.column.name);
+            }
+        }
+        Self {
+            kind: Kind::Native,
+            percentiles: percentiles.to_vec(),
+            shape,
+            ..self.clone()
+        }
     }
 }
 

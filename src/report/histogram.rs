@@ -201,6 +201,25 @@ impl Layout {
         }
     }
 
+    /// Where a bucket begins and ends, microseconds; the end does not belong to it (pinba2's buckets have their end and not
+    /// their beginning).
+    #[must_use]
+    pub fn bounds(&self, bucket: u32) -> (u64, u64) {
+        match self {
+            Self::LogLinear => {
+                let (low, width) = log_linear_bounds(bucket);
+                (low, low + width)
+            }
+            Self::Linear { max_us, size } => {
+                let edge = |bucket: u32| {
+                    (linear_width(*max_us, *size) * f64::from(bucket) * 1e6).round() as u64
+                };
+                (edge(bucket), edge(bucket.saturating_add(1)))
+            }
+            Self::V2(v2) => v2.bounds(bucket),
+        }
+    }
+
     /// What quantiles of nothing are, seconds.
     fn low(&self) -> f64 {
         match self {
@@ -336,6 +355,18 @@ impl V2Buckets {
                 let share = needed as f64 / has as f64;
                 let units = f64::from(id - 1) + f64::from(v2_group(id)) * share;
                 self.width_ns as f64 * units / 1e9
+            }
+        }
+    }
+
+    fn bounds(&self, bucket: u32) -> (u64, u64) {
+        let edge = |unit: u64| unit * self.width_ns / 1000;
+        match bucket {
+            V2_MIN => (0, edge(self.unit_min.saturating_sub(1))),
+            V2_MAX => (edge(self.unit_max), TIME_US_MAX),
+            id => {
+                let low = u64::from(id - 1);
+                (edge(low), edge(low + u64::from(v2_group(id))))
             }
         }
     }

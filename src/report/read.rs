@@ -36,6 +36,33 @@ impl Family {
         reading
     }
 
+    /// The histogram of the row in place `place` of a reading made under the same lock: (bucket, count), buckets
+    /// ascending. Empty when the family keeps none, or has run out of memory for them.
+    pub(super) fn histogram(
+        &self,
+        report: usize,
+        definition: &Definition,
+        place: usize,
+    ) -> Vec<(u32, u64)> {
+        let projection = self.projection(report);
+        let mut shown =
+            (0..projection.end() as u32).filter(|&row| is_shown(projection, definition, row));
+        let mut merged = Vec::new();
+        let Some(row) = shown.nth(place).filter(|_| self.has_histograms()) else {
+            return merged;
+        };
+        let mut scratch = Scratch::new(self.scope.layout);
+        for id in (0..self.groups.end()).filter(|&id| projection.row_of(id) == row) {
+            let group = self.groups.get(id);
+            scratch.add(group.histogram.iter());
+            if let Some(slot) = self.groups.running(group) {
+                scratch.add(slot.histogram.iter());
+            }
+        }
+        scratch.take(&mut merged);
+        merged
+    }
+
     /// Gives every live row its place in the reading and copies its keys.
     fn index_rows(
         &self,
@@ -56,9 +83,7 @@ impl Family {
             .collect();
         let mut rows = 0;
         for row in 0..projection.end() as u32 {
-            // A report without keys has one row even when nothing was counted.
-            let alone = definition.keys.is_empty() && row == OTHER_ROW && projection.len() == 0;
-            if projection.groups_in(row) == 0 && !alone {
+            if !is_shown(projection, definition, row) {
                 continue;
             }
             index[row as usize] = rows;
@@ -193,6 +218,12 @@ impl Family {
         }
         (starts, members)
     }
+}
+
+/// Whether a row of the projection has a place in readings. A report without keys has one row even when nothing was counted.
+fn is_shown(projection: &Projection, definition: &Definition, row: u32) -> bool {
+    let alone = definition.keys.is_empty() && row == OTHER_ROW && projection.len() == 0;
+    projection.groups_in(row) > 0 || alone
 }
 
 fn is_number(dimension: &super::dimension::Dimension) -> bool {

@@ -39,6 +39,19 @@ pub struct Entry {
     report: usize,
 }
 
+impl Entry {
+    /// Whether both are the same report in the same place: one may be older, and have another shape.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.family == other.family
+            && self.report == other.report
+            && self.definition.name == other.definition.name
+            && self.definition.keys == other.definition.keys
+            && self.definition.level == other.definition.level
+            && self.definition.layout == other.definition.layout
+    }
+}
+
 /// All live reports.
 #[derive(Debug)]
 pub struct Reports {
@@ -467,6 +480,21 @@ impl Reports {
         reading.covered_secs = family.coverage.covered_secs(window.as_millis() as u64);
         reading.as_of_ms = unix_ms;
         reading
+    }
+
+    /// How the times of one row are spread: the histogram of the first row that `is_wanted` says yes to, (bucket, count)
+    /// in the layout of the definition. Takes the sums of all rows, but the histograms of this one alone.
+    pub fn read_histogram(
+        &self,
+        entry: &Entry,
+        pool: &Pool,
+        unix_ms: u64,
+        is_wanted: impl Fn(&Reading, usize) -> bool,
+    ) -> Option<Vec<(u32, u64)>> {
+        let reading = self.read(entry, Want::default(), pool, unix_ms);
+        let place = (0..reading.len()).find(|&row| is_wanted(&reading, row))?;
+        let family = self.family(entry);
+        Some(family.histogram(entry.report, &entry.definition, place))
     }
 
     fn family(&self, entry: &Entry) -> &Family {

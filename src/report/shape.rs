@@ -189,6 +189,13 @@ impl Shape {
         &self.columns
     }
 
+    /// Gives a column another name.
+    pub(super) fn rename(&mut self, column: usize, name: &str) {
+        if let Some(column) = self.columns.get_mut(column) {
+            name.clone_into(&mut column.column.name);
+        }
+    }
+
     /// Where the column of this name is.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {

@@ -14,8 +14,9 @@ use tokio::task::JoinHandle;
 use crate::http::{Answers, HttpSettings, serve};
 use crate::query::error::QueryError;
 use crate::query::source::{
-    Created, Defined, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary,
-    RequestDetail, RequestPage, RequestSearch, Source, TimerDetail,
+    Created, Defined, Dropped, Looked, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary,
+    RequestDetail, RequestPage, RequestSearch, SlowestPage, Source, Spread, TimerDetail,
+    TimerGroups, TimerSearch,
 };
 use crate::query::table::Table;
 use crate::value::{Column, ColumnType, Value};
@@ -237,6 +238,39 @@ impl Source for Sample {
             }),
             _ => Err(QueryError::UnknownReport { name: name.into() }),
         }
+    }
+
+    fn ranking(&self, name: &str, _percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        // What the overview shows is there, in the columns of this sample.
+        let name = if name == "info" || name.starts_with("report_by_") {
+            "r"
+        } else {
+            name
+        };
+        self.report(name, &Needed::All, &[])
+    }
+
+    fn spread(
+        &self,
+        _name: &str,
+        _equal: &[(String, String)],
+    ) -> Result<Option<Spread>, QueryError> {
+        Ok(None)
+    }
+
+    fn slowest(
+        &self,
+        search: &RequestSearch,
+        _looked_max: usize,
+    ) -> Result<SlowestPage, QueryError> {
+        Ok(SlowestPage {
+            table: self.requests(search)?.table,
+            looked: Looked::default(),
+        })
+    }
+
+    fn timer_groups(&self, _search: &TimerSearch) -> Result<TimerGroups, QueryError> {
+        Ok(TimerGroups::default())
     }
 
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {

@@ -1,0 +1,268 @@
+//! Raw timers summed up by any tags, without a report for them.
+//!
+//! A walk over the newest requests, as [`slowest`](super::slowest): some rows under one hold of the lock, and an end
+//! after as many requests and timers as the caller allows. Tag sets repeat, so what a set means for the question is found out
+//! once per hold and remembered by number. Bounded are the rows (what comes later goes to one row for all others), the
+//! names of tags, and the single timers that are shown. Percentiles come from the buckets that reports have.
+
+use ahash::AHashMap;
+
+use super::{CHUNK, Matcher, RawReader, tags};
+use crate::pool::Pool;
+use crate::pool::requests::RequestRow;
+use crate::pool::timers::TimerRow;
+use crate::pool::words::NONE;
+use crate::query::source::{
+    Looked, SlowTimer, TAG_NAMES_MAX, TimerDetail, TimerGroup, TimerGroups, TimerSearch,
+};
+use crate::report::definition::{Field, KeySource};
+use crate::report::histogram::{Layout, Rank, Ranks, Rounding};
+use crate::wire::micros;
+
+/// Timers looked at under one hold of the lock, with those of the request that is under way: less than a millisecond.
+const CHUNK_TIMERS: u64 = 16_384;
+
+/// What one row has gathered.
+#[derive(Debug, Default)]
+struct Gathered {
+    group: TimerGroup,
+    /// The request that was counted last.
+    last_request: u64,
+    /// Hits by bucket.
+    buckets: AHashMap<u32, u64>,
+}
+
+impl Gathered {
+    fn add(&mut self, request: u64, timer: &TimerRow) {
+        let group = &mut self.group;
+        let (value, hits) = (micros(timer.value), u64::from(timer.hit_count.max(1)));
+        group.requests += u64::from(self.last_request != request);
+        self.last_request = request;
+        group.timers += 1;
+        group.hits += hits;
+        group.value_us += value;
+        group.ru_utime_us += micros(timer.ru_utime);
+        group.ru_stime_us += micros(timer.ru_stime);
+        group.max_us = group.max_us.max(value / hits);
+        *self
+            .buckets
+            .entry(Layout::LogLinear.bucket(value / hits))
+            .or_default() += hits;
+    }
+
+    fn finish(mut self, ranks: &Ranks) -> TimerGroup {
+        let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
+        buckets.sort_unstable();
+        let mut quantiles = Vec::new();
+        Layout::LogLinear.quantiles(ranks, self.group.hits, buckets, &mut quantiles);
+        for (slot, value) in self.group.quantiles.iter_mut().zip(quantiles) {
+            *slot = value;
+        }
+        self.group
+    }
+}
+
+/// The sums in the making.
+struct Sums<'a> {
+    search: &'a TimerSearch,
+    rows: Vec<Gathered>,
+    places: AHashMap<Vec<Option<String>>, usize>,
+    other: Gathered,
+    slowest: Vec<SlowTimer>,
+    tag_names: std::collections::BTreeSet<String>,
+    looked: Looked,
+    timers_looked: u64,
+}
+
+/// Where a timer goes.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Nowhere,
+    Row(usize),
+    Other,
+}
+
+impl RawReader {
+    /// Sums up the timers of the newest requests that match.
+    #[must_use]
+    pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
+        let mut sums = Sums {
+            search,
+            rows: Vec::new(),
+            places: AHashMap::new(),
+            other: Gathered::default(),
+            slowest: Vec::new(),
+            tag_names: std::collections::BTreeSet::new(),
+            looked: Looked::default(),
+            timers_looked: 0,
+        };
+        let mut before = u64::MAX;
+        let mut more = true;
+        let most = search.looked_max as u64;
+        while more && sums.looked.requests < most && sums.timers_looked < most {
+            more = self.timers_chunk(&mut before, &mut sums);
+        }
+        sums.looked.all = !more;
+        sums.finish()
+    }
+
+    /// Looks at some requests below `before`, which moves down; false when there is nothing older.
+    fn timers_chunk(&self, before: &mut u64, sums: &mut Sums<'_>) -> bool {
+        let live = self.live.read();
+        let pool = &live.pool;
+        let oldest = pool.requests.oldest_id();
+        let mut matcher = Matcher::new(pool, &sums.search.requests);
+        // Numbers may stand for something else after the lock was let go.
+        let mut known: AHashMap<(u32, u32, u32), Place> = AHashMap::new();
+        *before = (*before).min(pool.requests.next_id());
+        let stop = before.saturating_sub(CHUNK).max(oldest);
+        let enough = (sums.timers_looked + CHUNK_TIMERS).min(sums.search.looked_max as u64);
+        while *before > stop && sums.timers_looked < enough {
+            *before -= 1;
+            let Some(row) = pool.requests.get(*before) else {
+                return false;
+            };
+            sums.looked.requests += 1;
+            sums.looked.oldest = row.timestamp;
+            if !matcher.matches(&row) {
+                continue;
+            }
+            for (id, timer) in pool.timers_of(&row) {
+                sums.timers_looked += 1;
+                let asked = (row.origin, row.request_tags, timer.tags);
+                let place = match known.get(&asked) {
+                    Some(place) => *place,
+                    None => {
+                        let place = sums.place(pool, &row, timer.tags);
+                        known.insert(asked, place);
+                        place
+                    }
+                };
+                let gathered = match place {
+                    Place::Nowhere => continue,
+                    Place::Row(at) => &mut sums.rows[at],
+                    Place::Other => &mut sums.other,
+                };
+                gathered.add(*before, &timer);
+                sums.keep_slow(pool, (*before, &row), (id, &timer));
+            }
+        }
+        *before > oldest
+    }
+}
+
+impl Sums<'_> {
+    /// Where timers with these tags go, in a request like this.
+    fn place(&mut self, pool: &Pool, row: &RequestRow, set: u32) -> Place {
+        let text = |word| pool.words.text(word);
+        for (name, _) in pool.tag_sets.pairs(set) {
+            if self.tag_names.len() < TAG_NAMES_MAX && !self.tag_names.contains(text(name)) {
+                self.tag_names.insert(text(name).to_owned());
+            }
+        }
+        let value = |set: u32, name: &str| {
+            let mut pairs = pool.tag_sets.pairs(set);
+            let (_, value) = pairs.find(|&(tag, _)| text(tag) == name)?;
+            Some(text(value).to_owned())
+        };
+        let wanted = |(name, wanted): &(String, String)| value(set, name).as_ref() == Some(wanted);
+        if !self.search.tags.iter().all(wanted) {
+            return Place::Nowhere;
+        }
+        let keys: Vec<Option<String>> = self
+            .search
+            .by
+            .iter()
+            .map(|source| match source {
+                KeySource::Field(field) => Some(shown_field(pool, row, *field)),
+                KeySource::RequestTag(name) => value(row.request_tags, name),
+                KeySource::TimerTag(name) => value(set, name),
+                KeySource::TimerTagOrField(name, field) => {
+                    Some(value(set, name).unwrap_or_else(|| shown_field(pool, row, *field)))
+                }
+            })
+            .collect();
+        if let Some(at) = self.places.get(&keys) {
+            return Place::Row(*at);
+        }
+        if self.rows.len() >= self.search.groups_max {
+            return Place::Other;
+        }
+        self.rows.push(Gathered {
+            group: TimerGroup {
+                keys: keys.clone(),
+                ..TimerGroup::default()
+            },
+            ..Gathered::default()
+        });
+        let at = self.rows.len() - 1;
+        self.places.insert(keys, at);
+        Place::Row(at)
+    }
+
+    /// Keeps a timer that is among the longest so far.
+    fn keep_slow(
+        &mut self,
+        pool: &Pool,
+        (request_id, row): (u64, &RequestRow),
+        (id, timer): (u64, &TimerRow),
+    ) {
+        let per_hit = |value_us: u64, hits: u32| value_us / u64::from(hits.max(1));
+        let time = per_hit(micros(timer.value), timer.hit_count);
+        let slower = |it: &SlowTimer| per_hit(it.timer.value_us, it.timer.hit_count) >= time;
+        let full = self.slowest.len() >= self.search.slowest_max;
+        if full && self.slowest.last().is_none_or(slower) {
+            return;
+        }
+        if full {
+            self.slowest.pop();
+        }
+        let at = self.slowest.partition_point(slower);
+        let slow = SlowTimer {
+            request_id,
+            script_name: shown_field(pool, row, Field::ScriptName),
+            timestamp: row.timestamp,
+            timer: TimerDetail {
+                id,
+                hit_count: timer.hit_count,
+                value_us: micros(timer.value),
+                ru_utime_us: micros(timer.ru_utime),
+                ru_stime_us: micros(timer.ru_stime),
+                tags: tags(pool, timer.tags),
+            },
+        };
+        self.slowest.insert(at, slow);
+    }
+
+    fn finish(self) -> TimerGroups {
+        let percents = [50.0, 95.0, 99.0].into_iter();
+        let ranks = Ranks::new(
+            percents
+                .filter_map(|percent| Rank::percent(percent, Rounding::Up))
+                .collect(),
+        );
+        let finish = |gathered: Gathered| gathered.finish(&ranks);
+        TimerGroups {
+            rows: self.rows.into_iter().map(finish).collect(),
+            other: (self.other.group.timers > 0).then(|| finish(self.other)),
+            slowest: self.slowest,
+            tag_names: self.tag_names.into_iter().collect(),
+            looked: self.looked,
+            timers_looked: self.timers_looked,
+        }
+    }
+}
+
+/// A field of a request as text.
+fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
+    let origin = pool.origins.get(row.origin);
+    let word = match field {
+        Field::Hostname => origin.hostname,
+        Field::ServerName => origin.server_name,
+        Field::ScriptName => origin.script_name,
+        Field::Schema if origin.schema == NONE => return String::new(),
+        Field::Schema => origin.schema,
+        Field::Status => return origin.status.to_string(),
+    };
+    pool.words.text(word).to_owned()
+}
