@@ -107,6 +107,11 @@ impl Problem {
         self
     }
 
+    /// What was wrong, and what would be accepted.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// What would be accepted in its place.
     pub(super) fn accepted(&self) -> &[String] {
         &self.accepted

@@ -88,11 +88,11 @@ pub(super) async fn around(
 /// Gives the router's own short refusals the form that all others have.
 fn tidy(response: Response) -> Response {
     let status = response.status();
-    let is_problem = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|it| it == PROBLEM_JSON);
-    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+    let is_told = response.headers().get(CONTENT_TYPE).is_some_and(|it| {
+        // Pages say what is wrong as pages.
+        it == PROBLEM_JSON || it.as_bytes().starts_with(b"text/html")
+    });
+    if is_told || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let reason = status.canonical_reason().unwrap_or("refused");

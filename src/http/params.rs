@@ -66,15 +66,9 @@ impl Params {
         name: &'static str,
         rounding: Rounding,
     ) -> Result<Option<u64>, Problem> {
-        let Some(text) = self.take(name) else {
-            return Ok(None);
-        };
-        decimal(&text, 6, rounding).map(Some).ok_or_else(|| {
-            Problem::parameter(
-                name,
-                format!("{text:?} is not a time; accepted: seconds from 0 on, such as 0.25"),
-            )
-        })
+        self.take(name)
+            .map(|text| micros(name, &text, rounding))
+            .transpose()
     }
 
     /// A moment as whole unix seconds, given as such (decimals are rounded in the direction given) or as RFC 3339.
@@ -83,19 +77,9 @@ impl Params {
         name: &'static str,
         rounding: Rounding,
     ) -> Result<Option<u64>, Problem> {
-        let Some(text) = self.take(name) else {
-            return Ok(None);
-        };
-        let moment = decimal(&text, 0, rounding).or_else(|| time::unix_secs(&text, rounding));
-        moment.map(Some).ok_or_else(|| {
-            Problem::parameter(
-                name,
-                format!(
-                    "{text:?} is not a moment; accepted: unix seconds such as 1700000000, \
-                     or RFC 3339 such as 2023-11-14T22:13:20Z"
-                ),
-            )
-        })
+        self.take(name)
+            .map(|text| moment(name, &text, rounding))
+            .transpose()
     }
 
     /// All parameters whose names start with `prefix`, without it, in the order given; `shown` is how the documentation writes
@@ -158,6 +142,30 @@ pub(super) fn number(name: &str, text: &str) -> Result<u64, Problem> {
             format!(
                 "{text:?} is not accepted; a whole number from 0 to {} is",
                 u64::MAX
+            ),
+        )
+    })
+}
+
+/// Seconds as whole microseconds; see [`Params::micros`].
+pub(super) fn micros(name: &str, text: &str, rounding: Rounding) -> Result<u64, Problem> {
+    decimal(text, 6, rounding).ok_or_else(|| {
+        Problem::parameter(
+            name,
+            format!("{text:?} is not a time; accepted: seconds from 0 on, such as 0.25"),
+        )
+    })
+}
+
+/// A moment as whole unix seconds; see [`Params::moment`].
+pub(super) fn moment(name: &str, text: &str, rounding: Rounding) -> Result<u64, Problem> {
+    let moment = decimal(text, 0, rounding).or_else(|| time::unix_secs(text, rounding));
+    moment.ok_or_else(|| {
+        Problem::parameter(
+            name,
+            format!(
+                "{text:?} is not a moment; accepted: unix seconds such as 1700000000, \
+                 or RFC 3339 such as 2023-11-14T22:13:20Z"
             ),
         )
     })

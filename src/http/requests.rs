@@ -22,14 +22,16 @@ use crate::query::source::{NumberField, RequestDetail, RequestPage, RequestSearc
 /// Most rows in one page, and what `limit=0` asks for.
 pub(super) const LIMIT_MAX: usize = 100_000;
 
-const TEXTS: [(&str, TextField); 4] = [
+/// Text columns that can be searched.
+pub(super) const TEXTS: [(&str, TextField); 4] = [
     ("hostname", TextField::Hostname),
     ("server_name", TextField::ServerName),
     ("script_name", TextField::ScriptName),
     ("schema", TextField::Schema),
 ];
 
-const NUMBERS: [(&str, NumberField); 5] = [
+/// Whole-number columns that can be searched.
+pub(super) const NUMBERS: [(&str, NumberField); 5] = [
     ("req_count", NumberField::ReqCount),
     ("timers_cnt", NumberField::TimersCnt),
     ("status", NumberField::Status),

@@ -44,6 +44,8 @@ struct Shared {
     /// For answers that are written while they are sent.
     streams: Gate,
     body_max: Duration,
+    /// What the pages keep between requests.
+    kept: page::Kept,
 }
 
 impl App {
@@ -55,6 +57,7 @@ impl App {
             readings: gate("readings", settings.readings_max),
             streams: gate("large answers", settings.streams_max),
             body_max: settings.body_max,
+            kept: page::Kept::default(),
         }))
     }
 
@@ -67,6 +70,25 @@ impl App {
     /// How long a client may take for a body.
     pub(super) fn body_max(&self) -> Duration {
         self.0.body_max
+    }
+
+    /// What the pages keep between requests.
+    pub(super) fn kept(&self) -> &page::Kept {
+        &self.0.kept
+    }
+
+    /// Asks the source for what a page shows: whole reports may be read for it.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Source) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.0.readings.enter().await?;
+        let shared = Arc::clone(&self.0);
+        blocking(move || {
+            let _permit = permit;
+            question(shared.answers.source.as_ref())
+        })
+        .await
     }
 
     /// Asks the source something short.
@@ -118,7 +140,7 @@ async fn blocking<T: Send + 'static>(
         })
 }
 
-/// Every path, the methods it knows, and their handlers. GET brings HEAD with it.
+/// Every path of the API and `/`, the methods it knows, and their handlers. GET brings HEAD with it.
 pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 12] {
     const GET: &str = "GET, HEAD, OPTIONS";
     [
@@ -164,7 +186,7 @@ pub(super) fn router(answers: Answers, settings: &HttpSettings) -> Router {
         names: HostNames(lower.collect()),
     };
     let mut router = Router::new();
-    for (path, allow, methods) in paths() {
+    for (path, allow, methods) in paths().into_iter().chain(page::paths()) {
         let others = move |method: Method| async move { guard::other_method(&method, allow) };
         router = router.route(path, methods.fallback(others));
     }

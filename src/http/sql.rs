@@ -21,6 +21,7 @@ use super::error::Problem;
 use super::guard;
 use super::params::Params;
 use super::routes::App;
+use crate::access::{Identity, Role};
 use crate::sql::{Engine, Literal, Reply, Rows, Session, SqlError};
 
 /// Most values for `?`.
@@ -32,7 +33,7 @@ struct Asked {
     statement: String,
     values: Vec<Literal>,
     format: BatchFormat,
-    /// Whether it may change something: a GET may not, so that no link can.
+    /// Whether it may change something: a GET may not, so that no link can, and neither may who only reads.
     change: bool,
 }
 
@@ -72,6 +73,8 @@ async fn read(app: &App, request: Request) -> Result<Asked, Problem> {
         });
     }
     params.finish()?;
+    let who = request.extensions().get::<Identity>();
+    let change = who.is_some_and(|who| who.role >= Role::Admin);
     let body = guard::read_json(request, app.body_max()).await?;
     let Some(Json::Object(mut members)) = body else {
         return Err(Problem::new(
@@ -105,7 +108,7 @@ async fn read(app: &App, request: Request) -> Result<Asked, Problem> {
         statement,
         values,
         format,
-        change: true,
+        change,
     })
 }
 

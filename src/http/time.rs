@@ -57,6 +57,23 @@ pub(super) fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
     u64::try_from(secs).ok()
 }
 
+/// A moment as `2023-11-14T22:13:20Z`.
+pub(super) fn rfc3339(unix_secs: u64) -> String {
+    let days = i64::try_from(unix_secs / 86_400).unwrap_or(i64::MAX / 1000);
+    let (hour, minute, second) = (unix_secs / 3600 % 24, unix_secs / 60 % 60, unix_secs % 60);
+    // The way of `days_since_1970` back: years that begin in March, in eras of 400 of them.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
 /// Days from 1970-01-01 to a date of the Gregorian calendar; the year is taken to begin in March, so that the leap day is its
 /// last.
 const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
@@ -120,6 +137,14 @@ mod tests {
             unix_secs("2023-11-14T22:13:20.000Z", Up),
             Some(1_700_000_000)
         );
+    }
+
+    #[test]
+    fn seconds_become_moments_and_come_back() {
+        assert_eq!(rfc3339(1_700_000_000), "2023-11-14T22:13:20Z");
+        for secs in (0..8_000_000_000).step_by(86_400 * 29 + 12_345) {
+            assert_eq!(unix_secs(&rfc3339(secs), Rounding::Down), Some(secs));
+        }
     }
 
     #[test]

@@ -1,0 +1,130 @@
+//! Charts as SVG, drawn on the server: lines over time, and histograms.
+//!
+//! The scales and their round numbers come from plotters; what is drawn is written with maud, so that a chart inside a
+//! page takes its colours from the style sheet (light, dark) and text from packets is escaped. Colours stand as
+//! attributes too, for the address of a chart alone, in a wiki: the policy allows no style inside. A chart has a title and
+//! a description in words, for those who do not see it. Work and size are bounded by the number of points and bars.
+
+use maud::{Markup, html};
+use plotters::coord::ranged1d::{BoldPoints, Ranged};
+use plotters::coord::types::RangedCoordf64;
+
+use crate::http::error::Problem;
+
+mod histogram;
+
+pub(super) use self::histogram::histogram;
+
+const WIDTH: i32 = 560;
+const HEIGHT: i32 = 176;
+/// Left of the scale, and below it.
+const LEFT: i32 = 58;
+const BOTTOM: i32 = 150;
+const TOP: i32 = 12;
+const RIGHT: i32 = WIDTH - 8;
+
+/// Whether colours are left to the page, or have to be right without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Inside a page.
+    Page,
+    /// Alone, on white.
+    Light,
+    /// Alone, on black.
+    Dark,
+}
+
+/// Colours of lines, on white and on black; the style sheet has the same.
+const COLOURS: [(&str, &str); 4] = [
+    ("#1f6fd1", "#6fb1ff"),
+    ("#b45309", "#f5a742"),
+    ("#b3261e", "#ff8a80"),
+    ("#0f766e", "#4fd1c5"),
+];
+
+/// The parameter `theme` of a chart alone.
+pub(super) fn theme(text: Option<&str>) -> Result<Theme, Problem> {
+    match text.unwrap_or("light") {
+        "light" => Ok(Theme::Light),
+        "dark" => Ok(Theme::Dark),
+        other => Err(
+            Problem::parameter("theme", format!("{other:?} is not accepted"))
+                .accepting(["light", "dark"]),
+        ),
+    }
+}
+
+impl Theme {
+    fn colour(self, colour: usize) -> &'static str {
+        let (light, dark) = COLOURS[colour % COLOURS.len()];
+        if self == Self::Dark { dark } else { light }
+    }
+
+    const fn ink(self) -> &'static str {
+        if matches!(self, Self::Dark) {
+            "#c3c9d3"
+        } else {
+            "#4b5563"
+        }
+    }
+
+    const fn grid(self) -> &'static str {
+        if matches!(self, Self::Dark) {
+            "#343b47"
+        } else {
+            "#e3e7ee"
+        }
+    }
+}
+
+/// Everything around what is drawn.
+fn frame(id: &str, theme: Theme, title: &str, described: &str, body: &Markup) -> Markup {
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img"
+            aria-labelledby={ (id) "-t " (id) "-d" } font-family="system-ui, sans-serif" font-size="11"
+            width=[(theme != Theme::Page).then_some(WIDTH)] height=[(theme != Theme::Page).then_some(HEIGHT)] {
+            title id={ (id) "-t" } { (title) }
+            desc id={ (id) "-d" } { (described) }
+            @if theme != Theme::Page {
+                rect width=(WIDTH) height=(HEIGHT) fill=(if theme == Theme::Dark { "#14181f" } else { "#ffffff" }) {}
+            }
+            (body)
+        }
+    }
+}
+
+/// The scale on the left: from 0 to a round number above all values.
+struct Scale {
+    coordinate: RangedCoordf64,
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    fn new(highest: f64) -> Self {
+        let room = if highest > 0.0 { highest * 1.08 } else { 1.0 };
+        let coordinate = RangedCoordf64::from(0.0..room);
+        let ticks = coordinate.key_points(BoldPoints(5));
+        Self { coordinate, ticks }
+    }
+
+    /// Where a value is. plotters counts in whole pixels, so it is asked in tenths.
+    fn y(&self, value: f64) -> f64 {
+        f64::from(self.coordinate.map(&value, (BOTTOM * 10, TOP * 10))) / 10.0
+    }
+
+    fn grid(&self, text: impl Fn(f64) -> String, theme: Theme) -> Markup {
+        html! {
+            @for tick in &self.ticks {
+                @let y = coordinate(self.y(*tick));
+                line.grid x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) stroke=(theme.grid()) {}
+                text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.ink()) { (text(*tick)) }
+            }
+        }
+    }
+}
+
+/// One decimal is a tenth of a pixel.
+fn coordinate(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}

@@ -1,0 +1,120 @@
+//! What all pages have: head, skip link, navigation, the switches for light and live, the foot.
+//!
+//! Parts that change by the second are marked with `data-live` and an id; the script swaps those and leaves the rest, so that
+//! focus and scroll position stay. Without the script the same page is read by loading it again.
+
+use axum::http::StatusCode;
+use maud::{DOCTYPE, Markup, html};
+
+use super::assets;
+
+/// Where one is, for the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Overview,
+    Reports,
+    Requests,
+    Timers,
+    Daemon,
+    /// None of them: an error.
+    Nowhere,
+}
+
+const SECTIONS: [(Section, &str, &str); 5] = [
+    (Section::Overview, "/", "Overview"),
+    (Section::Reports, "/reports", "Reports"),
+    (Section::Requests, "/requests", "Requests"),
+    (Section::Timers, "/timers", "Timers"),
+    (Section::Daemon, "/daemon", "Daemon"),
+];
+
+/// A whole page. `title` may hold names out of packets, made visible before.
+pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " \u{b7} pinbad" }
+                link rel="icon" type="image/svg+xml" href=(assets::icon());
+                link rel="stylesheet" href=(assets::style());
+                script src=(assets::script()) {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header.top {
+                    a.brand href="/" { "pinbad" }
+                    nav aria-label="Pages" {
+                        @for (other, path, name) in SECTIONS {
+                            @if other == section {
+                                a href=(path) aria-current="page" { (name) }
+                            } @else {
+                                a href=(path) { (name) }
+                            }
+                        }
+                    }
+                    div.switches {
+                        button #live type="button" hidden { "Pause" }
+                        button #theme type="button" hidden { "Light or dark" }
+                    }
+                }
+                main #main tabindex="-1" { (main) }
+                footer {
+                    "pinbad " (env!("CARGO_PKG_VERSION"))
+                    " \u{b7} " a href="/api/v1/openapi.json" { "API" }
+                    " \u{b7} " a href="/api/v1/status" { "counters" }
+                    span #tick role="status" {}
+                }
+            }
+        }
+    }
+}
+
+/// The page that says why there is no other.
+pub(super) fn problem(status: StatusCode, detail: &str) -> Markup {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let main = html! {
+        h1 { (reason) }
+        p.problem { (super::show::visible(detail)) }
+        p { a href="/" { "To the overview" } }
+    };
+    page(Section::Nowhere, reason, &main)
+}
+
+/// A word about the data of a table: what it spans.
+pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
+    let covered = super::show::roughly(covered_seconds as f64);
+    if (covered_seconds as f64) < window_seconds - 1.0 {
+        let window = super::show::roughly(window_seconds);
+        format!("last {covered} of a window of {window}")
+    } else {
+        format!("last {covered}")
+    }
+}
+
+/// Links to the pages before and behind this one, and where one is.
+pub(super) fn pager(
+    offset: usize,
+    shown: usize,
+    total: usize,
+    limit: usize,
+    address: impl Fn(usize) -> String,
+) -> Markup {
+    html! {
+        nav.pager aria-label="Pages of the table" {
+            @if offset > 0 {
+                a rel="prev" href=(address(offset.saturating_sub(limit))) { "\u{2190} before" }
+            }
+            span {
+                @if shown == 0 { "no rows" } @else {
+                    (super::show::count(offset as u64 + 1)) "\u{2013}" (super::show::count((offset + shown) as u64))
+                    " of " (super::show::count(total as u64))
+                }
+            }
+            @if offset + shown < total {
+                a rel="next" href=(address(offset + limit)) { "next \u{2192}" }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// What the pages do beyond reading: follow the second, switch between light and dark, make and drop reports.
+// Everything that is shown comes from the server as a whole page; this swaps the parts marked data-live.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const store = {
+    get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
+    set: (key, value) => { try { localStorage.setItem(key, value); } catch { /* then it is not remembered */ } },
+  };
+
+  // Before the page is painted, so that it does not flash.
+  const theme = store.get("theme");
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+
+  const number = (value) => new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }).format(value);
+
+  function localTimes(part) {
+    for (const time of part.querySelectorAll("time[datetime]")) {
+      const moment = new Date(time.dateTime);
+      if (isNaN(moment)) continue;
+      time.title = time.textContent;
+      const today = moment.toDateString() === new Date().toDateString();
+      time.textContent = (today ? "" : moment.toLocaleDateString() + " ") + moment.toLocaleTimeString();
+    }
+  }
+
+  // Somebody who reads or uses a part keeps it as it is.
+  function inUse(part) {
+    if (part.contains(document.activeElement)) return true;
+    const selection = document.getSelection();
+    return selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+  }
+
+  let asking = false;
+  async function refresh() {
+    if (asking || document.hidden) return;
+    asking = true;
+    try {
+      const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+      if (!answer.ok) return;
+      const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-live]")) {
+        const other = next.getElementById(part.id);
+        if (!other || inUse(part)) continue;
+        localTimes(other);
+        if (other.isEqualNode(part)) continue;
+        const left = [...part.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
+        part.replaceChildren(...other.childNodes);
+        part.querySelectorAll(".wide").forEach((wide, at) => { wide.scrollLeft = left[at] || 0; });
+      }
+    } catch { /* the next second tries again */ } finally {
+      asking = false;
+    }
+  }
+
+  function live(button, tick) {
+    let events = null;
+    let again = 0;
+    const say = (text) => { if (tick) tick.textContent = text; };
+    function stop() {
+      clearTimeout(again);
+      if (events) events.close();
+      events = null;
+    }
+    function start() {
+      stop();
+      events = new EventSource("/events");
+      events.addEventListener("second", (event) => {
+        const now = JSON.parse(event.data);
+        const parts = [];
+        if (now.req_per_sec !== undefined) parts.push(number(now.req_per_sec) + " requests/s");
+        if (now.p95_ms !== undefined) parts.push("p95 " + number(now.p95_ms) + " ms");
+        if (now.errors_per_sec !== undefined) parts.push(number(now.errors_per_sec) + " errors/s");
+        say(parts.join(" · "));
+        if (document.querySelector("[data-live]")) refresh();
+      });
+      events.onerror = () => {
+        if (events && events.readyState === EventSource.CLOSED) {
+          say("not live: the daemon is busy or away");
+          again = setTimeout(start, 5000);
+        }
+      };
+    }
+    function show(paused) {
+      button.textContent = paused ? "Resume" : "Pause";
+      button.setAttribute("aria-pressed", String(paused));
+      if (paused) { stop(); say("paused"); } else start();
+    }
+    let paused = store.get("paused") === "yes";
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      paused = !paused;
+      store.set("paused", paused ? "yes" : "no");
+      show(paused);
+    });
+    show(paused);
+    addEventListener("pagehide", stop);
+    addEventListener("pageshow", (event) => { if (event.persisted && !paused) start(); });
+  }
+
+  function themes(button) {
+    button.hidden = false;
+    const dark = () => root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
+    const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
+    name();
+    button.addEventListener("click", () => {
+      root.dataset.theme = dark() ? "light" : "dark";
+      store.set("theme", root.dataset.theme);
+      name();
+    });
+  }
+
+  // The API wants JSON and checks where the page is from: see "Security" in the README.
+  async function change(method, path, body) {
+    const answer = await fetch(path, {
+      method,
+      headers: { "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (answer.ok) return null;
+    try { return (await answer.json()).detail; } catch { return "the daemon refused: " + answer.status; }
+  }
+
+  function makeReports(form, said) {
+    form.hidden = false;
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const name = form.elements.name.value.trim();
+      const text = form.elements.definition.value.trim();
+      let body = { name, comment: text };
+      if (text.startsWith("{")) {
+        try { body = { ...JSON.parse(text), name }; } catch (error) {
+          said.textContent = "This is not JSON: " + error.message;
+          return;
+        }
+      }
+      const refused = await change("POST", "/api/v1/reports", body);
+      if (refused) said.textContent = refused; else location.assign("/reports/" + encodeURIComponent(name));
+    });
+  }
+
+  function dropReports() {
+    for (const button of document.querySelectorAll("button[data-drop]")) {
+      button.hidden = false;
+      button.addEventListener("click", async () => {
+        const name = button.dataset.drop;
+        if (!confirm("Drop the report " + name + "? Its data is gone then.")) return;
+        const refused = await change("DELETE", "/api/v1/reports/" + encodeURIComponent(name));
+        if (refused) alert(refused); else location.reload();
+      });
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    localTimes(document);
+    themes(document.getElementById("theme"));
+    const make = document.getElementById("make");
+    if (make) makeReports(make, document.getElementById("made"));
+    dropReports();
+    // An address without the fields that were left empty is one that can be read.
+    for (const form of document.querySelectorAll("form[method=get]")) {
+      form.addEventListener("formdata", (event) => {
+        for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+      });
+    }
+    live(document.getElementById("live"), document.getElementById("tick"));
+  });
+})();

@@ -1,0 +1,161 @@
+//! The page: what is slow, where and since when, for people with a browser.
+//!
+//! Every page is made on the server, whole, from one look at the source, and reads without JavaScript: links and forms with
+//! GET, the filters in the address, so that an address can be pasted into a chat. A small script (`live.js`) swaps what
+//! changed when [`events`] says that a second has passed, and makes and drops reports through the API. Nothing comes from
+//! outside: one style sheet and one script, compiled in, and a content security policy that allows no others.
+//!
+//! | file | shows |
+//! |---|---|
+//! | `overview` | the last hour, and what leads by time, p95, count, errors |
+//! | `reports`, `report`, `row` | the list, one report as a table, one row with its histogram and slowest requests |
+//! | `requests`, `request` | the search, and one request with the waterfall of its timers |
+//! | `timers` | raw timers by any tags |
+//! | `health` | the daemon itself |
+//!
+//! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`chart`] (SVG), `show` (numbers and hostile
+//! names as text), `second` (each page is made once a second at most, however many look), `ask` (parameters).
+//!
+//! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
+//! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`show`).
+
+mod ask;
+mod assets;
+mod chart;
+mod events;
+mod frame;
+mod health;
+mod overview;
+mod ranking;
+mod report;
+mod reports;
+mod request;
+mod requests;
+mod row;
+mod second;
+mod show;
+mod timers;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderValue, Response, StatusCode, Uri};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get};
+use maud::Markup;
+
+use self::second::Seconds;
+use super::error::Problem;
+use super::routes::App;
+use crate::query::source::Source;
+
+pub(super) use self::overview::read;
+
+/// What the pages keep between requests.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    seconds: Seconds,
+    events: events::Hub,
+}
+
+/// What a page may load and do. Nothing inline, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Every path beside `/`, the methods it knows, and their handlers.
+pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 10] {
+    const GET: &str = "GET, HEAD, OPTIONS";
+    [
+        ("/reports", GET, get(reports::read)),
+        ("/reports/{name}", GET, get(report::read)),
+        ("/reports/{name}/row", GET, get(row::read)),
+        ("/reports/{name}/spread.svg", GET, get(row::spread_svg)),
+        ("/requests", GET, get(requests::read)),
+        ("/requests/{id}", GET, get(request::read)),
+        ("/timers", GET, get(timers::read)),
+        ("/daemon", GET, get(health::read)),
+        ("/assets/{file}", GET, get(assets::read)),
+        ("/events", GET, get(events::read)),
+    ]
+}
+
+/// Makes a page from a look at the source, or the page that says why not. Pages are shared for a second.
+async fn answer(
+    app: App,
+    uri: &Uri,
+    view: Result<impl FnOnce(&dyn Source) -> Result<Markup, Problem> + Send + 'static, Problem>,
+) -> Response<Body> {
+    let made = match view {
+        Err(problem) => Err(problem),
+        Ok(view) => shared(&app, uri, view).await,
+    };
+    match made {
+        Ok(bytes) => html(StatusCode::OK, bytes),
+        Err(problem) => refusal(&problem),
+    }
+}
+
+/// The same without sharing: for pages on which one's own changes must be seen at once.
+async fn fresh(
+    app: App,
+    view: Result<impl FnOnce(&dyn Source) -> Result<Markup, Problem> + Send + 'static, Problem>,
+) -> Response<Body> {
+    let made = match view {
+        Err(problem) => Err(problem),
+        Ok(view) => app.look(view).await,
+    };
+    match made {
+        Ok(page) => html(StatusCode::OK, page.into_string()),
+        Err(problem) => refusal(&problem),
+    }
+}
+
+/// A chart alone, for wikis and tickets. What goes wrong is a problem document: nobody reads a page inside of a picture.
+async fn picture(
+    app: App,
+    uri: &Uri,
+    view: Result<impl FnOnce(&dyn Source) -> Result<Markup, Problem> + Send + 'static, Problem>,
+) -> Response<Body> {
+    let made = match view {
+        Err(problem) => Err(problem),
+        Ok(view) => shared(&app, uri, view).await,
+    };
+    match made {
+        Ok(bytes) => {
+            let mut response = html(StatusCode::OK, bytes);
+            let media_type = HeaderValue::from_static("image/svg+xml");
+            response.headers_mut().insert(CONTENT_TYPE, media_type);
+            response
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Makes a page, or takes the one that was made for the same address in this second.
+async fn shared(
+    app: &App,
+    uri: &Uri,
+    view: impl FnOnce(&dyn Source) -> Result<Markup, Problem> + Send + 'static,
+) -> Result<Bytes, Problem> {
+    let target = uri.path_and_query();
+    let target = target.map_or("/", |target| target.as_str());
+    let make = app.look(move |source| Ok(view(source)?.into_string().into()));
+    app.kept().seconds.get(target, make).await
+}
+
+/// A page that says why there is no other.
+fn refusal(problem: &Problem) -> Response<Body> {
+    let page = frame::problem(problem.status, problem.detail());
+    html(problem.status, page.into_string())
+}
+
+fn html(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+}

@@ -1,0 +1,385 @@
+//! Rows of reports as tables: the same columns for every report, with errors and percentiles.
+//!
+//! The source gives any report in the columns of the native form ([`Source::ranking`]); what is shown of them, under which
+//! heading and in which unit is listed here, once for requests and once for timers. Used by the overview, by a report's page and
+//! by the page of one row. A table shows at most a page of rows, so its size does not grow with the report.
+
+use maud::{Markup, html};
+
+use super::show::{self, Name, link};
+use crate::http::error::Problem;
+use crate::http::order::{SortBy, choose};
+use crate::http::params::encode;
+use crate::query::source::{ReportAnswer, Source};
+use crate::query::table::Table;
+use crate::value::Value;
+
+/// The percentiles beside the median.
+pub(super) const PERCENTILES: [f64; 2] = [95.0, 99.0];
+
+/// A column that is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    /// Its name in the report.
+    pub(super) name: &'static str,
+    title: &'static str,
+    /// What it means, in full.
+    hint: &'static str,
+    show: Show,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Show {
+    Count,
+    /// A count, and what part of the requests it is.
+    Errors,
+    Rate,
+    Secs,
+    /// A part of all, with a bar.
+    Share,
+    Bytes,
+}
+
+const fn column(name: &'static str, title: &'static str, hint: &'static str, show: Show) -> Column {
+    Column {
+        name,
+        title,
+        hint,
+        show,
+    }
+}
+
+/// What is shown of requests.
+const REQUESTS: [Column; 12] = [
+    column("req_count", "Requests", "Requests", Show::Count),
+    column("req_per_sec", "per s", "Requests per second", Show::Rate),
+    column(
+        "error_count",
+        "Errors",
+        "Requests with an error status",
+        Show::Errors,
+    ),
+    column(
+        "req_time_total",
+        "Total time",
+        "Time of all requests together",
+        Show::Secs,
+    ),
+    column(
+        "req_time_percent",
+        "Share",
+        "Share of the time of all rows",
+        Show::Share,
+    ),
+    column(
+        "req_time_median",
+        "p50",
+        "Median of the request time",
+        Show::Secs,
+    ),
+    column(
+        "p95",
+        "p95",
+        "95th percentile of the request time",
+        Show::Secs,
+    ),
+    column(
+        "p99",
+        "p99",
+        "99th percentile of the request time",
+        Show::Secs,
+    ),
+    column(
+        "ru_utime_total",
+        "User CPU",
+        "CPU time in user code",
+        Show::Secs,
+    ),
+    column(
+        "ru_stime_total",
+        "System CPU",
+        "CPU time in the kernel",
+        Show::Secs,
+    ),
+    column(
+        "traffic_total",
+        "Traffic",
+        "Size of all documents together",
+        Show::Bytes,
+    ),
+    column(
+        "timer_count",
+        "Timers",
+        "Timers in these requests",
+        Show::Count,
+    ),
+];
+
+/// What is shown of timers.
+const TIMERS: [Column; 10] = [
+    column("hit_count", "Hits", "Hits of these timers", Show::Count),
+    column("hit_per_sec", "per s", "Hits per second", Show::Rate),
+    column(
+        "req_count",
+        "Requests",
+        "Requests with such timers",
+        Show::Count,
+    ),
+    column(
+        "timer_value",
+        "Total time",
+        "Time of all hits together",
+        Show::Secs,
+    ),
+    column(
+        "timer_value_percent",
+        "Share",
+        "Share of the time of all rows",
+        Show::Share,
+    ),
+    column(
+        "timer_median",
+        "p50",
+        "Median of the time per hit",
+        Show::Secs,
+    ),
+    column(
+        "p95",
+        "p95",
+        "95th percentile of the time per hit",
+        Show::Secs,
+    ),
+    column(
+        "p99",
+        "p99",
+        "99th percentile of the time per hit",
+        Show::Secs,
+    ),
+    column(
+        "ru_utime_total",
+        "User CPU",
+        "CPU time in user code",
+        Show::Secs,
+    ),
+    column(
+        "ru_stime_total",
+        "System CPU",
+        "CPU time in the kernel",
+        Show::Secs,
+    ),
+];
+
+/// A report as the source gave it.
+#[derive(Debug)]
+pub(super) struct Ranking {
+    pub(super) answer: ReportAnswer,
+    /// Whether it counts timers.
+    pub(super) timers: bool,
+}
+
+/// Some rows of it, in order.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    /// Numbers of rows.
+    pub(super) rows: Vec<usize>,
+    /// How many there are before the cut.
+    pub(super) total: usize,
+}
+
+impl Ranking {
+    /// Asks for a report.
+    pub(super) fn ask(source: &dyn Source, name: &str) -> Result<Self, Problem> {
+        let answer = source.ranking(name, &PERCENTILES)?;
+        let timers = answer.table.column("timer_value").is_some();
+        Ok(Self { answer, timers })
+    }
+
+    pub(super) fn table(&self) -> &dyn Table {
+        self.answer.table.as_ref()
+    }
+
+    /// The columns that can be shown.
+    pub(super) fn columns(&self) -> &'static [Column] {
+        if self.timers { &TIMERS } else { &REQUESTS }
+    }
+
+    /// Those of these names, in this order.
+    pub(super) fn columns_named(&self, names: &[&str]) -> Vec<Column> {
+        let named = |name: &&str| self.columns().iter().find(|it| it.name == *name).copied();
+        names.iter().filter_map(named).collect()
+    }
+
+    /// The name of the column with the time of all together.
+    pub(super) fn time(&self) -> &'static str {
+        if self.timers {
+            "timer_value"
+        } else {
+            "req_time_total"
+        }
+    }
+
+    /// The names of the key columns.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        let columns = self.table().columns();
+        self.answer
+            .key_columns
+            .iter()
+            .map(|key| columns[*key].name.as_str())
+    }
+
+    /// The keys of a row, as parameters of an address.
+    pub(super) fn keys_of(&self, row: usize) -> Vec<(&str, String)> {
+        let value = |key: &usize| show::plain(&self.table().value(row, *key));
+        self.keys()
+            .zip(self.answer.key_columns.iter().map(value))
+            .collect()
+    }
+
+    /// The rows that `keep` lets through, by one column.
+    pub(super) fn choose(
+        &self,
+        keep: Option<&dyn Fn(usize) -> bool>,
+        sort: &str,
+        descending: bool,
+        (offset, limit): (usize, usize),
+    ) -> Result<Chosen, Problem> {
+        let table = self.table();
+        let by = |name: &str, descending| {
+            table
+                .column(name)
+                .map(|column| SortBy { column, descending })
+        };
+        let Some(first) = by(sort, descending) else {
+            let names = table.columns().iter().map(|column| column.name.as_str());
+            return Err(
+                Problem::parameter("sort", format!("there is no column {sort:?}")).accepting(names),
+            );
+        };
+        // Rows that are equal there stand in the order of their time, so that the order does not flicker.
+        let sort: Vec<SortBy> = [Some(first), by(self.time(), true)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let (rows, total) = choose(table, keep, &sort, offset, limit);
+        Ok(Chosen {
+            rows: (0..rows.len()).filter_map(|at| rows.get(at)).collect(),
+            total,
+        })
+    }
+
+    /// The address of a row's own page.
+    pub(super) fn row_link(&self, report: &str, row: usize) -> String {
+        let keys = self.keys_of(row);
+        let path = format!("/reports/{}/row", encode(report));
+        link(
+            &path,
+            keys.iter().map(|(name, value)| (*name, value.as_str())),
+        )
+    }
+
+    /// The keys of a row as text.
+    pub(super) fn key_cells(&self, report: &str, row: usize) -> Markup {
+        let table = self.table();
+        html! {
+            @for (at, key) in self.answer.key_columns.iter().enumerate() {
+                @if at == 0 {
+                    th.key scope="row" { a href=(self.row_link(report, row)) { (key_text(&table.value(row, *key))) } }
+                } @else {
+                    td.key { (key_text(&table.value(row, *key))) }
+                }
+            }
+            @if self.answer.key_columns.is_empty() {
+                th.key scope="row" { a href=(self.row_link(report, row)) { "all requests" } }
+            }
+        }
+    }
+
+    /// One number of a row.
+    pub(super) fn cell(&self, column: &Column, row: usize) -> Markup {
+        let table = self.table();
+        let get = |name: &str| match table.column(name).map(|at| table.value(row, at)) {
+            Some(Value::Int(number)) => Some(number as f64),
+            Some(Value::Micros(us)) => Some(us as f64 / 1e6),
+            Some(Value::Float(number)) => Some(number),
+            Some(Value::Null | Value::Text(_)) | None => None,
+        };
+        let Some(number) = get(column.name) else {
+            return html! { td { span.none { "\u{2013}" } } };
+        };
+        match column.show {
+            Show::Count => html! { td { (show::count(number as u64)) } },
+            Show::Rate => html! { td { (show::number(number)) } },
+            Show::Secs => html! { td { (show::secs(number)) } },
+            Show::Bytes => html! { td { (show::bytes(number)) } },
+            Show::Share => share_cell(number),
+            Show::Errors if number == 0.0 => html! { td { span.none { "0" } } },
+            Show::Errors => {
+                let all = get("req_count").unwrap_or(number).max(1.0);
+                html! {
+                    td.bad[number / all >= 0.01] { (show::count(number as u64)) " " small { (show::percent(100.0 * number / all)) } }
+                }
+            }
+        }
+    }
+}
+
+/// A key as text; a number that is not there stands for all others.
+pub(super) fn key_text(value: &Value<'_>) -> Markup {
+    match value {
+        Value::Null => html! { "(other)" },
+        Value::Text(text) => html! { (Name(text)) },
+        other => html! { (show::plain(other)) },
+    }
+}
+
+/// A part of a hundred, with a bar behind it.
+pub(super) fn share_cell(percent: f64) -> Markup {
+    html! { td.share { (show::percent(percent)) (bar(percent)) } }
+}
+
+/// A bar for a part of a hundred. Decoration: the number stands beside it.
+fn bar(percent: f64) -> Markup {
+    let width = format!("{:.1}", percent.clamp(0.0, 100.0));
+    html! {
+        svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
+            rect width=(width) height="10" {}
+        }
+    }
+}
+
+/// The head of a column by which rows can be sorted. `sorted`: the column they are sorted by now, and whether the largest comes
+/// first; `address` is where a click leads, for a sort parameter.
+pub(super) fn sort_head(
+    column: &Column,
+    sorted: (&str, bool),
+    address: impl Fn(&str) -> String,
+) -> Markup {
+    let (by, descending) = sorted;
+    let is_this = by == column.name;
+    // The largest first at first; a second click turns the order.
+    let next = if is_this && descending {
+        column.name.to_owned()
+    } else {
+        format!("-{}", column.name)
+    };
+    let order = match (is_this, descending) {
+        (false, _) => None,
+        (true, true) => Some("descending"),
+        (true, false) => Some("ascending"),
+    };
+    html! {
+        th scope="col" title=(column.hint) aria-sort=[order] {
+            a href=(address(&next)) {
+                (column.title)
+                @if let Some(order) = order {
+                    span aria-hidden="true" { @if order == "descending" { " \u{2193}" } @else { " \u{2191}" } }
+                }
+            }
+        }
+    }
+}
+
+/// The head of a column by which nothing is sorted.
+pub(super) fn plain_head(column: &Column) -> Markup {
+    html! { th scope="col" title=(column.hint) { (column.title) } }
+}

@@ -1,0 +1,109 @@
+//! Pages are made once a second at most, however many people look at them.
+//!
+//! Live pages ask again every second, and what they show is sums over whole reports. So what was made in a second is
+//! kept until the next one, by its address, and who comes while it is being made waits for that instead of making it
+//! again. Refusals are kept as well. At most [`PAGES_MAX`] addresses are kept; others are made anew each time. Called from tasks; the
+//! lock is held for a look-up.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::http::error::Problem;
+
+/// Addresses kept at once: with pages of at most a hundred kilobytes a few megabytes.
+const PAGES_MAX: usize = 64;
+/// How old a page may be when it is shown.
+const AGE_MAX: Duration = Duration::from_millis(900);
+/// Longest address kept, bytes.
+const TARGET_BYTES_MAX: usize = 1024;
+
+type Made = Arc<OnceCell<Result<Bytes, Problem>>>;
+
+/// What was made of late.
+#[derive(Debug, Default)]
+pub(super) struct Seconds {
+    pages: Mutex<HashMap<String, (Instant, Made)>>,
+}
+
+impl Seconds {
+    /// The page of this address, made by `make` unless it was made just now.
+    pub(super) async fn get(
+        &self,
+        target: &str,
+        make: impl Future<Output = Result<Bytes, Problem>>,
+    ) -> Result<Bytes, Problem> {
+        match self.slot(target) {
+            Some(slot) => slot.get_or_init(|| make).await.clone(),
+            None => make.await,
+        }
+    }
+
+    fn slot(&self, target: &str) -> Option<Made> {
+        if target.len() > TARGET_BYTES_MAX {
+            return None;
+        }
+        let now = Instant::now();
+        let mut pages = self.pages.lock();
+        if let Some((made, slot)) = pages.get(target)
+            && now.duration_since(*made) < AGE_MAX
+        {
+            return Some(Arc::clone(slot));
+        }
+        pages.retain(|_, (made, _)| now.duration_since(*made) < AGE_MAX);
+        if pages.len() >= PAGES_MAX {
+            return None;
+        }
+        let slot = Made::default();
+        pages.insert(target.to_owned(), (now, Arc::clone(&slot)));
+        Some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_comes_within_a_second_gets_the_same_page() {
+        let (seconds, made) = (Seconds::default(), AtomicUsize::new(0));
+        let ask = |target: &'static str| {
+            let (seconds, made) = (&seconds, &made);
+            async move {
+                let make = async {
+                    tokio::task::yield_now().await;
+                    made.fetch_add(1, Ordering::SeqCst);
+                    Ok(Bytes::from(target))
+                };
+                seconds.get(target, make).await.unwrap()
+            }
+        };
+        let (a, b, c) = tokio::join!(ask("/a"), ask("/a"), ask("/b"));
+        assert_eq!([a, b, c], ["/a", "/a", "/b"]);
+        assert_eq!(made.load(Ordering::SeqCst), 2);
+        ask("/a").await;
+        assert_eq!(made.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn no_more_are_kept_than_planned() {
+        let seconds = Seconds::default();
+        for page in 0..3 * PAGES_MAX {
+            let target = format!("/{page}");
+            let bytes = Bytes::from(target.clone());
+            assert_eq!(
+                seconds.get(&target, async { Ok(bytes.clone()) }).await,
+                Ok(bytes.clone())
+            );
+        }
+        assert_eq!(seconds.pages.lock().len(), PAGES_MAX);
+        let long = "x".repeat(TARGET_BYTES_MAX + 1);
+        assert!(seconds.slot(&long).is_none());
+    }
+}

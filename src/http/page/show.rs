@@ -1,0 +1,303 @@
+//! Numbers and names as a person reads them.
+//!
+//! Names come from packets: whatever they hold becomes text here, and maud escapes it for where it stands. Characters that
+//! are invisible, or that turn the direction of what follows, are shown as signs, so that no name can pass for another or
+//! rearrange the row in which it stands.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, Render, html};
+
+use crate::http::params::encode;
+use crate::http::time;
+use crate::value::Value;
+
+/// A name out of a packet, as text of a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name<'a>(pub(super) &'a str);
+
+impl Render for Name<'_> {
+    fn render(&self) -> Markup {
+        if self.0.is_empty() {
+            return html! { span.none { "(empty)" } };
+        }
+        // Isolated, so that text from right to left stays inside its own place.
+        html! { bdi { (visible(self.0)) } }
+    }
+}
+
+/// The same text with signs for what could not be seen: `⏎`-like pictures for control characters, `⟨202E⟩` for others.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\u{0}'..='\u{1f}' => {
+                shown.push(char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'));
+            }
+            '\u{7f}' => shown.push('\u{2421}'),
+            _ if is_hidden(character) => {
+                // Writing to a String cannot fail.
+                let _ = write!(shown, "\u{27e8}{:04X}\u{27e9}", u32::from(character));
+            }
+            _ => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// C1 controls, soft hyphen, marks and overrides of direction, characters without width, line separators, tags.
+const fn is_hidden(character: char) -> bool {
+    matches!(character,
+        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// An address on this page: a path of ours, and parameters of which any may come from a packet.
+pub(super) fn link<'a>(path: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut link = path.to_owned();
+    for (at, (name, value)) in params.into_iter().enumerate() {
+        link.push(if at == 0 { '?' } else { '&' });
+        let (name, value) = (encode(name), encode(value));
+        link.extend([name.as_str(), "=", value.as_str()]);
+    }
+    link
+}
+
+/// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`.
+pub(super) fn number(number: f64) -> String {
+    let size = number.abs();
+    if !number.is_finite() {
+        "\u{2013}".to_owned()
+    } else if size >= 1e15 {
+        format!("{number:.2e}")
+    } else if size >= 99.95 || size == 0.0 {
+        grouped(number)
+    } else if size >= 9.995 {
+        format!("{number:.1}")
+    } else if size >= 0.0995 {
+        format!("{number:.2}")
+    } else if size >= 0.000_05 {
+        format!("{number:.4}")
+    } else {
+        format!("{number:.1e}")
+    }
+}
+
+/// Rounded to a whole number, with a comma every three digits.
+fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.abs());
+    let mut out = String::with_capacity(digits.len() + 6);
+    if number <= -0.5 {
+        out.push('-');
+    }
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A whole number in full.
+pub(super) fn count(count: u64) -> String {
+    grouped(count as f64)
+}
+
+/// Seconds in the unit that fits: `812 µs`, `36.1 ms`, `2.05 s`, `12.3 min`, `4.2 h`.
+pub(super) fn secs(secs: f64) -> String {
+    let size = secs.abs();
+    if !secs.is_finite() {
+        "\u{2013}".to_owned()
+    } else if size == 0.0 {
+        "0".to_owned()
+    } else if size < 0.000_999_5 {
+        format!("{} \u{b5}s", number((secs * 1e6).round()))
+    } else if size < 0.9995 {
+        format!("{} ms", number(secs * 1e3))
+    } else if size < 600.0 {
+        format!("{} s", number(secs))
+    } else if size < 7200.0 {
+        format!("{} min", number(secs / 60.0))
+    } else if size < 172_800.0 {
+        format!("{} h", number(secs / 3600.0))
+    } else {
+        format!("{} d", number(secs / 86_400.0))
+    }
+}
+
+/// Microseconds likewise.
+pub(super) fn micros(us: u64) -> String {
+    secs(us as f64 / 1e6)
+}
+
+/// `12.3 %`; what rounds to nothing and is not nothing says so.
+pub(super) fn percent(percent: f64) -> String {
+    if !percent.is_finite() {
+        "\u{2013}".to_owned()
+    } else if percent == 0.0 {
+        "0 %".to_owned()
+    } else if percent < 0.05 {
+        "<0.1 %".to_owned()
+    } else if percent < 99.95 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{} %", grouped(percent))
+    }
+}
+
+/// A number of seconds that need not be exact: `21 s`, `15 min`.
+pub(super) fn roughly(secs: f64) -> String {
+    match secs {
+        secs if secs < 120.0 => format!("{secs:.0} s"),
+        secs if secs < 7200.0 => format!("{:.0} min", secs / 60.0),
+        secs if secs < 172_800.0 => format!("{:.0} h", secs / 3600.0),
+        secs => format!("{:.0} d", secs / 86_400.0),
+    }
+}
+
+/// Bytes in powers of 1024.
+pub(super) fn bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut scaled = bytes;
+    let mut unit = 0;
+    while scaled.abs() >= 999.5 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let digits = match unit {
+        0 => grouped(scaled),
+        _ => number(scaled),
+    };
+    format!("{digits} {}", units[unit])
+}
+
+/// A moment in UTC, for a script to turn into local time.
+pub(super) fn moment(unix_secs: u64) -> Markup {
+    let text = time::rfc3339(unix_secs);
+    let (day, clock) = text.split_once('T').unwrap_or(("", &text));
+    html! { time datetime=(text) { (day) " " (clock.trim_end_matches('Z')) " UTC" } }
+}
+
+/// A value of a report's own columns, by the name of its column. Names of keys decide nothing: the type of the value does.
+pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
+    match value {
+        Value::Null => html! { span.none { "\u{2013}" } },
+        Value::Text(text) => Name(text).render(),
+        Value::Int(number) => html! { (grouped_int(*number)) },
+        Value::Micros(us) => html! { (micros(*us)) },
+        Value::Float(float) if column.ends_with("_percent") || column == "percent" => {
+            html! { (percent(*float)) }
+        }
+        Value::Float(float) if is_secs(column) => html! { (secs(*float)) },
+        Value::Float(float) => html! { (number(*float)) },
+    }
+}
+
+fn grouped_int(number: i64) -> String {
+    let digits = count(number.unsigned_abs());
+    if number < 0 {
+        format!("-{digits}")
+    } else {
+        digits
+    }
+}
+
+/// Whether a column of floats is in seconds: percentiles and medians.
+fn is_secs(column: &str) -> bool {
+    let percentile = column
+        .strip_prefix('p')
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    percentile || column.ends_with("_median") || column == "time_value"
+}
+
+/// A value as the text by which it can be asked for.
+pub(super) fn plain(value: &Value<'_>) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Text(text) => text.clone().into_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Micros(us) => (*us as f64 / 1e6).to_string(),
+        Value::Float(float) => float.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        let cases = [
+            (0.0, "0"),
+            (0.001_234, "0.0012"),
+            (0.1, "0.10"),
+            (1.234, "1.23"),
+            (9.999, "10.0"),
+            (99.94, "99.9"),
+            (99.96, "100"),
+            (1_234_567.4, "1,234,567"),
+            (-1234.0, "-1,234"),
+            (f64::NAN, "\u{2013}"),
+        ];
+        for (given, shown) in cases {
+            assert_eq!(number(given), shown);
+        }
+    }
+
+    #[test]
+    fn times_find_their_unit() {
+        let cases = [
+            (0.0, "0"),
+            (0.000_000_9, "1.00 \u{b5}s"),
+            (0.000_812, "812 \u{b5}s"),
+            (0.000_999_9, "1.00 ms"),
+            (0.036_1, "36.1 ms"),
+            (0.999_9, "1.00 s"),
+            (2.05, "2.05 s"),
+            (599.0, "599 s"),
+            (738.0, "12.3 min"),
+            (15_120.0, "4.20 h"),
+        ];
+        for (given, shown) in cases {
+            assert_eq!(secs(given), shown);
+        }
+        assert_eq!(bytes(799_449_764_864.0), "745 GiB");
+        assert_eq!(bytes(17.0), "17 B");
+        assert_eq!(percent(0.01), "<0.1 %");
+        assert_eq!(percent(12.34), "12.3 %");
+        assert_eq!(percent(100.0), "100 %");
+    }
+
+    #[test]
+    fn names_stay_text() {
+        let page = |name| Name(name).render().into_string();
+        assert_eq!(
+            page("<script>alert('x')</script>\"&"),
+            "<bdi>&lt;script&gt;alert('x')&lt;/script&gt;&quot;&amp;</bdi>"
+        );
+        assert_eq!(
+            page("a\nb\u{0}\u{7f}"),
+            "<bdi>a\u{240a}b\u{2400}\u{2421}</bdi>"
+        );
+        assert_eq!(
+            page("x\u{202e}y\u{200b}"),
+            "<bdi>x\u{27e8}202E\u{27e9}y\u{27e8}200B\u{27e9}</bdi>"
+        );
+        assert_eq!(page(""), "<span class=\"none\">(empty)</span>");
+        assert_eq!(page("\u{5e9}\u{5dc} ü"), "<bdi>\u{5e9}\u{5dc} ü</bdi>");
+    }
+
+    #[test]
+    fn links_are_encoded_whatever_is_in_them() {
+        assert_eq!(
+            link(
+                "/requests",
+                [("script_name", "\"><script>"), ("tag.a b", "x&y=z#")]
+            ),
+            "/requests?script_name=%22%3E%3Cscript%3E&tag.a%20b=x%26y%3Dz%23"
+        );
+        assert_eq!(link("/reports", []), "/reports");
+    }
+}
