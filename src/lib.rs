@@ -49,6 +49,8 @@ pub mod query;
 #[cfg(feature = "sql")]
 pub mod sql;
 
+pub mod series;
+
 pub mod http;
 
 pub mod load;

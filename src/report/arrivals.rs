@@ -164,8 +164,9 @@ fn subject(request: &Arrival, timer_tags: u32) -> Subject {
     }
 }
 
-/// A timer's time per hit in whole microseconds, half to even.
-fn per_hit(value_us: u64, hit_count: u32) -> u64 {
+/// A timer's time per hit in whole microseconds, half to even: what its histogram counts, once a hit.
+#[must_use]
+pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {
         return value_us;

@@ -30,11 +30,12 @@ mod read;
 pub mod reading;
 mod registry;
 mod route;
+pub mod row_key;
 pub mod shape;
 pub mod totals;
 mod window;
 
-pub use self::arrivals::{Arrival, Arrivals};
+pub use self::arrivals::{Arrival, Arrivals, per_hit};
 pub use self::family::Flow;
 pub use self::registry::{Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

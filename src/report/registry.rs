@@ -520,7 +520,8 @@ fn scope_of(definition: &Definition) -> Scope {
 
 impl crate::pool::requests::RequestRow {
     /// Monotonic milliseconds of the row's merge; rows are kept for less than the 49 days that 32 bits span.
-    fn merged_at(&self, now_ms: u64) -> u64 {
+    #[must_use]
+    pub fn merged_at(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))
     }
 }

@@ -1,0 +1,145 @@
+//! The row of a report that a record belongs to, for those who count beside the engine: the last hour, metrics.
+//!
+//! The same rules as the engine's, asked of one record at a time and answered in texts instead of word numbers, so that
+//! the answer stays true after the pool has let go of its words. Called on the slow path only, under the lock that covers
+//! the pool: callers remember the answer by the hashes of what it was made from.
+
+use super::definition::{DEFINITION_KEYS_MAX, Definition, Filter, Level};
+use super::dimension::{Dimension, Names, Parts, Subject, is_status};
+use crate::pool::Pool;
+use crate::pool::words::NONE;
+
+/// How a report tells its rows apart.
+#[derive(Debug)]
+pub struct RowKeys {
+    level: Level,
+    dimensions: Vec<Dimension>,
+    filters: Vec<Filter>,
+    parts: Parts,
+}
+
+/// A record by its numbers in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    /// Its origin.
+    pub origin: u32,
+    /// Its request tags.
+    pub request_tags: u32,
+    /// The timer's tags; any number at the other levels.
+    pub timer_tags: u32,
+}
+
+impl RowKeys {
+    /// Those of a report.
+    #[must_use]
+    pub fn of(definition: &Definition) -> Self {
+        let dimensions: Vec<Dimension> = definition.keys.iter().map(Dimension::of).collect();
+        Self {
+            level: definition.level,
+            parts: Parts::of(&dimensions, &definition.filters),
+            dimensions,
+            filters: definition.filters.clone(),
+        }
+    }
+
+    /// Whether records are timers.
+    #[must_use]
+    pub fn of_timers(&self) -> bool {
+        self.level == Level::Timer
+    }
+
+    /// A number for all that the row of a record depends on: equal for records of one row, and for no others but by a
+    /// chance of 1 in 2^64 (the hashes are keyed). It stays true when the pool gives a number to something else.
+    #[must_use]
+    pub fn identity(&self, pool: &Pool, of: Numbers) -> u64 {
+        let mut identity = 0u64;
+        let mut add = |hash: u64| {
+            identity = (identity.rotate_left(21) ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        };
+        if self.parts.origin {
+            add(pool.origins.get(of.origin).hash());
+        }
+        if self.parts.request_tags {
+            add(pool.tag_sets.hash(of.request_tags));
+        }
+        if self.parts.timer_tags {
+            add(pool.tag_sets.hash(of.timer_tags));
+        }
+        identity
+    }
+
+    /// Whether a request of this time passes the filters on time, which no key depends on.
+    #[must_use]
+    pub fn time_passes(&self, time_us: u64) -> bool {
+        self.filters.iter().all(|filter| match *filter {
+            Filter::MinTime(min) => time_us >= min,
+            Filter::TimeBelow(bound) => time_us < bound,
+            Filter::Field(..) | Filter::RequestTag(..) | Filter::TimerTag(..) => true,
+        })
+    }
+
+    /// Writes the record's key values to `text`, each behind its length, in column order: see [`key_texts`]. False when the
+    /// record is none of this report's; filters on time are not looked at.
+    pub fn read(&self, pool: &Pool, of: Numbers, text: &mut Vec<u8>) -> bool {
+        text.clear();
+        let names = Names {
+            words: &pool.words,
+            origins: &pool.origins,
+            tag_sets: &pool.tag_sets,
+        };
+        let subject = Subject {
+            origin: of.origin,
+            request_tags: of.request_tags,
+            timer_tags: of.timer_tags,
+        };
+        if !names.passes(&self.filters, subject) {
+            return false;
+        }
+        let Some(lanes) = names.lanes(&self.dimensions, subject) else {
+            return false;
+        };
+        for (&lane, dimension) in lanes.iter().zip(&self.dimensions) {
+            if lane == NONE && is_status(dimension) {
+                push_key(text, &pool.origins.get(of.origin).status.to_string());
+            } else {
+                push_key(text, pool.words.text(lane));
+            }
+        }
+        true
+    }
+}
+
+const _: () = assert!(DEFINITION_KEYS_MAX < 256);
+
+/// Appends one key value behind its length.
+pub fn push_key(to: &mut Vec<u8>, text: &str) {
+    let len = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    to.extend_from_slice(&len.to_le_bytes());
+    to.extend_from_slice(text.as_bytes().get(..usize::from(len)).unwrap_or_default());
+}
+
+/// The values of a key that [`RowKeys::read`] or [`push_key`] wrote.
+pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
+    let mut rest = key;
+    std::iter::from_fn(move || {
+        let (len, behind) = rest.split_first_chunk::<2>()?;
+        let (text, behind) = behind.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+        rest = behind;
+        Some(std::str::from_utf8(text).unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_is_read() {
+        let mut key = Vec::new();
+        for text in ["/index.php", "", "a\0b", "ä"] {
+            push_key(&mut key, text);
+        }
+        let texts: Vec<&str> = key_texts(&key).collect();
+        assert_eq!(texts, ["/index.php", "", "a\0b", "ä"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! One row of one frame, packed: its sums, then its histogram.
+//!
+//! Written by the series thread when a second closes, read by whoever draws a line. A row of a few requests takes some
+//! fifteen bytes, a busy one little more than a byte for each distinct bucket:
+//!
+//! ```text
+//!   | 1: with histogram, 0: without | requests | errors | hits | time | utime | stime | traffic | memory | pair | pair ...
+//!
+//!   number: seven bits a byte, the lowest first, the top bit says that more follow
+//!   pair:   | steps from the last bucket (4 bits) | count (4 bits) |   0: too large, follows as a number
+//! ```
+
+use crate::report::totals::Totals;
+
+/// Appends a row's sums; its histogram may follow ([`write_pairs`]).
+pub(super) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bool) {
+    to.push(u8::from(with_histogram));
+    write_number(to, u128::from(totals.requests));
+    write_number(to, u128::from(totals.errors));
+    write_number(to, totals.hits);
+    write_number(to, totals.time);
+    write_number(to, totals.ru_utime);
+    write_number(to, totals.ru_stime);
+    write_number(to, totals.traffic);
+    write_number(to, totals.memory);
+}
+
+/// Appends a histogram: buckets ascending.
+pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: &[(u32, u64)]) {
+    // The first step is from "below 0", so that it is at least 1 as the others are.
+    let mut next = 0;
+    for &(bucket, count) in pairs {
+        let steps = bucket - next + 1;
+        let (short_steps, short_count) = (
+            if steps < 16 { steps as u8 } else { 0 },
+            if count < 16 { count as u8 } else { 0 },
+        );
+        to.push(short_steps << 4 | short_count);
+        if short_steps == 0 {
+            write_number(to, u128::from(steps));
+        }
+        if short_count == 0 {
+            write_number(to, u128::from(count));
+        }
+        next = bucket + 1;
+    }
+}
+
+fn write_number(to: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+/// A packed row, to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packed<'a>(pub(super) &'a [u8]);
+
+impl<'a> Packed<'a> {
+    /// The sums, and the histogram that follows; `None` when it was left out.
+    pub(super) fn read(self) -> (Totals, Option<Pairs<'a>>) {
+        let Some((&with_histogram, mut rest)) = self.0.split_first() else {
+            return (Totals::ZERO, None);
+        };
+        let mut number = || read_number(&mut rest);
+        let (requests, errors) = (number() as u64, number() as u64);
+        let totals = Totals {
+            requests,
+            errors,
+            hits: number(),
+            time: number(),
+            ru_utime: number(),
+            ru_stime: number(),
+            traffic: number(),
+            memory: number(),
+        };
+        let pairs = (with_histogram == 1).then_some(Pairs {
+            bytes: rest,
+            next: 0,
+        });
+        (totals, pairs)
+    }
+}
+
+/// The (bucket, count) of a packed histogram, buckets ascending.
+#[derive(Debug, Clone)]
+pub(super) struct Pairs<'a> {
+    bytes: &'a [u8],
+    next: u32,
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = (u32, u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, u64)> {
+        let (&both, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        let mut steps = u32::from(both >> 4);
+        let mut count = u64::from(both & 15);
+        if steps == 0 {
+            steps = read_number(&mut self.bytes) as u32;
+        }
+        if count == 0 {
+            count = read_number(&mut self.bytes) as u64;
+        }
+        let bucket = self.next + steps - 1;
+        self.next = bucket + 1;
+        Some((bucket, count))
+    }
+}
+
+#[inline]
+fn read_number(from: &mut &[u8]) -> u128 {
+    let mut low = 0u64;
+    let mut shift = 0;
+    while let Some((&byte, rest)) = from.split_first() {
+        *from = rest;
+        low |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return u128::from(low);
+        }
+        shift += 7;
+        if shift == 63 {
+            return read_wide(from, low);
+        }
+    }
+    u128::from(low)
+}
+
+/// The rest of a number of more than 63 bits.
+#[cold]
+fn read_wide(from: &mut &[u8], low: u64) -> u128 {
+    let mut value = u128::from(low);
+    let mut shift = 63;
+    while let Some((&byte, rest)) = from.split_first() {
+        *from = rest;
+        value |= u128::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_read() {
+        let totals = Totals {
+            requests: u64::MAX,
+            errors: 1,
+            hits: u128::MAX,
+            time: 1 << 63,
+            ru_utime: (1 << 63) - 1,
+            ru_stime: 127,
+            traffic: 128,
+            memory: u128::from(u64::MAX) + 5,
+        };
+        let pairs = [(0, 1), (1, 15), (2, 16), (17, 3), (18, 1), (2943, u64::MAX)];
+        let mut bytes = Vec::new();
+        write_totals(&mut bytes, &totals, true);
+        write_pairs(&mut bytes, &pairs);
+        let (read, histogram) = Packed(&bytes).read();
+        assert_eq!(read, totals);
+        assert_eq!(histogram.unwrap().collect::<Vec<_>>(), pairs);
+
+        let mut without = Vec::new();
+        write_totals(&mut without, &Totals::ZERO, false);
+        let (read, histogram) = Packed(&without).read();
+        assert_eq!((read, histogram.is_none()), (Totals::ZERO, true));
+    }
+
+    #[test]
+    fn neighbouring_buckets_of_few_take_a_byte_each() {
+        let pairs: Vec<(u32, u64)> = (700..800).map(|bucket| (bucket, 7)).collect();
+        let mut bytes = Vec::new();
+        write_pairs(&mut bytes, &pairs);
+        assert!(bytes.len() <= pairs.len() + 2, "{}", bytes.len());
+    }
+}

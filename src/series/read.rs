@@ -1,0 +1,407 @@
+//! Reading the last hour: lines of one row, the largest rows, and what there is.
+//!
+//! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
+//! long as it takes to find a name and copy a list of references to frames; frames never change, so the rest needs no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::frame::{FIRST_ROW, Frame, TOTAL};
+use super::history::{Adding, COARSE_SECS};
+use super::metric::{Metric, Span};
+use super::{Series, State, Tracked};
+use crate::report::row_key::{key_texts, push_key};
+
+/// Most points of one line: an hour by the second. More are asked for with a larger step.
+pub(super) const POINTS_MAX: u64 = 3_700;
+
+/// A metric of one row over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Unix second at which the first point begins.
+    pub from: u64,
+    /// Seconds from point to point.
+    pub step: u64,
+    /// Point `i` is about `from + i * step` to `from + (i + 1) * step`, the end excluded. `None`: not known, or an average of
+    /// nothing.
+    pub points: Vec<Option<f64>>,
+}
+
+/// One of the largest rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopRow {
+    /// Its key values, in column order.
+    pub key: Vec<String>,
+    /// The metric over all of the time asked for.
+    pub value: f64,
+}
+
+/// A report of which the past is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrackedReport {
+    /// Its name.
+    pub name: String,
+    /// The names of its key columns.
+    pub keys: Vec<String>,
+    /// Whether it counts timers.
+    pub timers: bool,
+    /// Rows that are known by name now.
+    pub rows: usize,
+}
+
+/// What is kept now, unix seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coverage {
+    /// The oldest.
+    pub from: u64,
+    /// From here on each second is kept by itself.
+    pub fine_from: u64,
+    /// The end of the last complete second.
+    pub to: u64,
+}
+
+/// What a series holds, for the daemon's status.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SeriesStatus {
+    /// Bytes of frames and names now.
+    pub memory_bytes: usize,
+    /// `series.memory`
+    pub memory_bytes_max: usize,
+    /// Reports that are tracked.
+    pub reports: usize,
+    /// Rows that are known by name.
+    pub rows: usize,
+    /// Rows of the last second with counts and percentiles.
+    pub rows_full: usize,
+    /// Rows of the last second with counts only, for want of memory.
+    pub rows_without_percentiles: usize,
+    /// Rows of the last second that were added up, for want of memory.
+    pub rows_folded: usize,
+    /// Requests counted.
+    pub requests_counted: u64,
+    /// Requests that left the pool before they were seen.
+    pub requests_missed: u64,
+}
+
+/// The question behind a line, in the frames' own count of seconds.
+struct Found {
+    row: u32,
+    report: usize,
+    of_timers: bool,
+    rounding: crate::report::histogram::Rounding,
+    frames: Vec<Arc<Frame>>,
+    base: u64,
+    from: u64,
+    to: u64,
+    step: u64,
+}
+
+impl Series {
+    /// A metric of one row, or of all rows of the report together (`key` `None`), from `from` (brought down to a multiple of
+    /// the step) to before `to`, unix seconds, but not past the last complete second. The step may be larger than asked
+    /// for: a multiple of ten seconds where seconds are not kept one by one any more. The last point of a
+    /// step of several seconds may still grow. `None`: see [`why_not`](Self::why_not).
+    #[must_use]
+    pub fn line(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        metric: Metric,
+        from: u64,
+        to: u64,
+        step: u64,
+    ) -> Option<Line> {
+        let lines = self.lines(report, key, &[metric], from, to, step)?;
+        lines.into_iter().next()
+    }
+
+    /// The same for several metrics at once, at the price of one.
+    #[must_use]
+    pub fn lines(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        metrics: &[Metric],
+        from: u64,
+        to: u64,
+        step: u64,
+    ) -> Option<Vec<Line>> {
+        let found = self.find(report, key, (from, to, step))?;
+        let count = found.to.saturating_sub(found.from).div_ceil(found.step) as usize;
+        let line = Line {
+            from: found.from,
+            step: found.step,
+            points: vec![None; count],
+        };
+        let mut lines = vec![line; metrics.len()];
+        let histogram = metrics.iter().any(Metric::needs_histogram);
+        let mut adding = Adding::new();
+        let mut at = usize::MAX;
+        for frame in &found.frames {
+            let Some(seconds) = (frame.second + found.base).checked_sub(found.from) else {
+                continue;
+            };
+            let point = (seconds / found.step) as usize;
+            if point != at {
+                write_point(&mut adding, &found, metrics, at, &mut lines);
+                at = point;
+            }
+            add_frame(frame, &found, histogram, &mut adding);
+        }
+        write_point(&mut adding, &found, metrics, at, &mut lines);
+        Some(lines)
+    }
+
+    fn find(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        (from, to, step): (u64, u64, u64),
+    ) -> Option<Found> {
+        let state = self.0.state.read();
+        let (tracked, report) = state.find(report)?;
+        let row = match key {
+            None => TOTAL,
+            Some(key) => tracked.row(key)?,
+        };
+        let base = self.0.unix_of(0);
+        let end = state.history.end().unwrap_or_default() + base;
+        let to = to.min(end);
+        let mut step = step.clamp(1, 3_600);
+        let mut from = from.max(to.saturating_sub(POINTS_MAX * step));
+        from -= from % step;
+        if let Some((oldest, fine_from)) = state.history.reaches()
+            && oldest < fine_from
+            && from < fine_from + base
+        {
+            step = step.next_multiple_of(COARSE_SECS);
+            from -= from % step;
+        }
+        let (frames, _) = state
+            .history
+            .frames(from.saturating_sub(base), to.saturating_sub(base));
+        Some(Found {
+            row,
+            report,
+            of_timers: tracked.of_timers(),
+            rounding: tracked.definition.kind.rounding(),
+            frames,
+            base,
+            from,
+            to,
+            step,
+        })
+    }
+
+    /// The rows of a report that are largest by `metric` between two unix seconds, largest first, at most `limit`; rows that
+    /// are tied by key. `None`: the report is not tracked.
+    #[must_use]
+    pub fn top(
+        &self,
+        report: &str,
+        metric: Metric,
+        from: u64,
+        to: u64,
+        limit: usize,
+    ) -> Option<Vec<TopRow>> {
+        let found = self.find(report, None, (from, to, 1))?;
+        let secs: u64 = found.frames.iter().map(|frame| frame.secs).sum();
+        let histogram = metric.needs_histogram();
+        let sheets: Vec<_> = found
+            .frames
+            .iter()
+            .filter_map(|frame| frame.sheet(found.report))
+            .collect();
+        let mut entries: Vec<(u32, u32, u32)> = Vec::new();
+        for (sheet, of) in sheets.iter().zip(0..) {
+            let rows = sheet
+                .iter()
+                .zip(0..)
+                .filter(|((row, _), _)| *row >= FIRST_ROW);
+            entries.extend(rows.map(|((row, _), at)| (row, of, at)));
+        }
+        entries.sort_unstable();
+        let mut adding = Adding::new();
+        let mut values: Vec<(f64, u32)> = Vec::new();
+        for run in entries.chunk_by(|a, b| a.0 == b.0) {
+            for &(_, of, at) in run {
+                let (totals, pairs) = sheets[of as usize].nth(at as usize).read();
+                adding.add(&totals, pairs.filter(|_| histogram));
+            }
+            adding.secs = secs.max(1);
+            let value = metric.of(&span(&mut adding, &found, histogram));
+            adding.clear();
+            values.extend(value.map(|value| (value, run[0].0)));
+        }
+        drop(sheets);
+        let state = self.0.state.read();
+        let names = &state.reports.get(found.report)?.names;
+        let mut rows: Vec<TopRow> = Vec::new();
+        values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        for (value, row) in values {
+            if rows.len() >= limit {
+                break;
+            }
+            if let Some(key) = names.key(row) {
+                let key = key_texts(key).map(str::to_owned).collect();
+                rows.push(TopRow { key, value });
+            }
+        }
+        Some(rows)
+    }
+
+    /// Which reports are tracked.
+    #[must_use]
+    pub fn tracked(&self) -> Vec<TrackedReport> {
+        let state = self.0.state.read();
+        let reports = state.reports.iter();
+        reports
+            .map(|tracked| TrackedReport {
+                name: tracked.definition.name.clone(),
+                keys: tracked.keys.clone(),
+                timers: tracked.of_timers(),
+                rows: tracked.names.len(),
+            })
+            .collect()
+    }
+
+    /// What is kept now; `None` before the first second is complete.
+    #[must_use]
+    pub fn coverage(&self) -> Option<Coverage> {
+        let state = self.0.state.read();
+        let (from, fine_from) = state.history.reaches()?;
+        let base = self.0.unix_of(0);
+        Some(Coverage {
+            from: from + base,
+            fine_from: fine_from + base,
+            to: state.history.end()? + base,
+        })
+    }
+
+    /// What it holds and what it missed.
+    #[must_use]
+    pub fn status(&self) -> SeriesStatus {
+        let state = self.0.state.read();
+        let names: usize = state.reports.iter().map(|it| it.names.bytes()).sum();
+        SeriesStatus {
+            memory_bytes: state.history.bytes() + names,
+            memory_bytes_max: self.0.memory,
+            reports: state.reports.len(),
+            rows: state.reports.iter().map(|it| it.names.len()).sum(),
+            rows_full: state.fit.full,
+            rows_without_percentiles: state.fit.sums,
+            rows_folded: state.fit.folded,
+            requests_counted: self.0.counted.load(Ordering::Relaxed),
+            requests_missed: self.0.missed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Why there is no line, for the person who asked; `None`: there is one.
+    #[must_use]
+    pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
+        if self.0.memory == 0 {
+            return Some("the past is not kept: series.memory is 0".to_owned());
+        }
+        if !self.0.keeps_raw {
+            let why = "the past is not kept: it is made from raw requests, and pool.request_pool_size is 0";
+            return Some(why.to_owned());
+        }
+        let state = self.0.state.read();
+        let Some((tracked, _)) = state.find(report) else {
+            let names: Vec<&str> = state.reports.iter().map(Tracked::name).collect();
+            return Some(format!(
+                "the past of report {report:?} is not kept: series.reports does not name it; kept are those of {}",
+                names.join(", ")
+            ));
+        };
+        let key = key?;
+        if key.len() != tracked.keys.len() {
+            return Some(format!(
+                "report {report:?} has {} key columns, not {}: {}",
+                tracked.keys.len(),
+                key.len(),
+                tracked.keys.join(", ")
+            ));
+        }
+        if tracked.row(key).is_none() {
+            return Some(format!(
+                "no such row of report {report:?} is kept: it had no request in the last hour, or takes too little \
+                 time to have room in series.memory"
+            ));
+        }
+        None
+    }
+}
+
+impl State {
+    fn find(&self, report: &str) -> Option<(&Tracked, usize)> {
+        let mut reports = self.reports.iter().zip(0..);
+        reports.find(|(tracked, _)| tracked.definition.name == report)
+    }
+}
+
+impl Tracked {
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn row(&self, key: &[String]) -> Option<u32> {
+        if key.len() != self.keys.len() {
+            return None;
+        }
+        if key.is_empty() {
+            return Some(TOTAL);
+        }
+        let mut bytes = Vec::new();
+        for text in key {
+            push_key(&mut bytes, text);
+        }
+        self.names.find(&bytes)
+    }
+}
+
+fn add_frame(frame: &Frame, found: &Found, histogram: bool, adding: &mut Adding) {
+    let Some(sheet) = frame.sheet(found.report) else {
+        return;
+    };
+    match sheet.get(found.row) {
+        Some(packed) => {
+            let (totals, pairs) = packed.read();
+            adding.add(&totals, pairs.filter(|_| histogram));
+            adding.secs += frame.secs;
+        }
+        // A row that is not there may be among those that were added up; or nothing was seen of it at all.
+        None if found.row != TOTAL && sheet.has_other() => {}
+        None if frame.missed > 0 => {}
+        None => adding.secs += frame.secs,
+    }
+}
+
+fn span<'a>(adding: &'a mut Adding, found: &Found, histogram: bool) -> Span<'a> {
+    Span {
+        totals: adding.totals,
+        secs: adding.secs,
+        of_timers: found.of_timers,
+        rounding: found.rounding,
+        histogram: if histogram { adding.histogram() } else { None },
+    }
+}
+
+fn write_point(
+    adding: &mut Adding,
+    found: &Found,
+    metrics: &[Metric],
+    at: usize,
+    lines: &mut [Line],
+) {
+    if adding.secs > 0 {
+        let histogram = metrics.iter().any(Metric::needs_histogram);
+        let span = span(adding, found, histogram);
+        for (metric, line) in metrics.iter().zip(lines) {
+            if let Some(point) = line.points.get_mut(at) {
+                *point = metric.of(&span);
+            }
+        }
+    }
+    adding.clear();
+}

@@ -1,0 +1,375 @@
+//! The last hour against the reports themselves: what a line adds up to is what the engine counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use super::fold::{Budgets, Fold};
+use super::*;
+use crate::config::Config;
+use crate::load::TrafficOptions;
+use crate::load::traffic::Traffic;
+use crate::merger::Live;
+use crate::pool::Pool;
+use crate::report::definition::Defaults;
+use crate::report::form::ReportForm;
+use crate::report::reading::{KeyValue, Want};
+use crate::report::{Reports, Ticks, builtin};
+use crate::wire::{Decoder, Hasher, TextLimits};
+
+/// A whole second of the wall clock, at which the monotonic one shows 0.
+const START: u64 = 1_700_000_000;
+
+/// Pool, reports and series, with time moved by hand.
+struct World {
+    live: SharedLive,
+    fold: Fold,
+    series: Series,
+    traffic: Traffic,
+    decoder: Decoder,
+    now_ms: u64,
+}
+
+impl World {
+    fn new(traffic: &TrafficOptions, comments: &[&str], memory: usize, config: &Config) -> Self {
+        let defaults = Defaults {
+            history: Duration::from_secs(7200),
+            ..Defaults::default()
+        };
+        let mut definitions = builtin::reports(&defaults);
+        for (comment, number) in comments.iter().zip(0..) {
+            let form = ReportForm::of_comment(&format!("own_{number}"), comment);
+            definitions.push(form.definition(&defaults).unwrap());
+        }
+        let hasher = Hasher::new();
+        let history = Ticks::of(config.pool.stats_history);
+        let pool = Pool::new(&config.pool, hasher.clone());
+        let mut reports = Reports::new(&config.reports, history);
+        let tracked: Vec<Definition> = definitions
+            .iter()
+            .filter(|it| {
+                ["info", "report_by_script_name", "report_by_status"].contains(&it.name.as_str())
+                    || it.name.starts_with("own_")
+            })
+            .cloned()
+            .collect();
+        let defined = definitions.into_iter().map(|it| (it, DefinedBy::BuiltIn));
+        reports.define_at_start(defined.collect(), &pool, 0);
+        let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
+        let shared = Arc::new(Shared::new(tracked, memory, true));
+        let bounds = (Budgets::of(memory), 500);
+        let now = (0, START * 1000);
+        let fold = Fold::new(
+            Arc::clone(&shared),
+            Arc::clone(&live),
+            Vec::new(),
+            bounds,
+            now,
+        );
+        Self {
+            live,
+            fold,
+            series: Series(shared),
+            traffic: Traffic::new(traffic),
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            now_ms: 0,
+        }
+    }
+
+    fn send(&mut self, packets: usize) {
+        let mut records = Vec::new();
+        for _ in 0..packets {
+            let packet = self.traffic.packet();
+            self.decoder
+                .decode(packet, START as u32, &mut records)
+                .unwrap();
+        }
+        self.live.write().merge(&records, self.now_ms);
+    }
+
+    /// Lets time pass, as merger and series thread would.
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.live.write().advance(self.now_ms);
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        let now = (self.now_ms, START * 1000 + self.now_ms);
+        self.fold.poll(self.now_ms, now);
+    }
+
+    fn sum(&self, report: &str, key: Option<&[String]>, metric: Metric, step: u64) -> f64 {
+        let line = self
+            .series
+            .line(report, key, metric, START, START + 4000, step);
+        let line = line.unwrap_or_else(|| panic!("{:?}", self.series.why_not(report, key)));
+        line.points.iter().flatten().sum()
+    }
+}
+
+fn busy() -> TrafficOptions {
+    TrafficOptions {
+        timers: 4,
+        request_tags: 2,
+        scripts: 40,
+        statuses: 6,
+        ..TrafficOptions::default()
+    }
+}
+
+const COMMENTS: [&str; 7] = [
+    "tag_info:group",
+    "tag2_report:group,server",
+    "rtag_info:env",
+    "tag_report:operation:min_time=0.02",
+    "report1:::95",
+    "report1::min_time=0.05,max_time=0.3:95",
+    "v2/timer/3600/~script,@group,+env/hv=0:60000:32768,p95/no_filters",
+];
+
+/// Every row of every tracked report, summed over a line, is what the report's own row says.
+#[test]
+fn lines_add_up_to_what_reports_say() {
+    let mut world = World::new(&busy(), &COMMENTS, 64 << 20, &long_history());
+    for second in 0..40 {
+        world.send(50 + second * 3);
+        world.pass(300);
+        world.send(40);
+        world.pass(700);
+    }
+    let live = Arc::clone(&world.live);
+    let live = live.read();
+    let mut rows = 0;
+    for tracked in world.series.tracked() {
+        let entry = live.reports.find(&tracked.name).unwrap();
+        let want = Want {
+            quantiles: true,
+            histograms: false,
+        };
+        let reading = live.reports.read(entry, want, &live.pool, 0);
+        assert!(reading.len() > 0, "{}", tracked.name);
+        let whole = world.sum(&tracked.name, None, Metric::ReqCount, 1);
+        assert_eq!(whole, reading.grand.requests as f64, "{}", tracked.name);
+        for row in 0..reading.len() {
+            let key: Vec<String> = (0..tracked.keys.len())
+                .map(|key| match reading.key(row, key) {
+                    KeyValue::Text(text) => text.to_owned(),
+                    KeyValue::Status(status) => status.to_string(),
+                    KeyValue::Other => "(other)".to_owned(),
+                })
+                .collect();
+            let totals = &reading.totals[row];
+            let sum = |metric, step| world.sum(&tracked.name, Some(&key), metric, step);
+            let seconds = |us: u128| us as f64 / 1e6;
+            for (metric, expected) in [
+                (Metric::ReqCount, totals.requests as f64),
+                (Metric::HitCount, totals.hits as f64),
+                (Metric::TimeTotal, seconds(totals.time)),
+                (Metric::Cpu, seconds(totals.ru_utime + totals.ru_stime)),
+                (Metric::Traffic, totals.traffic as f64),
+                (Metric::Errors, totals.errors as f64),
+            ] {
+                for step in [1, 7, 10, 60] {
+                    let sum = sum(metric, step);
+                    let near = (sum - expected).abs() <= expected * 1e-9;
+                    assert!(
+                        near,
+                        "{} {key:?} {metric:?}: {sum} {expected}",
+                        tracked.name
+                    );
+                }
+            }
+            // One point over everything has the row's own percentiles.
+            let point = world.series.line(
+                &tracked.name,
+                Some(&key),
+                Metric::P50,
+                START - START % 3600,
+                START + 3600,
+                3600,
+            );
+            let median = point.unwrap().points.last().copied().flatten();
+            if entry.definition.layout == crate::report::histogram::Layout::LogLinear {
+                assert_eq!(median, reading.quantile(row, 0), "{} {key:?}", tracked.name);
+            }
+            rows += 1;
+        }
+    }
+    assert!(rows > 150, "{rows}");
+}
+
+fn long_history() -> Config {
+    let mut config = Config::default();
+    config.pool.stats_history = Duration::from_secs(7200);
+    config.pool.request_pool_size = 100_000;
+    config.pool.timer_pool_size = 400_000;
+    config
+}
+
+#[test]
+fn what_is_older_than_five_minutes_is_kept_by_tens() {
+    let mut world = World::new(&busy(), &[], 64 << 20, &long_history());
+    let mut sent = 0;
+    for second in 0..700_u64 {
+        let packets = 1 + second % 5;
+        sent += packets;
+        world.send(packets as usize);
+        world.pass(1000);
+    }
+    let reach = world.series.coverage().unwrap();
+    assert_eq!(
+        (reach.from, reach.fine_from, reach.to),
+        (START, START + 400, START + 700)
+    );
+    let line = |from, step| {
+        let line = world
+            .series
+            .line("info", None, Metric::ReqCount, from, START + 700, step);
+        line.unwrap()
+    };
+    let fine = line(START + 400, 1);
+    assert_eq!((fine.step, fine.points.len()), (1, 300));
+    assert_eq!(fine.points[7], Some(1.0 + (407 % 5) as f64));
+    let coarse = line(START, 1);
+    assert_eq!((coarse.step, coarse.points.len()), (10, 70));
+    assert_eq!(coarse.points[3], Some(30.0));
+    let sum: f64 = coarse.points.iter().flatten().sum();
+    assert_eq!(sum, sent as f64);
+    assert_eq!(
+        line(START - 100, 1).points[..10],
+        [None; 10],
+        "before the start"
+    );
+    let after: Vec<_> = line(START, 7).points.into_iter().flatten().collect();
+    assert_eq!(after.iter().sum::<f64>(), sent as f64);
+    // The whole hour, and nothing beyond it.
+    for _ in 0..3700 {
+        world.pass(1000);
+    }
+    let reach = world.series.coverage().unwrap();
+    assert_eq!(
+        (reach.to - reach.from, reach.to - reach.fine_from),
+        (3600, 300)
+    );
+    assert_eq!(
+        world
+            .series
+            .line("info", None, Metric::ReqCount, 0, u64::MAX, 60)
+            .unwrap()
+            .points
+            .last(),
+        Some(&Some(0.0))
+    );
+}
+
+#[test]
+fn what_left_the_pool_unseen_is_counted_as_missed() {
+    let mut config = long_history();
+    config.pool.request_pool_size = 1_000;
+    let mut world = World::new(&busy(), &[], 64 << 20, &config);
+    world.send(2_500);
+    world.pass(1000);
+    let status = world.series.status();
+    assert_eq!(
+        (status.requests_counted, status.requests_missed),
+        (1_000, 1_500)
+    );
+    assert_eq!(world.sum("info", None, Metric::ReqCount, 1), 1000.0);
+}
+
+/// Names without end: memory stays in its bounds, and what matters stays visible throughout.
+#[test]
+fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
+    let flood = TrafficOptions {
+        scripts: 200_000,
+        distribution: crate::load::Distribution::Uniform,
+        ..TrafficOptions::default()
+    };
+    let memory = 4 << 20;
+    let mut world = World::new(&flood, &[], memory, &long_history());
+    let steady = Traffic::new(&TrafficOptions {
+        scripts: 1,
+        seed: 7,
+        ..TrafficOptions::default()
+    });
+    let mut flooding = std::mem::replace(&mut world.traffic, steady);
+    let mut sent = 0;
+    for _ in 0..25 {
+        world.send(200);
+        std::mem::swap(&mut world.traffic, &mut flooding);
+        world.send(2_000);
+        std::mem::swap(&mut world.traffic, &mut flooding);
+        sent += 2_200;
+        world.pass(1000);
+    }
+    let status = world.series.status();
+    assert_eq!(status.requests_missed, 0);
+    assert!(status.rows_folded > 0, "{status:?}");
+    assert!(status.memory_bytes <= memory / 10 * 8, "{status:?}");
+    assert_eq!(
+        world.sum("info", None, Metric::ReqCount, 1),
+        f64::from(sent)
+    );
+    let whole = world.sum("report_by_script_name", None, Metric::ReqCount, 1);
+    assert_eq!(whole, f64::from(sent), "totals stay exact");
+    let top = world
+        .series
+        .top(
+            "report_by_script_name",
+            Metric::ReqCount,
+            START,
+            START + 25,
+            1,
+        )
+        .unwrap();
+    assert!(top[0].value >= 5_000.0, "{top:?}");
+    let heavy = world.sum(
+        "report_by_script_name",
+        Some(&top[0].key),
+        Metric::ReqCount,
+        1,
+    );
+    assert_eq!(heavy, top[0].value);
+    let line = world.series.line(
+        "report_by_script_name",
+        Some(&top[0].key),
+        Metric::P95,
+        START,
+        START + 25,
+        1,
+    );
+    assert!(
+        line.unwrap().points.iter().all(Option::is_some),
+        "in every second"
+    );
+}
+
+#[test]
+fn the_wall_clock_may_be_set() {
+    let mut world = World::new(&busy(), &[], 64 << 20, &long_history());
+    for _ in 0..10 {
+        world.send(5);
+        world.pass(1000);
+    }
+    // An hour back: what was ten seconds ago still was.
+    let unix = START * 1000 + world.now_ms - 3_600_000;
+    world.fold.poll(world.now_ms, (world.now_ms, unix));
+    let reach = world.series.coverage().unwrap();
+    assert_eq!((reach.from, reach.to), (START - 3600, START - 3590));
+}
+
+#[test]
+fn lists_of_reports_name_what_is_there() {
+    let defined: Vec<(Definition, DefinedBy)> = builtin::reports(&Defaults::default())
+        .into_iter()
+        .map(|it| (it, DefinedBy::BuiltIn))
+        .collect();
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&it| it.into()).collect() };
+    let found = chosen(&names(&["info", "*", "report_by_status", "info"]), &defined).unwrap();
+    let found: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(found, ["info", "report_by_status"]);
+    let error = chosen(&names(&["report_9"]), &defined).unwrap_err();
+    assert!(error.to_string().contains("report_9"), "{error}");
+}
