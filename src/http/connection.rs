@@ -4,8 +4,10 @@
 //! their answers slowly or not at all. Every connection therefore has a [`Watch`]: the socket notes on it when bytes last
 //! moved, and each request when its answer began, and the task that drives the connection looks at it once a second. A client
 //! that stands still, or takes longer over one answer than `answer_max`, is cut off: it holds memory and a place
-//! among the connections that others could use.
+//! among the connections that others could use. Only an answer that is marked [`Endless`] may take as long as it likes, as
+//! long as it moves.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -38,6 +40,10 @@ const HEAD_BUFFER_BYTES: usize = 4 * HEADER_BYTES_MAX;
 
 /// How often a connection looks at its [`Watch`].
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The mark of an answer that goes on for as long as the client stays.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Endless;
 
 /// What is known about one connection's progress. Times are milliseconds since it was opened. All relaxed: the numbers carry no
 /// other data, and a look that comes a moment late does no harm.
@@ -79,6 +85,11 @@ impl Watch {
         }
         self.bodies.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
+    }
+
+    /// The answer that has begun has no end to wait for.
+    fn endless(&self) {
+        self.answering_ms.store(0, Ordering::Relaxed);
     }
 
     /// hyper's own buffer is with the kernel.
@@ -153,6 +164,7 @@ async fn converse(
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         let answering = answers.begin();
+        let watch = Arc::clone(&answers);
         let answer = service.call(request.map(Body::new));
         async move {
             let body = |body| {
@@ -161,7 +173,11 @@ async fn converse(
                     _answering: answering,
                 })
             };
-            answer.await.map(|response| response.map(body))
+            let response = answer.await?;
+            if response.extensions().get::<Endless>().is_some() {
+                watch.endless();
+            }
+            Ok::<_, Infallible>(response.map(body))
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -309,6 +325,8 @@ mod tests {
             watch.overdue(&settings),
             Some("it took too long over one answer")
         );
+        watch.endless();
+        assert_eq!(watch.overdue(&settings), None);
         drop(answering);
         watch.flushed();
         assert_eq!(watch.overdue(&settings), None);

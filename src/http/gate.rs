@@ -43,10 +43,16 @@ impl Gate {
         }
     }
 
+    /// Enters if there is room now.
+    pub(super) fn try_enter(&self) -> Option<Permit> {
+        let inside = Arc::clone(&self.inside).try_acquire_owned().ok()?;
+        Some(Permit { _inside: inside })
+    }
+
     /// Waits for a turn.
     pub(super) async fn enter(&self) -> Result<Permit, Problem> {
-        if let Ok(inside) = Arc::clone(&self.inside).try_acquire_owned() {
-            return Ok(Permit { _inside: inside });
+        if let Some(permit) = self.try_enter() {
+            return Ok(permit);
         }
         let busy = || {
             Problem::busy(format!(

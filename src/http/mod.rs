@@ -26,6 +26,7 @@ mod requests;
 mod routes;
 #[cfg(feature = "sql")]
 mod sql;
+mod stream;
 mod time;
 mod writer;
 
@@ -106,6 +107,8 @@ pub struct HttpSettings {
     pub waiting_max: usize,
     /// Answers being sent at once that were too large to be written in one piece: each holds its table until it is sent.
     pub streams_max: usize,
+    /// Clients at once that follow the requests as they pass.
+    pub followers_max: usize,
     /// How long a question waits for its turn.
     pub patience: Duration,
     /// How long a client may take for the TLS handshake.
@@ -135,6 +138,7 @@ impl HttpSettings {
             readings_max: 2,
             waiting_max: 64,
             streams_max: 4,
+            followers_max: 16,
             patience: Duration::from_secs(5),
             handshake_max: Duration::from_secs(10),
             head_max: Duration::from_secs(15),
@@ -153,10 +157,10 @@ pub async fn serve(
     settings: HttpSettings,
     stop: impl Future<Output = ()>,
 ) {
-    let router = routes::router(answers, &settings);
+    let (stop_all, stopped) = watch::channel(false);
+    let router = routes::router(answers, &settings, stopped.clone());
     let places = Places::new(settings.connections_max, settings.peer_connections_max);
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-    let (stop_all, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
     let mut failing = false;
@@ -178,7 +182,7 @@ pub async fn serve(
             }
         };
         failing = false;
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = prepare(&stream, settings.idle_max) {
             warn!(%error, "Cannot switch off delays on a connection.");
         }
         if let Some(place) = places.take(peer.ip()) {
@@ -205,6 +209,13 @@ pub async fn serve(
     if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
         connections.shutdown().await;
     }
+}
+
+/// No delays; and a peer that is gone without a word is given up as soon as one that does not move.
+fn prepare(stream: &TcpStream, idle_max: Duration) -> std::io::Result<()> {
+    let millis = u32::try_from(idle_max.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?;
+    stream.set_nodelay(true)
 }
 
 /// Tells a client that there is no place for it.

@@ -17,7 +17,9 @@ use super::params::{self, Params, Rounding};
 use super::reports::LIMIT_DEFAULT;
 use super::routes::App;
 use super::writer::{Format, Writer};
-use crate::query::source::{NumberField, RequestDetail, RequestPage, RequestSearch, TextField};
+use crate::query::source::{
+    NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
+};
 
 /// Most rows in one page, and what `limit=0` asks for.
 pub(super) const LIMIT_MAX: usize = 100_000;
@@ -69,10 +71,18 @@ fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<(RequestSearch, For
         before_id: params.number("before_id")?,
         since: params.moment("since", Rounding::Up)?,
         until: params.moment("until", Rounding::Down)?,
-        min_time_us: params.micros("min_time", Rounding::Up)?,
-        max_time_us: params.micros("max_time", Rounding::Down)?,
         ..RequestSearch::default()
     };
+    conditions(&mut params, &mut search)?;
+    let format = answer::format(params.take("format").as_deref(), headers)?;
+    params.finish()?;
+    Ok((search, format))
+}
+
+/// What a request must be like, wherever it stands.
+pub(super) fn conditions(params: &mut Params, search: &mut RequestSearch) -> Result<(), Problem> {
+    search.min_time_us = params.micros("min_time", Rounding::Up)?;
+    search.max_time_us = params.micros("max_time", Rounding::Down)?;
     for (name, field) in TEXTS {
         search
             .texts
@@ -83,10 +93,8 @@ fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<(RequestSearch, For
             .numbers
             .extend(params.number(name)?.map(|number| (field, number)));
     }
-    let format = answer::format(params.take("format").as_deref(), headers)?;
     search.tags = params.take_prefixed("tag.", "tag.NAME");
-    params.finish()?;
-    Ok((search, format))
+    Ok(())
 }
 
 fn write_page(page: RequestPage, format: Format) -> RowBytes {
@@ -147,24 +155,30 @@ fn write_detail(detail: &RequestDetail) -> Vec<u8> {
         }
     }
     member(&mut out, "timers");
+    write_timers(&mut out, &detail.timers);
+    out.push(b'}');
+    out
+}
+
+/// The timers of one request, as an array.
+pub(super) fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
     out.push(b'[');
-    for (at, timer) in detail.timers.iter().enumerate() {
+    for (at, timer) in timers.iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"{\"id\":" } else { b",{\"id\":" });
-        write::uint(&mut out, timer.id);
+        write::uint(out, timer.id);
         out.extend_from_slice(b",\"hit_count\":");
-        write::uint(&mut out, timer.hit_count.into());
+        write::uint(out, timer.hit_count.into());
         for (name, us) in [
-            ("value", timer.value_us),
-            ("ru_utime", timer.ru_utime_us),
-            ("ru_stime", timer.ru_stime_us),
+            (&b",\"value\":"[..], timer.value_us),
+            (b",\"ru_utime\":", timer.ru_utime_us),
+            (b",\"ru_stime\":", timer.ru_stime_us),
         ] {
-            member(&mut out, name);
-            write::micros(&mut out, us);
+            out.extend_from_slice(name);
+            write::micros(out, us);
         }
-        member(&mut out, "tags");
-        write::tags(&mut out, &timer.tags);
+        out.extend_from_slice(b",\"tags\":");
+        write::tags(out, &timer.tags);
         out.push(b'}');
     }
-    out.extend_from_slice(b"]}");
-    out
+    out.push(b']');
 }

@@ -14,15 +14,16 @@ use axum::http::{Method, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
 use serde_json::Value as Json;
+use tokio::sync::watch;
 use tracing::error;
 
 use super::answer::{self, RowBytes};
 use super::error::Problem;
-use super::gate::Gate;
+use super::gate::{Gate, Permit};
 use super::guard::{self, Guard, HostNames};
 use super::login::Login;
 use super::params::Params;
-use super::{Answers, HttpSettings, openapi, page, reports, requests};
+use super::{Answers, HttpSettings, openapi, page, reports, requests, stream};
 use crate::query::source::{Readiness, Source};
 
 #[cfg(feature = "sql")]
@@ -43,21 +44,27 @@ struct Shared {
     readings: Gate,
     /// For answers that are written while they are sent.
     streams: Gate,
+    /// For those that follow requests as they pass: nobody waits for a place.
+    followers: Gate,
     body_max: Duration,
     /// What the pages keep between requests.
     kept: page::Kept,
+    /// Becomes true when the server stops.
+    stopped: watch::Receiver<bool>,
 }
 
 impl App {
-    fn new(answers: Answers, settings: &HttpSettings) -> Self {
+    fn new(answers: Answers, settings: &HttpSettings, stopped: watch::Receiver<bool>) -> Self {
         let gate = |what, inside| Gate::new(what, inside, settings.waiting_max, settings.patience);
         Self(Arc::new(Shared {
             answers,
             short: gate("questions", SHORT_MAX),
             readings: gate("readings", settings.readings_max),
             streams: gate("large answers", settings.streams_max),
+            followers: Gate::new("followers", settings.followers_max, 0, Duration::ZERO),
             body_max: settings.body_max,
             kept: page::Kept::default(),
+            stopped,
         }))
     }
 
@@ -65,6 +72,25 @@ impl App {
     #[cfg(feature = "sql")]
     pub(super) fn sql(&self) -> Option<crate::sql::Engine> {
         self.0.answers.sql.clone()
+    }
+
+    /// A place among those that follow the requests, if there is one.
+    pub(super) fn follower(&self) -> Option<Permit> {
+        self.0.followers.try_enter()
+    }
+
+    /// Becomes true when the server stops.
+    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+        self.0.stopped.clone()
+    }
+
+    /// Asks the source on behalf of one that has a place of its own already.
+    pub(super) async fn step<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Source) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let shared = Arc::clone(&self.0);
+        blocking(move || question(shared.answers.source.as_ref())).await
     }
 
     /// How long a client may take for a body.
@@ -141,7 +167,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Every path of the API and `/`, the methods it knows, and their handlers. GET brings HEAD with it.
-pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 12] {
+pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 13] {
     const GET: &str = "GET, HEAD, OPTIONS";
     [
         ("/", GET, get(page::read)),
@@ -166,14 +192,19 @@ pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 12] {
             "GET, HEAD, POST, OPTIONS",
             get(run_sql).post(run_sql),
         ),
+        ("/api/v1/stream/requests", GET, get(stream::read)),
         ("/api/v1/reset", "POST, OPTIONS", post(reports::reset)),
         ("/api/v1/openapi.json", GET, get(openapi::read)),
     ]
 }
 
 /// The service behind every connection.
-pub(super) fn router(answers: Answers, settings: &HttpSettings) -> Router {
-    let app = App::new(answers, settings);
+pub(super) fn router(
+    answers: Answers,
+    settings: &HttpSettings,
+    stopped: watch::Receiver<bool>,
+) -> Router {
+    let app = App::new(answers, settings, stopped);
     let lower = settings
         .host_names
         .iter()

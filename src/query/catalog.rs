@@ -12,8 +12,9 @@ use parking_lot::{Mutex, RwLock};
 use super::error::QueryError;
 use super::raw::RawReader;
 use super::source::{
-    Created, Dropped, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary, RequestDetail,
-    RequestPage, RequestSearch, SlowestPage, Source, Spread, TimerGroups, TimerSearch,
+    Created, Dropped, FollowStep, Followed, Needed, Readiness, ReportAnswer, ReportForm,
+    ReportSummary, RequestDetail, RequestPage, RequestSearch, SlowestPage, Source, Spread,
+    TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::Table;
@@ -298,6 +299,20 @@ impl Source for Catalog {
             return Err(QueryError::RawDataOff);
         }
         self.raw.request(id)
+    }
+
+    fn last_request_id(&self) -> Result<u64, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(self.raw.last_id())
+    }
+
+    fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
+        if !self.keeps_raw {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(self.raw.follow(search, step))
     }
 
     fn reset(&self) -> Result<(), QueryError> {

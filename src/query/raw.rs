@@ -19,6 +19,7 @@ use crate::pool::words::NONE;
 use crate::value::{Column, ColumnType, Value};
 use crate::wire::micros;
 
+mod follow;
 mod slowest;
 mod timer_groups;
 
@@ -188,20 +189,9 @@ impl RawReader {
             .requests
             .get(id)
             .ok_or(QueryError::UnknownRequest { id })?;
-        let timers = pool
-            .timers_of(&row)
-            .map(|(id, timer)| TimerDetail {
-                id,
-                hit_count: timer.hit_count,
-                value_us: micros(timer.value),
-                ru_utime_us: micros(timer.ru_utime),
-                ru_stime_us: micros(timer.ru_stime),
-                tags: tags(pool, timer.tags),
-            })
-            .collect();
         Ok(RequestDetail {
             tags: tags(pool, row.request_tags),
-            timers,
+            timers: timers(pool, &row),
             row: Box::new(RequestTable {
                 columns: self.columns.clone(),
                 rows: vec![show(pool, id, row)],
@@ -236,6 +226,19 @@ fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
         tags_count,
         tags,
     }
+}
+
+fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
+    pool.timers_of(row)
+        .map(|(id, timer)| TimerDetail {
+            id,
+            hit_count: timer.hit_count,
+            value_us: micros(timer.value),
+            ru_utime_us: micros(timer.ru_utime),
+            ru_stime_us: micros(timer.ru_stime),
+            tags: tags(pool, timer.tags),
+        })
+        .collect()
 }
 
 fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {

@@ -89,6 +89,19 @@ pub trait Source: Send + Sync {
     /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`], [`QueryError::SnapshotExpired`].
     fn request(&self, id: u64) -> Result<RequestDetail, QueryError>;
 
+    /// The id of the youngest raw request that there has been; 0 before the first.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`].
+    fn last_request_id(&self) -> Result<u64, QueryError>;
+
+    /// The next raw requests behind one, oldest first: what a stream asks again and again. Of `search` only the conditions
+    /// count, not the limit.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`].
+    fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError>;
+
     /// Empties pools and reports; counters stay.
     ///
     /// # Errors
@@ -229,6 +242,19 @@ pub struct RequestSearch {
     pub numbers: Vec<(NumberField, u64)>,
     /// Request tags, name and value: the first tag of that name must have that value.
     pub tags: Vec<(String, String)>,
+}
+
+impl RequestSearch {
+    /// Whether there may be requests that do not match.
+    #[must_use]
+    pub fn has_conditions(&self) -> bool {
+        self.before_id.is_some()
+            || self.since.is_some()
+            || self.until.is_some()
+            || self.min_time_us.is_some()
+            || self.max_time_us.is_some()
+            || !(self.texts.is_empty() && self.numbers.is_empty() && self.tags.is_empty())
+    }
 }
 
 /// A text column of table `request` that can be searched.
@@ -382,6 +408,37 @@ pub struct SlowTimer {
     pub timestamp: u32,
     /// The timer.
     pub timer: TimerDetail,
+}
+
+/// One step of a reader that follows the requests as they are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FollowStep {
+    /// Where it stands: only requests with larger ids are looked at.
+    pub after_id: u64,
+    /// At most this many rows.
+    pub rows_max: usize,
+    /// No further row once their texts have this many bytes.
+    pub bytes_max: usize,
+    /// Whether it wants the timers too.
+    pub timers: bool,
+    /// Whether it wants only some: then it goes on behind the youngest request whatever it got, and nothing is missed.
+    pub sample: bool,
+}
+
+/// What a reader found.
+#[derive(Debug)]
+pub struct Followed {
+    /// The columns of table `request`, the oldest row first.
+    pub table: Box<dyn Table>,
+    /// For each row its timers; empty when they were not asked for.
+    pub timers: Vec<Vec<TimerDetail>>,
+    /// Where the reader stands now.
+    pub after_id: u64,
+    /// Requests before these rows that the reader comes too late for: those that matched, and those that were gone before it
+    /// could be known whether they match.
+    pub missed: u64,
+    /// Whether there is more to look at already.
+    pub more: bool,
 }
 
 /// One raw request in full.

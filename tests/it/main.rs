@@ -54,3 +54,5 @@ mod shutdown;
 /// Statements over HTTP.
 #[cfg(feature = "sql")]
 mod sql;
+/// Requests as they pass, over HTTP.
+mod stream;

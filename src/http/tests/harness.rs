@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use crate::http::{Answers, HttpSettings, serve};
 use crate::query::error::QueryError;
 use crate::query::source::{
-    Created, Defined, Dropped, Looked, Needed, Readiness, ReportAnswer, ReportForm, ReportSummary,
-    RequestDetail, RequestPage, RequestSearch, SlowestPage, Source, Spread, TimerDetail,
-    TimerGroups, TimerSearch,
+    Created, Defined, Dropped, FollowStep, Followed, Looked, Needed, Readiness, ReportAnswer,
+    ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch, SlowestPage, Source,
+    Spread, TimerDetail, TimerGroups, TimerSearch,
 };
 use crate::query::table::Table;
 use crate::value::{Column, ColumnType, Value};
@@ -283,6 +283,30 @@ impl Source for Sample {
             as_of_ms: 1_700_000_000_250,
             table: requests(if last { vec![1] } else { vec![3, 2] }),
             next_before_id: (!last).then_some(2),
+        })
+    }
+
+    fn last_request_id(&self) -> Result<u64, QueryError> {
+        if self.raw_off.load(Ordering::SeqCst) {
+            return Err(QueryError::RawDataOff);
+        }
+        Ok(3)
+    }
+
+    /// One request a step: the next one.
+    fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
+        *self.search.lock().unwrap() = search.clone();
+        let id = step.after_id + 1;
+        Ok(Followed {
+            table: requests(vec![id]),
+            timers: if step.timers {
+                vec![self.request(3)?.timers]
+            } else {
+                Vec::new()
+            },
+            after_id: id,
+            missed: u64::from(id == 5),
+            more: true,
         })
     }
 
