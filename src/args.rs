@@ -12,6 +12,7 @@ use crate::bench::{BenchOptions, BenchPart};
 use crate::config::ConfigFlags;
 use crate::import::ImportFlags;
 use crate::load::LoadOptions;
+use crate::tail::TailFlags;
 
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
 const EXAMPLES: &str = "\
@@ -48,6 +49,23 @@ Examples:
 
 Exit codes: 0 all taken or already there, 1 something was not, 2 wrong usage or
 configuration.
+";
+
+const TAIL: &str = "\
+Examples:
+  pinbad tail --min-time 500ms            what is slow, as it happens
+  pinbad tail --script /checkout --timers with the timers of each
+  pinbad tail --status 500 --json | jq .  for programs: an object a line
+  pinbad tail --rate 5                    a sample of a busy site
+
+Environment:
+  PINBAD_TOKEN   the token to send, when --token-file names none
+  NO_COLOR       if set and not empty: no colours
+
+A line on stderr says when the connection is lost, and how many requests were
+missed because this end (or what reads its output) was too slow.
+
+Exit codes: 0 enough, or stopped by Ctrl-C; 1 failure; 2 wrong usage.
 ";
 
 /// A Pinba-compatible statistics daemon.
@@ -98,6 +116,9 @@ pub enum Command {
     /// Make the reports of an old Pinba database (either engine) in a running daemon, and list what could not be taken.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
+    /// Print the requests of a running daemon as they pass.
+    #[command(after_help = TAIL)]
+    Tail(Box<TailFlags>),
     /// Measure this machine: the whole daemon against a bare receive loop, with the same sender, over loopback.
     Bench(BenchOptions),
     /// The child processes of bench.
@@ -184,6 +205,8 @@ mod tests {
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
             ("pinbad bench --help", 0),
+            ("pinbad tail --help", 0),
+            ("pinbad tail --rate 0", 2),
             ("pinbad bench --rate 0", 2),
             ("pinbad --version", 0),
         ] {
@@ -200,6 +223,7 @@ mod tests {
                 .lines()
                 .chain(SETTINGS.lines())
                 .chain(IMPORT.lines())
+                .chain(TAIL.lines())
                 .all(|line| line.len() <= 80)
         );
         let help = command.render_long_help().to_string();

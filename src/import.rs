@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as FlagGroup;
 use serde::Serialize;
 
+use crate::client::{Client, ClientError, credentials};
 use crate::config::Config;
 use crate::daemon::{defaults, local};
 use crate::query::definitions::{ConfiguredError, Definitions};
@@ -41,6 +42,9 @@ pub struct ImportFlags {
     /// The running daemon [default: http.listen of the configuration].
     #[arg(long, value_name = "URL", conflicts_with = "print_config")]
     pub url: Option<String>,
+    /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Print the reports as a configuration file has them, instead of making them in a running daemon.
     #[arg(long)]
     pub print_config: bool,
@@ -82,10 +86,15 @@ pub enum ImportError {
     HttpOff,
     /// The daemon does not answer as one.
     #[error(transparent)]
-    Remote(#[from] remote::RemoteError),
+    Remote(#[from] ClientError),
     /// What was to be said could not be.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
+}
+
+fn remote(flags: &ImportFlags, url: &str) -> Result<Remote, ClientError> {
+    let token = credentials::token(flags.token_file.as_deref())?;
+    Ok(Remote::new(Client::new(url, token)?))
 }
 
 /// What became of one table.
@@ -123,11 +132,11 @@ pub fn execute(
         return tell(&fates, others, err);
     }
     let mut target = match &flags.url {
-        Some(url) => Running::new(Remote::new(url), Defaults::default())?,
+        Some(url) => Running::new(remote(flags, url)?, Defaults::default())?,
         None => {
             let address = config.http.listen.ok_or(ImportError::HttpOff)?;
             let url = format!("http://{}", local(address));
-            Running::new(Remote::new(&url), defaults(config))?
+            Running::new(remote(flags, &url)?, defaults(config))?
         }
     };
     let fates = import(&ours, &mut target);

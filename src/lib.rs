@@ -55,6 +55,10 @@ pub mod http;
 
 pub mod load;
 
+pub mod client;
+
+pub mod tail;
+
 pub mod plan;
 
 pub mod daemon;

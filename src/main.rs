@@ -4,7 +4,7 @@
 //! (clap's own usage errors are 2 as well). Answers go to stdout, errors and the log to stderr. The main thread only
 //! waits for signals; the daemon's threads are its own.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,15 +13,17 @@ use clap::Parser;
 use pinbad::access::{Users, tls};
 use pinbad::args::{Args, Command, TablesFlags};
 use pinbad::bench::{self, BenchOptions};
+use pinbad::client::ClientError;
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags};
 use pinbad::daemon::{self, Daemon, StartError};
-use pinbad::import::{self, ImportFlags};
+use pinbad::import::{self, ImportError, ImportFlags};
 use pinbad::load::{self, LoadOptions};
 use pinbad::plan::MemoryPlan;
 use pinbad::query::definitions::Definitions;
 use pinbad::shutdown::Shutdown;
 use pinbad::state;
+use pinbad::tail::{self, TailFlags};
 use pinbad::telemetry::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             };
             configured(&found, |config| import_dump(&flags, config))
         }
+        Command::Tail(flags) => tail_requests(&flags),
         Command::Bench(options) => measure(&options),
         Command::BenchPart(part) => match bench::run_part(part) {
             Ok(()) => ExitCode::SUCCESS,
@@ -130,6 +133,10 @@ fn import_dump(flags: &ImportFlags, config: &Config) -> ExitCode {
     match import::execute(flags, config, std::io::stdin(), &mut out, &mut err) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILURE),
+        Err(ImportError::Remote(error @ ClientError::Usage(_))) => {
+            complain(error);
+            ExitCode::from(BAD_CONFIGURATION)
+        }
         Err(error) => fail(error),
     }
 }
@@ -195,6 +202,27 @@ fn send_load(options: &LoadOptions) -> ExitCode {
             &mut std::io::stderr(),
         )
     })
+}
+
+/// `pinbad tail`: requests as they pass; ends on a signal, which is no failure.
+fn tail_requests(flags: &TailFlags) -> ExitCode {
+    let stdout = std::io::stdout();
+    let colour = stdout.is_terminal() && colours_wanted();
+    let usage = std::cell::Cell::new(false);
+    let ended = until_signal(|shutdown| {
+        tail::execute(flags, colour, shutdown, stdout, std::io::stderr())
+            .inspect_err(|error| usage.set(error.is_usage()))
+    });
+    if usage.get() {
+        ExitCode::from(BAD_CONFIGURATION)
+    } else {
+        ended
+    }
+}
+
+/// What <https://no-color.org> says.
+fn colours_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// `pinbad bench`: starts what it compares, and stops it again, also on a signal.

@@ -22,6 +22,9 @@ use super::user;
 /// The variable that names the configuration file.
 pub const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
 
+/// The variable that holds the token of those who ask a daemon; no setting of the daemon itself.
+pub const TOKEN_VARIABLE: &str = "PINBAD_TOKEN";
+
 /// A `[[report]]`, `[[rewrite]]` or `[[user]]` entry as it was typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredReport {
@@ -89,7 +92,9 @@ impl RawConfig {
     ) {
         let ours = variables.into_iter().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            (name.starts_with("PINBAD_") && name != CONFIG_VARIABLE).then_some((name, value))
+            let ours = name.starts_with("PINBAD_")
+                && ![CONFIG_VARIABLE, TOKEN_VARIABLE].contains(&name.as_str());
+            ours.then_some((name, value))
         });
         for (name, value) in ours.collect::<BTreeMap<_, _>>() {
             let origin = Origin::Variable(name.clone());

@@ -355,6 +355,7 @@ mod tests {
         let mut variables: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
         variables.extend(LISTS.iter().map(|name| variable(name)));
         variables.push("PINBAD_CONFIG".to_owned());
+        variables.push("PINBAD_TOKEN".to_owned());
         let count = variables.len();
         variables.sort();
         variables.dedup();

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::{ConfigError, ConfigErrors};
-pub use file::ConfiguredReport;
 use file::{CONFIG_VARIABLE, RawConfig};
+pub use file::{ConfiguredReport, TOKEN_VARIABLE};
 pub use flags::ConfigFlags;
 use place::Origin;
 pub use rewrite::RewriteRule;

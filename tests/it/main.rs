@@ -56,3 +56,5 @@ mod shutdown;
 mod sql;
 /// Requests as they pass, over HTTP.
 mod stream;
+/// `pinbad tail`.
+mod tail;

@@ -540,7 +540,7 @@ fn a_dump_is_imported_into_a_running_daemon() {
     let (code, _, err) = pinbad(&["import", &dump, "--config", &config]);
     assert_eq!(code, Some(1));
     assert!(
-        err.starts_with(&format!("pinbad: http://{address}/api/v1/reports: ")),
+        err.starts_with(&format!("pinbad: http://{address}: ")),
         "{err}"
     );
     let (code, _, err) = pinbad(&["import", "/nowhere.sql"]);

@@ -1,0 +1,240 @@
+//! `pinbad tail` against a real daemon: filters, formats, what it says when the daemon goes, and how it ends.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use prost::Message as _;
+use serde_json::Value as Json;
+
+use crate::harness::{Here, Program, Sender, Site, await_condition, pinbad, run};
+use crate::packets::request;
+
+/// A `tail` under way, its lines as they come.
+struct Tail {
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+}
+
+impl Tail {
+    /// Starts it and waits for its heading: it is connected.
+    fn start(http: SocketAddr, arguments: &[&str]) -> Self {
+        let mut command = pinbad();
+        command.args(["tail", "--url", &http.to_string()]);
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = lines(child.stdout.take().unwrap());
+        let err = lines(child.stderr.take().unwrap());
+        let tail = Self { child, out, err };
+        assert!(tail.line().starts_with("UTC       STATUS"));
+        tail
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        self.out.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    #[track_caller]
+    fn said(&self) -> String {
+        self.err.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    fn end(&mut self, signal: &str) -> Option<i32> {
+        let kill = format!("kill -{signal} {}", self.child.id());
+        let mut shell = std::process::Command::new("sh");
+        assert!(shell.args(["-c", &kill]).status().unwrap().success());
+        await_condition("tail ends", || self.child.try_wait().unwrap().ok_or(())).code()
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn send(site: &Site, script: &str) {
+    let mut sender = Sender::new(site);
+    sender.send(&request("web-01", "shop", script).encode_to_vec());
+    sender.at_rest();
+}
+
+#[test]
+fn requests_are_printed_as_they_pass_and_ctrl_c_is_no_failure() {
+    let here = Here::start(&[]);
+    let mut tail = Tail::start(
+        here.site.http,
+        &["--timers", "--host", "web-01", "--tag", "env=test"],
+    );
+    let mut sender = Sender::new(&here.site);
+    sender.send(&request("web-02", "shop", "/other").encode_to_vec());
+    sender.send(&request("web-01", "shop", "/a").encode_to_vec());
+    let line = tail.line();
+    let (left, right) = line.split_at(8);
+    assert!(
+        left.split(':').all(|part| part.parse::<u8>().is_ok()),
+        "{line}"
+    );
+    assert_eq!(
+        right,
+        "     200     125 ms  web-01      shop        /a  env=test"
+    );
+    assert_eq!(
+        tail.line(),
+        "                     250 ms   200%     x2  group=db op=read"
+    );
+    assert_eq!(
+        tail.line(),
+        "                     500 ms   400%     x1  group=cache"
+    );
+    assert_eq!(tail.end("INT"), Some(0));
+    here.stop();
+}
+
+#[test]
+fn an_outage_is_told_and_taken_up_again() {
+    let mut first = Program::serve(&[]);
+    let http = first.site.http;
+    let mut tail = Tail::start(http, &[]);
+    send(&first.site, "/before");
+    assert!(tail.line().contains("/before"));
+    first.signal("TERM");
+    first.wait();
+    let said = tail.said();
+    assert!(
+        said.contains(&http.to_string()) && said.ends_with("; trying again"),
+        "{said}"
+    );
+    let second = Program::serve(&[&format!("http.listen={http}")]);
+    assert_eq!(tail.said(), "pinbad: connected again");
+    send(&second.site, "/after");
+    assert!(tail.line().contains("/after"));
+    assert_eq!(tail.end("TERM"), Some(0));
+}
+
+#[test]
+fn json_is_what_the_daemon_sends_and_ends_after_so_many() {
+    let here = Here::start(&[]);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                send(&here.site, "/\u{9b}2J\u{1b}[2J\u{202e}");
+            }
+        });
+        let url = here.site.http.to_string();
+        let said = run(pinbad().args(["tail", "--json", "-n", "3", "--url", &url]));
+        let text = run(pinbad().args(["tail", "-n", "1", "--url", &url]));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+        let rows: Vec<Json> = said
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(rows.len(), 3);
+        let id = rows[0]["id"].as_u64().unwrap();
+        assert_eq!(
+            here.site
+                .json(&format!("/api/v1/requests?before_id={}&limit=1", id + 1))["rows"][0],
+            rows[0]
+        );
+        // Nothing of the name reaches the terminal as it is.
+        for out in [&said.out, &text.out] {
+            let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!out.contains(acts), "{out:?}");
+        }
+        assert!(text.out.contains("/\\u{9b}2J\\x1b[2J\\u{202e}"), "{text:?}");
+    });
+    here.stop();
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_exit_code() {
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let here = Here::start(&["pool.request_pool_size=0"]);
+    let (nobody, here_url) = (nobody.to_string(), here.site.http.to_string());
+    for (arguments, code, part) in [
+        (&["--url", &nobody][..], 1, "Connection refused"),
+        (&["--url", &here_url], 1, "pool.request_pool_size"),
+        (&["--url", "https://h"], 2, "accepted: http://"),
+        (&["--token-file", "/nowhere"], 2, "cannot read /nowhere"),
+        (&["--min-time", "fast"], 2, "250ms"),
+        (&["--tag", "env"], 2, "NAME=VALUE"),
+    ] {
+        let said = run(pinbad().arg("tail").args(arguments));
+        assert_eq!(said.code, Some(code), "{arguments:?}: {said:?}");
+        assert!(said.err.contains(part), "{arguments:?}: {said:?}");
+        assert_eq!(said.out, "", "{arguments:?}");
+    }
+    here.stop();
+}
+
+#[test]
+fn who_asks_goes_along() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "of-the-file\n").unwrap();
+    let file = file.display().to_string();
+    let plain = format!("http://{address}");
+    let named = format!("http://me:secret@{address}");
+    for (arguments, expected) in [
+        (&["--url", &plain][..], "Bearer of-the-environment"),
+        (
+            &["--url", &plain, "--token-file", &file],
+            "Bearer of-the-file",
+        ),
+        (&["--url", &named], "Basic bWU6c2VjcmV0"),
+    ] {
+        let (said, head) = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let head: Vec<String> = BufReader::new(&stream)
+                    .lines()
+                    .map(Result::unwrap)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
+                let refusal =
+                    "HTTP/1.1 401 Unauthorized\r\ncontent-length: 17\r\n\r\n{\"detail\": \"who\"}";
+                std::io::Write::write_all(&mut stream, refusal.as_bytes()).unwrap();
+                head
+            });
+            let mut command = pinbad();
+            command
+                .arg("tail")
+                .args(arguments)
+                .env("PINBAD_TOKEN", "of-the-environment");
+            (run(&mut command), answer.join().unwrap())
+        });
+        assert_eq!((said.code, said.err.as_str()), (Some(1), "pinbad: who\n"));
+        let sent = head
+            .iter()
+            .find_map(|line| line.strip_prefix("authorization: "));
+        assert_eq!(sent, Some(expected));
+    }
+}
