@@ -60,7 +60,7 @@ impl Live {
     pub fn advance(&mut self, now_ms: u64) {
         self.reports.advance(now_ms, &mut self.pool);
         if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
-            self.pool.expire(gone);
+            self.pool.expire(gone, now_ms);
             self.tell_freed();
         }
     }

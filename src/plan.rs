@@ -119,12 +119,18 @@ impl MemoryPlan {
             line(
                 "requests",
                 pools.requests,
-                format!("{requests} rows (pool.request_pool_size) of {REQUEST_ROW_BYTES} bytes"),
+                format!(
+                    "{requests} rows (pool.request_pool_size) and {} spare for queries, of {REQUEST_ROW_BYTES} bytes",
+                    pools.spare_requests
+                ),
             ),
             line(
                 "timers",
                 pools.timers,
-                format!("{timers} rows (pool.timer_pool_size) of {TIMER_ROW_BYTES} bytes"),
+                format!(
+                    "{timers} rows (pool.timer_pool_size) and {} spare, of {TIMER_ROW_BYTES} bytes",
+                    pools.spare_timers
+                ),
             ),
             line(
                 "words and tag sets",
@@ -305,8 +311,9 @@ mod tests {
         for (name, expected) in [
             // Two blocks for each of six receivers and eight more: more than 4 MiB.
             ("temporary pool", 20 * (256 << 10)),
-            ("requests", 50_000),
-            ("timers", 40_000),
+            // As many spare rows: a small pool.
+            ("requests", 100_000),
+            ("timers", 80_000),
             ("reports", 16 << 20),
             ("answers", 6 * 100_000 * 290),
             ("process", 16 << 20),
@@ -423,9 +430,9 @@ mod tests {
     fn the_plan_is_shown_a_line_a_pool() {
         let shown = plan(TWO_BY_THREE).to_string();
         for line in [
-            "  requests                 48.8 KiB  1000 rows (pool.request_pool_size) of 50 bytes",
+            "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
-            "  total                   269.2 MiB",
+            "  total                   269.6 MiB",
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {
             assert!(

@@ -12,7 +12,8 @@
 //! | [`words`] | every distinct text | three quarters of `words_memory` |
 //!
 //! When a pool of rows is full the oldest request goes with all its timers, and is counted; what is older than the
-//! history goes with its tick. Neither touches the reports.
+//! history goes with its tick. Neither touches the reports. What went is held a little longer, in spare slots and with its
+//! names, so that a query which began before can end: until its slot is needed, and at most [`HELD_MS`].
 
 mod arena;
 mod epochs;
@@ -23,6 +24,7 @@ pub mod timers;
 pub mod words;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use self::epochs::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
 use self::origins::{OTHER_ORIGIN, Origins};
@@ -32,6 +34,29 @@ use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
 use self::words::Words;
 use crate::config::PoolConfig;
 use crate::wire::{Hasher, Record};
+
+/// How long what left with its tick is held at most, milliseconds.
+pub const HELD_MS: u64 = 10_000;
+
+/// Spare slots beside so many rows: four epochs or a sixteenth, and not more than rows.
+const fn spare(rows: usize) -> usize {
+    let epochs = 4 * EPOCH_REQUESTS as usize;
+    let least = if rows < epochs { rows } else { epochs };
+    if rows / 16 > least { rows / 16 } else { least }
+}
+
+/// Where the rows of these ids lie in a ring of so many slots: in two parts where they wrap. `None` when not all are held.
+fn parts(ids: &Range<u64>, held: Range<u64>, slots: u64) -> Option<[Range<usize>; 2]> {
+    if ids.start >= ids.end {
+        return Some([0..0, 0..0]);
+    }
+    if ids.start < held.start || ids.end > held.end {
+        return None;
+    }
+    let (first, rows) = ((ids.start % slots) as usize, (ids.end - ids.start) as usize);
+    let unwrapped = rows.min(slots as usize - first);
+    Some([first..first + unwrapped, 0..rows - unwrapped])
+}
 
 /// Raw rows and the texts they use.
 #[derive(Debug)]
@@ -49,6 +74,8 @@ pub struct Pool {
     epochs: Epochs,
     /// For each tick in which something was merged: its number and the id of its first request.
     ticks: VecDeque<(u64, u64)>,
+    /// What left with its tick and is held: until when, and the first id that is not meant.
+    leaving: VecDeque<(u64, u64)>,
     freed: Freed,
     rows_evicted: u64,
     last_timestamp: u32,
@@ -95,6 +122,10 @@ pub struct PoolBytes {
     pub words: usize,
     /// Which origins and tag sets each run of rows uses.
     pub epochs: usize,
+    /// Rows of requests, in `requests`, that are there for those that left and may still be read.
+    pub spare_requests: usize,
+    /// The same of timers.
+    pub spare_timers: usize,
 }
 
 fn timers_max(config: &PoolConfig) -> usize {
@@ -107,7 +138,8 @@ fn timers_max(config: &PoolConfig) -> usize {
 
 fn origins_max(config: &PoolConfig) -> usize {
     let epochs = (EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS) as usize;
-    config.request_pool_size.max(epochs) + 2 * EPOCH_REQUESTS as usize
+    let rows = config.request_pool_size + spare(config.request_pool_size);
+    rows.max(epochs) + 2 * EPOCH_REQUESTS as usize
 }
 
 /// The budgets of words and of tag sets.
@@ -128,6 +160,8 @@ impl Pool {
     pub fn bytes_max(config: &PoolConfig) -> PoolBytes {
         let [words_bytes, tag_sets_bytes] = budgets(config);
         let (requests, timers) = (config.request_pool_size, timers_max(config));
+        let (spare_requests, spare_timers) = (spare(requests), spare(timers));
+        let (requests, timers) = (requests + spare_requests, timers + spare_timers);
         PoolBytes {
             requests: requests * REQUEST_ROW_BYTES,
             timers: timers * TIMER_ROW_BYTES,
@@ -136,6 +170,8 @@ impl Pool {
             // A number for the origin and the request tags of each row and for the tags of each timer, if no two in an epoch
             // are the same.
             epochs: (2 * requests + timers) * size_of::<u32>(),
+            spare_requests,
+            spare_timers,
         }
     }
 
@@ -143,14 +179,16 @@ impl Pool {
     #[must_use]
     pub fn new(config: &PoolConfig, hasher: Hasher) -> Self {
         let [words_bytes, tag_sets_bytes] = budgets(config);
+        let (requests, timers) = (config.request_pool_size, timers_max(config));
         Self {
-            requests: RequestPool::new(config.request_pool_size),
-            timers: TimerPool::new(timers_max(config)),
+            requests: RequestPool::new(requests, spare(requests)),
+            timers: TimerPool::new(timers, spare(timers)),
             origins: Origins::new(origins_max(config)),
             tag_sets: TagSets::new(tag_sets_bytes),
             words: Words::new(words_bytes, hasher),
             epochs: Epochs::new(),
             ticks: VecDeque::new(),
+            leaving: VecDeque::new(),
             freed: Freed::default(),
             rows_evicted: 0,
             last_timestamp: 0,
@@ -209,6 +247,7 @@ impl Pool {
             if self.tag_sets.use_in(tags, epoch) {
                 lists.tag_sets.push(tags);
             }
+            self.tag_sets.used_by_timer(tags, &mut self.words);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
                 value: timer.value,
@@ -243,6 +282,11 @@ impl Pool {
         let kept = &timers[..timers.len().min(self.timers.size() as usize)];
         while self.timers.room() < kept.len() as u64 {
             self.evict_oldest();
+        }
+        while self.requests.needs_slot() && self.requests.held_id() < self.requests.oldest_id()
+            || self.timers.slots_left() < kept.len() as u64
+        {
+            self.let_go_before(self.requests.held_id() + 1);
         }
         let first_timer = self.timers.next_id() as u32;
         for timer in kept {
@@ -288,8 +332,19 @@ impl Pool {
         self.timers.evict_before(first_timer);
     }
 
-    /// Drops all rows of ticks up to and including `last_gone`.
-    pub fn expire(&mut self, last_gone: u64) {
+    /// Lets go of evicted requests with ids below `id`, and of their timers.
+    fn let_go_before(&mut self, id: u64) {
+        self.requests.let_go_before(id);
+        let first_timer = match self.requests.held(self.requests.held_id()) {
+            Some(row) => self.timers.full_id(row.first_timer),
+            None => self.timers.next_id(),
+        };
+        self.timers.let_go_before(first_timer);
+    }
+
+    /// Drops all rows of ticks up to and including `last_gone`; `now_ms` is monotonic.
+    pub fn expire(&mut self, last_gone: u64, now_ms: u64) {
+        let oldest = self.requests.oldest_id();
         while let Some(&(tick, _)) = self.ticks.front() {
             if tick > last_gone {
                 break;
@@ -301,17 +356,30 @@ impl Pool {
                 .map_or(self.requests.next_id(), |&(_, first)| first);
             self.evict_before(next);
         }
+        if self.requests.oldest_id() != oldest {
+            self.leaving
+                .push_back((now_ms + HELD_MS, self.requests.oldest_id()));
+        }
+        while let Some(&(until_ms, id)) = self.leaving.front() {
+            if until_ms > now_ms {
+                break;
+            }
+            self.leaving.pop_front();
+            self.let_go_before(id);
+        }
         self.release_epochs();
     }
 
-    /// Drops all rows.
+    /// Drops all rows, and holds none of them: what reads them ends with an error.
     pub fn clear(&mut self) {
         self.ticks.clear();
+        self.leaving.clear();
         self.evict_before(self.requests.next_id());
+        self.let_go_before(self.requests.next_id());
         self.release_epochs();
     }
 
-    /// Lets go of the epochs that no row belongs to any more.
+    /// Lets go of the epochs that no held row belongs to any more.
     fn release_epochs(&mut self) {
         // Without raw data the last epochs are kept as if they still had rows.
         let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
@@ -319,7 +387,7 @@ impl Pool {
                 .next_id()
                 .saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
         } else {
-            self.requests.oldest_id()
+            self.requests.held_id()
         };
         while let Some(epoch) = self.epochs.pop_before(oldest) {
             self.let_go(&epoch);

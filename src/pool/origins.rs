@@ -156,6 +156,12 @@ impl Origins {
         self.unused.push(id);
     }
 
+    /// Numbers of origins are below this.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.origins.len()
+    }
+
     /// How many origins are kept now.
     #[must_use]
     pub fn len(&self) -> usize {

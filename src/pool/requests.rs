@@ -4,10 +4,13 @@
 //! that the system hands over when they are first written, so an empty pool costs next to nothing. Only the merger
 //! appends and evicts; readers look on under the lock that covers the whole pool.
 //!
+//! A row that is evicted stays where it is for a while: there are more slots than rows, and a query that began before the
+//! eviction may still read it ([`RequestPool::slices`]). It is gone when its slot is written again, or a little later.
+//!
 //! ```text
-//!            oldest          next
-//!              v               v
-//!   [ new new | old old old old |     ]   wraps: slot of `next` comes after the last slot
+//!       held      oldest          next
+//!         v         v               v
+//!   [ new | left left | old old old old |   ]   wraps: slot of `next` comes after the last slot
 //! ```
 
 /// One raw request as it is appended and read.
@@ -63,6 +66,29 @@ macro_rules! columns {
             fn get(&self, slot: usize) -> RequestRow {
                 RequestRow { $($name: self.$name[slot]),+ }
             }
+
+            fn slices(&self, slots: std::ops::Range<usize>) -> RequestSlices<'_> {
+                RequestSlices { $($name: &self.$name[slots.clone()]),+ }
+            }
+        }
+
+        /// Columns of rows that lie side by side.
+        #[derive(Debug, Clone, Copy)]
+        #[expect(missing_docs, reason = "they are the columns of RequestRow")]
+        pub struct RequestSlices<'a> { $(pub $name: &'a [$type]),+ }
+
+        impl RequestSlices<'_> {
+            /// Rows in it.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.origin.len()
+            }
+
+            /// Whether there is none.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.origin.is_empty()
+            }
         }
     };
 }
@@ -87,7 +113,12 @@ columns! {
 #[derive(Debug)]
 pub struct RequestPool {
     columns: Columns,
+    /// Rows that are kept at most.
     size: u64,
+    /// Slots: rows and spares.
+    slots: u64,
+    /// The oldest row whose slot still has it; never after `oldest`.
+    held: u64,
     oldest: u64,
     next: u64,
     /// Slot of `next`.
@@ -95,14 +126,17 @@ pub struct RequestPool {
 }
 
 impl RequestPool {
-    /// A pool for `size` rows; 0 keeps none.
-    pub(super) fn new(size: usize) -> Self {
+    /// A pool for `size` rows, and `spare` that left and may still be read; 0 keeps none.
+    pub(super) fn new(size: usize, spare: usize) -> Self {
+        let slots = if size == 0 { 0 } else { size + spare };
         Self {
-            columns: Columns::new(size),
+            columns: Columns::new(slots),
             size: size as u64,
+            slots: slots as u64,
+            held: 1,
             oldest: 1,
             next: 1,
-            slot: 1 % size.max(1),
+            slot: 1 % slots.max(1),
         }
     }
 
@@ -111,26 +145,44 @@ impl RequestPool {
         self.next - self.oldest >= self.size
     }
 
+    /// Whether another row needs the slot of the oldest that is held.
+    pub(super) fn needs_slot(&self) -> bool {
+        self.next - self.held >= self.slots
+    }
+
     /// Appends a row and returns its id. With size 0 the id counts on and nothing is kept.
     pub(super) fn append(&mut self, row: &RequestRow) -> u64 {
         let id = self.next;
         self.next += 1;
         if self.size == 0 {
             self.oldest = self.next;
+            self.held = self.next;
             return id;
         }
         debug_assert!(id - self.oldest < self.size, "evict before you append");
+        debug_assert!(id - self.held < self.slots, "let go before you append");
         self.columns.set(self.slot, row);
         self.slot += 1;
-        if self.slot as u64 == self.size {
+        if self.slot as u64 == self.slots {
             self.slot = 0;
         }
         id
     }
 
-    /// Drops every row with an id below `id`.
+    /// Takes every row with an id below `id` out of the pool; it is held for those who look at it already.
     pub(super) fn evict_before(&mut self, id: u64) {
         self.oldest = id.clamp(self.oldest, self.next);
+    }
+
+    /// Lets go of rows with ids below `id` that were evicted.
+    pub(super) fn let_go_before(&mut self, id: u64) {
+        self.held = id.clamp(self.held, self.oldest);
+    }
+
+    /// Id of the oldest row that can still be read by who began to when it was kept.
+    #[must_use]
+    pub fn held_id(&self) -> u64 {
+        self.held
     }
 
     /// Id of the oldest row that is kept; equals [`next_id`](Self::next_id) when there is none.
@@ -162,7 +214,37 @@ impl RequestPool {
     pub fn get(&self, id: u64) -> Option<RequestRow> {
         (self.oldest..self.next)
             .contains(&id)
-            .then(|| self.columns.get((id % self.size) as usize))
+            .then(|| self.columns.get((id % self.slots) as usize))
+    }
+
+    /// The row of `id`, if it is held: kept, or evicted a moment ago.
+    pub(super) fn held(&self, id: u64) -> Option<RequestRow> {
+        (self.held..self.next)
+            .contains(&id)
+            .then(|| self.columns.get((id % self.slots) as usize))
+    }
+
+    /// The columns of these rows, in two parts where they wrap; `None` when one of them is not held any more.
+    #[must_use]
+    pub fn slices(&self, ids: std::ops::Range<u64>) -> Option<[RequestSlices<'_>; 2]> {
+        let [first, second] = super::parts(&ids, self.held..self.next, self.slots)?;
+        Some([self.columns.slices(first), self.columns.slices(second)])
+    }
+
+    /// What [`RequestRow`] has as the first timer of a held row.
+    #[must_use]
+    pub fn first_timer(&self, id: u64) -> Option<u32> {
+        (self.held..self.next)
+            .contains(&id)
+            .then(|| self.columns.first_timer[(id % self.slots) as usize])
+    }
+
+    /// The second in which the request of a held row was received; it does not fall from one row to the next.
+    #[must_use]
+    pub fn timestamp(&self, id: u64) -> Option<u32> {
+        (self.held..self.next)
+            .contains(&id)
+            .then(|| self.columns.timestamp[(id % self.slots) as usize])
     }
 }
 
@@ -190,10 +272,13 @@ mod tests {
 
     #[test]
     fn wraps_and_keeps_the_newest() {
-        let mut pool = RequestPool::new(3);
+        let mut pool = RequestPool::new(3, 2);
         for n in 1..=10u32 {
             if pool.is_full() {
                 pool.evict_before(pool.oldest_id() + 1);
+            }
+            if pool.needs_slot() {
+                pool.let_go_before(pool.held_id() + 1);
             }
             assert_eq!(pool.append(&row(n)), u64::from(n));
         }
@@ -203,11 +288,23 @@ mod tests {
         for n in 8..=10u32 {
             assert_eq!(pool.get(u64::from(n)), Some(row(n)));
         }
+        assert_eq!(pool.held_id(), 6, "two more can be read");
+        assert!(pool.slices(5..11).is_none() && pool.slices(6..12).is_none());
+        let [first, second] = pool.slices(6..11).unwrap();
+        let origins: Vec<u32> = [first.origin, second.origin].concat();
+        assert_eq!(origins, [6, 7, 8, 9, 10]);
+        assert_eq!((pool.timestamp(6), pool.timestamp(5)), (Some(9), None));
+        assert_eq!(
+            (pool.first_timer(7), pool.first_timer(11)),
+            (Some(15), None)
+        );
+        pool.let_go_before(9);
+        assert_eq!(pool.held_id(), 8, "what is kept is held");
     }
 
     #[test]
     fn without_rows_ids_still_count() {
-        let mut pool = RequestPool::new(0);
+        let mut pool = RequestPool::new(0, 2);
         assert_eq!(pool.append(&row(1)), 1);
         assert_eq!(pool.append(&row(2)), 2);
         assert_eq!(pool.get(1), None);

@@ -36,8 +36,10 @@ pub struct TagSets {
 struct Set {
     hash: u64,
     place: u32,
-    /// Number of pairs.
-    len: u32,
+    /// Number of pairs: of eight bytes, in the 64 KiB that an arena stores at most.
+    len: u16,
+    /// Whether a timer has it, so that its names are names of timer tags.
+    of_timers: bool,
     epochs: u32,
     last_epoch: u32,
 }
@@ -46,6 +48,7 @@ const FIXED: Set = Set {
     hash: 0,
     place: 0,
     len: 0,
+    of_timers: false,
     epochs: 1,
     last_epoch: 0,
 };
@@ -139,7 +142,8 @@ impl TagSets {
         let set = Set {
             hash,
             place,
-            len: tags.len() as u32,
+            len: tags.len() as u16,
+            of_timers: false,
             epochs: 0,
             last_epoch: u32::MAX,
         };
@@ -190,6 +194,24 @@ impl TagSets {
         true
     }
 
+    /// A timer has this set: its names are names of timer tags for as long as the set is kept.
+    pub(super) fn used_by_timer(&mut self, id: u32, words: &mut Words) {
+        let set = &mut self.sets[id as usize];
+        if set.of_timers || set.len == 0 {
+            return;
+        }
+        set.of_timers = true;
+        for (name, _) in pairs(self.arena.get(set.place, usize::from(set.len) * PAIR_BYTES)) {
+            words.timer_tag(name);
+        }
+    }
+
+    /// Numbers of sets are below this.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.sets.len()
+    }
+
     /// One epoch lets go; true when that was the last and the set is forgotten.
     pub(super) fn let_go(&mut self, id: u32, words: &mut Words) -> bool {
         let set = &mut self.sets[id as usize];
@@ -203,6 +225,9 @@ impl TagSets {
         }
         let len = set.len as usize * PAIR_BYTES;
         for (name, value) in pairs(self.arena.get(set.place, len)) {
+            if set.of_timers {
+                words.no_timer_tag(name);
+            }
             words.release(name);
             words.release(value);
         }

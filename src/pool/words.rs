@@ -33,6 +33,8 @@ pub struct Words {
     words_max: usize,
     hasher: Hasher,
     overflowed: u64,
+    /// How many words are names of timer tags.
+    timer_tags: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +44,8 @@ struct Word {
     len: u32,
     /// How many hold it.
     holds: u32,
+    /// In how many tag sets of timers it is a name.
+    names: u32,
 }
 
 /// Words that a budget is for.
@@ -76,11 +80,13 @@ impl Words {
             place: 0,
             len: 0,
             holds: 1,
+            names: 0,
         });
         words.push(Word {
             place: 0,
             len: 0,
             holds: 1,
+            names: 0,
         });
         Self {
             table: HashTable::with_capacity(words_max),
@@ -90,6 +96,7 @@ impl Words {
             words_max,
             hasher,
             overflowed: 0,
+            timer_tags: 0,
         }
     }
 
@@ -119,6 +126,7 @@ impl Words {
             place,
             len: text.len() as u32,
             holds: 1,
+            names: 0,
         };
         let id = match self.unused.pop() {
             Some(id) => {
@@ -181,6 +189,40 @@ impl Words {
         }
         self.arena.free(word.place, word.len as usize);
         self.unused.push(id);
+    }
+
+    /// A tag set of timers has this name.
+    pub(super) fn timer_tag(&mut self, id: u32) {
+        let word = &mut self.words[id as usize];
+        self.timer_tags += usize::from(word.names == 0);
+        word.names += 1;
+    }
+
+    /// A tag set of timers that had this name is forgotten.
+    pub(super) fn no_timer_tag(&mut self, id: u32) {
+        let word = &mut self.words[id as usize];
+        word.names -= 1;
+        self.timer_tags -= usize::from(word.names == 0);
+    }
+
+    /// Whether it is the name of a tag that some timer has.
+    #[must_use]
+    pub fn is_timer_tag(&self, id: u32) -> bool {
+        self.words
+            .get(id as usize)
+            .is_some_and(|word| word.names > 0)
+    }
+
+    /// How many names timer tags have.
+    #[must_use]
+    pub fn timer_tags(&self) -> usize {
+        self.timer_tags
+    }
+
+    /// Numbers of words are below this.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.words.len()
     }
 
     /// The bytes of a word; empty for [`EMPTY`] and [`NONE`].
