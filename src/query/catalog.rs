@@ -182,6 +182,21 @@ impl Catalog {
         self.persistent || *by != DefinedBy::RunTime
     }
 
+    /// The columns of a report, or of a table in which the daemon speaks of itself.
+    #[must_use]
+    pub fn columns_of(&self, name: &str) -> Option<Vec<Column>> {
+        match self.entry(name) {
+            Ok(entry) => Some(columns(&entry.definition.shape)),
+            Err(_) => self.table_columns(name),
+        }
+    }
+
+    /// Pools and reports, for those who look at them row by row.
+    #[must_use]
+    pub fn live(&self) -> &SharedLive {
+        &self.live
+    }
+
     /// What a definition leaves open.
     #[must_use]
     pub fn defaults(&self) -> &Defaults {

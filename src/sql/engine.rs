@@ -20,6 +20,7 @@ use super::error::SqlError;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
+use super::snapshot::Snapshot;
 use super::tables::{self, PinbaTables};
 use crate::query::catalog::Catalog;
 
@@ -31,6 +32,7 @@ const BATCHES_AHEAD: usize = 2;
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
+    catalog: Arc<Catalog>,
     state: SessionState,
     settings: SqlSettings,
     running: Arc<Semaphore>,
@@ -81,7 +83,10 @@ impl Engine {
             .with_target_partitions(settings.threads)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("def", "pinba")
-            .with_information_schema(false);
+            .with_information_schema(false)
+            // Of two tables that are joined one is small, as a rule: read first and as a whole, it tells the scan of the other
+            // which rows are wanted.
+            .with_repartition_joins(false);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_limit(settings.memory_max, 1.0)
             .build_arc()
@@ -90,9 +95,10 @@ impl Engine {
             .with_config(config)
             .with_runtime_env(environment)
             .with_default_features()
-            .with_catalog_list(Arc::new(PinbaTables::new(catalog)))
+            .with_catalog_list(Arc::new(PinbaTables::new(Arc::clone(&catalog))))
             .build();
         Ok(Self(Arc::new(Inner {
+            catalog,
             state,
             running: Arc::new(Semaphore::new(settings.queries_max)),
             settings,
@@ -153,6 +159,14 @@ impl Engine {
         Ok(state.statement_to_plan(statement).await?)
     }
 
+    /// What a query runs in: the engine's settings, and the rows that there are now.
+    fn context(&self) -> Arc<TaskContext> {
+        let context = TaskContext::from(&self.0.state);
+        let snapshot = Arc::new(Snapshot::take(&self.0.catalog));
+        let config = context.session_config().clone().with_extension(snapshot);
+        Arc::new(context.with_session_config(config))
+    }
+
     /// Starts a plan on the engine's threads.
     fn start(
         &self,
@@ -167,7 +181,7 @@ impl Engine {
             .runtime
             .as_ref()
             .ok_or_else(|| SqlError::busy("the daemon stops"))?;
-        let context = Arc::new(TaskContext::from(&self.0.state));
+        let context = self.context();
         let schema = plan.schema();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let time_max = self.0.settings.time_max;

@@ -13,6 +13,7 @@ mod error;
 mod reply;
 mod session;
 mod settings;
+mod snapshot;
 mod tables;
 
 pub use engine::{Engine, Prepared};

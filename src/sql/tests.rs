@@ -1,1 +1,3 @@
 //! Statements against a small pool.
+
+pub(crate) mod pools;

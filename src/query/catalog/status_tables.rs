@@ -8,6 +8,7 @@ use super::Catalog;
 use crate::query::source::{ReportAnswer, ReportSummary};
 use crate::query::tables::{KIND, Look, ReportLook, StatusTable};
 use crate::telemetry::cpu;
+use crate::value::Column;
 
 impl Catalog {
     /// All of them, as they are listed.
@@ -53,11 +54,7 @@ impl Catalog {
 
     /// The table of this name or alias as it stands.
     pub(super) fn table_answer(&self, name: &str) -> Option<ReportAnswer> {
-        let table = {
-            let tables = self.tables.read();
-            let named = |name: &str| tables.iter().find(|table| table.name == name).cloned();
-            named(name).or_else(|| named(StatusTable::aliased(name)?))?
-        };
+        let table = self.table_named(name)?;
         let look = self.look();
         Some(ReportAnswer {
             window_seconds: 0.0,
@@ -66,6 +63,17 @@ impl Catalog {
             key_columns: table.key_columns().to_vec(),
             table: table.read(&look, &self.defaults),
         })
+    }
+
+    /// The columns of the table of this name or alias.
+    pub(super) fn table_columns(&self, name: &str) -> Option<Vec<Column>> {
+        Some(self.table_named(name)?.columns(&self.defaults))
+    }
+
+    fn table_named(&self, name: &str) -> Option<StatusTable> {
+        let tables = self.tables.read();
+        let named = |name: &str| tables.iter().find(|table| table.name == name).cloned();
+        named(name).or_else(|| named(StatusTable::aliased(name)?))
     }
 
     /// Everything that they show.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float32Builder, Float64Builder, Int64Builder, StringViewBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
@@ -18,11 +18,13 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 
+use super::declared;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::source::{Needed, Source};
 use crate::query::table::Table;
 use crate::sql::error::SqlError;
+use crate::sql::snapshot::Snapshot;
 use crate::value::{Column, ColumnType, Value};
 
 /// Rows in a batch.
@@ -39,7 +41,7 @@ pub(super) struct ListedTable {
 
 impl ListedTable {
     pub(super) fn new(catalog: Arc<Catalog>, name: String, columns: Vec<Column>) -> Self {
-        let schema = schema(&columns);
+        let schema = declared::schema(&name, &columns, &[]);
         Self {
             catalog,
             name,
@@ -47,21 +49,6 @@ impl ListedTable {
             schema,
         }
     }
-}
-
-/// Columns in Arrow's terms.
-pub(super) fn schema(columns: &[Column]) -> SchemaRef {
-    let field = |column: &Column| {
-        let data_type = match column.column_type {
-            ColumnType::BigInt => DataType::Int64,
-            ColumnType::Int => DataType::Int64,
-            ColumnType::Float => DataType::Float32,
-            ColumnType::Double => DataType::Float64,
-            ColumnType::Varchar(_) | ColumnType::Text => DataType::Utf8View,
-        };
-        Field::new(&column.name, data_type, true)
-    };
-    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 #[async_trait]
@@ -112,28 +99,31 @@ impl PartitionStream for ListedScan {
         &self.schema
     }
 
-    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let names = self
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().clone());
-        let needed = Needed::Only(names.collect());
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let schema = Arc::clone(&self.schema);
         let columns = self.columns.clone();
-        let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> =
-            match self.catalog.report(&self.name, &needed, &[]) {
-                Ok(answer) => {
-                    let table = answer.table;
-                    let rows = table.len();
-                    let schema = Arc::clone(&schema);
-                    Box::new((0..rows.max(1)).step_by(BATCH_ROWS).map(move |first| {
-                        let last = (first + BATCH_ROWS).min(rows);
-                        batch(&*table, &columns, first..last, &schema)
-                    }))
-                }
-                Err(error) => Box::new(std::iter::once(Err(failure(error).into()))),
+        let read = || {
+            let names = schema.fields().iter().map(|field| field.name().clone());
+            let names: Vec<String> = names.collect();
+            let snapshot = Snapshot::of(&context)?;
+            let purpose = [&self.name, "\t", &names.join("\t")].concat();
+            let read = || {
+                let answer = self.catalog.report(&self.name, &Needed::Only(names), &[]);
+                answer.map(Arc::new).map_err(failure)
             };
+            Ok(snapshot.report(purpose, read)?)
+        };
+        let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match read() {
+            Ok(answer) => {
+                let rows = answer.table.len();
+                let schema = Arc::clone(&schema);
+                Box::new((0..rows.max(1)).step_by(BATCH_ROWS).map(move |first| {
+                    let last = (first + BATCH_ROWS).min(rows);
+                    batch(&*answer.table, &columns, first..last, &schema)
+                }))
+            }
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        };
         Box::pin(RecordBatchStreamAdapter::new(
             schema,
             futures::stream::iter(batches),

@@ -3,7 +3,14 @@
 //! Database `pinba` has the raw tables, the tables in which the daemon speaks of itself, and every report, looked up when a
 //! statement is planned, so a report that was made a moment ago is there. Values are taken when the plan runs.
 
+mod condition;
+mod declared;
 mod listed;
+mod ranges;
+mod raw;
+mod scan;
+mod texts;
+mod walk;
 
 use std::sync::Arc;
 
@@ -14,6 +21,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use self::listed::ListedTable;
+use self::raw::{Raw, RawTable};
 use super::reply::{SqlColumn, SqlType};
 use crate::query::catalog::Catalog;
 use crate::query::source::Source;
@@ -66,23 +74,25 @@ impl CatalogProvider for PinbaTables {
 impl SchemaProvider for PinbaTables {
     fn table_names(&self) -> Vec<String> {
         let reports = self.0.reports().into_iter();
-        reports.map(|report| report.name).collect()
+        let raw = Raw::ALL.map(|raw| raw.name().to_owned());
+        raw.into_iter()
+            .chain(reports.map(|report| report.name))
+            .collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let found = self
-            .0
-            .reports()
-            .into_iter()
-            .find(|report| report.name == name);
-        Ok(found.map(|report| {
-            let table = ListedTable::new(Arc::clone(&self.0), report.name, report.columns);
+        let catalog = Arc::clone(&self.0);
+        if let Some(raw) = Raw::ALL.into_iter().find(|raw| raw.name() == name) {
+            return Ok(Some(Arc::new(RawTable::new(raw, catalog))));
+        }
+        Ok(self.0.columns_of(name).map(|columns| {
+            let table = ListedTable::new(catalog, name.to_owned(), columns);
             Arc::new(table) as Arc<dyn TableProvider>
         }))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.0.reports().iter().any(|report| report.name == name)
+        Raw::ALL.iter().any(|raw| raw.name() == name) || self.0.columns_of(name).is_some()
     }
 }
 
@@ -91,12 +101,15 @@ pub(super) fn columns_of(plan: &LogicalPlan) -> Arc<[SqlColumn]> {
     let schema = plan.schema();
     schema
         .iter()
-        .map(|(qualifier, field)| SqlColumn {
-            name: field.name().clone(),
-            origin: qualifier.map(|table| (table.table().to_owned(), field.name().clone())),
-            table: qualifier.map(|table| table.table().to_owned()),
-            sql_type: sql_type(field.data_type()),
-            nullable: field.is_nullable(),
+        .map(|(qualifier, field)| {
+            let declared = declared::declared(field);
+            SqlColumn {
+                name: field.name().clone(),
+                origin: declared.map(|of| (of.table.to_owned(), of.column.to_owned())),
+                table: qualifier.map(|table| table.table().to_owned()),
+                sql_type: declared.map_or_else(|| sql_type(field.data_type()), |of| of.sql_type),
+                nullable: field.is_nullable(),
+            }
         })
         .collect()
 }
@@ -120,3 +133,6 @@ fn sql_type(data_type: &DataType) -> SqlType {
         _ => SqlType::Text,
     }
 }
+
+#[cfg(test)]
+mod tests;

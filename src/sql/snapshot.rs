@@ -1,0 +1,98 @@
+//! What one query sees: which rows belong to it, settled once when it starts.
+//!
+//! A snapshot is two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live). Rows never
+//! change once they are merged, and those that leave are held for a while, so a scan that reads the ranges piece by piece
+//! sees one moment, without anything being copied at the start. Who comes too late for a row that is gone by then gets an
+//! error, never other rows ([`expired`]). Reports are read when they are first asked for, once a query.
+//!
+//! It travels in the extensions of the [`TaskContext`], so that a plan has no data in it and can be run again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
+
+use super::error::SqlError;
+use crate::merger::SharedLive;
+use crate::query::catalog::Catalog;
+use crate::query::source::ReportAnswer;
+
+/// The rows of one query.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// Ids of requests.
+    pub(super) requests: Range<u64>,
+    /// Ids of their timers.
+    pub(super) timers: Range<u64>,
+    live: SharedLive,
+    reports: Mutex<HashMap<String, Reading>>,
+    tags: OnceLock<Arc<[(u32, String)]>>,
+}
+
+/// A report that was read, or is being read by the first who asked.
+type Reading = Arc<OnceLock<std::result::Result<Arc<ReportAnswer>, SqlError>>>;
+
+impl Snapshot {
+    /// What is in the pools now.
+    pub(super) fn take(catalog: &Catalog) -> Self {
+        let live = Arc::clone(catalog.live());
+        let (requests, timers) = {
+            let live = live.read();
+            let (requests, timers) = (&live.pool.requests, &live.pool.timers);
+            (
+                requests.oldest_id()..requests.next_id(),
+                timers.oldest_id()..timers.next_id(),
+            )
+        };
+        Self {
+            requests,
+            timers,
+            live,
+            reports: Mutex::default(),
+            tags: OnceLock::new(),
+        }
+    }
+
+    /// The snapshot of the query that runs.
+    pub(super) fn of(context: &TaskContext) -> Result<Arc<Self>> {
+        let found = context.session_config().get_extension::<Self>();
+        found.ok_or_else(|| DataFusionError::Internal("a query without a snapshot".to_owned()))
+    }
+
+    /// Where the rows are.
+    pub(super) fn live(&self) -> &SharedLive {
+        &self.live
+    }
+
+    /// A report, which `read` reads unless this query did so before under the same name for the same purpose.
+    pub(super) fn report(
+        &self,
+        purpose: String,
+        read: impl FnOnce() -> std::result::Result<Arc<ReportAnswer>, SqlError>,
+    ) -> std::result::Result<Arc<ReportAnswer>, SqlError> {
+        let reading = Arc::clone(self.reports.lock().entry(purpose).or_default());
+        reading.get_or_init(read).clone()
+    }
+
+    /// Names of timer tags with their numbers, in the order of the numbers.
+    pub(super) fn tags(&self) -> Arc<[(u32, String)]> {
+        let read = || {
+            let live = self.live.read();
+            let words = &live.pool.words;
+            let tags = (0..words.end() as u32).filter(|&id| words.is_timer_tag(id));
+            tags.map(|id| (id, words.text(id).to_owned())).collect()
+        };
+        Arc::clone(self.tags.get_or_init(read))
+    }
+}
+
+/// A row of the snapshot is gone.
+pub(super) fn expired() -> DataFusionError {
+    SqlError::interrupted(
+        "the query took so long that rows it began with have left the pool (snapshot expired); ask for less, or read faster",
+    )
+    .into()
+}

@@ -1,0 +1,69 @@
+//! What a column was declared as, carried along in the metadata of Arrow's fields.
+//!
+//! Arrow knows `Int64` where Pinba's tables say `int`, and no length of a text. Front ends that speak of types (the MySQL
+//! wire does, in every answer) get the declared ones wherever a column of an answer shows a column of a table as it is.
+
+use std::collections::HashMap;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+
+use crate::sql::reply::SqlType;
+use crate::value::{Column, ColumnType};
+
+/// The key in a field's metadata.
+const DECLARED: &str = "pinbad";
+
+/// Between the parts of the value.
+const BETWEEN: char = '\t';
+
+/// A column as its table declares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Declared<'a> {
+    pub(super) table: &'a str,
+    pub(super) column: &'a str,
+    pub(super) sql_type: SqlType,
+}
+
+/// A table's columns in Arrow's terms; those named in `never_null` are never NULL.
+pub(super) fn schema(table: &str, columns: &[Column], never_null: &[&str]) -> SchemaRef {
+    let fields = columns.iter().map(|column| {
+        let nullable = !never_null.contains(&column.name.as_str());
+        let text = [table, &column.name, &column.column_type.name()].join(&BETWEEN.to_string());
+        Field::new(&column.name, arrow_type(column.column_type), nullable)
+            .with_metadata(HashMap::from([(DECLARED.to_owned(), text)]))
+    });
+    SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The type in which values of a column are kept.
+const fn arrow_type(column_type: ColumnType) -> DataType {
+    match column_type {
+        ColumnType::BigInt | ColumnType::Int => DataType::Int64,
+        ColumnType::Float => DataType::Float32,
+        ColumnType::Double => DataType::Float64,
+        ColumnType::Varchar(_) | ColumnType::Text => DataType::Utf8View,
+    }
+}
+
+/// What a field was declared as, if it shows a column as it is.
+pub(super) fn declared(field: &FieldRef) -> Option<Declared<'_>> {
+    let mut parts = field.metadata().get(DECLARED)?.split(BETWEEN);
+    let (table, column, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let (sql_type, data_type) = match name {
+        "bigint" => (SqlType::BigInt, DataType::Int64),
+        "int" => (SqlType::Int, DataType::Int64),
+        "float" => (SqlType::Float, DataType::Float32),
+        "double" => (SqlType::Double, DataType::Float64),
+        "text" => (SqlType::Text, DataType::Utf8View),
+        _ => {
+            let length = name.strip_prefix("varchar(")?.strip_suffix(')')?;
+            (SqlType::Varchar(length.parse().ok()?), DataType::Utf8View)
+        }
+    };
+    // A cast keeps the metadata and changes the type.
+    (*field.data_type() == data_type).then_some(Declared {
+        table,
+        column,
+        sql_type,
+    })
+}

@@ -1,0 +1,274 @@
+//! The tables of raw data against the pools they show, and scans with conditions against scans without.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+
+use crate::load::TrafficOptions;
+use crate::sql::tests::pools::Pools;
+use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
+
+/// An engine over pools.
+struct Asked {
+    engine: Engine,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Asked {
+    fn new(pools: &Pools, threads: usize) -> Self {
+        let settings = SqlSettings {
+            threads,
+            ..SqlSettings::default()
+        };
+        let engine = Engine::new(std::sync::Arc::clone(&pools.catalog), settings).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        Self { engine, runtime }
+    }
+
+    fn try_rows(&self, text: &str) -> Result<Vec<RecordBatch>, SqlError> {
+        self.runtime.block_on(async {
+            let mut session = Session::new(1, "test@localhost", false);
+            match self.engine.run(&mut session, text, &[]).await? {
+                Reply::Rows(mut rows) => {
+                    let mut batches = Vec::new();
+                    while let Some(batch) = rows.next().await {
+                        batches.push(batch?);
+                    }
+                    Ok(batches)
+                }
+                Reply::Done(_) => Ok(Vec::new()),
+            }
+        })
+    }
+
+    /// The answer as a table of text.
+    fn shown(&self, text: &str) -> String {
+        let rows = self
+            .try_rows(text)
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        pretty_format_batches(&rows).unwrap().to_string()
+    }
+
+    /// The lines of the answer, sorted.
+    fn lines(&self, text: &str) -> Vec<String> {
+        let shown = self.shown(text);
+        let mut lines: Vec<String> = shown.lines().skip(3).map(str::to_owned).collect();
+        lines.retain(|line| line.starts_with('|'));
+        for line in &mut lines {
+            *line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+        lines.sort();
+        lines
+    }
+}
+
+fn traffic() -> TrafficOptions {
+    TrafficOptions {
+        timers: 3,
+        tags: 2,
+        request_tags: 1,
+        schemas: 2,
+        scripts: 20,
+        ..TrafficOptions::default()
+    }
+}
+
+#[test]
+fn tables_are_read() {
+    let mut pools = Pools::new(2_000, 5_000);
+    pools.fill(&traffic(), 3_000);
+    let asked = Asked::new(&pools, 2);
+    for (table, rows) in [
+        ("request", 1666),
+        ("timer", 4998),
+        ("timertag", 2 * 4998),
+        ("tag", 2),
+        ("request_tag", 1666),
+    ] {
+        let all = asked.try_rows(&format!("SELECT * FROM {table}")).unwrap();
+        let all = concat_batches(&all[0].schema(), &all).unwrap();
+        assert_eq!(all.num_rows(), rows, "{table}");
+        let count = asked.lines(&format!("SELECT count(*) FROM {table}"));
+        assert_eq!(count, [format!("| {rows} |")], "{table}");
+    }
+}
+
+/// A small generator, so that a failure can be had again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % below
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+}
+
+/// What conditions are made of: a table, its columns by kind, and values that are there.
+struct Ground {
+    table: &'static str,
+    ints: &'static [(&'static str, i64, i64)],
+    floats: &'static [(&'static str, f64)],
+    texts: &'static [(&'static str, &'static [&'static str])],
+}
+
+const HOSTS: &[&str] = &[
+    "web-004.fra1.dc.example.net",
+    "web-001.fra1.dc.example.net",
+    "web",
+    "",
+];
+const SERVERS: &[&str] = &[
+    "www.shop.example.com",
+    "blog.shop.example.com",
+    "shop.example.com",
+    "x",
+];
+const SCHEMAS: &[&str] = &["https", "http", "ftp"];
+const TAGS: &[&str] = &["env=staging", "env=production", "env", ""];
+
+const GROUNDS: [Ground; 5] = [
+    Ground {
+        table: "request",
+        ints: &[
+            ("id", 1300, 3010),
+            ("timestamp", 1_700_000_010, 1_700_000_032),
+            ("status", 199, 505),
+            ("tags_cnt", 0, 2),
+            ("timers_cnt", 2, 4),
+            ("req_count", 0, 3),
+        ],
+        floats: &[
+            ("req_time", 0.1),
+            ("doc_size", 20.0),
+            ("ru_utime", 0.02),
+            ("mem_peak_usage", 9000.0),
+        ],
+        texts: &[
+            ("hostname", HOSTS),
+            ("server_name", SERVERS),
+            ("schema", SCHEMAS),
+            ("tags", TAGS),
+        ],
+    },
+    Ground {
+        table: "timer",
+        ints: &[
+            ("id", 3900, 9100),
+            ("request_id", 1300, 3010),
+            ("hit_count", 0, 4),
+        ],
+        floats: &[("value", 0.01)],
+        texts: &[],
+    },
+    Ground {
+        table: "timertag",
+        ints: &[("timer_id", 3900, 9100), ("tag_id", 0, 60)],
+        floats: &[],
+        texts: &[(
+            "value",
+            &["mysql", "www", "db-01", "memcache", "server-0001"],
+        )],
+    },
+    Ground {
+        table: "tag",
+        ints: &[("id", 0, 60)],
+        floats: &[],
+        texts: &[("name", &["group", "server", "env"])],
+    },
+    Ground {
+        table: "request_tag",
+        ints: &[("request_id", 1300, 3010)],
+        floats: &[],
+        texts: &[
+            ("name", &["env", "release"]),
+            ("value", &["staging", "production", "p"]),
+        ],
+    },
+];
+
+fn condition(dice: &mut Dice, ground: &Ground) -> String {
+    let kinds = [ground.ints.len(), ground.floats.len(), ground.texts.len()];
+    let at = dice.below(kinds.iter().sum());
+    if at < kinds[0] {
+        let (column, low, high) = ground.ints[at];
+        let mut number = || low + dice.below((high - low) as usize) as i64;
+        let (a, b, c) = (number(), number(), number());
+        return match dice.below(8) {
+            0 => format!("{column} = {a}"),
+            1 => format!("{column} <> {a}"),
+            2 => format!("{a} <= {column}"),
+            3 => format!("{column} < {a}"),
+            4 => format!("{column} BETWEEN {} AND {}", a.min(b), a.max(b)),
+            5 => format!("{column} IN ({a}, {b}, {c})"),
+            6 => format!("{column} NOT IN ({a}, {b})"),
+            _ => format!("({column} = {a} OR {column} > {b})"),
+        };
+    }
+    if at < kinds[0] + kinds[1] {
+        let (column, around) = ground.floats[at - kinds[0]];
+        let bound = around * (dice.below(30) as f64 / 10.0);
+        return match dice.below(4) {
+            0 => format!("{column} > {bound}"),
+            1 => format!("{column} <= {bound}"),
+            2 => format!("{column} BETWEEN {} AND {bound}", bound / 2.0),
+            _ => format!("NOT {column} < {bound}"),
+        };
+    }
+    let (column, values) = ground.texts[at - kinds[0] - kinds[1]];
+    let (a, b) = (dice.one(values), dice.one(values));
+    match dice.below(11) {
+        0 => format!("{column} = '{a}'"),
+        1 => format!("{column} <> '{a}'"),
+        2 => format!("{column} IN ('{a}', '{b}')"),
+        3 => format!("{column} NOT IN ('{a}', '{b}')"),
+        4 => format!("{column} LIKE '{a}%'"),
+        5 => format!("{column} NOT LIKE '%{a}'"),
+        6 => format!("{column} LIKE '%{a}%'"),
+        7 => format!("{column} >= '{a}'"),
+        8 => format!("{column} IS NULL"),
+        9 => format!("{column} IS NOT NULL"),
+        _ => format!("{column} LIKE '{a}_%'"),
+    }
+}
+
+/// Whatever a scan tests by itself, it passes the rows that DataFusion passes.
+#[test]
+fn conditions_in_the_scan_are_those_above_it() {
+    let mut pools = Pools::new(2_000, 5_000);
+    pools.fill(&traffic(), 3_000);
+    for threads in [1, 3] {
+        let asked = Asked::new(&pools, threads);
+        let mut dice = Dice(threads as u64);
+        let mut found = 0;
+        for round in 0..150 {
+            let ground = &GROUNDS[round % GROUNDS.len()];
+            let conditions: Vec<String> = (0..1 + dice.below(3))
+                .map(|_| condition(&mut dice, ground))
+                .collect();
+            let all = conditions.join(" AND ");
+            let table = ground.table;
+            let pushed = asked.lines(&format!("SELECT * FROM {table} WHERE {all}"));
+            let above =
+                format!("SELECT * FROM {table} WHERE CASE WHEN {all} THEN 1 ELSE 0 END = 1");
+            assert_eq!(pushed, asked.lines(&above), "{table} WHERE {all}");
+            let count = asked.lines(&format!("SELECT count(*) FROM {table} WHERE {all}"));
+            assert_eq!(
+                count,
+                [format!("| {} |", pushed.len())],
+                "{table} WHERE {all}"
+            );
+            found += usize::from(!pushed.is_empty());
+        }
+        assert!(found > 50, "{found}");
+    }
+}

@@ -1,0 +1,98 @@
+//! A catalog over pools that a test fills as it likes, without sockets and threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::ingest::{RingPlan, TempRing};
+use crate::load::TrafficOptions;
+use crate::load::traffic::Traffic;
+use crate::merger::{Live, Pulse};
+use crate::pool::Pool;
+use crate::query::catalog::Catalog;
+use crate::query::status::Status;
+use crate::report::definition::Defaults;
+use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::telemetry::Counters;
+use crate::wire::{Decoder, Hasher, RuleCounters, TextLimits};
+
+/// Pools, reports, and the catalog over them.
+pub(crate) struct Pools {
+    pub(crate) catalog: Arc<Catalog>,
+    decoder: Decoder,
+    pub(crate) now_ms: u64,
+    pub(crate) unix_secs: u32,
+}
+
+impl Pools {
+    /// Pools of so many rows, with the built-in reports.
+    pub(crate) fn new(requests: usize, timers: usize) -> Self {
+        let mut config = Config::default();
+        config.pool.request_pool_size = requests;
+        config.pool.timer_pool_size = timers;
+        let hasher = Hasher::new();
+        let history = Ticks::of(config.pool.stats_history);
+        let pool = Pool::new(&config.pool, hasher.clone());
+        let mut reports = Reports::new(&config.reports, history);
+        let defaults = Defaults::default();
+        let built_in = builtin::reports(&defaults).into_iter();
+        let built_in = built_in.map(|report| (report, DefinedBy::BuiltIn));
+        reports.define_at_start(built_in.collect(), &pool, 0);
+        let counters = Counters::new(1);
+        let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
+        let status = Status {
+            counters,
+            sockets: Vec::new(),
+            ring,
+            temp_pool_size: 1024,
+            gathering_period: Duration::from_millis(10),
+            rewrites: Vec::new(),
+            rule_counters: Arc::new(RuleCounters::new(0)),
+        };
+        let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
+        let catalog = Catalog::new(
+            live,
+            Arc::new(SystemClock::new()),
+            defaults,
+            requests > 0,
+            status,
+            Arc::new(Pulse::default()),
+        );
+        Self {
+            catalog: Arc::new(catalog),
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            now_ms: 1_000,
+            unix_secs: 1_700_000_000,
+        }
+    }
+
+    /// Takes in packets, all in one merge.
+    pub(crate) fn receive<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) {
+        let mut records = Vec::new();
+        for packet in packets {
+            self.decoder
+                .decode(packet, self.unix_secs, &mut records)
+                .expect("a valid packet");
+        }
+        let mut live = self.catalog.live().write();
+        live.advance(self.now_ms);
+        live.merge(&records, self.now_ms);
+    }
+
+    /// Takes in so many packets of generated traffic, a hundred a second.
+    pub(crate) fn fill(&mut self, options: &TrafficOptions, packets: usize) {
+        let mut traffic = Traffic::new(options);
+        let mut left = packets;
+        while left > 0 {
+            let some: Vec<Vec<u8>> = (0..left.min(100))
+                .map(|_| traffic.packet().to_vec())
+                .collect();
+            left -= some.len();
+            self.receive(some.iter().map(Vec::as_slice));
+            self.unix_secs += 1;
+        }
+    }
+}
