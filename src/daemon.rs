@@ -1,12 +1,13 @@
 //! The daemon: all stages built in path order, each on its named threads, and stopped in the same order.
 //!
 //! ```text
-//!   receivers (one a socket) -> ring -> merger -> Live <- catalog <- http
+//!   receivers (one a socket) -> ring -> merger -> Live <- catalog <- http, mysql
 //! ```
 //!
 //! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Stopping goes from
 //! the sockets inwards: receivers first, then the merger takes what they left, then the front ends end.
 
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,6 +25,8 @@ use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::ingest::{Inlet, RingPlan, TempRing, receive};
 use crate::merger::{Live, Merger, Pulse};
+#[cfg(feature = "sql")]
+use crate::mysql::{self, MySql, MySqlSettings};
 use crate::plan::MemoryPlan;
 use crate::pool::Pool;
 use crate::query::catalog::Catalog;
@@ -39,6 +42,13 @@ use crate::state::{State, StateError};
 use crate::telemetry::Counters;
 use crate::wire::{Decoder, Hasher, NameRules, Rewrite, RuleCounters, TextLimits};
 
+/// What answers SQL.
+#[cfg(feature = "sql")]
+type FrontEngine = Engine;
+/// Nothing does.
+#[cfg(not(feature = "sql"))]
+type FrontEngine = ();
+
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -50,6 +60,16 @@ pub enum StartError {
         "http.listen: cannot listen on {address}: {source}; change `http.listen` or use --http"
     )]
     Http {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The address of the MySQL wire.
+    #[error(
+        "mysql.listen: cannot listen on {address}: {source}; change `mysql.listen` or use --mysql"
+    )]
+    MySql {
         /// The address.
         address: SocketAddr,
         /// Why.
@@ -82,15 +102,24 @@ pub enum StartError {
 pub struct Daemon {
     udp: Vec<SocketAddr>,
     http: Option<SocketAddr>,
+    mysql: Option<SocketAddr>,
     catalog: Arc<Catalog>,
     users: Arc<UserStore>,
     shutdown: Shutdown,
     receivers: Vec<JoinHandle<()>>,
     merger_stop: Shutdown,
     merger: Option<JoinHandle<()>>,
-    http_stop: watch::Sender<bool>,
-    http_task: Option<tokio::task::JoinHandle<()>>,
-    runtime: Option<tokio::runtime::Runtime>,
+    /// Ends the front ends.
+    stop_fronts: watch::Sender<bool>,
+    fronts: Vec<Front>,
+}
+
+/// A front end: its task, on a runtime of its own.
+#[derive(Debug)]
+struct Front {
+    name: &'static str,
+    task: tokio::task::JoinHandle<()>,
+    runtime: tokio::runtime::Runtime,
 }
 
 impl Daemon {
@@ -155,15 +184,15 @@ impl Daemon {
         let mut daemon = Self {
             udp: sockets.iter().map(|socket| socket.address).collect(),
             http: None,
+            mysql: None,
             catalog,
             users,
             shutdown: Shutdown::new(),
             receivers: Vec::new(),
             merger_stop: Shutdown::new(),
             merger: None,
-            http_stop: watch::Sender::new(false),
-            http_task: None,
-            runtime: None,
+            stop_fronts: watch::Sender::new(false),
+            fronts: Vec::new(),
         };
         daemon.udp.dedup();
         let merger = Merger {
@@ -175,7 +204,9 @@ impl Daemon {
             period: config.ingest.stats_gathering_period,
         };
         // Front ends first: an address that is taken ends the start before anything is received.
-        daemon.start_http(config)?;
+        let engine = engine(config, &daemon.catalog)?;
+        daemon.start_http(config, &engine)?;
+        daemon.start_mysql(config, &engine, &counters)?;
         daemon.start_merger(merger)?;
         let limits = TextLimits::new(
             config.ingest.text_bytes_max,
@@ -234,40 +265,17 @@ impl Daemon {
         Ok(())
     }
 
-    fn start_http(&mut self, config: &Config) -> Result<(), StartError> {
+    fn start_http(&mut self, config: &Config, engine: &FrontEngine) -> Result<(), StartError> {
         let Some(address) = config.http.listen else {
             return Ok(());
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("http")
-            .enable_all()
-            .build()
-            .map_err(|source| StartError::Thread {
-                what: "the HTTP threads",
-                source,
-            })?;
-        let refused = |source| StartError::Http { address, source };
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind(address))
-            .map_err(refused)?;
-        let bound = listener.local_addr().map_err(refused)?;
-        let answers = self.answers(config)?;
-        let mut stopped = self.http_stop.subscribe();
-        let stop = async move {
-            // An error means that the daemon is gone, which is a stop too.
-            let _gone = stopped.wait_for(|stop| *stop).await;
-        };
+        let runtime = front_runtime("http", "the HTTP threads")?;
+        let (listener, bound) =
+            listen(&runtime, address).map_err(|source| StartError::Http { address, source })?;
+        let answers = self.answers(engine);
         let tls = config.http.tls.as_ref().map(Tls::load).transpose()?;
         let tls = tls.map(Arc::new);
-        let in_the_clear = tls.is_none() && !address.ip().to_canonical().is_loopback();
-        if in_the_clear && !config.users.is_empty() {
-            warn!(
-                %address,
-                "Passwords and tokens for HTTP cross the network as they are; http.tls_cert and http.tls_key would \
-                 encrypt them."
-            );
-        }
+        warn_in_the_clear(config, "http", address, tls.is_some());
         let mut names = config.host_names.clone();
         names.push(address.ip().to_string());
         let settings = HttpSettings {
@@ -276,31 +284,88 @@ impl Daemon {
             open_health: config.open_health,
             ..HttpSettings::new(names)
         };
-        self.http_task = Some(runtime.spawn(http::serve(listener, answers, settings, stop)));
+        let task = runtime.spawn(http::serve(listener, answers, settings, self.stopped()));
+        self.fronts.push(Front {
+            name: "HTTP",
+            task,
+            runtime,
+        });
         self.http = Some(bound);
-        self.runtime = Some(runtime);
         info!(address = %bound, tls = config.http.tls.is_some(), "Listening for HTTP.");
         Ok(())
     }
 
     /// Where the HTTP front end's answers come from.
-    fn answers(&self, config: &Config) -> Result<Answers, StartError> {
+    fn answers(&self, engine: &FrontEngine) -> Answers {
         let source: Arc<dyn Source> = Arc::clone(&self.catalog) as Arc<dyn Source>;
         #[cfg_attr(
             not(feature = "sql"),
             expect(unused_mut, reason = "there is nothing to add")
         )]
         let mut answers = Answers::new(source);
-        let _settings = config;
         #[cfg(feature = "sql")]
         {
-            let engine = Engine::new(Arc::clone(&self.catalog), SqlSettings::default());
-            answers.sql = Some(engine.map_err(|source| StartError::Thread {
-                what: "the SQL threads",
-                source,
-            })?);
+            answers.sql = Some(engine.clone());
         }
-        Ok(answers)
+        #[cfg(not(feature = "sql"))]
+        let () = engine;
+        answers
+    }
+
+    #[cfg(feature = "sql")]
+    fn start_mysql(
+        &mut self,
+        config: &Config,
+        engine: &FrontEngine,
+        counters: &Counters,
+    ) -> Result<(), StartError> {
+        let Some(address) = config.mysql.listen else {
+            return Ok(());
+        };
+        let runtime = front_runtime("mysql", "the threads of the MySQL wire")?;
+        let (listener, bound) =
+            listen(&runtime, address).map_err(|source| StartError::MySql { address, source })?;
+        let tls = config.mysql.tls.as_ref().map(Tls::load).transpose()?;
+        let tls = tls.map(Arc::new);
+        warn_in_the_clear(config, "mysql", address, tls.is_some());
+        let settings = MySqlSettings {
+            access: Access::new(Arc::clone(&self.users), config.mysql.allow_anonymous),
+            tls,
+            ..MySqlSettings::default()
+        };
+        let service = MySql::new(engine.clone(), settings, Arc::clone(&counters.mysql));
+        let task = runtime.spawn(mysql::serve(listener, service, self.stopped()));
+        self.fronts.push(Front {
+            name: "MySQL",
+            task,
+            runtime,
+        });
+        self.mysql = Some(bound);
+        info!(address = %bound, tls = config.mysql.tls.is_some(), "Listening for MySQL clients.");
+        Ok(())
+    }
+
+    #[cfg(not(feature = "sql"))]
+    #[expect(clippy::unnecessary_wraps, reason = "with SQL it can fail")]
+    fn start_mysql(
+        &mut self,
+        config: &Config,
+        (): &FrontEngine,
+        _counters: &Counters,
+    ) -> Result<(), StartError> {
+        if let Some(address) = config.mysql.listen {
+            info!(%address, "Not listening for MySQL clients: this program was built without SQL.");
+        }
+        Ok(())
+    }
+
+    /// Done when the front ends are to stop.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopped = self.stop_fronts.subscribe();
+        async move {
+            // An error means that the daemon is gone, which is a stop too.
+            let _gone = stopped.wait_for(|stop| *stop).await;
+        }
     }
 
     /// The UDP addresses that are bound, with real ports.
@@ -319,6 +384,12 @@ impl Daemon {
     #[must_use]
     pub fn users(&self) -> &Arc<UserStore> {
         &self.users
+    }
+
+    /// The address of the MySQL wire that is bound, with its real port.
+    #[must_use]
+    pub fn mysql_address(&self) -> Option<SocketAddr> {
+        self.mysql
     }
 
     /// What the front ends read from.
@@ -341,12 +412,12 @@ impl Daemon {
         if let Some(thread) = self.merger.take() {
             join(thread);
         }
-        self.http_stop.send_replace(true);
-        if let (Some(runtime), Some(task)) = (self.runtime.take(), self.http_task.take()) {
-            if runtime.block_on(task).is_err() {
-                warn!("The HTTP front end ended in a panic.");
+        self.stop_fronts.send_replace(true);
+        for front in self.fronts.drain(..) {
+            if front.runtime.block_on(front.task).is_err() {
+                warn!(front = front.name, "A front end ended in a panic.");
             }
-            runtime.shutdown_background();
+            front.runtime.shutdown_background();
         }
         self.catalog.close();
     }
@@ -363,6 +434,53 @@ fn join(thread: JoinHandle<()>) {
     if thread.join().is_err() {
         warn!(thread = name, "A thread ended in a panic.");
     }
+}
+
+/// The threads of a front end, named after it.
+fn front_runtime(name: &str, what: &'static str) -> Result<tokio::runtime::Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name(name)
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Thread { what, source })
+}
+
+/// The one engine of all front ends: what bounds queries bounds those of all together.
+#[cfg(feature = "sql")]
+fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
+    let _settings = config;
+    Engine::new(Arc::clone(catalog), SqlSettings::default()).map_err(|source| StartError::Thread {
+        what: "the SQL threads",
+        source,
+    })
+}
+
+#[cfg(not(feature = "sql"))]
+#[expect(clippy::unnecessary_wraps, reason = "with SQL it can fail")]
+fn engine(_config: &Config, _catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
+    Ok(())
+}
+
+/// Says so when passwords would cross a network as they are.
+fn warn_in_the_clear(config: &Config, section: &str, address: SocketAddr, tls: bool) {
+    if !tls && !address.ip().to_canonical().is_loopback() && !config.users.is_empty() {
+        warn!(
+            %address,
+            "Passwords and answers cross the network as they are; {section}.tls_cert and {section}.tls_key would encrypt \
+             them."
+        );
+    }
+}
+
+/// Binds a front end's address; also gives it with its real port.
+fn listen(
+    runtime: &tokio::runtime::Runtime,
+    address: SocketAddr,
+) -> std::io::Result<(tokio::net::TcpListener, SocketAddr)> {
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(address))?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
 }
 
 /// What report definitions take from the configuration.

@@ -53,6 +53,9 @@ pub mod series;
 
 pub mod http;
 
+#[cfg(feature = "sql")]
+pub mod mysql;
+
 pub mod load;
 
 pub mod client;

@@ -96,7 +96,7 @@ fn check(config: &Config) -> ExitCode {
         .collect();
     say(&format!(
         "The configuration is right.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {} (not served yet)\n\n{}",
+         HTTP   {}\n  MySQL  {}\n\n{}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

@@ -48,7 +48,7 @@ pub struct Config {
     pub open_health: bool,
     /// `[http] host_names`: names in `Host` to answer to, beside `localhost` and every IP address.
     pub host_names: Vec<String>,
-    /// `[mysql]`: accepted, unused until the MySQL wire exists.
+    /// `[mysql]`
     pub mysql: FrontConfig,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
     pub state_dir: Option<PathBuf>,

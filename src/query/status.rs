@@ -107,10 +107,17 @@ impl Status {
             "sockets": self.socket_list(),
             "rewrites": self.rule_list(),
         });
-        match object {
+        let mut object = match object {
             Json::Object(object) => object,
             _ => Map::new(),
-        }
+        };
+        let mysql = self.counters.mysql.counts().readings();
+        object.extend(
+            mysql
+                .iter()
+                .map(|reading| (reading.name.to_owned(), reading.value.into())),
+        );
+        object
     }
 
     fn socket_list(&self) -> Vec<Json> {

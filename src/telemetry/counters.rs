@@ -401,6 +401,26 @@ counters! {
     merge_lag_us: Gauge,
 }
 
+counters! {
+    /// What the MySQL wire did.
+    MySqlCounters;
+    /// A copy of [`MySqlCounters`].
+    MySqlCounts;
+
+    /// Connections that MySQL clients opened.
+    mysql_connections: Counter,
+    /// Gauge: connections of MySQL clients that are open.
+    mysql_connections_open: Gauge,
+    /// Connections of MySQL clients that were turned away because there were too many.
+    mysql_connections_refused: Counter,
+    /// MySQL clients that were not let in.
+    mysql_logins_refused: Counter,
+    /// Statements of MySQL clients, prepared ones when they are executed.
+    mysql_statements: Counter,
+    /// Errors that MySQL clients were told.
+    mysql_errors: Counter,
+}
+
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
@@ -408,6 +428,8 @@ pub struct Counters {
     pub sockets: Vec<Arc<SocketCounters>>,
     /// The merger's.
     pub merge: Arc<MergeCounters>,
+    /// Of the MySQL wire.
+    pub mysql: Arc<MySqlCounters>,
 }
 
 impl Counters {
@@ -417,6 +439,7 @@ impl Counters {
         Self {
             sockets: (0..sockets).map(|_| Arc::default()).collect(),
             merge: Arc::default(),
+            mysql: Arc::default(),
         }
     }
 

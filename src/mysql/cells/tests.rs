@@ -1,0 +1,189 @@
+//! Batches as rows of either form.
+
+use datafusion::arrow::array::{
+    Decimal256Array, DictionaryArray, Int32Array, NullArray, StringArray, TimestampSecondArray,
+};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::datatypes::{Field, Int8Type, Schema, i256};
+
+use super::*;
+
+fn column(name: &str, sql_type: SqlType) -> SqlColumn {
+    SqlColumn {
+        name: name.to_owned(),
+        origin: None,
+        table: None,
+        sql_type,
+        nullable: true,
+    }
+}
+
+fn cells(arrays: Vec<(ArrayRef, SqlType)>) -> Result<Cells, SqlError> {
+    let fields: Vec<Field> = arrays
+        .iter()
+        .map(|(array, _)| Field::new("c", array.data_type().clone(), true))
+        .collect();
+    let columns: Vec<SqlColumn> = arrays.iter().map(|(_, is)| column("c", *is)).collect();
+    let arrays = arrays.into_iter().map(|(array, _)| array).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+    Cells::of(&batch, &columns)
+}
+
+/// The cells of a row in the text form.
+fn texts(cells: &Cells, row: usize) -> Vec<Option<String>> {
+    let mut bytes = Vec::new();
+    cells.put_text_row(row, &mut bytes);
+    let mut rest = &bytes[..];
+    let mut texts = Vec::new();
+    while let Some((&length, after)) = rest.split_first() {
+        if length == NULL {
+            texts.push(None);
+            rest = after;
+        } else {
+            let (text, after) = after.split_at(length.into());
+            texts.push(Some(String::from_utf8(text.to_vec()).unwrap()));
+            rest = after;
+        }
+    }
+    texts
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn text_rows() {
+    let dictionary: DictionaryArray<Int8Type> = ["b", "b"].into_iter().collect();
+    let cells = cells(vec![
+        (Arc::new(Int64Array::from(vec![-7, 8])), SqlType::BigInt),
+        (
+            Arc::new(BooleanArray::from(vec![true, false])),
+            SqlType::Int,
+        ),
+        (
+            Arc::new(Float32Array::from(vec![0.1, f32::NAN])),
+            SqlType::Float,
+        ),
+        (
+            Arc::new(Float64Array::from(vec![f64::INFINITY, 0.25])),
+            SqlType::Double,
+        ),
+        (
+            Arc::new(StringArray::from(vec![Some("a"), None])),
+            SqlType::Text,
+        ),
+        (Arc::new(dictionary), SqlType::Varchar(8)),
+        (
+            Arc::new(
+                Decimal128Array::from(vec![-285_714, 5])
+                    .with_precision_and_scale(14, 4)
+                    .unwrap(),
+            ),
+            SqlType::Decimal(14, 4),
+        ),
+        (
+            Arc::new(
+                Decimal256Array::from(vec![i256::from_i128(150), i256::from_i128(0)])
+                    .with_precision_and_scale(60, 2)
+                    .unwrap(),
+            ),
+            SqlType::Decimal(60, 2),
+        ),
+        (
+            Arc::new(TimestampSecondArray::from(vec![0, 1_700_000_000])),
+            SqlType::Datetime(0),
+        ),
+        (Arc::new(Date32Array::from(vec![19_675, 0])), SqlType::Date),
+        (Arc::new(NullArray::new(2)), SqlType::Null),
+        (
+            Arc::new(UInt64Array::from(vec![u64::MAX, 0])),
+            SqlType::BigIntUnsigned,
+        ),
+    ])
+    .unwrap();
+    assert_eq!(
+        texts(&cells, 0),
+        [
+            some("-7"),
+            some("1"),
+            some("0.1"),
+            None,
+            some("a"),
+            some("b"),
+            some("-28.5714"),
+            some("1.50"),
+            some("1970-01-01 00:00:00"),
+            some("2023-11-14"),
+            None,
+            some("18446744073709551615"),
+        ]
+    );
+    assert_eq!(
+        texts(&cells, 1),
+        [
+            some("8"),
+            some("0"),
+            None,
+            some("0.25"),
+            None,
+            some("b"),
+            some("0.0005"),
+            some("0.00"),
+            some("2023-11-14 22:13:20"),
+            some("1970-01-01"),
+            None,
+            some("0"),
+        ]
+    );
+}
+
+#[test]
+fn binary_rows() {
+    let cells = cells(vec![
+        (Arc::new(Int64Array::from(vec![-7])), SqlType::Int),
+        (Arc::new(Int64Array::from(vec![7])), SqlType::BigInt),
+        (Arc::new(Float32Array::from(vec![0.123])), SqlType::Float),
+        (Arc::new(StringArray::from(vec!["ж"])), SqlType::Text),
+        (
+            Arc::new(Int32Array::new(
+                vec![1].into(),
+                Some(NullBuffer::new_null(1)),
+            )),
+            SqlType::Int,
+        ),
+        (
+            Arc::new(TimestampSecondArray::from(vec![1_700_000_000])),
+            SqlType::Datetime(0),
+        ),
+        (
+            Arc::new(TimestampSecondArray::from(vec![0])),
+            SqlType::Datetime(0),
+        ),
+        (
+            Arc::new(Time64MicrosecondArray::from(vec![90_061_000_001])),
+            SqlType::Time,
+        ),
+    ])
+    .unwrap();
+    let mut bytes = Vec::new();
+    cells.put_binary_row(0, &mut bytes).unwrap();
+    let mut wanted = vec![0x00, 0b0100_0000, 0];
+    wanted.extend_from_slice(&(-7_i32).to_le_bytes());
+    wanted.extend_from_slice(&7_i64.to_le_bytes());
+    wanted.extend_from_slice(&0.123_f32.to_le_bytes());
+    wanted.extend_from_slice("\u{2}ж".as_bytes());
+    wanted.extend_from_slice(&[7, 0xE7, 0x07, 11, 14, 22, 13, 20]);
+    wanted.extend_from_slice(&[4, 0xB2, 0x07, 1, 1]);
+    wanted.extend_from_slice(&[12, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0]);
+    assert_eq!(bytes, wanted);
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_an_error() {
+    let wide = Int64Array::from(vec![i64::from(i32::MAX) + 1]);
+    let cells = cells(vec![(Arc::new(wide), SqlType::Int)]).unwrap();
+    assert_eq!(texts(&cells, 0), [some("2147483648")]);
+    let error = cells.put_binary_row(0, &mut Vec::new()).unwrap_err();
+    assert_eq!((error.code, error.state), (1690, "22003"));
+}

@@ -1,0 +1,152 @@
+//! Column definitions: what a client is told of each column before the rows.
+//!
+//! Clients act upon them: PHP rounds a float to `decimals` digits, Python makes bytes of what has charset 63, JDBC shows
+//! lengths. The values are those that MySQL sends for Pinba's tables.
+
+use mysql_common::constants::{ColumnFlags, ColumnType};
+use mysql_common::packets::Column;
+use mysql_common::proto::MySerialize;
+
+use crate::sql::{SqlColumn, SqlType};
+
+/// The charset of what is no text.
+const BINARY: u16 = 63;
+/// `decimals` of a number with as many digits as it needs.
+const ANY_DECIMALS: u8 = 31;
+/// Bytes of a text that has no declared length.
+const TEXT_BYTES: u32 = 65_535;
+
+/// How texts come to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Charset {
+    /// The number of its collation.
+    pub(super) collation: u16,
+    /// The most bytes that one character takes.
+    pub(super) width: u32,
+}
+
+impl Charset {
+    /// The charset with this collation.
+    pub(super) fn of_collation(collation: u16) -> Self {
+        let width = match collation {
+            33 | 76 | 83 | 192..=215 | 223 | 576..=578 => 3,
+            45 | 46 | 224..=247 | 255..=323 => 4,
+            _ => 1,
+        };
+        Self { collation, width }
+    }
+
+    /// The charset of this name, as SET NAMES takes it.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let collation = match name.to_ascii_lowercase().as_str() {
+            "utf8mb4" => 45,
+            "utf8" | "utf8mb3" => 33,
+            "latin1" => 8,
+            "ascii" => 11,
+            "binary" => BINARY,
+            _ => return None,
+        };
+        Some(Self::of_collation(collation))
+    }
+}
+
+/// Keys of the raw tables; reports have none.
+const KEYS: &[(&str, &str, ColumnFlags)] = &[
+    ("request", "id", PRIMARY),
+    ("timer", "id", PRIMARY),
+    ("timer", "request_id", MULTIPLE),
+    ("timertag", "timer_id", MULTIPLE),
+    ("tag", "id", PRIMARY),
+    (
+        "tag",
+        "name",
+        ColumnFlags::UNIQUE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG),
+    ),
+];
+const PRIMARY: ColumnFlags = ColumnFlags::PRI_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
+const MULTIPLE: ColumnFlags = ColumnFlags::MULTIPLE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
+
+/// Writes the definition of one column.
+pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, database: &str, charset: Charset) {
+    let (kind, length, decimals) = shape(column, charset);
+    let text = matches!(column.sql_type, SqlType::Varchar(_) | SqlType::Text);
+    let mut flags = ColumnFlags::empty();
+    if !column.nullable {
+        flags |= ColumnFlags::NOT_NULL_FLAG;
+    }
+    if column.sql_type == SqlType::BigIntUnsigned {
+        flags |= ColumnFlags::UNSIGNED_FLAG;
+    }
+    if kind == ColumnType::MYSQL_TYPE_BLOB {
+        flags |= ColumnFlags::BLOB_FLAG;
+    }
+    if column.sql_type == SqlType::Binary || !text && column.origin.is_none() {
+        flags |= ColumnFlags::BINARY_FLAG;
+    }
+    let mut definition = Column::new(kind)
+        .with_name(column.name.as_bytes())
+        .with_column_length(length)
+        .with_character_set(if text { charset.collation } else { BINARY })
+        .with_decimals(decimals);
+    if let Some((table, name)) = &column.origin {
+        let key = KEYS.iter().find(|(of, key, _)| of == table && key == name);
+        flags |= key.map_or(ColumnFlags::empty(), |(_, _, flags)| *flags);
+        definition = definition
+            .with_schema(database.as_bytes())
+            .with_org_table(table.as_bytes())
+            .with_org_name(name.as_bytes());
+    }
+    if let Some(table) = &column.table {
+        definition = definition.with_table(table.as_bytes());
+    }
+    definition.with_flags(flags).serialize(to);
+}
+
+/// The definition of a `?`.
+pub(super) fn put_parameter(to: &mut Vec<u8>) {
+    Column::new(ColumnType::MYSQL_TYPE_VAR_STRING)
+        .with_name(b"?")
+        .with_character_set(BINARY)
+        .with_flags(ColumnFlags::BINARY_FLAG)
+        .serialize(to);
+}
+
+/// What COM_FIELD_LIST adds to a definition: the default, of which there is none.
+pub(super) fn put_no_default(to: &mut Vec<u8>) {
+    to.push(0xFB);
+}
+
+/// Type, length and decimals.
+fn shape(column: &SqlColumn, charset: Charset) -> (ColumnType, u32, u8) {
+    match column.sql_type {
+        SqlType::BigInt => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
+        SqlType::BigIntUnsigned => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
+        SqlType::Int => (ColumnType::MYSQL_TYPE_LONG, 11, 0),
+        SqlType::Float => (ColumnType::MYSQL_TYPE_FLOAT, 12, ANY_DECIMALS),
+        SqlType::Double => (ColumnType::MYSQL_TYPE_DOUBLE, 22, ANY_DECIMALS),
+        SqlType::Decimal(digits, scale) => {
+            let length = u32::from(digits) + 1 + u32::from(scale > 0);
+            (ColumnType::MYSQL_TYPE_NEWDECIMAL, length, scale)
+        }
+        SqlType::Varchar(characters) => {
+            let length = characters.saturating_mul(charset.width);
+            (ColumnType::MYSQL_TYPE_VAR_STRING, length, 0)
+        }
+        // A column that is declared as text is one; an expression is just long.
+        SqlType::Text if column.origin.is_some() => (ColumnType::MYSQL_TYPE_BLOB, TEXT_BYTES, 0),
+        SqlType::Text => (ColumnType::MYSQL_TYPE_VAR_STRING, TEXT_BYTES, ANY_DECIMALS),
+        SqlType::Datetime(fraction) => {
+            let length = 19
+                + if fraction > 0 {
+                    u32::from(fraction) + 1
+                } else {
+                    0
+                };
+            (ColumnType::MYSQL_TYPE_DATETIME, length, fraction)
+        }
+        SqlType::Date => (ColumnType::MYSQL_TYPE_DATE, 10, 0),
+        SqlType::Time => (ColumnType::MYSQL_TYPE_TIME, 10, 0),
+        SqlType::Binary => (ColumnType::MYSQL_TYPE_BLOB, TEXT_BYTES, 0),
+        SqlType::Null => (ColumnType::MYSQL_TYPE_NULL, 0, 0),
+    }
+}

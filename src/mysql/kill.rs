@@ -1,0 +1,78 @@
+//! `KILL [HARD|SOFT] [CONNECTION|QUERY] n`: the one statement that the wire answers itself, because it is about
+//! connections.
+
+use super::connections::Victim;
+use crate::sql::SqlError;
+
+/// What a KILL says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kill {
+    /// Of which connection.
+    pub(super) id: u64,
+    pub(super) victim: Victim,
+}
+
+/// `None` when the statement is another one.
+pub(super) fn parse(text: &str) -> Option<Result<Kill, SqlError>> {
+    let text = without_comments(text);
+    let mut words = text.split_ascii_whitespace();
+    if !words.next()?.eq_ignore_ascii_case("kill") {
+        return None;
+    }
+    let mut victim = Victim::Connection;
+    let mut word = words.next();
+    let is =
+        |word: Option<&str>, name: &str| word.is_some_and(|word| word.eq_ignore_ascii_case(name));
+    if is(word, "hard") || is(word, "soft") {
+        word = words.next();
+    }
+    if is(word, "connection") {
+        word = words.next();
+    } else if is(word, "query") {
+        victim = Victim::Query;
+        word = words.next();
+    }
+    let id = word
+        .map(|word| word.trim_end_matches(';'))
+        .and_then(|word| word.parse().ok());
+    let rest = words.find(|word| *word != ";");
+    Some(match (id, rest) {
+        (Some(id), None) => Ok(Kill { id, victim }),
+        _ => Err(SqlError::parse(
+            "KILL takes [CONNECTION | QUERY] and the number of a connection, as in KILL QUERY 7",
+        )),
+    })
+}
+
+/// The text behind the comments that it begins with.
+fn without_comments(text: &str) -> &str {
+    let mut text = text.trim_start();
+    while let Some(rest) = text.strip_prefix("/*") {
+        match rest.split_once("*/") {
+            Some((comment, after)) if !comment.starts_with(['!', 'M']) => text = after.trim_start(),
+            _ => break,
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_told_from_other_statements() {
+        let kill = |text| parse(text).map(|kill| kill.map(|kill| (kill.id, kill.victim)));
+        assert_eq!(kill("SELECT 1"), None);
+        assert_eq!(kill(""), None);
+        assert_eq!(kill("KILL 7"), Some(Ok((7, Victim::Connection))));
+        assert_eq!(kill("kill hard query 7;"), Some(Ok((7, Victim::Query))));
+        assert_eq!(
+            kill("/* by hand */ Kill Connection 8 ; "),
+            Some(Ok((8, Victim::Connection)))
+        );
+        for wrong in ["KILL", "KILL QUERY", "KILL x", "KILL 1 2", "KILL -1"] {
+            assert_eq!(kill(wrong).unwrap().unwrap_err().code, 1064, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! The beginning of a conversation: greeting, TLS if the client wants it, who it is, which database.
+//!
+//! Called once per connection by the session, which gives it a time limit, and once more for each change of user. The
+//! greeting offers `mysql_native_password` with a salt of this connection's own. `caching_sha2_password` is answered by its
+//! quick proof, and by the password itself only under TLS; any other client is asked for the former. Whoever is not
+//! let in is told so before the connection ends.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use mysql_common::constants::{CapabilityFlags, StatusFlags};
+use mysql_common::packets::{AuthSwitchRequest, ComChangeUser, HandshakePacket, HandshakeResponse};
+use mysql_common::proto::{MyDeserialize, MySerialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use super::frames::{Budget, FrameError, Frames, Patience};
+use super::stream::{Prefixed, Stream};
+use super::{GREETING_VERSION, packets};
+use crate::access::tls::Tls;
+use crate::access::{Access, Denied, Identity, Role};
+use crate::sql::SqlError;
+
+/// The longest packet before a client is known, bytes: names, a proof and the attributes of a connection.
+const LOGIN_BYTES_MAX: usize = 64 << 10;
+/// A packet of this many bytes is the wish for TLS.
+const TLS_REQUEST_BYTES: usize = 32;
+/// The collation of the greeting: utf8mb4_general_ci.
+const COLLATION: u8 = 45;
+
+/// What a client mixes its password with.
+type Salt = [u8; 20];
+
+const NATIVE: &[u8] = b"mysql_native_password";
+const CACHING_SHA2: &[u8] = b"caching_sha2_password";
+
+/// More data for the plugin of the client: it is known by its quick proof; it shall say its password.
+const SHA2_KNOWN: [u8; 2] = [0x01, 0x03];
+const SHA2_SAY_IT: [u8; 2] = [0x01, 0x04];
+
+/// What is offered; a client's other wishes are not heard.
+pub(super) const OFFERED: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWORD
+    .union(CapabilityFlags::CLIENT_FOUND_ROWS)
+    .union(CapabilityFlags::CLIENT_LONG_FLAG)
+    .union(CapabilityFlags::CLIENT_CONNECT_WITH_DB)
+    .union(CapabilityFlags::CLIENT_IGNORE_SPACE)
+    .union(CapabilityFlags::CLIENT_PROTOCOL_41)
+    .union(CapabilityFlags::CLIENT_INTERACTIVE)
+    .union(CapabilityFlags::CLIENT_TRANSACTIONS)
+    .union(CapabilityFlags::CLIENT_SECURE_CONNECTION)
+    .union(CapabilityFlags::CLIENT_MULTI_STATEMENTS)
+    .union(CapabilityFlags::CLIENT_MULTI_RESULTS)
+    .union(CapabilityFlags::CLIENT_PS_MULTI_RESULTS)
+    .union(CapabilityFlags::CLIENT_PLUGIN_AUTH)
+    .union(CapabilityFlags::CLIENT_CONNECT_ATTRS)
+    .union(CapabilityFlags::CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA)
+    .union(CapabilityFlags::CLIENT_DEPRECATE_EOF);
+
+/// What a login needs to know.
+#[derive(Debug, Clone)]
+pub(super) struct Entrance {
+    pub(super) access: Access,
+    /// TLS, if it is offered.
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) budget: Budget,
+    pub(super) patience: Patience,
+    /// When the login has to be done.
+    pub(super) deadline: Instant,
+    pub(super) id: u32,
+    pub(super) peer: IpAddr,
+}
+
+/// A client that was let in.
+#[derive(Debug)]
+pub(super) struct Login {
+    pub(super) capabilities: CapabilityFlags,
+    pub(super) collation: u8,
+    pub(super) user: String,
+    pub(super) database: Option<String>,
+    pub(super) role: Role,
+    /// Also what a change of user is proved with.
+    pub(super) salt: Salt,
+    /// Whether nobody can listen.
+    pub(super) secret: bool,
+}
+
+/// Who a client says it is.
+struct Claim {
+    user: Vec<u8>,
+    proof: Vec<u8>,
+    database: Option<Vec<u8>>,
+    plugin: Option<Vec<u8>>,
+}
+
+/// Why nobody was let in. The client has been told, where that was possible.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    /// The conversation ended.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// An error that the client was told.
+    #[error(transparent)]
+    Told(#[from] SqlError),
+    /// TLS could not be agreed upon.
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
+}
+
+/// Greets a client and finds out who it is.
+pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    entrance: &Entrance,
+) -> Result<(Frames<Stream<S>>, Login), Refused> {
+    let salt = new_salt().map_err(SqlError::internal)?;
+    let mut frames = Frames::new(
+        Stream::Plain(stream),
+        entrance.budget.clone(),
+        entrance.patience,
+    );
+    let offered = offered(entrance);
+    put_greeting(&mut frames, entrance.id, &salt, offered);
+    frames.flush().await?;
+    let mut packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
+    let mut secret = false;
+    if let Ok(wish) = &packet
+        && let Some(tls) = &entrance.tls
+        && wish.bytes.len() == TLS_REQUEST_BYTES
+        && capabilities_of(&wish.bytes).contains(CapabilityFlags::CLIENT_SSL)
+    {
+        frames = upgrade(frames, tls, entrance).await?;
+        packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
+        secret = true;
+    }
+    let login = async {
+        let bytes = packet?.bytes;
+        let (claim, capabilities, collation) = response(&bytes)?;
+        let capabilities = capabilities & offered;
+        let (user, database, role) =
+            admit(&mut frames, entrance, claim, &salt, capabilities, secret).await?;
+        Ok(Login {
+            capabilities,
+            collation,
+            user,
+            database,
+            role,
+            salt,
+            secret,
+        })
+    };
+    match login.await {
+        Ok(login) => Ok((frames, login)),
+        Err(refused) => {
+            tell(&mut frames, &refused);
+            frames.close().await;
+            Err(refused)
+        }
+    }
+}
+
+/// Writes what a client that is not let in is told.
+fn tell<S: AsyncRead + AsyncWrite + Unpin>(frames: &mut Frames<S>, refused: &Refused) {
+    let error = match refused {
+        Refused::Told(error) => error.clone(),
+        Refused::Frame(error) => match super::session::frame_error(error) {
+            Some(error) => error,
+            None => return,
+        },
+        Refused::Tls(_) => return,
+    };
+    let (start, body) = frames.begin();
+    packets::error(body, &error);
+    frames.end(start);
+}
+
+impl Entrance {
+    /// What is left of the time for the login.
+    fn left(&self) -> std::time::Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+fn offered(entrance: &Entrance) -> CapabilityFlags {
+    match entrance.tls {
+        Some(_) => OFFERED | CapabilityFlags::CLIENT_SSL,
+        None => OFFERED,
+    }
+}
+
+/// A fresh salt: printable, as MySQL's are, because clients take it for a C string.
+fn new_salt() -> Result<Salt, String> {
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    let mut salt = [0; 20];
+    let mut filled = 0;
+    let mut bytes = [0; 64];
+    while filled < salt.len() {
+        random
+            .fill(&mut bytes)
+            .map_err(|_| "the system has no random numbers".to_owned())?;
+        let usable = bytes.iter().map(|byte| byte & 0x7F);
+        for byte in usable.filter(|byte| byte.is_ascii_graphic() && *byte != b'$') {
+            if let Some(place) = salt.get_mut(filled) {
+                *place = byte;
+                filled += 1;
+            }
+        }
+    }
+    Ok(salt)
+}
+
+fn put_greeting<S: AsyncRead + AsyncWrite + Unpin>(
+    frames: &mut Frames<S>,
+    id: u32,
+    salt: &Salt,
+    offered: CapabilityFlags,
+) {
+    let mut first = [0; 8];
+    first.copy_from_slice(&salt[..8]);
+    let mut second = salt[8..].to_vec();
+    second.push(0);
+    let greeting = HandshakePacket::new(
+        10,
+        GREETING_VERSION.as_bytes(),
+        id,
+        first,
+        Some(second),
+        offered,
+        COLLATION,
+        StatusFlags::SERVER_STATUS_AUTOCOMMIT,
+        Some(NATIVE),
+    );
+    let (start, body) = frames.begin();
+    greeting.serialize(body);
+    frames.end(start);
+}
+
+async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
+    frames: Frames<Stream<S>>,
+    tls: &Tls,
+    entrance: &Entrance,
+) -> Result<Frames<Stream<S>>, Refused> {
+    let sequence = frames.sequence();
+    let (stream, ahead) = frames.into_parts();
+    let Stream::Plain(stream) = stream else {
+        return Err(SqlError::internal("TLS inside TLS").into());
+    };
+    let accepted = tokio::time::timeout_at(
+        entrance.deadline,
+        TlsAcceptor::from(tls.config()).accept(Prefixed::new(ahead, stream)),
+    );
+    let stream = accepted
+        .await
+        .map_err(|_| FrameError::Late("the client did not finish TLS in time"))?
+        .map_err(Refused::Tls)?;
+    Ok(Frames::resumed(
+        Stream::Tls(Box::new(stream)),
+        entrance.budget.clone(),
+        entrance.patience,
+        sequence,
+    ))
+}
+
+fn capabilities_of(packet: &[u8]) -> CapabilityFlags {
+    let bits = packet
+        .first_chunk()
+        .map_or(0, |bits| u32::from_le_bytes(*bits));
+    CapabilityFlags::from_bits_truncate(bits)
+}
+
+/// A client's answer to the greeting.
+fn response(packet: &[u8]) -> Result<(Claim, CapabilityFlags, u8), SqlError> {
+    let capabilities = capabilities_of(packet);
+    let needed = CapabilityFlags::CLIENT_PROTOCOL_41 | CapabilityFlags::CLIENT_SECURE_CONNECTION;
+    if !capabilities.contains(needed) {
+        return Err(SqlError {
+            code: 1251,
+            state: "08004",
+            message: "Client does not support authentication protocol requested by server; consider upgrading MySQL \
+                      client"
+                .to_owned(),
+        });
+    }
+    // Attributes say nothing that is needed here, and end the packet.
+    let mut packet = packet.to_vec();
+    let heard = capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
+    packet[..4].copy_from_slice(&heard.bits().to_le_bytes());
+    let response = parse::<HandshakeResponse<'_>>(&packet, ()).ok_or_else(bad_handshake)?;
+    let database = response.db_name().filter(|name| !name.is_empty());
+    let claim = Claim {
+        user: response.user().to_vec(),
+        proof: response.scramble_buf().to_vec(),
+        database: database.map(<[u8]>::to_vec),
+        plugin: response
+            .auth_plugin()
+            .map(|plugin| plugin.as_bytes().to_vec()),
+    };
+    Ok((claim, capabilities, response.collation()))
+}
+
+fn parse<'a, T: MyDeserialize<'a>>(bytes: &'a [u8], context: T::Ctx) -> Option<T> {
+    T::deserialize(context, &mut mysql_common::io::ParseBuf(bytes)).ok()
+}
+
+fn bad_handshake() -> SqlError {
+    SqlError {
+        code: 1043,
+        state: "08S01",
+        message: "Bad handshake".to_owned(),
+    }
+}
+
+/// Lets a client in as somebody else, or not; the salt is the one of its login.
+pub(super) async fn change<S: AsyncRead + AsyncWrite + Unpin>(
+    frames: &mut Frames<Stream<S>>,
+    entrance: &Entrance,
+    packet: &[u8],
+    login: &Login,
+) -> Result<Login, Refused> {
+    // A packet that ends after the database is old but fine; so is one whose attributes are not.
+    let heard = login.capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
+    let change = ChangeOfUser::read(packet, heard).ok_or_else(bad_handshake)?;
+    let collation = change.collation.unwrap_or(login.collation);
+    let (user, database, role) = admit(
+        frames,
+        entrance,
+        change.claim,
+        &login.salt,
+        login.capabilities,
+        login.secret,
+    )
+    .await?;
+    Ok(Login {
+        capabilities: login.capabilities,
+        collation,
+        user,
+        database,
+        role,
+        salt: login.salt,
+        secret: login.secret,
+    })
+}
+
+struct ChangeOfUser {
+    claim: Claim,
+    collation: Option<u8>,
+}
+
+impl ChangeOfUser {
+    /// `mysql_common` reads the packet too, but keeps it to itself; reading tells at least that it is whole.
+    fn read(packet: &[u8], heard: CapabilityFlags) -> Option<Self> {
+        parse::<ComChangeUser<'_>>(packet, heard)?;
+        let (user, rest) = text_to_null(packet.get(1..)?)?;
+        let (&length, rest) = rest.split_first()?;
+        let (proof, rest) = rest.split_at_checked(usize::from(length))?;
+        let (database, rest) = text_to_null(rest)?;
+        let collation = rest.first().copied();
+        let plugin = rest
+            .get(2..)
+            .filter(|_| heard.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH))
+            .and_then(text_to_null)
+            .map(|(plugin, _)| plugin.to_vec());
+        Some(Self {
+            claim: Claim {
+                user: user.to_vec(),
+                proof: proof.to_vec(),
+                database: (!database.is_empty()).then(|| database.to_vec()),
+                plugin,
+            },
+            collation,
+        })
+    }
+}
+
+fn text_to_null(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// Finds out whether a claim is true.
+async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
+    frames: &mut Frames<S>,
+    entrance: &Entrance,
+    claim: Claim,
+    salt: &Salt,
+    capabilities: CapabilityFlags,
+    secret: bool,
+) -> Result<(String, Option<String>, Role), Refused> {
+    let user = text_of(claim.user)?;
+    let database = claim.database.map(text_of).transpose()?;
+    let (access, peer) = (&entrance.access, entrance.peer);
+    let mut proof = claim.proof;
+    let mut switch = false;
+    let mut proved = None;
+    match claim.plugin.as_deref() {
+        None | Some(NATIVE) => {}
+        Some(CACHING_SHA2) => {
+            // Its own way of saying that there is no password is an empty proof, or a NUL.
+            if proof == [0] {
+                proof.clear();
+            }
+            if !proof.is_empty() && !access.has_no_users() {
+                match access.sha2(peer, &user, salt, &proof) {
+                    Err(Denied::OtherWay) if secret => {
+                        frames.put(&SHA2_SAY_IT);
+                        frames.flush().await?;
+                        let mut password =
+                            frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes;
+                        if password.last() == Some(&0) {
+                            password.pop();
+                        }
+                        proved = Some(access.password(peer, &user, &password));
+                    }
+                    // Nobody may hear the password; of the other plugin's proof nothing can be learned.
+                    Err(Denied::OtherWay) => switch = true,
+                    known => {
+                        if known.is_ok() {
+                            frames.put(&SHA2_KNOWN);
+                        }
+                        proved = Some(known);
+                    }
+                }
+            }
+        }
+        Some(_) => switch = true,
+    }
+    if switch && capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH) {
+        let mut with_null = salt.to_vec();
+        with_null.push(0);
+        let (start, body) = frames.begin();
+        AuthSwitchRequest::new(NATIVE, with_null).serialize(body);
+        frames.end(start);
+        frames.flush().await?;
+        proof = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes;
+    }
+    let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
+    match proved {
+        Ok(identity) => Ok((user, database, identity.role)),
+        Err(Denied::TooMany { .. }) => Err(Refused::Told(SqlError {
+            code: 1129,
+            state: "HY000",
+            message: proved.map_or_else(|denied| denied.to_string(), |_| String::new()),
+        })),
+        Err(Denied::Wrong | Denied::OtherWay) => {
+            let using = if proof.is_empty() { "NO" } else { "YES" };
+            Err(Refused::Told(SqlError {
+                code: 1045,
+                state: "28000",
+                message: format!(
+                    "Access denied for user '{user}'@'{peer}' (using password: {using})"
+                ),
+            }))
+        }
+    }
+}
+
+/// Who a client is by what `mysql_native_password` made of its password; with no password, or when there are no
+/// users, whoever may come without one.
+fn native(
+    access: &Access,
+    peer: IpAddr,
+    user: &str,
+    salt: &Salt,
+    proof: &[u8],
+) -> Result<Identity, Denied> {
+    if proof.is_empty() || access.has_no_users() {
+        let role = access.anonymous(peer).ok_or(Denied::Wrong)?;
+        return Ok(Identity::anonymous(role));
+    }
+    access.native(peer, user, salt, proof)
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, SqlError> {
+    String::from_utf8(bytes).map_err(|_| not_utf8())
+}
+
+/// A text that is not UTF-8.
+pub(super) fn not_utf8() -> SqlError {
+    SqlError {
+        code: 1300,
+        state: "HY000",
+        message: "Invalid utf8mb4 character string; only UTF-8 is understood".to_owned(),
+    }
+}

@@ -1,0 +1,235 @@
+//! The MySQL wire: Pinba's tables for every tool that speaks to MySQL or MariaDB.
+//!
+//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on; each is a task
+//! (`session`) that takes packets off the socket (`frames`), finds out who is there (`login`), gives
+//! statements to the [`Engine`] and writes its Arrow batches as rows (`columns`, `cells`). Statements run on the
+//! engine's threads; here only bytes are moved.
+//!
+//! Bounded are connections (beyond the cap a client is told error 1040), the time for a login, for the rest of a packet
+//! and for taking an answer, idle time, the size of packets, prepared statements per connection, and, over all connections
+//! together, the memory of large packets and of prepared statements (`mysql.memory`). A slow client holds up
+//! its own query only. Whatever a client does wrong is answered with an ERR packet.
+
+mod cells;
+mod columns;
+mod connections;
+mod frames;
+mod kill;
+mod login;
+mod numbers;
+mod packets;
+mod session;
+mod statements;
+mod stream;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use self::connections::Connections;
+use self::frames::Budget;
+use crate::access::Access;
+use crate::access::places::Places;
+use crate::access::tls::Tls;
+use crate::sql::Engine;
+use crate::telemetry::counters::MySqlCounters;
+
+/// What the daemon calls itself: clients strip the first part, which old ones need, and take the rest for MariaDB.
+const GREETING_VERSION: &str = "5.5.5-10.11.14-MariaDB-pinba";
+/// The database.
+const DATABASE: &str = "pinba";
+
+/// Clients beyond the cap that are told so; those beyond that are closed without a word.
+const TURNED_AWAY_MAX: usize = 32;
+/// How long answers under way may take to finish after a stop.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+/// What to wait when the system has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What bounds the wire.
+#[derive(Debug, Clone)]
+pub struct MySqlSettings {
+    /// Who may come in.
+    pub access: Access,
+    /// TLS for clients that ask for it.
+    pub tls: Option<Arc<Tls>>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a client may take to log in.
+    pub login_max: Duration,
+    /// How long a connection lives on which nothing is asked.
+    pub idle_max: Duration,
+    /// How long a client may pause in the middle of a packet.
+    pub read_max: Duration,
+    /// How long a client may take no byte of its answer.
+    pub write_max: Duration,
+    /// Bytes of one packet, and of one value of a prepared statement.
+    pub packet_max: usize,
+    /// Prepared statements of one connection.
+    pub statements_max: usize,
+    /// What packets beyond 64 KiB and prepared statements of all connections may take, bytes.
+    pub memory_max: usize,
+}
+
+impl Default for MySqlSettings {
+    fn default() -> Self {
+        Self {
+            access: Access::open(),
+            tls: None,
+            connections_max: 256,
+            login_max: Duration::from_secs(10),
+            idle_max: Duration::from_hours(8),
+            read_max: Duration::from_secs(30),
+            write_max: Duration::from_secs(60),
+            packet_max: 16 << 20,
+            statements_max: 1_000,
+            memory_max: 64 << 20,
+        }
+    }
+}
+
+/// What all connections share.
+pub struct MySql {
+    engine: Engine,
+    settings: MySqlSettings,
+    budget: Budget,
+    connections: Arc<Connections>,
+    counters: Arc<MySqlCounters>,
+    started: Instant,
+}
+
+impl std::fmt::Debug for MySql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MySql")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MySql {
+    /// A wire over `engine`.
+    #[must_use]
+    pub fn new(engine: Engine, settings: MySqlSettings, counters: Arc<MySqlCounters>) -> Self {
+        Self {
+            engine,
+            budget: Budget::new(settings.memory_max),
+            settings,
+            connections: Arc::default(),
+            counters,
+            started: Instant::now(),
+        }
+    }
+
+    /// The line of COM_STATISTICS, as tools print it.
+    fn statistics(&self) -> String {
+        let uptime = self.started.elapsed().as_secs();
+        let questions = self.counters.mysql_statements.get();
+        let threads = self.connections.len();
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a rate with three digits after the point"
+        )]
+        let rate = questions as f64 / uptime.max(1) as f64;
+        format!(
+            "Uptime: {uptime}  Threads: {threads}  Questions: {questions}  Slow queries: 0  Opens: 0  \
+             Open tables: 0  Queries per second avg: {rate:.3}"
+        )
+    }
+}
+
+/// Serves clients until `stop` is done, then gives answers under way a moment.
+pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Output = ()>) {
+    let service = Arc::new(service);
+    let connections_max = service.settings.connections_max;
+    let places = Places::new(connections_max, connections_max.div_ceil(2));
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+    let (stop_all, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    let mut failing = false;
+    loop {
+        let accepted = tokio::select! {
+            () = stop.as_mut() => break,
+            accepted = listener.accept() => accepted,
+            // Keeps the set no larger than the number of live connections.
+            Some(_) = tasks.join_next() => continue,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!(%error, "Cannot accept MySQL connections; trying on.");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        failing = false;
+        prepare(&stream);
+        let peer = peer.ip().to_canonical();
+        if let Some(place) = places.take(peer) {
+            service.counters.mysql_connections.add(1);
+            let entry = service.connections.enter();
+            service.show_open();
+            let (service, stopped) = (Arc::clone(&service), stopped.clone());
+            tasks.spawn(async move {
+                let _place = place;
+                session::drive(stream, peer, Arc::clone(&service), entry, stopped).await;
+                service.show_open();
+            });
+        } else {
+            service.counters.mysql_connections_refused.add(1);
+            if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
+                tasks.spawn(async move {
+                    let _permit = permit;
+                    let told = turn_away(stream);
+                    drop(tokio::time::timeout(session::TURNED_AWAY_MAX, told).await);
+                });
+            }
+        }
+    }
+    drop(listener);
+    stop_all.send_replace(true);
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
+        tasks.shutdown().await;
+    }
+}
+
+impl MySql {
+    fn show_open(&self) {
+        let open = self.connections.len();
+        self.counters.mysql_connections_open.set(open as u64);
+    }
+}
+
+/// Options of a client's socket: answers are short, and a client whose machine is gone must not hold a place for hours.
+fn prepare(stream: &TcpStream) {
+    let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(120));
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive));
+    if let Err(error) = set {
+        warn!(%error, "Cannot set the options of a MySQL connection.");
+    }
+}
+
+/// Tells a client that there is no place for it.
+async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut body = Vec::new();
+    packets::early_error(
+        &mut body,
+        1040,
+        "Too many connections (mysql.connections_max)",
+    );
+    let mut packet = vec![body.len() as u8, 0, 0, 0];
+    packet.extend_from_slice(&body);
+    stream.write_all(&packet).await?;
+    stream.shutdown().await
+}
