@@ -23,13 +23,13 @@ pub(super) struct Problem {
     pub(super) status: StatusCode,
     detail: String,
     /// The parameter or member that is to blame.
-    parameter: Option<String>,
+    parameter: Option<Box<str>>,
     /// What would be accepted in its place, when that is a list.
     accepted: Vec<String>,
     /// The methods that the path knows.
     allow: Option<&'static str>,
     /// MySQL's error number and SQLSTATE, for what is wrong with a statement.
-    sql: Option<(u16, &'static str)>,
+    sql: Option<Box<(u16, &'static str)>>,
     /// Whether the answer asks for credentials.
     login: bool,
     /// Seconds after which asking again makes sense.
@@ -73,7 +73,7 @@ impl Problem {
     /// 400: this parameter or member cannot be used.
     pub(super) fn parameter(name: &str, why: impl AsRef<str>) -> Self {
         let mut problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {}", why.as_ref()));
-        problem.parameter = Some(name.to_owned());
+        problem.parameter = Some(name.into());
         problem
     }
 
@@ -103,7 +103,7 @@ impl Problem {
     /// Adds MySQL's error number and SQLSTATE.
     #[cfg(feature = "sql")]
     pub(super) fn with_sql(mut self, code: u16, state: &'static str) -> Self {
-        self.sql = Some((code, state));
+        self.sql = Some(Box::new((code, state)));
         self
     }
 
@@ -128,7 +128,7 @@ impl Problem {
         if let Some(parameter) = &self.parameter {
             body.insert("parameter".into(), json!(parameter));
         }
-        if let Some((code, state)) = self.sql {
+        if let Some((code, state)) = self.sql.as_deref() {
             body.insert("code".into(), json!(code));
             body.insert("sqlstate".into(), json!(state));
         }

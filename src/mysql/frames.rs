@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         let body = self.output.split_off(start + HEAD);
         self.output.truncate(start);
         let whole = body.chunks(FRAME_MAX);
-        let last_is_full = body.len() % FRAME_MAX == 0;
+        let last_is_full = body.len().is_multiple_of(FRAME_MAX);
         for frame in whole.chain(last_is_full.then_some(&[] as &[u8])) {
             let at = self.output.len();
             self.output.extend_from_slice(&[0; HEAD]);

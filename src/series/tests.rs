@@ -149,7 +149,7 @@ fn lines_add_up_to_what_reports_say() {
             histograms: false,
         };
         let reading = live.reports.read(entry, want, &live.pool, 0);
-        assert!(reading.len() > 0, "{}", tracked.name);
+        assert!(!reading.is_empty(), "{}", tracked.name);
         let whole = world.sum(&tracked.name, None, Metric::ReqCount, 1);
         assert_eq!(whole, reading.grand.requests as f64, "{}", tracked.name);
         for row in 0..reading.len() {
@@ -231,7 +231,7 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
     };
     let fine = line(START + 400, 1);
     assert_eq!((fine.step, fine.points.len()), (1, 300));
-    assert_eq!(fine.points[7], Some(1.0 + (407 % 5) as f64));
+    assert_eq!(fine.points[7], Some(1.0 + f64::from(407 % 5)));
     let coarse = line(START, 1);
     assert_eq!((coarse.step, coarse.points.len()), (10, 70));
     assert_eq!(coarse.points[3], Some(30.0));
