@@ -23,8 +23,10 @@ use crate::config::Config;
 use crate::http::{self, Answers, HttpSettings};
 use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
+use crate::ingest::sources::{Everyone, Sources, Watch};
 use crate::ingest::{Inlet, RingPlan, TempRing, receive};
 use crate::merger::{Live, Merger, Pulse};
+use crate::metrics::Metrics;
 #[cfg(feature = "sql")]
 use crate::mysql::{self, MySql, MySqlSettings};
 use crate::plan::MemoryPlan;
@@ -35,11 +37,12 @@ use crate::query::source::Source;
 use crate::query::status::{SocketStatus, Status};
 use crate::report::definition::Defaults;
 use crate::report::{Reports, Ticks};
+use crate::series::{self, ChoiceError, Series};
 use crate::shutdown::Shutdown;
 #[cfg(feature = "sql")]
 use crate::sql::{Engine, SqlSettings};
 use crate::state::{State, StateError};
-use crate::telemetry::Counters;
+use crate::telemetry::{Counters, SocketCounters};
 use crate::wire::{Decoder, Hasher, NameRules, Rewrite, RuleCounters, TextLimits};
 
 /// What answers SQL.
@@ -84,6 +87,14 @@ pub enum StartError {
     /// Certificate or key.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// A list of reports.
+    #[error("{key}: {source}")]
+    Choice {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong with it.
+        source: ChoiceError,
+    },
     /// The folder of what survives a restart.
     #[error(transparent)]
     State(#[from] StateError),
@@ -109,6 +120,10 @@ pub struct Daemon {
     receivers: Vec<JoinHandle<()>>,
     merger_stop: Shutdown,
     merger: Option<JoinHandle<()>>,
+    series: Option<Series>,
+    metrics: Metrics,
+    filler_stop: Shutdown,
+    filler: Option<JoinHandle<()>>,
     /// Ends the front ends.
     stop_fronts: watch::Sender<bool>,
     fronts: Vec<Front>,
@@ -140,6 +155,8 @@ impl Daemon {
         let state = open_state(config, &*clock, &mut definitions, &defaults)?;
         log_start(config, &sockets);
 
+        let past = Past::of(config, &definitions)?;
+
         let hasher = Hasher::new();
         let counters = Counters::new(sockets.len());
         let plan = RingPlan::new(
@@ -155,6 +172,9 @@ impl Daemon {
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let pulse = Arc::new(Pulse::default());
         let rule_counters = Arc::new(RuleCounters::new(config.rewrites.len()));
+        let watched = config.ingest.watches_sources();
+        let sources =
+            watched.then(|| Sources::new(&config.ingest.allow, config.ingest.source_rate_max));
         let status = Status {
             sockets: sockets
                 .iter()
@@ -165,6 +185,7 @@ impl Daemon {
                 })
                 .collect(),
             counters: counters.clone(),
+            sources: sources.clone(),
             ring,
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: config.ingest.stats_gathering_period,
@@ -181,6 +202,14 @@ impl Daemon {
         );
         let catalog = Arc::new(catalog.keeping(definitions.tables, state));
 
+        let metrics = past.metrics;
+        let feed = series::Feed {
+            live: Arc::clone(&live),
+            pulse: Arc::clone(&pulse),
+            clock: Arc::clone(&clock),
+        };
+        let (series, filler) = Series::new(past.plan, feed);
+
         let mut daemon = Self {
             udp: sockets.iter().map(|socket| socket.address).collect(),
             http: None,
@@ -193,6 +222,10 @@ impl Daemon {
             merger: None,
             stop_fronts: watch::Sender::new(false),
             fronts: Vec::new(),
+            series: (config.series.memory_bytes > 0).then_some(series),
+            metrics,
+            filler_stop: Shutdown::new(),
+            filler: None,
         };
         daemon.udp.dedup();
         let merger = Merger {
@@ -208,20 +241,28 @@ impl Daemon {
         daemon.start_http(config, &engine)?;
         daemon.start_mysql(config, &engine, &counters)?;
         daemon.start_merger(merger)?;
+        daemon.start_filler(filler)?;
         let limits = TextLimits::new(
             config.ingest.text_bytes_max,
             config.ingest.script_name_bytes_max,
         );
         for (index, (socket, inlet)) in sockets.into_iter().zip(inlets).enumerate() {
             let hasher = hasher.clone();
+            let receiver = Receiver {
+                index,
+                socket,
+                inlet,
+                counters: Arc::clone(&counters.sockets[index]),
+                clock: Arc::clone(&clock),
+                sources: sources.clone(),
+            };
             if config.rewrites.is_empty() {
-                let decoder = Decoder::new(limits, hasher);
-                daemon.start_receiver(index, socket, decoder, inlet, &counters, &clock)?;
+                daemon.start_receiver(receiver, Decoder::new(limits, hasher))?;
             } else {
                 let shared = Arc::clone(&rule_counters);
                 let rules = NameRules::new(&config.rewrites, hasher.clone(), shared);
                 let decoder = Decoder::with_rules(limits, hasher, rules);
-                daemon.start_receiver(index, socket, decoder, inlet, &counters, &clock)?;
+                daemon.start_receiver(receiver, decoder)?;
             }
         }
         Ok(daemon)
@@ -229,21 +270,13 @@ impl Daemon {
 
     fn start_receiver(
         &mut self,
-        index: usize,
-        socket: ReceiveSocket,
+        receiver: Receiver,
         decoder: Decoder<impl Rewrite + Send + 'static>,
-        inlet: Inlet,
-        counters: &Counters,
-        clock: &Arc<dyn Clock>,
     ) -> Result<(), StartError> {
-        let counters = Arc::clone(&counters.sockets[index]);
-        let clock = Arc::clone(clock);
         let shutdown = self.shutdown.clone();
         let thread = std::thread::Builder::new()
-            .name(format!("receive-{index}"))
-            .spawn(move || {
-                receive::run(&socket, decoder, inlet, &counters, &*clock, &shutdown);
-            })
+            .name(format!("receive-{}", receiver.index))
+            .spawn(move || receiver.run(decoder, &shutdown))
             .map_err(|source| StartError::Thread {
                 what: "a receiver thread",
                 source,
@@ -265,6 +298,15 @@ impl Daemon {
         Ok(())
     }
 
+    fn start_filler(&mut self, filler: series::Filler) -> Result<(), StartError> {
+        let thread = filler.start(&self.filler_stop);
+        self.filler = Some(thread.map_err(|source| StartError::Thread {
+            what: "the series thread",
+            source,
+        })?);
+        Ok(())
+    }
+
     fn start_http(&mut self, config: &Config, engine: &FrontEngine) -> Result<(), StartError> {
         let Some(address) = config.http.listen else {
             return Ok(());
@@ -282,6 +324,8 @@ impl Daemon {
             access: Access::new(Arc::clone(&self.users), config.http.allow_anonymous),
             tls,
             open_health: config.open_health,
+            series: self.series.clone(),
+            metrics: self.metrics.clone(),
             ..HttpSettings::new(names)
         };
         let task = runtime.spawn(http::serve(listener, answers, settings, self.stopped()));
@@ -398,6 +442,12 @@ impl Daemon {
         &self.catalog
     }
 
+    /// The last hour; `None`: not kept.
+    #[must_use]
+    pub fn series(&self) -> Option<&Series> {
+        self.series.as_ref()
+    }
+
     /// Stops every stage and waits for it.
     pub fn stop(mut self) {
         self.stop_all();
@@ -412,6 +462,11 @@ impl Daemon {
         if let Some(thread) = self.merger.take() {
             join(thread);
         }
+        // After the merger: what it took in last is counted too.
+        self.filler_stop.request();
+        if let Some(thread) = self.filler.take() {
+            join(thread);
+        }
         self.stop_fronts.send_replace(true);
         for front in self.fronts.drain(..) {
             if front.runtime.block_on(front.task).is_err() {
@@ -420,6 +475,42 @@ impl Daemon {
             front.runtime.shutdown_background();
         }
         self.catalog.close();
+    }
+}
+
+/// What one receiver thread is started with.
+struct Receiver {
+    index: usize,
+    socket: ReceiveSocket,
+    inlet: Inlet,
+    counters: Arc<SocketCounters>,
+    clock: Arc<dyn Clock>,
+    sources: Option<Arc<Sources>>,
+}
+
+impl Receiver {
+    fn run(self, decoder: Decoder<impl Rewrite>, shutdown: &Shutdown) {
+        let (socket, inlet, counters) = (&self.socket, self.inlet, &self.counters);
+        match self.sources.map(Watch::new) {
+            Some(watch) => receive::run(
+                socket,
+                watch,
+                decoder,
+                inlet,
+                counters,
+                &*self.clock,
+                shutdown,
+            ),
+            None => receive::run(
+                socket,
+                Everyone,
+                decoder,
+                inlet,
+                counters,
+                &*self.clock,
+                shutdown,
+            ),
+        }
     }
 }
 
@@ -481,6 +572,54 @@ fn listen(
     let listener = runtime.block_on(tokio::net::TcpListener::bind(address))?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
+}
+
+/// The last hour and the metrics, before there is anything to fill them from.
+struct Past {
+    plan: series::Plan,
+    metrics: Metrics,
+}
+
+impl Past {
+    fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
+        let chosen = |key: &'static str, names: &[String]| {
+            let everything = std::iter::once(series::EVERYTHING.to_owned());
+            let names: Vec<String> = everything.chain(names.iter().cloned()).collect();
+            series::chosen(&names, &definitions.reports)
+                .map_err(|source| StartError::Choice { key, source })
+        };
+        let shown = chosen("metrics.reports", &config.metrics.reports)?;
+        let mut reports = chosen("series.reports", &config.series.reports)?;
+        if config.series.memory_bytes == 0 {
+            reports.clear();
+        }
+        for definition in &shown {
+            if reports.iter().all(|known| known.name != definition.name) {
+                reports.push(definition.clone());
+            }
+        }
+        let metrics = &config.metrics;
+        let metrics = Metrics::new(&shown, &metrics.buckets, metrics.series_max);
+        Ok(Self {
+            plan: series::Plan {
+                reports,
+                memory: config.series.memory_bytes,
+                error_status: config.reports.error_status,
+                keeps_raw: config.pool.request_pool_size > 0,
+                sinks: vec![metrics.sink()],
+            },
+            metrics,
+        })
+    }
+}
+
+/// Finds out whether what a configuration says of reports can be, without starting anything.
+///
+/// # Errors
+/// The first thing that cannot be.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    let definitions = Definitions::new(&config.configured_reports, &defaults(config))?;
+    Past::of(config, &definitions).map(|_| ())
 }
 
 /// What report definitions take from the configuration.

@@ -51,6 +51,8 @@ pub mod sql;
 
 pub mod series;
 
+pub mod metrics;
+
 pub mod http;
 
 #[cfg(feature = "sql")]

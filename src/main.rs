@@ -70,8 +70,7 @@ fn refuse(errors: &ConfigErrors) -> ExitCode {
 
 /// `pinbad check`: what would listen where, and the memory plan.
 fn check(config: &Config) -> ExitCode {
-    let defaults = daemon::defaults(config);
-    if let Err(error) = Definitions::new(&config.configured_reports, &defaults) {
+    if let Err(error) = daemon::check(config) {
         complain(error);
         return ExitCode::from(BAD_CONFIGURATION);
     }
@@ -154,7 +153,12 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     };
     let daemon = match Daemon::start(config, Arc::new(SystemClock::new())) {
         Ok(daemon) => daemon,
-        Err(error @ (StartError::Report(_) | StartError::User(_) | StartError::Tls(_))) => {
+        Err(
+            error @ (StartError::Report(_)
+            | StartError::Choice { .. }
+            | StartError::User(_)
+            | StartError::Tls(_)),
+        ) => {
             complain(error);
             return ExitCode::from(BAD_CONFIGURATION);
         }

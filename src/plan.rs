@@ -14,11 +14,14 @@ use crate::config::{Config, RewriteRule};
 use crate::http::HttpSettings;
 use crate::ingest::batch::BATCH_BYTES;
 use crate::ingest::ring::RingPlan;
+use crate::ingest::sources::{SOURCES_MAX, TABLE_BYTES};
 use crate::limits::BLOCK_BYTES;
 use crate::limits::{PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES};
+use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
+use crate::series::Series;
 use crate::wire::Decoder;
 
 /// Code, thread stacks, HTTP connections, the allocator's own: 14 MB with nothing sent, and what small pieces leave
@@ -152,6 +155,22 @@ impl MemoryPlan {
                 "all reports together (reports.memory)".to_owned(),
             ),
             line(
+                "last hour",
+                Series::bytes_max(config.series.memory_bytes, true),
+                match config.series.memory_bytes {
+                    0 => "to feed the metrics; none is kept (series.memory)".to_owned(),
+                    _ => "its frames and names, and what fills it (series.memory)".to_owned(),
+                },
+            ),
+            line(
+                "metrics",
+                config.metrics.series_max * SERIES_BYTES,
+                format!(
+                    "{} series (metrics.series_max) of {SERIES_BYTES} bytes",
+                    config.metrics.series_max
+                ),
+            ),
+            line(
                 "answers",
                 answers * config.reports.rows_max * ANSWER_ROW_BYTES,
                 format!(
@@ -175,6 +194,13 @@ impl MemoryPlan {
                     "{} ([[rewrite]]), {patterns} with patterns, for each socket",
                     counted(config.rewrites.len(), "rule", "rules")
                 ),
+            ));
+        }
+        if ingest.watches_sources() {
+            lines.push(line(
+                "sources",
+                TABLE_BYTES,
+                format!("{SOURCES_MAX} source addresses (ingest.count_sources)"),
             ));
         }
         // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
@@ -433,6 +459,7 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             "  total                   269.6 MiB",
+            "  total                   338.0 MiB",
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {
             assert!(

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::error::ConfigError;
 use super::file::RawConfig;
 use super::keys::{self, Key, TEMP_BLOCK_BYTES, TEMP_REQUEST_BYTES};
@@ -16,8 +18,8 @@ use super::rewrite;
 use super::typed::{Typed, Value, accepted};
 use super::user;
 use super::{
-    Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, PoolConfig,
-    ReportsConfig, TlsFiles,
+    Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, MetricsConfig,
+    PoolConfig, ReportsConfig, SeriesConfig, TlsFiles,
 };
 
 /// Sockets in all, each with a thread and buffers of its own.
@@ -44,6 +46,15 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             rows_max: reading.count("reports.rows_max"),
             memory_bytes: reading.count("reports.memory"),
             error_status: reading.count("reports.error_status"),
+        },
+        series: SeriesConfig {
+            memory_bytes: reading.count("series.memory"),
+            reports: reading.texts("series.reports"),
+        },
+        metrics: MetricsConfig {
+            reports: reading.texts("metrics.reports"),
+            series_max: reading.count("metrics.series_max"),
+            buckets: reading.durations("metrics.buckets"),
         },
         http: FrontConfig {
             listen: reading.address("http.listen"),
@@ -107,6 +118,9 @@ impl Reading<'_> {
             stats_gathering_period: self.duration("ingest.stats_gathering_period"),
             script_name_bytes_max: self.count("ingest.script_name_bytes_max"),
             text_bytes_max: self.count("ingest.text_bytes_max"),
+            allow: self.networks("ingest.allow"),
+            source_rate_max: self.count("ingest.source_rate_max"),
+            count_sources: self.switch("ingest.count_sources"),
         }
     }
 
@@ -263,11 +277,32 @@ impl Reading<'_> {
         addresses
     }
 
+    fn networks(&mut self, name: &str) -> Vec<IpNet> {
+        let Value::Networks(networks) = self.value(name) else {
+            mismatch(name)
+        };
+        networks
+    }
+
     fn names(&mut self, name: &str) -> Vec<String> {
         let Value::Names(names) = self.value(name) else {
             mismatch(name)
         };
         names
+    }
+
+    fn texts(&mut self, name: &str) -> Vec<String> {
+        let Value::Texts(texts) = self.value(name) else {
+            mismatch(name)
+        };
+        texts
+    }
+
+    fn durations(&mut self, name: &str) -> Vec<Duration> {
+        let Value::Durations(durations) = self.value(name) else {
+            mismatch(name)
+        };
+        durations
     }
 
     fn path(&mut self, name: &str) -> Option<PathBuf> {

@@ -42,8 +42,25 @@ pub enum Takes {
     Path,
     /// The path of a file, or "".
     File,
+    /// A list of networks; it may be empty.
+    Networks,
     /// A list of host names; it may be empty.
     Names,
+    /// A list of texts, up to so many, and what they are.
+    Texts(usize, &'static str),
+    /// A list of durations in ascending order, up to so many; it may be empty.
+    Durations(usize),
+}
+
+impl Takes {
+    /// Whether it is a list of texts, which a shell may have left without quotes.
+    #[must_use]
+    pub(super) const fn is_list(&self) -> bool {
+        matches!(
+            self,
+            Self::Addresses | Self::Names | Self::Networks | Self::Texts(..) | Self::Durations(_)
+        )
+    }
 }
 
 const KIB: u64 = 1 << 10;
@@ -59,8 +76,11 @@ pub const TEMP_REQUEST_BYTES: u64 = 512;
 /// UDP addresses to listen on: each has its sockets, threads and buffers.
 pub const LISTEN_MAX: usize = 64;
 
-/// Host names in a list.
+/// Networks or host names in a list.
 pub const NAMES_MAX: usize = 64;
+/// What a list of reports holds.
+const REPORT_NAMES: &str =
+    "names of reports, as in [\"report_by_script_name\", \"*\"], where \"*\" is every [[report]]";
 
 /// All keys, in the order of `config/pinbad.toml`.
 pub const KEYS: &[Key] = &[
@@ -117,6 +137,24 @@ pub const KEYS: &[Key] = &[
         why: "script names are cut there, and columns are declared as long",
     },
     Key {
+        name: "ingest.allow",
+        default: "[]",
+        takes: Takes::Networks,
+        why: "",
+    },
+    Key {
+        name: "ingest.source_rate_max",
+        default: "0",
+        takes: Takes::Count(0, 10_000_000),
+        why: "packets a second from one source address; 0 is any number",
+    },
+    Key {
+        name: "ingest.count_sources",
+        default: "false",
+        takes: Takes::Switch,
+        why: "",
+    },
+    Key {
         name: "pool.request_pool_size",
         default: "1000000",
         takes: Takes::Count(0, 1_000_000_000),
@@ -157,6 +195,36 @@ pub const KEYS: &[Key] = &[
         default: "500",
         takes: Takes::Count(100, 999),
         why: "the lowest HTTP status that counts as an error",
+    },
+    Key {
+        name: "series.memory",
+        default: "\"64MiB\"",
+        takes: Takes::BytesOrZero(8 * MIB, 64 * GIB, "keep no past"),
+        why: "less does not hold an hour of anything",
+    },
+    Key {
+        name: "series.reports",
+        default: r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
+        takes: Takes::Texts(64, REPORT_NAMES),
+        why: "each costs every packet a little",
+    },
+    Key {
+        name: "metrics.reports",
+        default: r#"["report_by_script_name", "report_by_status"]"#,
+        takes: Takes::Texts(64, REPORT_NAMES),
+        why: "",
+    },
+    Key {
+        name: "metrics.series_max",
+        default: "10000",
+        takes: Takes::Count(100, 1_000_000),
+        why: "Prometheus keeps each of them in memory",
+    },
+    Key {
+        name: "metrics.buckets",
+        default: r#"["5ms", "10ms", "25ms", "50ms", "100ms", "250ms", "500ms", "1s", "2.5s", "5s", "10s"]"#,
+        takes: Takes::Durations(40),
+        why: "each is a series for every row",
     },
     Key {
         name: "http.listen",

@@ -22,6 +22,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 pub use error::{ConfigError, ConfigErrors};
 use file::{CONFIG_VARIABLE, RawConfig};
 pub use file::{ConfiguredReport, TOKEN_VARIABLE};
@@ -42,6 +44,10 @@ pub struct Config {
     pub pool: PoolConfig,
     /// `[reports]`: budgets for all reports.
     pub reports: ReportsConfig,
+    /// `[series]`: the last hour in memory.
+    pub series: SeriesConfig,
+    /// `[metrics]`: what Prometheus is shown.
+    pub metrics: MetricsConfig,
     /// `[http]`
     pub http: FrontConfig,
     /// `[http] open_health`: whether `/healthz` and `/readyz` want no credentials.
@@ -156,6 +162,20 @@ pub struct IngestConfig {
     pub script_name_bytes_max: usize,
     /// Longest other text kept, bytes (default 255).
     pub text_bytes_max: usize,
+    /// Networks from which packets are looked at; empty: all.
+    pub allow: Vec<IpNet>,
+    /// Packets a second that one source address may send; 0: any number.
+    pub source_rate_max: u32,
+    /// Whether packets are counted by source address.
+    pub count_sources: bool,
+}
+
+impl IngestConfig {
+    /// Whether anyone wants to know where packets come from.
+    #[must_use]
+    pub fn watches_sources(&self) -> bool {
+        self.count_sources || self.source_rate_max > 0 || !self.allow.is_empty()
+    }
 }
 
 /// `[pool]`
@@ -180,6 +200,26 @@ pub struct ReportsConfig {
     pub memory_bytes: usize,
     /// Statuses from here on count as errors (default 500).
     pub error_status: u32,
+}
+
+/// `[series]`: the last hour in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeriesConfig {
+    /// Bytes in all; 0: no past is kept.
+    pub memory_bytes: usize,
+    /// Names of reports; `"*"`: all of the configuration's own.
+    pub reports: Vec<String>,
+}
+
+/// `[metrics]`: what Prometheus is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricsConfig {
+    /// Names of reports; `"*"`: all of the configuration's own.
+    pub reports: Vec<String>,
+    /// Series of all their rows together before rows fold into `(other)`.
+    pub series_max: usize,
+    /// Upper bounds of histogram buckets, ascending.
+    pub buckets: Vec<Duration>,
 }
 
 /// `[http]` and `[mysql]`: a way in for readers.

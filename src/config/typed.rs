@@ -4,10 +4,11 @@
 //! there one reading per [`Takes`], so a value means the same wherever it was given. Runs at start only. A reading
 //! that fails says what is wrong and, from [`accepted`], what would be right.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -55,10 +56,16 @@ pub enum Value {
     Address(Option<SocketAddr>),
     /// Of [`Takes::Addresses`].
     Addresses(Vec<SocketAddr>),
+    /// Of [`Takes::Networks`].
+    Networks(Vec<IpNet>),
     /// Of [`Takes::Names`], in lower case.
     Names(Vec<String>),
     /// Of [`Takes::Path`] and [`Takes::File`]; `None`: no path.
     Path(Option<PathBuf>),
+    /// Of [`Takes::Texts`].
+    Texts(Vec<String>),
+    /// Of [`Takes::Durations`].
+    Durations(Vec<Duration>),
 }
 
 impl Typed {
@@ -105,7 +112,7 @@ impl Typed {
         }
         match DeValue::parse(text) {
             Ok(value) => Self::of_toml(&value, place),
-            Err(_) if matches!(key.takes, Takes::Addresses | Takes::Names) && !quoted => {
+            Err(_) if key.takes.is_list() && !quoted => {
                 let inner = text
                     .strip_prefix('[')
                     .and_then(|text| text.strip_suffix(']'));
@@ -169,6 +176,10 @@ impl Typed {
                     .address()
                     .map(|address| Value::Addresses(vec![address])),
             },
+            Takes::Networks => {
+                return networks(self.items())
+                    .map_err(|(at, problem)| refuse(at.unwrap_or(self), problem));
+            }
             Takes::Names => {
                 return names(self.items())
                     .map_err(|(at, problem)| refuse(at.unwrap_or(self), problem));
@@ -178,6 +189,21 @@ impl Typed {
                 Some(path) => Ok(Value::Path(Some(PathBuf::from(path)))),
                 None => Err("not a path".to_owned()),
             },
+            Takes::Texts(most, _) => {
+                let texts = self.list(*most, |item| {
+                    let text = item.text().filter(|text| !text.is_empty());
+                    text.map(str::to_owned).ok_or("not a text")
+                });
+                return texts
+                    .map(Value::Texts)
+                    .map_err(|(at, problem)| refuse(at, problem.to_owned()));
+            }
+            Takes::Durations(most) => {
+                return self
+                    .durations(*most)
+                    .map(Value::Durations)
+                    .map_err(|(at, problem)| refuse(at, problem.to_owned()));
+            }
         };
         read.map_err(|problem| refuse(self, problem))
     }
@@ -189,6 +215,39 @@ impl Typed {
             Form::Text(text) if text.is_empty() => &[],
             _ => std::slice::from_ref(self),
         }
+    }
+
+    /// Each item of a list; a value alone is a list of one, and "" one of none.
+    fn list<T>(
+        &self,
+        most: usize,
+        mut read: impl FnMut(&Self) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, (&Self, &'static str)> {
+        // What a shell left of `[]`.
+        let items = match self.items() {
+            [only] if only.text() == Some("") => &[],
+            items => items,
+        };
+        if items.len() > most {
+            return Err((self, "too many"));
+        }
+        items
+            .iter()
+            .map(|item| read(item).map_err(|problem| (item, problem)))
+            .collect()
+    }
+
+    fn durations(&self, most: usize) -> Result<Vec<Duration>, (&Self, &'static str)> {
+        let mut last = Duration::ZERO;
+        self.list(most, |item| {
+            let text = item.text_or_number().ok_or("not a duration")?;
+            let duration = parse_duration(text).map_err(|_| "not a duration")?;
+            if duration <= last {
+                return Err("not longer than what stands before it");
+            }
+            last = duration;
+            Ok(duration)
+        })
     }
 
     fn text(&self) -> Option<&str> {
@@ -289,6 +348,31 @@ fn addresses(items: &[Typed]) -> Result<Value, (Option<usize>, String)> {
     Ok(Value::Addresses(listen))
 }
 
+/// The networks of a list, or what is wrong, with the item if it is one. An address alone is a network of one.
+fn networks(items: &[Typed]) -> Result<Value, (Option<&Typed>, String)> {
+    if items.len() > NAMES_MAX {
+        return Err((None, format!("more than {NAMES_MAX} networks")));
+    }
+    let network = |item| {
+        let text = Typed::text(item).unwrap_or_default();
+        let alone = || text.parse().map(|address: IpAddr| address.into());
+        let network: IpNet = text
+            .parse()
+            .or_else(|_| alone())
+            .map_err(|_| (Some(item), "not a network".to_owned()))?;
+        if network.trunc() != network {
+            let problem = format!("an address in the network {}", network.trunc());
+            return Err((Some(item), problem));
+        }
+        Ok(network)
+    };
+    items
+        .iter()
+        .map(network)
+        .collect::<Result<_, _>>()
+        .map(Value::Networks)
+}
+
 /// The host names of a list, or what is wrong, with the item if it is one.
 fn names(items: &[Typed]) -> Result<Value, (Option<&Typed>, String)> {
     if items.len() > NAMES_MAX {
@@ -337,11 +421,18 @@ pub fn accepted(key: &Key) -> String {
         Takes::Addresses => format!(
             "1 to {LISTEN_MAX} IP addresses with ports, as in [\"0.0.0.0:30002\", \"[::]:30002\"]"
         ),
+        Takes::Networks => format!(
+            "up to {NAMES_MAX} networks, as in [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]; [] for none"
+        ),
         Takes::Names => format!(
             "up to {NAMES_MAX} host names without ports, as in [\"stats.example.com\"]; [] for none"
         ),
         Takes::File => "the path of a file, or \"\" for none".to_owned(),
         Takes::Path => "the path of a directory, or \"\" for none".to_owned(),
+        Takes::Texts(most, what) => format!("up to {most} {what}; [] for none"),
+        Takes::Durations(most) => format!(
+            "up to {most} durations in ascending order, as in [\"10ms\", \"100ms\", \"1s\"]; [] for none"
+        ),
     };
     if key.why.is_empty() {
         what

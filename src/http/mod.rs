@@ -17,6 +17,7 @@ mod gate;
 mod guard;
 mod json;
 mod login;
+mod metrics;
 mod openapi;
 mod order;
 mod page;
@@ -24,6 +25,8 @@ mod params;
 mod reports;
 mod requests;
 mod routes;
+mod series;
+mod sources;
 #[cfg(feature = "sql")]
 mod sql;
 mod stream;
@@ -47,7 +50,9 @@ use self::error::{PROBLEM_JSON, Problem};
 use crate::access::Access;
 use crate::access::places::Places;
 use crate::access::tls::Tls;
+use crate::metrics::Metrics;
 use crate::query::source::Source;
+use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::Engine;
 
@@ -121,6 +126,10 @@ pub struct HttpSettings {
     pub answer_max: Duration,
     /// How long a connection lives on which nothing moves.
     pub idle_max: Duration,
+    /// The last hour; `None`: not kept.
+    pub series: Option<Series>,
+    /// What Prometheus is shown.
+    pub metrics: Metrics,
 }
 
 impl HttpSettings {
@@ -145,6 +154,8 @@ impl HttpSettings {
             body_max: Duration::from_secs(10),
             answer_max: Duration::from_secs(120),
             idle_max: Duration::from_secs(30),
+            series: None,
+            metrics: Metrics::new(&[], &[], 0),
         }
     }
 }

@@ -130,7 +130,7 @@ pub(super) async fn drop_one(
 }
 
 /// The name in the path.
-fn named(name: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+pub(super) fn named(name: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     name.map(|Path(name)| name).map_err(|_| {
         Problem::new(
             StatusCode::BAD_REQUEST,
@@ -313,7 +313,7 @@ impl Ask {
 }
 
 /// What may stand before a key column, for one that is called as another parameter is: `key.limit=5`.
-const KEY_PREFIX: &str = "key.";
+pub(super) const KEY_PREFIX: &str = "key.";
 
 /// Names between commas.
 fn list_of(parameter: &str, text: &str) -> Result<Vec<String>, Problem> {

@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{Method, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use tokio::sync::watch;
 use tracing::error;
 
@@ -23,8 +23,12 @@ use super::gate::{Gate, Permit};
 use super::guard::{self, Guard, HostNames};
 use super::login::Login;
 use super::params::Params;
-use super::{Answers, HttpSettings, openapi, page, reports, requests, stream};
+use super::{
+    Answers, HttpSettings, metrics, openapi, page, reports, requests, series, sources, stream,
+};
+use crate::metrics::Metrics;
 use crate::query::source::{Readiness, Source};
+use crate::series::Series;
 
 #[cfg(feature = "sql")]
 use super::sql::run as run_sql;
@@ -51,6 +55,8 @@ struct Shared {
     kept: page::Kept,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
+    series: Option<Series>,
+    metrics: Metrics,
 }
 
 impl App {
@@ -65,6 +71,8 @@ impl App {
             body_max: settings.body_max,
             kept: page::Kept::default(),
             stopped,
+            series: settings.series.clone(),
+            metrics: settings.metrics.clone(),
         }))
     }
 
@@ -113,6 +121,30 @@ impl App {
         blocking(move || {
             let _permit = permit;
             question(shared.answers.source.as_ref())
+        })
+        .await
+    }
+
+    /// The last hour; `None`: not kept.
+    pub(super) fn series(&self) -> Option<Series> {
+        self.0.series.clone()
+    }
+
+    /// What Prometheus is shown.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The status with what is kept beside the source: the last hour and the metrics.
+    pub(super) async fn status(&self) -> Result<Map<String, Json>, Problem> {
+        let (series, metrics) = (self.series(), self.metrics().clone());
+        self.ask(move |source| {
+            let mut status = source.status();
+            if let Some(series) = series {
+                status.insert("series".to_owned(), series::status(&series.status()));
+            }
+            status.insert("metrics".to_owned(), metrics.status());
+            Ok(status)
         })
         .await
     }
@@ -167,7 +199,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Every path of the API and `/`, the methods it knows, and their handlers. GET brings HEAD with it.
-pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 13] {
+pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 16] {
     const GET: &str = "GET, HEAD, OPTIONS";
     [
         ("/", GET, get(page::read)),
@@ -185,6 +217,8 @@ pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 13] {
             "GET, HEAD, DELETE, OPTIONS",
             get(reports::read).merge(delete(reports::drop_one)),
         ),
+        ("/api/v1/reports/{name}/series", GET, get(series::read)),
+        ("/api/v1/sources", GET, get(sources::list)),
         ("/api/v1/requests", GET, get(requests::list)),
         ("/api/v1/requests/{id}", GET, get(requests::read)),
         (
@@ -195,6 +229,7 @@ pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 13] {
         ("/api/v1/stream/requests", GET, get(stream::read)),
         ("/api/v1/reset", "POST, OPTIONS", post(reports::reset)),
         ("/api/v1/openapi.json", GET, get(openapi::read)),
+        ("/metrics", GET, get(metrics::read)),
     ]
 }
 
@@ -233,6 +268,10 @@ async fn nothing_here(uri: Uri) -> Problem {
         "/metrics" => {
             "this version has no /metrics; the same counters are in /api/v1/status".to_owned()
         }
+
+        "/api/v1/sql" => {
+            "this version has no SQL; /api/v1/reports/{name} sorts and filters".to_owned()
+        }
         path => format!("there is nothing at {path:?}; GET / lists what there is"),
     };
     Problem::new(StatusCode::NOT_FOUND, detail)
@@ -270,7 +309,7 @@ async fn ready(State(app): State<App>, request: Request) -> Result<Response<Body
 /// `GET /api/v1/status`
 async fn status(State(app): State<App>, request: Request) -> Result<Response<Body>, Problem> {
     Params::parse(request.uri().query())?.finish()?;
-    let status = app.ask(|source| Ok(source.status())).await?;
+    let status = app.status().await?;
     let body = Json::Object(status).to_string();
     Ok(answer::json(StatusCode::OK, body.into_bytes()))
 }

@@ -5,8 +5,8 @@
 //! ordinary traffic keeps 64 pages in use, and the largest burst keeps all of it.
 //!
 //! The standard library receives one datagram a call: 790 ns of processor time each against 655 in batches of 64
-//! (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`, `iovecs` and `headers` are allocated
-//! once, never resized, and every pointer that the kernel gets is made from them anew, right before the call, with no
+//! (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`, `iovecs`, `headers` and `names` are
+//! allocated once, never resized, and every pointer that the kernel gets is made from them anew, right before the call, with no
 //! reference to them alive during it. No raw pointer leaves this file.
 #![expect(
     unsafe_code,
@@ -14,6 +14,7 @@
 )]
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -27,15 +28,20 @@ pub const BATCH_DATAGRAMS_MAX: usize = 64;
 /// (Buffers that begin at other places of their pages, for the sake of the cache, made no difference.)
 const BUFFER_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
 
+/// A `sockaddr_in` (16 bytes) or `sockaddr_in6` (28).
+type Name = [u8; size_of::<libc::sockaddr_in6>()];
+
 /// Bytes that one batch takes once the largest datagrams filled it, for the memory plan.
-pub const BATCH_BYTES: usize =
-    BATCH_DATAGRAMS_MAX * (BUFFER_BYTES + size_of::<libc::iovec>() + size_of::<libc::mmsghdr>());
+pub const BATCH_BYTES: usize = BATCH_DATAGRAMS_MAX
+    * (BUFFER_BYTES + size_of::<libc::iovec>() + size_of::<libc::mmsghdr>() + size_of::<Name>());
 
 /// The memory that one receiver receives into. Not `Send`: it is made on the thread that uses it.
 pub struct Batch {
     buffers: Vec<u8>,
     iovecs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
+    /// The senders' addresses as the kernel writes them; empty when nobody wants to know.
+    names: Vec<Name>,
     /// Datagrams of the last call; the first `received` headers are valid.
     received: usize,
 }
@@ -44,6 +50,16 @@ impl Batch {
     /// Takes the buffers from the system, zeroed and untouched.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_names(0)
+    }
+
+    /// The same, and senders' addresses are received too ([`Batch::sources`]).
+    #[must_use]
+    pub fn with_sources() -> Self {
+        Self::with_names(BATCH_DATAGRAMS_MAX)
+    }
+
+    fn with_names(names: usize) -> Self {
         let iovecs = (0..BATCH_DATAGRAMS_MAX)
             .map(|_| libc::iovec {
                 iov_base: ptr::null_mut(),
@@ -53,7 +69,7 @@ impl Batch {
         let headers = (0..BATCH_DATAGRAMS_MAX)
             .map(|_| {
                 // SAFETY: `mmsghdr` is a C struct of integers and pointers, for which zero is a valid value: no
-                // sender's address and no control data wanted.
+                // sender's address (as long as `receive` asks for none) and no control data wanted.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iovlen = 1;
                 header
@@ -63,6 +79,7 @@ impl Batch {
             buffers: vec![0; BUFFER_BYTES * BATCH_DATAGRAMS_MAX],
             iovecs,
             headers,
+            names: vec![Name::default(); names],
             received: 0,
         }
     }
@@ -80,10 +97,16 @@ impl Batch {
             iovec.iov_base = buffer.as_mut_ptr().cast();
             header.msg_hdr.msg_iov = ptr::from_mut(iovec);
         }
+        for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
+            header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+            // The kernel writes here how long each was.
+            header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
+        }
         let headers = self.headers.as_mut_ptr();
         // SAFETY: the file descriptor is open (borrowed). `headers` points to BATCH_DATAGRAMS_MAX headers, each with
-        // one iovec of BUFFER_BYTES bytes in a place of its own in `buffers`; all three live in `self`, which
-        // is borrowed exclusively, and nothing refers to them during the call. A null timeout is allowed.
+        // one iovec of BUFFER_BYTES bytes in a place of its own in `buffers`, and no name or one of `names` with its
+        // length; all four live in `self`, which is borrowed exclusively, and nothing refers to them during the call. A
+        // null timeout is allowed.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -112,6 +135,26 @@ impl Batch {
             .iter()
             .zip(buffers)
             .map(|(header, buffer)| &buffer[..(header.msg_len as usize).min(BUFFER_BYTES)])
+    }
+
+    /// The senders of [`Batch::datagrams`], in the same order, as [`bits`](super::sources::bits) of their addresses; nothing
+    /// if the batch was not made for that.
+    pub fn sources(&self) -> impl Iterator<Item = u128> {
+        self.names.iter().take(self.received).map(source)
+    }
+}
+
+/// The address in a `sockaddr`: the family in the first two bytes, then the port, then (IPv6: after four more bytes) the
+/// address. 0 for anything else, which no UDP socket gives.
+fn source(name: &Name) -> u128 {
+    let [f0, f1, _, _, a, b, c, d, ..] = *name;
+    match libc::c_int::from(u16::from_ne_bytes([f0, f1])) {
+        libc::AF_INET => Ipv4Addr::new(a, b, c, d).to_ipv6_mapped().to_bits(),
+        libc::AF_INET6 => name
+            .get(8..24)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u128::from_be_bytes),
+        _ => 0,
     }
 }
 
@@ -199,6 +242,39 @@ mod tests {
             "it has to wait"
         );
         assert_eq!(batch.datagrams().count(), 0, "no datagram is seen twice");
+    }
+
+    #[test]
+    fn senders_are_known_if_wanted_each_with_its_datagram() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let to = UdpSocket::bind(address).unwrap();
+            let ip = to.local_addr().unwrap().ip();
+            let mut sources: Vec<_> = vec![UdpSocket::bind(address).unwrap()];
+            let mut expected = vec![super::super::sources::bits(ip)];
+            if ip.is_ipv4() {
+                sources.push(UdpSocket::bind("127.9.8.7:0").unwrap());
+                expected.push(0xffff_7f09_0807);
+            }
+            let mut batch = Batch::with_sources();
+            // Twice: the kernel has written over the lengths of the names.
+            for _ in 0..2 {
+                for (number, from) in sources.iter().enumerate() {
+                    let bytes = [number as u8; 3];
+                    from.send_to(&bytes, to.local_addr().unwrap()).unwrap();
+                }
+                assert_eq!(batch.receive(to.as_fd()).unwrap(), sources.len());
+                let got: Vec<_> = batch
+                    .datagrams()
+                    .map(|datagram| expected[datagram[0] as usize])
+                    .collect();
+                assert_eq!(got, expected);
+                assert_eq!(batch.sources().collect::<Vec<_>>(), expected);
+            }
+            let mut without = Batch::new();
+            sources[0].send_to(b"x", to.local_addr().unwrap()).unwrap();
+            assert_eq!(without.receive(to.as_fd()).unwrap(), 1);
+            assert_eq!(without.sources().count(), 0);
+        }
     }
 
     #[test]

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::batch::Batch;
+use super::batch::{BATCH_DATAGRAMS_MAX, Batch};
 use super::kernel::KernelGauge;
 use super::ring::Inlet;
 use super::socket::ReceiveSocket;
+use super::sources::Screen;
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::telemetry::SocketCounters;
@@ -34,10 +35,11 @@ const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// One line about such errors in this time.
 const ERROR_LOG_MS: u64 = 10_000;
 
-/// Receives from `socket` until `shutdown` is requested. Records go to `inlet`, all counts to `counters`, which must
-/// be those that the ring has for this inlet.
-pub fn run<R: Rewrite>(
+/// Receives from `socket` until `shutdown` is requested. Whether a datagram is looked at is up to `screen`; records go to
+/// `inlet`, all counts to `counters`, which must be those that the ring has for this inlet.
+pub fn run<R: Rewrite, S: Screen>(
     socket: &ReceiveSocket,
+    mut screen: S,
     mut decoder: Decoder<R>,
     mut inlet: Inlet,
     counters: &Arc<SocketCounters>,
@@ -52,12 +54,24 @@ pub fn run<R: Rewrite>(
         .set(socket.buffer.granted_bytes as u64);
     let mut kernel = KernelWatch::new(socket, counters);
     let errors = Limit::new(ERROR_LOG_MS);
-    let mut batch = Batch::new();
+    let mut batch = match S::WATCHES {
+        true => Batch::with_sources(),
+        false => Batch::new(),
+    };
     while !shutdown.requested() {
         match batch.receive(socket.socket.as_fd()) {
-            Ok(0) => {}
+            // Nothing came: time to write down what was seen.
+            Ok(0) => screen.end(false),
             Ok(received) => {
-                let bytes = take(&batch, &mut decoder, &mut inlet, clock.unix_secs());
+                let bytes = if S::WATCHES {
+                    screen.begin(clock.mono_ms());
+                    let now = clock.unix_secs();
+                    let bytes = take_some(&batch, &mut screen, &mut decoder, &mut inlet, now);
+                    screen.end(received == BATCH_DATAGRAMS_MAX);
+                    bytes
+                } else {
+                    take(&batch, &mut decoder, &mut inlet, clock.unix_secs())
+                };
                 counters.batches_received.add(1);
                 counters.datagrams_received.add(received as u64);
                 counters.received_bytes.add(bytes);
@@ -91,6 +105,27 @@ fn take<R: Rewrite>(
         bytes += datagram.len() as u64;
         // Why one is refused is in the decoder's counts.
         let _: Result<u32, _> = decoder.decode(datagram, received_secs, inlet);
+    }
+    bytes
+}
+
+/// The same for those datagrams that `screen` lets through.
+fn take_some<R: Rewrite>(
+    batch: &Batch,
+    screen: &mut impl Screen,
+    decoder: &mut Decoder<R>,
+    inlet: &mut Inlet,
+    received_secs: u32,
+) -> u64 {
+    let mut bytes = 0;
+    for (datagram, source) in batch.datagrams().zip(batch.sources()) {
+        bytes += datagram.len() as u64;
+        match screen.pass(source, datagram.len()) {
+            Ok(()) => {
+                let _: Result<u32, _> = decoder.decode(datagram, received_secs, inlet);
+            }
+            Err(reason) => decoder.refuse(reason),
+        }
     }
     bytes
 }

@@ -20,6 +20,7 @@ use super::status::Status;
 use super::table::Table;
 use super::tables::StatusTable;
 use crate::clock::Clock;
+use crate::ingest::sources::{Counts, SourceCounts};
 use crate::merger::{Pulse, SharedLive};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form;
@@ -211,6 +212,11 @@ impl Source for Catalog {
 
     fn status(&self) -> serde_json::Map<String, serde_json::Value> {
         self.status.object(&self.live)
+    }
+
+    fn sources(&self, limit: usize) -> Option<(Vec<SourceCounts>, Counts)> {
+        let sources = self.status.sources.as_ref()?;
+        Some(sources.list(limit, self.clock.mono_ms()))
     }
 
     fn reports(&self) -> Vec<ReportSummary> {

@@ -6,6 +6,7 @@
 
 use super::error::QueryError;
 use super::table::Table;
+use crate::ingest::sources::{Counts, SourceCounts};
 use crate::report::definition::KeySource;
 use crate::value::Column;
 
@@ -20,6 +21,12 @@ pub trait Source: Send + Sync {
     /// The daemon's counters: the legacy columns of table `status` first, in their order, then its own.
     /// `datagrams_invalid` and its kin are objects by reason; `sockets` is an array, one object a socket.
     fn status(&self) -> serde_json::Map<String, serde_json::Value>;
+
+    /// Who sends packets, the busiest `limit` of them, and all others together; `None`: that is not counted.
+    fn sources(&self, limit: usize) -> Option<(Vec<SourceCounts>, Counts)> {
+        let _nobody_counts = limit;
+        None
+    }
 
     /// All reports, in the order in which they were defined.
     fn reports(&self) -> Vec<ReportSummary>;

@@ -9,6 +9,7 @@ use super::tables::{BUILD, refusals};
 use crate::config::RewriteRule;
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
+use crate::ingest::sources::Sources;
 use crate::merger::SharedLive;
 use crate::telemetry::Counters;
 use crate::telemetry::counters::{CountsBy, Reason};
@@ -30,6 +31,8 @@ pub struct Status {
     pub counters: Counters,
     /// The sockets, in the order of `counters.sockets`.
     pub sockets: Vec<SocketStatus>,
+    /// Who sends, if that is counted.
+    pub sources: Option<Arc<Sources>>,
     /// The temporary pool.
     pub ring: Arc<TempRing>,
     /// Requests that the temporary pool holds.

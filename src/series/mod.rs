@@ -251,7 +251,7 @@ impl Shared {
 }
 
 /// The column of each key, in the order of the keys; where there is none, as the key is written in a definition.
-fn key_names(definition: &Definition) -> Vec<String> {
+pub(crate) fn key_names(definition: &Definition) -> Vec<String> {
     use crate::report::shape::Cell;
     let columns = definition.shape.columns();
     let keys = definition.keys.iter().enumerate();

@@ -5,7 +5,7 @@
 
 /// Why a whole datagram, or one request of an accepted datagram, was not taken.
 ///
-/// The first nine can only hit a whole datagram; the others hit one request, and the datagram with it when none of
+/// The first nine and the last two can only hit a whole datagram; the others hit one request, and the datagram with it when none of
 /// its requests is left. Where two apply, the one that comes first here is given, [`Refusal::Lz4Header`] apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -40,6 +40,10 @@ pub enum Refusal {
     TimerTagCounts,
     /// The record would not fit a block of the ring, or the sink had no room for it.
     TooLarge,
+    /// Not looked at: it came from an address outside of `ingest.allow`.
+    SourceNotAllowed,
+    /// Not looked at: its source sent more than `ingest.source_rate_max`.
+    SourceRate,
 }
 
 impl Refusal {
@@ -47,7 +51,7 @@ impl Refusal {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Empty,
         Self::TooLong,
         Self::Lz4Header,
@@ -63,6 +67,8 @@ impl Refusal {
         Self::RequestTagIndex,
         Self::TimerTagCounts,
         Self::TooLarge,
+        Self::SourceNotAllowed,
+        Self::SourceRate,
     ];
 
     /// The reason as counters name it.
@@ -84,7 +90,15 @@ impl Refusal {
             Self::RequestTagIndex => "request_tag_index_out_of_range",
             Self::TimerTagCounts => "timer_tag_counts_differ",
             Self::TooLarge => "too_large",
+            Self::SourceNotAllowed => "source_not_allowed",
+            Self::SourceRate => "source_rate_exceeded",
         }
+    }
+
+    /// Whether the datagram was refused for where it came from, and nobody looked at its bytes.
+    #[must_use]
+    pub const fn is_unread(self) -> bool {
+        matches!(self, Self::SourceNotAllowed | Self::SourceRate)
     }
 
     /// Whether the bytes are not a message at all (as opposed to a message that breaks Pinba's rules).
@@ -105,7 +119,9 @@ impl Refusal {
             | Self::NoDictionary
             | Self::RequestTagIndex
             | Self::TimerTagCounts
-            | Self::TooLarge => false,
+            | Self::TooLarge
+            | Self::SourceNotAllowed
+            | Self::SourceRate => false,
         }
     }
 }

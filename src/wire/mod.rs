@@ -137,6 +137,11 @@ impl<R: Rewrite> Decoder<R> {
         result
     }
 
+    /// Counts a datagram that is refused without being looked at.
+    pub fn refuse(&mut self, reason: Refusal) {
+        self.counts.refuse_datagram(reason);
+    }
+
     /// What was counted since the last time, and starts again at zero.
     pub fn take_counts(&mut self) -> DecodeCounts {
         std::mem::take(&mut self.counts)

@@ -23,12 +23,6 @@ fn unknown_paths() {
     ] {
         server.get(path).problem(404);
     }
-    assert!(
-        server
-            .get("/metrics")
-            .problem(404)
-            .contains("/api/v1/status")
-    );
     // Without an engine, or built without one.
     let asked = server.get("/api/v1/sql?query=SELECT+1");
     assert!(asked.problem(501).contains("SQL"));

@@ -11,6 +11,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::ingest::ring::{Outlet, RingPlan, TempRing};
 use crate::ingest::socket;
+use crate::ingest::sources::Everyone;
 use crate::telemetry::{Counters, SocketCounts};
 use crate::wire::{Hasher, Record, Refusal, TextLimits, model};
 
@@ -182,7 +183,7 @@ fn run_mix(
         for ((socket, inlet), counters) in sockets.iter().zip(inlets).zip(&counters.sockets) {
             let decoder = Decoder::new(TextLimits::default(), hasher.clone());
             let (clock, shutdown) = (&clock, &shutdown);
-            scope.spawn(move || run(socket, decoder, inlet, counters, clock, shutdown));
+            scope.spawn(move || run(socket, Everyone, decoder, inlet, counters, clock, shutdown));
         }
         let sender = scope.spawn(|| send(sockets[0].address, count, &counters));
         while drain_meanwhile && !sender.is_finished() {
@@ -300,7 +301,17 @@ fn what_the_kernel_dropped_stands_beside_what_was_received() {
         let inlet = inlets.remove(0);
         let decoder = Decoder::new(TextLimits::default(), Hasher::new());
         let to = &sockets[0];
-        scope.spawn(|| run(to, decoder, inlet, &counters.sockets[0], &clock, &shutdown));
+        scope.spawn(|| {
+            run(
+                to,
+                Everyone,
+                decoder,
+                inlet,
+                &counters.sockets[0],
+                &clock,
+                &shutdown,
+            );
+        });
         wait(&counters, |now| {
             now.kernel_drops > 0 && now.kernel_drops + now.datagrams_received == 100
         });
@@ -326,6 +337,7 @@ fn a_stop_is_heeded_without_traffic() {
         scope.spawn(|| {
             run(
                 &sockets[0],
+                Everyone,
                 decoder,
                 inlet,
                 &counters.sockets[0],

@@ -11,18 +11,19 @@ use crate::wire::Refusal;
 /// Name and version, as `build_string` shows it.
 pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERSION"));
 
-/// Datagrams that could not be decoded, and datagrams and requests that were decoded and not accepted.
+/// Datagrams that could not be decoded, and datagrams and requests that were decoded and not accepted. What was refused
+/// for where it came from is neither.
 pub(in crate::query) fn refusals(sockets: &SocketCounts) -> (u64, u64) {
-    let counts = sockets.datagrams_invalid.0;
-    let undecodable = Refusal::ALL
-        .iter()
-        .zip(counts)
-        .filter(|(reason, _)| reason.is_malformed())
-        .map(|(_, count)| count)
-        .sum::<u64>();
-    let not_accepted =
-        sockets.datagrams_invalid.total() - undecodable + sockets.requests_invalid.total();
-    (undecodable, not_accepted)
+    let sum = |of: fn(Refusal) -> bool| {
+        let counts = Refusal::ALL.into_iter().zip(sockets.datagrams_invalid.0);
+        counts
+            .filter(|(reason, _)| of(*reason))
+            .map(|(_, count)| count)
+            .sum::<u64>()
+    };
+    let undecodable = sum(Refusal::is_malformed);
+    let decoded = sockets.datagrams_invalid.total() - undecodable - sum(Refusal::is_unread);
+    (undecodable, decoded + sockets.requests_invalid.total())
 }
 
 /// Pinba's own counters.

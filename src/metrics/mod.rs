@@ -1,0 +1,203 @@
+//! `/metrics`: what Prometheus scrapes, in its classic text format and as OpenMetrics.
+//!
+//! Counters and histograms per row of the chosen reports come from the series thread, once a second, and only grow; the
+//! daemon's own numbers are those of `/api/v1/status` at the moment. A windowed report cannot be scraped as a rate; these
+//! can. Written on the front end's blocking threads; what bounds it is the budget of series (`metrics.series_max`).
+
+mod classic;
+mod process;
+mod rows;
+mod status;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::RwLock;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::registry::Registry;
+use serde_json::{Map, Value as Json, json};
+
+use self::rows::{Feed, Rows};
+use crate::report::definition::Definition;
+use crate::series::Sink;
+
+/// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
+pub const SERIES_BYTES: usize = 512;
+
+/// What the metrics are made from; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    rows: Arc<RwLock<Rows>>,
+    started: SystemTime,
+}
+
+/// In which format they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The classic text format, which everything understands.
+    Classic,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The one that an `Accept` header prefers; the classic one when it does not say.
+    #[must_use]
+    pub fn accepted(accept: Option<&str>) -> Self {
+        let quality = |wanted: &str| {
+            let ranges = accept.unwrap_or_default().split(',');
+            let mut qualities = ranges.filter_map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                if !parts.next()?.eq_ignore_ascii_case(wanted) {
+                    return None;
+                }
+                let quality = parts.find_map(|part| part.strip_prefix("q="));
+                Some(quality.map_or(1.0, |q| q.parse::<f64>().unwrap_or(0.0)))
+            });
+            let first = qualities.next().unwrap_or(0.0);
+            qualities.fold(first, f64::max)
+        };
+        if quality("application/openmetrics-text") > quality("text/plain") {
+            Self::OpenMetrics
+        } else {
+            Self::Classic
+        }
+    }
+
+    /// What an answer calls it.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Classic => classic::CONTENT_TYPE,
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics of these reports' rows, with histograms up to these bounds, in `series_max` series.
+    #[must_use]
+    pub fn new(reports: &[Definition], buckets: &[Duration], series_max: usize) -> Self {
+        let bounds = buckets
+            .iter()
+            .map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
+        let rows = Rows::new(reports, bounds.collect(), series_max);
+        Self {
+            rows: Arc::new(RwLock::new(rows)),
+            started: SystemTime::now(),
+        }
+    }
+
+    /// What the series thread is to feed.
+    #[must_use]
+    pub fn sink(&self) -> Box<dyn Sink> {
+        Box::new(Feed(Arc::clone(&self.rows)))
+    }
+
+    /// What the rows take of their budget, for the daemon's status.
+    #[must_use]
+    pub fn status(&self) -> Json {
+        let budget = self.rows.read().budget();
+        json!({
+            "series": budget.series,
+            "series_max": budget.series_max,
+            "rows": budget.rows,
+            "requests_folded": budget.requests_folded,
+        })
+    }
+
+    /// All metrics; `status` is the object of `/api/v1/status` as it is now.
+    #[must_use]
+    pub fn write(&self, status: Map<String, Json>, format: Format) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Scrape {
+            metrics: self.clone(),
+            status,
+        }));
+        let mut text = String::with_capacity(64 << 10);
+        // Writing to a String cannot fail, and the collector fails only with it.
+        let _ = text::encode(&mut text, &registry);
+        match format {
+            Format::OpenMetrics => text,
+            Format::Classic => classic::classic(&text),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Scrape {
+    metrics: Metrics,
+    status: Map<String, Json>,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        status::encode(&mut encoder, &self.status)?;
+        process::encode(&mut encoder, self.metrics.started)?;
+        self.metrics.rows.read().encode(&mut encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_one_that_is_liked_best() {
+        let of = |accept: &str| Format::accepted(Some(accept));
+        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(of(prometheus), Format::OpenMetrics);
+        for classic in [
+            "",
+            "*/*",
+            "text/plain",
+            "text/html,application/xml;q=0.9,*/*;q=0.8",
+            "text/plain;version=0.0.4;q=0.9, application/openmetrics-text;q=0.2",
+            "application/openmetrics-text;q=0",
+        ] {
+            assert_eq!(of(classic), Format::Classic, "{classic}");
+        }
+        assert_eq!(Format::accepted(None), Format::Classic);
+    }
+
+    #[test]
+    fn every_number_of_the_status_is_there_with_its_help() {
+        let status = json!({
+            "build_string": "1.2.3",
+            "requests_merged": 7,
+            "merge_lag_us": 1500,
+            "datagrams_invalid": {"empty": 2, "bad_wire": 0},
+            "series": {"requests_missed": 3},
+            "sockets": [{"address": "0.0.0.0:30002", "kernel_drops": 4}],
+            "brand_new": 5,
+            "lost_tmp_records": 6,
+        });
+        let Json::Object(status) = status else {
+            unreachable!()
+        };
+        let metrics = Metrics::new(&[], &[], 100);
+        let text = metrics.write(status.clone(), Format::Classic);
+        for line in [
+            "# HELP pinbad_requests_merged_total Requests taken into pool and reports",
+            "# TYPE pinbad_requests_merged_total counter",
+            "pinbad_requests_merged_total 7",
+            "pinbad_merge_lag_seconds 0.0015",
+            "pinbad_datagrams_invalid_total{reason=\"empty\"} 2",
+            "pinbad_series_requests_missed_total 3",
+            "pinbad_socket_kernel_drops_total{socket=\"0\",address=\"0.0.0.0:30002\"} 4",
+            "pinbad_brand_new 5",
+            "pinbad_build_info{version=\"1.2.3\"} 1",
+        ] {
+            assert!(text.lines().any(|is| is == line), "{line}\nin\n{text}");
+        }
+        assert!(
+            !text.contains("lost_tmp"),
+            "the same as requests_overwritten"
+        );
+        let open = metrics.write(status, Format::OpenMetrics);
+        assert!(open.contains("# UNIT pinbad_merge_lag_seconds seconds\n"));
+        assert!(open.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,414 @@
+//! Rows of reports as counters and histograms that only grow.
+//!
+//! Fed by the series thread once a second with what each row gained; read by whoever scrapes. A row gets its place
+//! once and keeps it for as long as the daemon lives: a counter that disappears and comes back smaller would ruin every
+//! rate over it. Places are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
+//! the rows that are new in a second those that took the most time get their place first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use parking_lot::RwLock;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use crate::pool::words::OTHER_TEXT;
+use crate::report::definition::{Definition, Level};
+use crate::report::row_key::key_texts;
+use crate::report::totals::Totals;
+use crate::series::{Gained, RowGain, Sink};
+
+/// The rows of all reports.
+#[derive(Debug)]
+pub(super) struct Rows {
+    reports: Vec<ReportRows>,
+    bounds: Arc<[u64]>,
+    series: usize,
+    series_max: usize,
+}
+
+/// The rows of one report.
+#[derive(Debug)]
+struct ReportRows {
+    name: String,
+    of_timers: bool,
+    /// Names of the labels, one a key.
+    labels: Vec<String>,
+    rows: Vec<Row>,
+    by_key: HashMap<Arc<[u8]>, usize, RandomState>,
+    /// What found no place.
+    other: Row,
+}
+
+#[derive(Debug)]
+struct Row {
+    key: Option<Arc<[u8]>>,
+    totals: Totals,
+    /// Times by bound, the last above all of them.
+    buckets: Box<[u64]>,
+}
+
+impl Row {
+    fn new(key: Option<Arc<[u8]>>, buckets: usize) -> Self {
+        Self {
+            key,
+            totals: Totals::ZERO,
+            buckets: vec![0; buckets].into(),
+        }
+    }
+
+    fn add(&mut self, gain: &RowGain<'_>) {
+        self.totals += gain.totals;
+        if gain.buckets.is_empty() {
+            // Without bounds there is one bucket, for everything.
+            return;
+        }
+        for (bucket, gained) in self.buckets.iter_mut().zip(gain.buckets) {
+            *bucket += gained;
+        }
+    }
+}
+
+impl ReportRows {
+    /// Series that a row takes: its buckets, their sum and count, and the counters beside them.
+    fn series_of_row(&self, bounds: usize) -> usize {
+        bounds + 1 + 2 + if self.of_timers { 3 } else { 4 }
+    }
+}
+
+/// What the rows take of their budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// Series with a place, those of `(other)` included.
+    pub(super) series: usize,
+    pub(super) series_max: usize,
+    /// Rows with a place of their own.
+    pub(super) rows: usize,
+    /// Requests that were counted under `(other)`, in all reports together.
+    pub(super) requests_folded: u64,
+}
+
+impl Rows {
+    /// No rows yet, of these reports.
+    pub(super) fn new(reports: &[Definition], bounds: Arc<[u64]>, series_max: usize) -> Self {
+        let reports = reports.iter().map(|definition| ReportRows {
+            name: definition.name.clone(),
+            of_timers: definition.level == Level::Timer,
+            labels: label_names(definition),
+            rows: Vec::new(),
+            by_key: HashMap::default(),
+            other: Row::new(None, bounds.len() + 1),
+        });
+        let reports: Vec<ReportRows> = reports.collect();
+        let others = reports.iter().map(|it| it.series_of_row(bounds.len()));
+        let mut rows = Self {
+            series: others.sum(),
+            reports,
+            bounds,
+            series_max,
+        };
+        // The one row of a report without keys is there from the start, so that rates see its first request.
+        for report in &mut rows.reports {
+            if report.labels.is_empty() {
+                let key: Arc<[u8]> = Arc::from([].as_slice());
+                report.by_key.insert(Arc::clone(&key), 0);
+                report.rows.push(Row::new(Some(key), rows.bounds.len() + 1));
+            }
+        }
+        rows
+    }
+
+    pub(super) fn budget(&self) -> Budget {
+        let reports = &self.reports;
+        Budget {
+            series: self.series,
+            series_max: self.series_max,
+            rows: reports.iter().map(|it| it.rows.len()).sum(),
+            requests_folded: reports.iter().map(|it| it.other.totals.requests).sum(),
+        }
+    }
+
+    fn take(&mut self, definition: &Definition, gained: &mut Gained<'_>) {
+        let bounds = self.bounds.len();
+        let Some(report) = self
+            .reports
+            .iter_mut()
+            .find(|it| it.name == definition.name)
+        else {
+            return;
+        };
+        let each = report.series_of_row(bounds);
+        // Rows without a place, heaviest first; a place is a number behind 0.
+        let mut new: Vec<(u128, Arc<[u8]>)> = Vec::new();
+        let left = self.series_max.saturating_sub(self.series) / each;
+        gained.for_each(|gain| {
+            let Some(key) = gain.key else { return };
+            if *gain.mark == 0
+                && let Some(&at) = report.by_key.get(key)
+            {
+                *gain.mark = at as u32 + 1;
+            }
+            if *gain.mark == 0 && left > 0 {
+                new.push((gain.totals.time, key.into()));
+            }
+        });
+        new.sort_unstable_by(|a, b| b.cmp(a));
+        new.truncate(left);
+        for (_, key) in new {
+            report.by_key.insert(Arc::clone(&key), report.rows.len());
+            report.rows.push(Row::new(Some(key), bounds + 1));
+            self.series += each;
+        }
+        gained.for_each(|gain| {
+            if *gain.mark == 0
+                && let Some(&at) = gain.key.and_then(|key| report.by_key.get(key))
+            {
+                *gain.mark = at as u32 + 1;
+            }
+            let at = (*gain.mark as usize).checked_sub(1);
+            let row = at.and_then(|at| report.rows.get_mut(at));
+            row.unwrap_or(&mut report.other).add(&gain);
+        });
+    }
+
+    /// Writes all of them, one metric after the other.
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        self.encode_level(encoder, false)?;
+        self.encode_level(encoder, true)
+    }
+
+    fn encode_level(&self, encoder: &mut DescriptorEncoder<'_>, timers: bool) -> std::fmt::Result {
+        if self.reports.iter().all(|it| it.of_timers != timers) {
+            return Ok(());
+        }
+        let names: [(&str, &str); 4] = if timers {
+            TIMER_METRICS
+        } else {
+            REQUEST_METRICS
+        };
+        let [duration, cpu, errors, traffic] = names;
+        let (seconds, bytes) = (Unit::Seconds, Unit::Bytes);
+        let mut metric = encoder.encode_descriptor(
+            duration.0,
+            duration.1,
+            Some(&seconds),
+            MetricType::Histogram,
+        )?;
+        self.each(timers, |labels, row| {
+            let mut metric = metric.encode_family(labels)?;
+            let bounds = self.bounds.iter().map(|&us| us as f64 / 1e6);
+            let mut buckets: Vec<(f64, u64)> = bounds
+                .chain([f64::INFINITY])
+                .zip(row.buckets.iter().copied())
+                .collect();
+            let mut count: u64 = row.buckets.iter().sum();
+            if self.bounds.is_empty() {
+                count = if timers {
+                    u64::try_from(row.totals.hits).unwrap_or(u64::MAX)
+                } else {
+                    row.totals.requests
+                };
+                buckets = vec![(f64::INFINITY, count)];
+            }
+            metric.encode_histogram::<NoLabelSet>(
+                row.totals.time as f64 / 1e6,
+                count,
+                &buckets,
+                None,
+            )
+        })?;
+        let mut metric =
+            encoder.encode_descriptor(cpu.0, cpu.1, Some(&seconds), MetricType::Counter)?;
+        for (mode, us) in [
+            (
+                "user",
+                (|row: &Row| row.totals.ru_utime) as fn(&Row) -> u128,
+            ),
+            ("system", |row| row.totals.ru_stime),
+        ] {
+            self.each(timers, |labels, row| {
+                let labels = WithMode { labels, mode };
+                counter(&mut metric, &labels, us(row) as f64 / 1e6)
+            })?;
+        }
+        let kind = MetricType::Counter;
+        let mut metric = encoder.encode_descriptor(errors.0, errors.1, None, kind)?;
+        self.each(timers, |labels, row| {
+            let count = if timers {
+                row.totals.requests
+            } else {
+                row.totals.errors
+            };
+            counter(&mut metric, labels, count)
+        })?;
+        if timers {
+            return Ok(());
+        }
+        let mut metric = encoder.encode_descriptor(traffic.0, traffic.1, Some(&bytes), kind)?;
+        self.each(timers, |labels, row| {
+            let bytes = u64::try_from(row.totals.traffic).unwrap_or(u64::MAX);
+            counter(&mut metric, labels, bytes)
+        })
+    }
+
+    fn each(
+        &self,
+        timers: bool,
+        mut write: impl FnMut(&Labels<'_>, &Row) -> std::fmt::Result,
+    ) -> std::fmt::Result {
+        for report in self.reports.iter().filter(|it| it.of_timers == timers) {
+            let has_other = report.other.totals != Totals::ZERO;
+            let other = has_other.then_some(&report.other);
+            for row in report.rows.iter().chain(other) {
+                let labels = Labels {
+                    report: &report.name,
+                    names: &report.labels,
+                    key: row.key.as_deref(),
+                };
+                write(&labels, row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const REQUEST_METRICS: [(&str, &str); 4] = [
+    (
+        "pinbad_request_duration",
+        "Request times, by row of a report; its count is the number of requests",
+    ),
+    (
+        "pinbad_request_cpu",
+        "CPU time of requests, by row of a report",
+    ),
+    (
+        "pinbad_request_errors",
+        "Requests with a status of reports.error_status or above, by row of a report",
+    ),
+    (
+        "pinbad_request_traffic",
+        "Document sizes, by row of a report",
+    ),
+];
+
+const TIMER_METRICS: [(&str, &str); 4] = [
+    (
+        "pinbad_timer_duration",
+        "Timer values per hit, by row of a report; its count is the number of hits",
+    ),
+    ("pinbad_timer_cpu", "CPU time of timers, by row of a report"),
+    (
+        "pinbad_timer_requests",
+        "Requests that had such a timer, by row of a report",
+    ),
+    ("", ""),
+];
+
+fn counter<S: EncodeLabelSet, V: prometheus_client::encoding::EncodeCounterValue>(
+    metric: &mut MetricEncoder<'_>,
+    labels: &S,
+    value: V,
+) -> std::fmt::Result {
+    let mut metric = metric.encode_family(labels)?;
+    metric.encode_counter::<NoLabelSet, V, u64>(&value, None)
+}
+
+/// `report`, and a label for each key.
+#[derive(Debug)]
+struct Labels<'a> {
+    report: &'a str,
+    names: &'a [String],
+    /// `None`: of what found no place.
+    key: Option<&'a [u8]>,
+}
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(
+        &self,
+        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
+    ) -> std::fmt::Result {
+        use prometheus_client::encoding::EncodeLabel;
+        ("report", self.report).encode(encoder.encode_label())?;
+        let mut texts = key_texts(self.key.unwrap_or_default());
+        for name in self.names {
+            let text = texts.next().unwrap_or(OTHER_TEXT);
+            (name.as_str(), text).encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+/// The same with a `mode`.
+#[derive(Debug)]
+struct WithMode<'a> {
+    labels: &'a Labels<'a>,
+    mode: &'static str,
+}
+
+impl EncodeLabelSet for WithMode<'_> {
+    fn encode(
+        &self,
+        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
+    ) -> std::fmt::Result {
+        use prometheus_client::encoding::EncodeLabel;
+        self.labels.encode(encoder)?;
+        ("mode", self.mode).encode(encoder.encode_label())
+    }
+}
+
+/// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.
+fn label_names(definition: &Definition) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for key in crate::series::key_names(definition) {
+        let mut name: String = key
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            name.insert_str(0, "key_");
+        }
+        while ["report", "mode", "le", "job", "instance"].contains(&name.as_str())
+            || names.contains(&name)
+        {
+            name.push('_');
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// What the series thread feeds.
+#[derive(Debug)]
+pub(super) struct Feed(pub(super) Arc<RwLock<Rows>>);
+
+impl Sink for Feed {
+    fn bounds(&self, report: &str) -> Option<Arc<[u64]>> {
+        let rows = self.0.read();
+        let wanted = rows.reports.iter().any(|it| it.name == report);
+        wanted.then(|| Arc::clone(&rows.bounds))
+    }
+
+    fn take(&mut self, report: &Definition, rows: &mut Gained<'_>) {
+        self.0.write().take(report, rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::definition::Defaults;
+    use crate::report::form::ReportForm;
+
+    #[test]
+    fn labels_are_letters_and_none_is_taken() {
+        let labels = |comment: &str| {
+            let form = ReportForm::of_comment("x", comment);
+            label_names(&form.definition(&Defaults::default()).unwrap())
+        };
+        assert_eq!(labels("report1"), ["script_name"]);
+        let odd = labels("v2/timer/60/~script,@le,@mode,@a-b,@a.b,@1st/no_percentiles/no_filters");
+        assert_eq!(odd, ["script", "le_", "mode_", "a_b", "a_b_", "key_1st"]);
+    }
+}
