@@ -5,14 +5,27 @@
 mod decode;
 mod path;
 mod query;
+mod receive;
 mod report;
 mod ring;
+#[cfg(feature = "sql")]
+mod sql;
 mod stage;
+
+/// Stands in for what was left out.
+#[cfg(not(feature = "sql"))]
+mod sql {
+    criterion::criterion_group!(benches, nothing);
+
+    fn nothing(_: &mut criterion::Criterion) {}
+}
 
 criterion::criterion_main!(
     decode::benches,
+    receive::benches,
     ring::benches,
     path::benches,
     report::benches,
-    query::benches
+    query::benches,
+    sql::benches
 );

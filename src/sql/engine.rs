@@ -7,25 +7,28 @@
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::registry::FunctionRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::parser::Statement;
-use futures::StreamExt;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
+use super::dialect::typed::MysqlOperators;
 use super::error::SqlError;
-use super::reply::{Reply, Rows, Running, SqlColumn};
-use super::session::{Literal, Session};
+use super::functions;
+use super::reply::{Reply, SqlColumn};
+use super::run;
+#[cfg(test)]
+use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
-use super::tables::{self, PinbaTables};
+use super::tables::PinbaTables;
 use crate::query::catalog::Catalog;
 
-/// Batches that are made and not yet taken.
-const BATCHES_AHEAD: usize = 2;
+/// Stack of the engine's threads, bytes; used only as far as statements need it.
+const STACK: usize = 8 << 20;
 
 /// Runs statements. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -77,6 +80,9 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(settings.threads)
             .thread_name("sql")
+            .on_thread_start(run::give_way)
+            // A statement may be deep, as deep as `dialect::normalise` allows.
+            .thread_stack_size(STACK)
             .enable_time()
             .build()?;
         let config = SessionConfig::new()
@@ -86,17 +92,40 @@ impl Engine {
             .with_information_schema(false)
             // Of two tables that are joined one is small, as a rule: read first and as a whole, it tells the scan of the other
             // which rows are wanted.
-            .with_repartition_joins(false);
+            .with_repartition_joins(false)
+            // Kept back for merging what was spilled; nothing is.
+            .with_sort_spill_reservation_bytes(0);
+        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
+            .with_disk_manager_builder(disk)
             .with_memory_limit(settings.memory_max, 1.0)
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
-        let state = SessionStateBuilder::new()
+        let mut config = config;
+        let parser = &mut config.options_mut().sql_parser;
+        parser.dialect = datafusion::config::Dialect::MySQL;
+        // Names are put in lower case before.
+        parser.enable_ident_normalization = false;
+        parser.parse_float_as_decimal = true;
+        // As in MySQL: NULL is less than everything.
+        "nulls_min".clone_into(&mut parser.default_null_ordering);
+        let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(environment)
             .with_default_features()
             .with_catalog_list(Arc::new(PinbaTables::new(Arc::clone(&catalog))))
             .build();
+        for function in functions::functions() {
+            state
+                .register_udf(function)
+                .map_err(std::io::Error::other)?;
+        }
+        let operators = MysqlOperators {
+            case_insensitive: settings.case_insensitive,
+        };
+        state
+            .register_expr_planner(Arc::new(operators))
+            .map_err(std::io::Error::other)?;
         Ok(Self(Arc::new(Inner {
             catalog,
             state,
@@ -106,115 +135,66 @@ impl Engine {
         })))
     }
 
-    /// Runs one statement, with a value for each `?` in it.
-    ///
-    /// # Errors
-    /// What is wrong with it, or with the time.
-    pub async fn run(
-        &self,
-        session: &mut Session,
-        text: &str,
-        values: &[Literal],
-    ) -> Result<Reply, SqlError> {
-        let _ = (session, values);
-        let plan = self.plan(text).await?;
-        let columns = tables::columns_of(&plan);
-        let physical = self.0.state.create_physical_plan(&plan).await?;
-        self.start(physical, columns)
+    pub(super) fn settings(&self) -> &SqlSettings {
+        &self.0.settings
     }
 
-    /// Plans one statement whose `?` have no values yet.
-    ///
-    /// # Errors
-    /// What is wrong with it: the same as when it is run.
-    pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
-        let _ = session;
-        let plan = self.plan(text).await?;
-        Ok(Prepared {
-            text: text.into(),
-            parameters: 0,
-            columns: tables::columns_of(&plan),
-        })
+    pub(super) fn state(&self) -> &SessionState {
+        &self.0.state
     }
 
-    async fn plan(&self, text: &str) -> Result<LogicalPlan, SqlError> {
-        if text.len() > self.0.settings.text_max {
-            return Err(SqlError::parse(format!(
-                "the statement has {} bytes, at most {} are accepted",
-                text.len(),
-                self.0.settings.text_max
-            )));
+    /// What operators mean.
+    pub(super) fn operators(&self) -> MysqlOperators {
+        MysqlOperators {
+            case_insensitive: self.0.settings.case_insensitive,
         }
-        let state = &self.0.state;
-        let dialect = datafusion::config::Dialect::MySQL;
-        let statement = state.sql_to_statement(text, &dialect)?;
-        match &statement {
-            Statement::Statement(inner)
-                if matches!(
-                    **inner,
-                    datafusion::sql::sqlparser::ast::Statement::Query(_)
-                ) => {}
-            _ => return Err(SqlError::not_supported("only SELECT is answered here")),
-        }
-        Ok(state.statement_to_plan(statement).await?)
+    }
+
+    pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {
+        self.0
+            .runtime
+            .as_ref()
+            .ok_or_else(|| SqlError::busy("the daemon stops"))
     }
 
     /// What a query runs in: the engine's settings, and the rows that there are now.
-    fn context(&self) -> Arc<TaskContext> {
+    pub(super) fn context(&self) -> Arc<TaskContext> {
         let context = TaskContext::from(&self.0.state);
         let snapshot = Arc::new(Snapshot::take(&self.0.catalog));
         let config = context.session_config().clone().with_extension(snapshot);
         Arc::new(context.with_session_config(config))
     }
 
+    /// The plan of a SELECT, and how many rows it looked at when it ran.
+    #[cfg(test)]
+    pub(super) async fn explain(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
+        let session = Session::new(0, "test", false);
+        let query = self.query(&session, text, None).await?;
+        let plan = self.0.state.create_physical_plan(&query.plan).await?;
+        let plan = run::watched(plan, &run::Watch::new(self.0.settings.time_max))?;
+        let context = self.context();
+        let shown = datafusion::physical_plan::displayable(&*plan)
+            .indent(false)
+            .to_string();
+        let rows = datafusion::physical_plan::collect(plan, Arc::clone(&context)).await?;
+        let rows = rows.iter().map(|batch| batch.num_rows()).sum();
+        Ok((shown, rows, Snapshot::of(&context)?.looked_at()))
+    }
+
     /// Starts a plan on the engine's threads.
-    fn start(
+    ///
+    /// # Errors
+    /// When no place is free.
+    pub(super) async fn start(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         columns: Arc<[SqlColumn]>,
     ) -> Result<Reply, SqlError> {
-        let permit = Arc::clone(&self.0.running)
-            .try_acquire_owned()
-            .map_err(|_| SqlError::busy("too many queries at once; ask again in a moment"))?;
-        let runtime = self
-            .0
-            .runtime
-            .as_ref()
-            .ok_or_else(|| SqlError::busy("the daemon stops"))?;
-        let context = self.context();
-        let schema = plan.schema();
-        let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
-        let time_max = self.0.settings.time_max;
-        let task = runtime.spawn(async move {
-            let _permit = permit;
-            let work = async {
-                let mut stream = match execute_stream(plan, context) {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        let _nobody_waits = sender.send(Err(error.into())).await;
-                        return;
-                    }
-                };
-                while let Some(batch) = stream.next().await {
-                    let failed = batch.is_err();
-                    if sender.send(batch.map_err(SqlError::from)).await.is_err() || failed {
-                        return;
-                    }
-                }
-            };
-            if tokio::time::timeout(time_max, work).await.is_err() {
-                let late = SqlError::timeout(format!(
-                    "the query took longer than {} s (sql.time_max)",
-                    time_max.as_secs_f64()
-                ));
-                let _nobody_waits = sender.send(Err(late)).await;
-            }
-        });
-        Ok(Reply::Rows(Rows {
-            columns,
-            schema,
-            batches,
-            _running: Running(task.abort_handle()),
-        }))
+        let Inner {
+            running, settings, ..
+        } = &*self.0;
+        let runtime = self.runtime()?.handle();
+        let context = || self.context();
+        run::start(runtime, running, settings, plan, context, columns).await
     }
 }

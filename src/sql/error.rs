@@ -104,6 +104,14 @@ impl SqlError {
             let name = name.strip_prefix("def.").unwrap_or(name);
             return Self::no_such_table(format!("Table '{name}' doesn't exist"));
         }
+        if let Some(at) = what.find("Incorrect parameter count") {
+            let message = what[at..].split(". ").next().unwrap_or_default();
+            return Self {
+                code: 1582,
+                state: "42000",
+                message: message.to_owned(),
+            };
+        }
         if what.starts_with("Invalid function") {
             return Self::no_such_function(what);
         }

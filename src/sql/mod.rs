@@ -8,19 +8,27 @@
 //! kept waiting; time, memory, rows and the number of queries at once are bounded by [`SqlSettings`]. A reader that goes
 //! away (the reply is dropped) ends its query.
 
+mod dialect;
 mod engine;
 mod error;
+mod execute;
+mod functions;
 mod reply;
+mod run;
 mod session;
 mod settings;
 mod snapshot;
+mod statement;
 mod tables;
+mod variables;
 
+pub use dialect::split;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;
 pub use reply::{Done, Reply, Rows, SqlColumn, SqlType};
 pub use session::{Literal, Session};
 pub use settings::SqlSettings;
+pub use variables::VERSION;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
 use super::error::SqlError;
+use super::run::Watch;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -124,10 +125,22 @@ impl Rows {
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Running(pub(super) tokio::task::AbortHandle);
+pub(super) struct Running {
+    task: tokio::task::AbortHandle,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Running {
+    pub(super) fn new(task: tokio::task::AbortHandle, watch: Option<Arc<Watch>>) -> Self {
+        Self { task, watch }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(watch) = &self.watch {
+            watch.leave();
+        }
+        self.task.abort();
     }
 }

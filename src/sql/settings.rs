@@ -17,6 +17,10 @@ pub struct SqlSettings {
     pub rows_max: u64,
     /// Bytes in one statement.
     pub text_max: usize,
+    /// Whether texts are compared and grouped without telling upper and lower case apart.
+    pub case_insensitive: bool,
+    /// System variables beside those that are always there: `pinba_port` and its kin, by lower-case name.
+    pub variables: Vec<(String, String)>,
 }
 
 impl Default for SqlSettings {
@@ -30,6 +34,8 @@ impl Default for SqlSettings {
             memory_max: 256 << 20,
             rows_max: 10_000_000,
             text_max: 1 << 20,
+            case_insensitive: false,
+            variables: Vec::new(),
         }
     }
 }

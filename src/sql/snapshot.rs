@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::common::{DataFusionError, Result};
@@ -30,6 +31,8 @@ pub(super) struct Snapshot {
     live: SharedLive,
     reports: Mutex<HashMap<String, Reading>>,
     tags: OnceLock<Arc<[(u32, String)]>>,
+    /// Rows of the pools that were looked at.
+    looked_at: AtomicU64,
 }
 
 /// A report that was read, or is being read by the first who asked.
@@ -53,6 +56,7 @@ impl Snapshot {
             live,
             reports: Mutex::default(),
             tags: OnceLock::new(),
+            looked_at: AtomicU64::new(0),
         }
     }
 
@@ -65,6 +69,16 @@ impl Snapshot {
     /// Where the rows are.
     pub(super) fn live(&self) -> &SharedLive {
         &self.live
+    }
+
+    /// So many rows were looked at.
+    pub(super) fn look_at(&self, rows: u64) {
+        self.looked_at.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Rows of the pools that were looked at so far.
+    pub(super) fn looked_at(&self) -> u64 {
+        self.looked_at.load(Ordering::Relaxed)
     }
 
     /// A report, which `read` reads unless this query did so before under the same name for the same purpose.

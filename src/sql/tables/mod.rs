@@ -27,7 +27,7 @@ use crate::query::catalog::Catalog;
 use crate::query::source::Source;
 
 /// What DataFusion calls the place of all databases.
-const CATALOG: &str = "def";
+pub(crate) const CATALOG: &str = "def";
 
 /// The database.
 const DATABASE: &str = "pinba";

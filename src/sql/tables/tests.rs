@@ -20,6 +20,10 @@ impl Asked {
             threads,
             ..SqlSettings::default()
         };
+        Self::with(pools, settings)
+    }
+
+    fn with(pools: &Pools, settings: SqlSettings) -> Self {
         let engine = Engine::new(std::sync::Arc::clone(&pools.catalog), settings).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -140,8 +144,8 @@ const GROUNDS: [Ground; 5] = [
     Ground {
         table: "request",
         ints: &[
-            ("id", 1300, 3010),
-            ("timestamp", 1_700_000_010, 1_700_000_032),
+            ("id", 250, 610),
+            ("timestamp", 1_700_000_001, 1_700_000_008),
             ("status", 199, 505),
             ("tags_cnt", 0, 2),
             ("timers_cnt", 2, 4),
@@ -163,8 +167,8 @@ const GROUNDS: [Ground; 5] = [
     Ground {
         table: "timer",
         ints: &[
-            ("id", 3900, 9100),
-            ("request_id", 1300, 3010),
+            ("id", 750, 1_850),
+            ("request_id", 250, 610),
             ("hit_count", 0, 4),
         ],
         floats: &[("value", 0.01)],
@@ -172,7 +176,7 @@ const GROUNDS: [Ground; 5] = [
     },
     Ground {
         table: "timertag",
-        ints: &[("timer_id", 3900, 9100), ("tag_id", 0, 60)],
+        ints: &[("timer_id", 750, 1_850), ("tag_id", 0, 60)],
         floats: &[],
         texts: &[(
             "value",
@@ -187,7 +191,7 @@ const GROUNDS: [Ground; 5] = [
     },
     Ground {
         table: "request_tag",
-        ints: &[("request_id", 1300, 3010)],
+        ints: &[("request_id", 250, 610)],
         floats: &[],
         texts: &[
             ("name", &["env", "release"]),
@@ -244,13 +248,13 @@ fn condition(dice: &mut Dice, ground: &Ground) -> String {
 /// Whatever a scan tests by itself, it passes the rows that DataFusion passes.
 #[test]
 fn conditions_in_the_scan_are_those_above_it() {
-    let mut pools = Pools::new(2_000, 5_000);
-    pools.fill(&traffic(), 3_000);
+    let mut pools = Pools::new(400, 1_000);
+    pools.fill(&traffic(), 600);
     for threads in [1, 3] {
         let asked = Asked::new(&pools, threads);
         let mut dice = Dice(threads as u64);
         let mut found = 0;
-        for round in 0..150 {
+        for round in 0..100 {
             let ground = &GROUNDS[round % GROUNDS.len()];
             let conditions: Vec<String> = (0..1 + dice.below(3))
                 .map(|_| condition(&mut dice, ground))
@@ -269,6 +273,181 @@ fn conditions_in_the_scan_are_those_above_it() {
             );
             found += usize::from(!pushed.is_empty());
         }
-        assert!(found > 50, "{found}");
+        assert!(found > 30, "{found}");
     }
+}
+
+/// A join that starts from few rows looks at few rows; an order by id and a limit too.
+#[test]
+fn few_rows_are_looked_at_for_few() {
+    let mut pools = Pools::new(20_000, 60_000);
+    pools.fill(&traffic(), 20_000);
+    let asked = Asked::new(&pools, 2);
+    let tags = "JOIN timertag tt ON tt.timer_id = t.id JOIN tag ON tt.tag_id = tag.id";
+    for (text, rows, most) in [
+        ("SELECT * FROM request WHERE id = 17000".to_owned(), 1, 1),
+        (
+            "SELECT id, tags FROM request WHERE id IN (5, 17000, 19000)".to_owned(),
+            3,
+            3,
+        ),
+        (
+            format!(
+                "SELECT t.id, t.hit_count, t.value, tag.name, tt.value FROM timer t {tags} WHERE t.request_id = 17000"
+            ),
+            6,
+            20,
+        ),
+        (
+            format!(
+                "SELECT r.script_name, t.value, tag.name, tt.value FROM timer t JOIN request r ON t.request_id = r.id {tags} \
+                 WHERE t.request_id IN (15000, 16000, 17000)"
+            ),
+            18,
+            40,
+        ),
+        (
+            format!(
+                "SELECT r.id, tt.value FROM request r JOIN timer t ON t.request_id = r.id {tags} WHERE r.id = 17000"
+            ),
+            6,
+            20,
+        ),
+        (
+            "SELECT * FROM request ORDER BY id DESC LIMIT 10".to_owned(),
+            10,
+            10,
+        ),
+        (
+            "SELECT * FROM request ORDER BY timestamp DESC, id DESC LIMIT 10".to_owned(),
+            10,
+            10,
+        ),
+        (
+            "SELECT id FROM request WHERE timestamp = 1700000100 ORDER BY id LIMIT 5".to_owned(),
+            5,
+            5,
+        ),
+        ("SELECT * FROM timer LIMIT 10".to_owned(), 10, 10),
+        (
+            "SELECT count(*) FROM request WHERE timestamp BETWEEN 1700000100 AND 1700000101"
+                .to_owned(),
+            1,
+            200,
+        ),
+    ] {
+        let (plan, found, looked_at) = asked.runtime.block_on(asked.engine.explain(&text)).unwrap();
+        assert_eq!(found, rows, "{text}\n{plan}");
+        assert!(looked_at <= most, "{looked_at} rows for {text}\n{plan}");
+    }
+}
+
+/// A query that would go on for ages ends when its time is over, or when nobody waits, and leaves its thread.
+#[test]
+fn what_takes_too_long_ends() {
+    let mut pools = Pools::new(20_000, 60_000);
+    pools.fill(&traffic(), 20_000);
+    let settings = SqlSettings {
+        threads: 1,
+        time_max: std::time::Duration::from_millis(300),
+        ..SqlSettings::default()
+    };
+    let asked = Asked::with(&pools, settings);
+    for text in [
+        "SELECT count(*) FROM request a, request b, request c",
+        "SELECT count(*) FROM request a JOIN request b ON a.req_time > b.req_time + 1e6",
+        "SELECT count(*) FROM request a JOIN request b ON a.status = b.status JOIN request c ON b.status = c.status",
+    ] {
+        let error = asked.try_rows(text).unwrap_err();
+        assert_eq!(error.code, 1969, "{text}: {error}");
+        // Its thread is free again: there is only one.
+        assert_eq!(asked.lines("SELECT count(*) FROM tag"), ["| 2 |"]);
+    }
+}
+
+#[test]
+fn limits_are_named() {
+    let mut pools = Pools::new(20_000, 60_000);
+    pools.fill(&traffic(), 20_000);
+    let settings = SqlSettings {
+        rows_max: 1_000,
+        memory_max: 1 << 20,
+        threads: 2,
+        ..SqlSettings::default()
+    };
+    let asked = Asked::with(&pools, settings);
+    let error = |text: &str| asked.try_rows(text).unwrap_err();
+    let long = error("SELECT * FROM request");
+    assert!(
+        long.code == 1104 && long.message.contains("1000 rows (sql.rows_max)"),
+        "{long}"
+    );
+    let large = error("SELECT * FROM timertag ORDER BY value, timer_id");
+    assert!(
+        large.code == 1041 && large.message.contains("(sql.memory)"),
+        "{large}"
+    );
+    assert_eq!(
+        asked.lines("SELECT count(*) FROM request"),
+        ["| 20000 |"],
+        "it is given back"
+    );
+    let settings = SqlSettings {
+        queries_max: 1,
+        ..SqlSettings::default()
+    };
+    let asked = Asked::with(&pools, settings);
+    asked.runtime.block_on(async {
+        let mut session = Session::new(1, "test@localhost", false);
+        let held = asked
+            .engine
+            .run(&mut session, "SELECT * FROM timer", &[])
+            .await
+            .unwrap();
+        let refused = asked
+            .engine
+            .run(&mut session, "SELECT 1", &[])
+            .await
+            .unwrap_err();
+        assert!(
+            refused.code == 1040 && refused.message.contains("sql.queries_max"),
+            "{refused}"
+        );
+        drop(held);
+        asked
+            .engine
+            .run(&mut session, "SELECT 1", &[])
+            .await
+            .unwrap();
+    });
+}
+
+/// What is gone is not made up for: the query ends.
+#[test]
+fn a_snapshot_expires_or_stays_what_it_was() {
+    let mut pools = Pools::new(40_000, 120_000);
+    pools.fill(&traffic(), 40_000);
+    let asked = Asked::new(&pools, 1);
+    asked.runtime.block_on(async {
+        let mut session = Session::new(1, "test@localhost", false);
+        let text = "SELECT id, timestamp FROM request";
+        for (more, expires) in [(2_000, false), (80_000, true)] {
+            let Ok(Reply::Rows(mut rows)) = asked.engine.run(&mut session, text, &[]).await else {
+                panic!("no rows");
+            };
+            let first = rows.next().await.unwrap().unwrap();
+            pools.fill(&traffic(), more);
+            let (mut count, mut error) = (first.num_rows(), None);
+            while let Some(batch) = rows.next().await {
+                match batch {
+                    Ok(batch) => count += batch.num_rows(),
+                    Err(failed) => error = Some(failed),
+                }
+            }
+            match expires {
+                false => assert_eq!((count, error), (40_000, None)),
+                true => assert_eq!(error.map(|error| error.code), Some(1317)),
+            }
+        }
+    });
 }

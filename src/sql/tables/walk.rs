@@ -311,6 +311,7 @@ impl Walk {
     /// Looks at these rows under the lock.
     fn hold(&mut self, ids: Range<u64>) -> Result<()> {
         let snapshot = Arc::clone(&self.snapshot);
+        snapshot.look_at(ids.end - ids.start);
         if self.out.is_empty() && self.matcher.is_empty() && !self.raw.has_pairs() {
             self.rows += (ids.end - ids.start) as usize;
             return Ok(());

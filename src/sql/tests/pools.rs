@@ -46,6 +46,7 @@ impl Pools {
         let status = Status {
             counters,
             sockets: Vec::new(),
+            sources: None,
             ring,
             temp_pool_size: 1024,
             gathering_period: Duration::from_millis(10),

@@ -1,0 +1,488 @@
+//! The shape of a SELECT: names of its columns, HAVING without groups, columns beside groups.
+//!
+//! MySQL calls a column by the text of its expression, lets HAVING look at aliases, and lets a SELECT with groups show columns
+//! that are not grouped (those of some row of the group: the first that is met).
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Distinct, Expr, GroupByExpr, OrderBy, OrderByExpr, OrderByKind, Select,
+    SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+use super::expressions::{as_condition, call, name_of};
+use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
+use crate::sql::dialect::lex::tokens;
+use crate::sql::error::SqlError;
+
+/// Tables in one FROM: MySQL's own limit.
+const TABLES_MAX: usize = 61;
+
+/// What makes one row of many, if it has no OVER.
+const AGGREGATES: [&str; 26] = [
+    "any_value",
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "group_concat",
+    "max",
+    "median",
+    "min",
+    "nth_value",
+    "std",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
+
+/// Puts a SELECT right; gives the names of its columns: what the plan calls them, what MySQL does.
+pub(super) fn shape(
+    select: &mut Select,
+    order_by: Option<&mut OrderBy>,
+    items: &HashMap<u64, Vec<String>>,
+    around: &Surroundings,
+) -> Result<Vec<(String, String)>, SqlError> {
+    if select.into.is_some() {
+        return Err(SqlError::not_supported("SELECT ... INTO"));
+    }
+    if select.top.is_some() || !select.lateral_views.is_empty() || select.prewhere.is_some() {
+        return Err(SqlError::parse("that is not MySQL's SELECT"));
+    }
+    if select.from.len() > TABLES_MAX {
+        return Err(SqlError::parse(format!(
+            "the statement joins {} tables, at most {TABLES_MAX} are accepted",
+            select.from.len()
+        )));
+    }
+    for from in &mut select.from {
+        for join in &mut from.joins {
+            lower_join(&mut join.join_operator);
+        }
+    }
+    for window in &mut select.named_window {
+        lower(&mut window.0);
+    }
+    let names = name_items(select, items);
+    let mut none = Vec::new();
+    let orders = match order_by {
+        Some(order_by) => match &mut order_by.kind {
+            OrderByKind::Expressions(orders) => orders,
+            OrderByKind::All(_) => return Err(SqlError::parse("ORDER BY ALL is not MySQL's")),
+        },
+        None => &mut none,
+    };
+    // ORDER BY NULL: no order.
+    orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
+    if let Some(condition) = &mut select.selection {
+        as_condition(condition);
+    }
+    if around.case_insensitive {
+        fold(select)?;
+    }
+    let grouped = !group_expressions(&select.group_by).is_empty();
+    if grouped || is_aggregate(select, orders) {
+        loosen(select, orders)?;
+        if let Some(condition) = &mut select.having {
+            as_condition(condition);
+        }
+    } else if let Some(mut condition) = select.having.take() {
+        // HAVING without groups is WHERE that knows the aliases.
+        let aliases = aliases(select);
+        let _ = VisitMut::visit(&mut condition, &mut Substitute(&aliases));
+        as_condition(&mut condition);
+        select.selection = Some(match select.selection.take() {
+            Some(before) => Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(before))),
+                op: BinaryOperator::And,
+                right: Box::new(Expr::Nested(Box::new(condition))),
+            },
+            None => condition,
+        });
+    }
+    Ok(names)
+}
+
+/// ORDER BY NULL after a UNION.
+pub(super) fn order_of_union(order_by: &mut OrderBy) {
+    if let OrderByKind::Expressions(orders) = &mut order_by.kind {
+        orders.retain(
+            |order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null),
+        );
+    }
+}
+
+/// The names that a SELECT would get, without touching it.
+pub(super) fn names(
+    select: &Select,
+    items: &HashMap<u64, Vec<String>>,
+) -> Result<Vec<(String, String)>, SqlError> {
+    Ok(name_items(&mut select.clone(), items))
+}
+
+/// Gives each item the name that MySQL gives it, and makes names different that must be.
+fn name_items(select: &mut Select, items: &HashMap<u64, Vec<String>>) -> Vec<(String, String)> {
+    let place = select.select_token.0.span.start.column;
+    let written = items
+        .get(&place)
+        .filter(|written| written.len() == select.projection.len());
+    let all = select.projection.iter().any(|item| {
+        matches!(
+            item,
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+        )
+    });
+    let mut taken = HashSet::new();
+    let mut names = Vec::with_capacity(select.projection.len());
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let written = || match written {
+            Some(written) => written[at].clone(),
+            None => String::new(),
+        };
+        let (expr, said, column) = match item {
+            SelectItem::UnnamedExpr(expr) => match expr {
+                Expr::Identifier(name) => {
+                    let said = last_name(&written()).unwrap_or_else(|| name.value.clone());
+                    (expr.clone(), said, true)
+                }
+                Expr::CompoundIdentifier(parts) => {
+                    let last = parts.last().map(|part| part.value.clone());
+                    let said = last_name(&written()).or(last).unwrap_or_default();
+                    (expr.clone(), said, true)
+                }
+                other => {
+                    let said = match written() {
+                        said if said.is_empty() => other.to_string(),
+                        said => said,
+                    };
+                    (other.clone(), said, false)
+                }
+            },
+            SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), alias.value.clone(), false),
+            SelectItem::ExprWithAliases { .. }
+            | SelectItem::Wildcard(_)
+            | SelectItem::QualifiedWildcard(..) => continue,
+        };
+        let mut internal = said.to_lowercase();
+        let free = taken.insert(internal.clone());
+        let mark = !free || (column && all);
+        if mark {
+            internal = format!("{internal}{MARK}{at}");
+        }
+        names.push((internal.clone(), said));
+        *item = match column && !mark {
+            true => SelectItem::UnnamedExpr(expr),
+            false => SelectItem::ExprWithAlias {
+                expr,
+                alias: ident(internal),
+            },
+        };
+    }
+    names
+}
+
+/// The last name of `a.b`, as it is written.
+fn last_name(written: &str) -> Option<String> {
+    let last = tokens(written, false).pop()?;
+    Some(last.value(written).into_owned())
+}
+
+/// What each alias of a SELECT stands for.
+fn aliases(select: &Select) -> HashMap<String, Expr> {
+    let aliased = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
+        _ => None,
+    });
+    aliased.collect()
+}
+
+/// Puts what aliases stand for in their places.
+struct Substitute<'a>(&'a HashMap<String, Expr>);
+
+impl VisitorMut for Substitute<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && let Some(meant) = self.0.get(&name.value)
+        {
+            *expr = Expr::Nested(Box::new(meant.clone()));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression is an aggregate itself.
+fn is_aggregate_call(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(function) => {
+            function.over.is_none()
+                && name_of(function).is_some_and(|name| AGGREGATES.contains(&name.as_str()))
+        }
+        _ => false,
+    }
+}
+
+/// Looks for aggregates outside of sub-queries.
+struct FindAggregate {
+    inside: usize,
+}
+
+impl Visitor for FindAggregate {
+    type Break = ();
+
+    fn pre_visit_query(
+        &mut self,
+        _query: &datafusion::sql::sqlparser::ast::Query,
+    ) -> ControlFlow<()> {
+        self.inside += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(
+        &mut self,
+        _query: &datafusion::sql::sqlparser::ast::Query,
+    ) -> ControlFlow<()> {
+        self.inside -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match self.inside == 0 && is_aggregate_call(expr) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn has_aggregate(expr: &Expr) -> bool {
+    Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break()
+}
+
+fn item_expr(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
+    let in_items = select.projection.iter().filter_map(item_expr);
+    let in_orders = orders.iter().map(|order| &order.expr);
+    in_items
+        .chain(in_orders)
+        .chain(select.having.iter())
+        .any(has_aggregate)
+}
+
+/// Groups, and items that are DISTINCT, without telling cases apart.
+fn fold(select: &mut Select) -> Result<(), SqlError> {
+    let by_place = |place: &str, items: &[SelectItem]| {
+        let at: usize = place.parse().ok()?;
+        item_expr(items.get(at.checked_sub(1)?)?).cloned()
+    };
+    let aliases = aliases(select);
+    if matches!(select.distinct, Some(Distinct::Distinct))
+        && group_expressions(&select.group_by).is_empty()
+        && !is_aggregate(select, &[])
+    {
+        let items: Option<Vec<Expr>> = select
+            .projection
+            .iter()
+            .map(|item| item_expr(item).cloned())
+            .collect();
+        let items = items.ok_or_else(|| {
+            SqlError::not_supported("SELECT DISTINCT * with sql.case_insensitive")
+        })?;
+        select.distinct = None;
+        select.group_by = GroupByExpr::Expressions(items, Vec::new());
+    }
+    let GroupByExpr::Expressions(expressions, _) = &mut select.group_by else {
+        return Ok(());
+    };
+    for expr in expressions {
+        let meant = match expr {
+            Expr::Value(value) => match &value.value {
+                Value::Number(place, _) => by_place(place, &select.projection),
+                _ => None,
+            },
+            Expr::Identifier(name) => aliases.get(&name.value).cloned(),
+            _ => None,
+        };
+        let meant = meant.unwrap_or_else(|| expr.clone());
+        *expr = call("__fold", vec![meant]);
+    }
+    Ok(())
+}
+
+/// Columns that are neither grouped nor in an aggregate become those of the first row of the group.
+fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
+    let aliases = aliases(select);
+    let mut grouped = Vec::new();
+    for expr in group_expressions(&select.group_by) {
+        match expr {
+            Expr::Value(value) => {
+                if let Value::Number(place, _) = &value.value
+                    && let Some(at) = place.parse::<usize>().ok().and_then(|at| at.checked_sub(1))
+                    && let Some(expr) = select.projection.get(at).and_then(item_expr)
+                {
+                    grouped.push(expr.clone());
+                }
+            }
+            Expr::Identifier(name) => {
+                grouped.extend(aliases.get(&name.value).cloned());
+                grouped.push(expr.clone());
+            }
+            // ROLLUP (a, b)
+            Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
+                grouped.extend(sets.iter().flatten().cloned());
+            }
+            Expr::Nested(inner) => grouped.push((**inner).clone()),
+            other => grouped.push(other.clone()),
+        }
+    }
+    if select
+        .projection
+        .iter()
+        .any(|item| item_expr(item).is_none())
+        && !group_expressions(&select.group_by).is_empty()
+    {
+        return Err(SqlError::not_supported(
+            "SELECT * with GROUP BY; name the columns that are wanted",
+        ));
+    }
+    let known = HashSet::new();
+    for item in &mut select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
+            continue;
+        };
+        let before = expr.clone();
+        let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &known));
+        if let (true, Expr::Identifier(name)) = (*expr != before, &before) {
+            let alias = name.clone();
+            *item = SelectItem::ExprWithAlias {
+                expr: expr.clone(),
+                alias,
+            };
+        } else if let (true, Expr::CompoundIdentifier(parts)) = (*expr != before, &before)
+            && let SelectItem::UnnamedExpr(_) = item
+            && let Some(alias) = parts.last().cloned()
+            && let Some(expr) = item_expr(item).cloned()
+        {
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+    let known: HashSet<String> = aliases_of_items(select);
+    if let Some(having) = &mut select.having {
+        let _ = VisitMut::visit(having, &mut Loosen::new(&grouped, &known));
+    }
+    for order in orders {
+        let _ = VisitMut::visit(&mut order.expr, &mut Loosen::new(&grouped, &known));
+    }
+    Ok(())
+}
+
+fn aliases_of_items(select: &Select) -> HashSet<String> {
+    let aliased = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    });
+    aliased.collect()
+}
+
+struct Loosen<'a> {
+    grouped: &'a [Expr],
+    aliases: &'a HashSet<String>,
+    /// How many aggregates, grouped expressions and sub-queries are around.
+    inside: usize,
+    /// Whether each expression on the way down is one of them.
+    way: Vec<bool>,
+}
+
+impl<'a> Loosen<'a> {
+    fn new(grouped: &'a [Expr], aliases: &'a HashSet<String>) -> Self {
+        Self {
+            grouped,
+            aliases,
+            inside: 0,
+            way: Vec::new(),
+        }
+    }
+
+    fn is_grouped(&self, expr: &Expr) -> bool {
+        let column = |expr: &Expr| match expr {
+            Expr::Identifier(name) => Some(name.value.clone()),
+            Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()),
+            _ => None,
+        };
+        let own = column(expr);
+        self.grouped
+            .iter()
+            .any(|grouped| match (&own, expr, grouped) {
+                (Some(_), Expr::CompoundIdentifier(left), Expr::CompoundIdentifier(right)) => left
+                    .iter()
+                    .rev()
+                    .zip(right.iter().rev())
+                    .all(|(left, right)| left.value == right.value),
+                (Some(own), ..) => column(grouped).as_ref() == Some(own),
+                _ => grouped == expr,
+            })
+    }
+}
+
+impl VisitorMut for Loosen<'_> {
+    type Break = ();
+
+    fn pre_visit_query(
+        &mut self,
+        _query: &mut datafusion::sql::sqlparser::ast::Query,
+    ) -> ControlFlow<()> {
+        self.inside += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(
+        &mut self,
+        _query: &mut datafusion::sql::sqlparser::ast::Query,
+    ) -> ControlFlow<()> {
+        self.inside -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let stop = is_aggregate_call(expr) || self.is_grouped(expr);
+        self.way.push(stop);
+        self.inside += usize::from(stop);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let stop = self.way.pop().unwrap_or(false);
+        self.inside -= usize::from(stop);
+        if self.inside > 0 || stop {
+            return ControlFlow::Continue(());
+        }
+        let free = match expr {
+            Expr::Identifier(name) => !self.aliases.contains(&name.value),
+            Expr::CompoundIdentifier(_) => true,
+            _ => false,
+        };
+        if free {
+            *expr = call("first_value", vec![expr.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}

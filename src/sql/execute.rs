@@ -1,0 +1,407 @@
+//! Statements, one by one: what each does to its session, and the way of a query from text to plan.
+//!
+//! Called by front ends from their own tasks; plans are made on the engine's threads, so that a statement that takes long to
+//! plan, or makes the planner panic, harms nobody else. A front end that goes away ends what it asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as PlannedStatement;
+use datafusion::sql::sqlparser::ast;
+
+use super::dialect::grammar;
+use super::dialect::normalise::{Mode, Values, normalise};
+use super::dialect::rewrite::{MARK, Noted, Surroundings, rewrite};
+use super::engine::{Engine, Prepared};
+use super::error::SqlError;
+use super::functions;
+use super::reply::{Done, Reply, Running, SqlColumn};
+use super::session::{Literal, Session};
+use super::settings::SqlSettings;
+use super::statement::{self, Setting, Statement};
+use super::tables;
+use super::variables;
+
+/// A query, ready to be run.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) plan: LogicalPlan,
+    pub(super) columns: Arc<[SqlColumn]>,
+    pub(super) parameters: usize,
+    pub(super) sleep: Duration,
+}
+
+/// Where the values of one statement come from.
+struct Given<'a> {
+    session: &'a Session,
+    settings: &'a SqlSettings,
+    /// `None` while it is only prepared.
+    values: Option<&'a [Literal]>,
+}
+
+impl Values for Given<'_> {
+    fn parameter(&self, at: usize) -> Option<Literal> {
+        match self.values {
+            Some(values) => values.get(at).cloned(),
+            None => Some(Literal::Null),
+        }
+    }
+
+    fn is_preparing(&self) -> bool {
+        self.values.is_none()
+    }
+
+    fn user_variable(&self, name: &str) -> Literal {
+        let value = self.session.user_variables.get(name);
+        value.cloned().unwrap_or(Literal::Null)
+    }
+
+    fn system_variable(&self, name: &str) -> Result<Literal, SqlError> {
+        variables::lookup(name, self.session, self.settings)
+    }
+}
+
+/// How a session's texts are to be read.
+pub(super) fn mode(session: &Session) -> Mode {
+    let mode = session.variables.get("sql_mode");
+    mode.map(|mode| Mode::new(mode)).unwrap_or_default()
+}
+
+/// What a session's statements are read against.
+pub(super) fn surroundings(session: &Session, settings: &SqlSettings) -> Surroundings {
+    let time_zone = session
+        .variables
+        .get("time_zone")
+        .map_or("SYSTEM", String::as_str);
+    let now = chrono::Utc::now();
+    let shown = functions::shown(now.timestamp_micros(), time_zone)
+        .and_then(chrono::DateTime::from_timestamp_micros);
+    Surroundings {
+        database: session.database.clone(),
+        user: session.user.clone(),
+        connection: session.id,
+        now: shown.unwrap_or(now).naive_utc(),
+        now_utc: now.naive_utc(),
+        time_zone: time_zone.to_owned(),
+        case_insensitive: settings.case_insensitive,
+    }
+}
+
+/// A query as DataFusion's planner wants it.
+pub(super) struct Written {
+    pub(super) query: Box<ast::Query>,
+    pub(super) noted: Noted,
+    pub(super) parameters: usize,
+}
+
+/// Reads a query: everything before tables are looked at.
+///
+/// # Errors
+/// What is wrong with it, or not done here.
+pub(super) fn write(
+    session: &Session,
+    settings: &SqlSettings,
+    text: &str,
+    values: Option<&[Literal]>,
+) -> Result<Written, SqlError> {
+    let given = Given {
+        session,
+        settings,
+        values,
+    };
+    let normal = normalise(text, mode(session), &given)?;
+    if values.is_some_and(|values| values.len() > normal.parameters) {
+        return Err(SqlError::wrong_arguments(format!(
+            "the statement has {} '?', and {} values were given",
+            normal.parameters,
+            values.map_or(0, <[Literal]>::len)
+        )));
+    }
+    let mut query = match grammar::parse(&normal.text)? {
+        ast::Statement::Query(query) => query,
+        _ => {
+            return Err(SqlError::not_supported(
+                "SELECT is answered here, not statements that begin like it",
+            ));
+        }
+    };
+    let noted = rewrite(&mut query, &normal.items, &surroundings(session, settings))?;
+    Ok(Written {
+        query,
+        noted,
+        parameters: normal.parameters,
+    })
+}
+
+impl Engine {
+    /// Runs one statement, with a value for each `?` in it.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the time.
+    pub async fn run(
+        &self,
+        session: &mut Session,
+        text: &str,
+        values: &[Literal],
+    ) -> Result<Reply, SqlError> {
+        self.check_length(text)?;
+        match statement::read(text, mode(session).ansi_quotes)? {
+            Statement::Query => {
+                let query = self.query(session, text, Some(values)).await?;
+                self.answer(query).await
+            }
+            Statement::Do(expressions) => {
+                let text = format!("SELECT {expressions}");
+                let query = self.query(session, &text, Some(values)).await?;
+                if let Reply::Rows(mut rows) = self.answer(query).await? {
+                    while let Some(batch) = rows.next().await {
+                        batch?;
+                    }
+                }
+                Ok(Reply::Done(Done::default()))
+            }
+            Statement::Set(settings) => {
+                for setting in settings {
+                    self.set(session, setting).await?;
+                }
+                Ok(Reply::Done(Done::default()))
+            }
+            Statement::Use(name) => {
+                session.database = Some(database(&name)?);
+                Ok(Reply::Done(Done::default()))
+            }
+            Statement::Begin => {
+                session.in_transaction = true;
+                Ok(Reply::Done(Done::default()))
+            }
+            Statement::End => {
+                session.in_transaction = false;
+                Ok(Reply::Done(Done::default()))
+            }
+            Statement::Nothing => Ok(Reply::Done(Done::default())),
+            other => Err(SqlError::not_supported(format!("{other:?}"))),
+        }
+    }
+
+    /// Plans one statement whose `?` have no values yet.
+    ///
+    /// # Errors
+    /// What is wrong with it: the same as when it is run.
+    pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
+        self.check_length(text)?;
+        let (parameters, columns) = match statement::read(text, mode(session).ansi_quotes)? {
+            Statement::Query => {
+                let query = self.query(session, text, None).await?;
+                (query.parameters, query.columns)
+            }
+            _ => (0, Arc::from([])),
+        };
+        Ok(Prepared {
+            text: text.into(),
+            parameters,
+            columns,
+        })
+    }
+
+    fn check_length(&self, text: &str) -> Result<(), SqlError> {
+        let most = self.settings().text_max;
+        if text.len() > most {
+            return Err(SqlError {
+                code: 1153,
+                state: "08S01",
+                message: format!(
+                    "the statement has {} bytes, at most {most} are accepted",
+                    text.len()
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Plans a query on the engine's threads.
+    pub(super) async fn query(
+        &self,
+        session: &Session,
+        text: &str,
+        values: Option<&[Literal]>,
+    ) -> Result<Query, SqlError> {
+        let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
+        let values = values.map(<[Literal]>::to_vec);
+        self.on_own_threads(async move {
+            let written = write(&session, engine.settings(), &text, values.as_deref())?;
+            engine.plan(written).await
+        })
+        .await
+    }
+
+    async fn plan(&self, written: Written) -> Result<Query, SqlError> {
+        let statement = ast::Statement::Query(written.query);
+        let statement = PlannedStatement::Statement(Box::new(statement));
+        let plan = self.state().statement_to_plan(statement).await?;
+        let plan = self.operators().finish(plan)?;
+        let columns = named(tables::columns_of(&plan), &written.noted.names);
+        Ok(Query {
+            plan,
+            columns,
+            parameters: written.parameters,
+            sleep: Duration::try_from_secs_f64(written.noted.sleep)
+                .unwrap_or(Duration::MAX)
+                .min(self.settings().time_max),
+        })
+    }
+
+    /// Starts a query.
+    pub(super) async fn answer(&self, query: Query) -> Result<Reply, SqlError> {
+        let Query {
+            plan,
+            columns,
+            sleep,
+            ..
+        } = query;
+        let engine = self.clone();
+        let physical = self
+            .on_own_threads(async move {
+                if !sleep.is_zero() {
+                    tokio::time::sleep(sleep).await;
+                }
+                Ok(engine.state().create_physical_plan(&plan).await?)
+            })
+            .await?;
+        self.start(physical, columns).await
+    }
+
+    /// Does something on the engine's threads; ends it when nobody waits any more.
+    async fn on_own_threads<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let task = self.runtime()?.spawn(work);
+        let _ends_with_us = Running::new(task.abort_handle(), None);
+        match task.await {
+            Ok(done) => done,
+            Err(error) if error.is_panic() => {
+                tracing::error!(target: "pinbad::sql", "planning a statement panicked");
+                Err(SqlError::internal(
+                    "the statement could not be planned: a defect of the daemon",
+                ))
+            }
+            Err(_) => Err(SqlError::interrupted("the daemon stops")),
+        }
+    }
+
+    async fn set(&self, session: &mut Session, setting: Setting) -> Result<(), SqlError> {
+        match setting {
+            Setting::Names(charset) => {
+                let charset = charset.map(|charset| charset.to_lowercase());
+                for name in [
+                    "character_set_client",
+                    "character_set_connection",
+                    "character_set_results",
+                ] {
+                    session.set(name, charset.clone())?;
+                }
+                Ok(())
+            }
+            Setting::Own { name, value } => {
+                let value = self.evaluate(session, &value).await?;
+                session.set_own(&name, value)
+            }
+            Setting::System { name, value: None } => session.set(variables::canonical(&name), None),
+            Setting::System {
+                name,
+                value: Some(value),
+            } => {
+                let is_word = value
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+                let value = match is_word {
+                    true => value,
+                    false => match self.evaluate(session, &value).await? {
+                        Literal::Null => String::new(),
+                        Literal::Int(value) => value.to_string(),
+                        Literal::UInt(value) => value.to_string(),
+                        Literal::Float(value) => value.to_string(),
+                        Literal::Text(value) => value,
+                    },
+                };
+                let name = variables::canonical(&name);
+                if name == "time_zone"
+                    && !value.eq_ignore_ascii_case("system")
+                    && functions::zone(&value).is_none()
+                {
+                    return Err(SqlError {
+                        code: 1298,
+                        state: "HY000",
+                        message: format!("Unknown or incorrect time zone: '{value}'"),
+                    });
+                }
+                let value = match name.starts_with("character_set") {
+                    true => value.to_lowercase(),
+                    false => value,
+                };
+                session.set(name, Some(value))
+            }
+        }
+    }
+
+    /// What an expression is.
+    async fn evaluate(&self, session: &Session, expression: &str) -> Result<Literal, SqlError> {
+        let text = format!("SELECT {expression}");
+        let query = self.query(session, &text, Some(&[])).await?;
+        let Reply::Rows(mut rows) = self.answer(query).await? else {
+            return Ok(Literal::Null);
+        };
+        let mut first = Literal::Null;
+        let mut count = 0;
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            count += batch.num_rows();
+            if count > 1 || batch.num_columns() != 1 {
+                return Err(SqlError::wrong_arguments("one value is wanted"));
+            }
+            if batch.num_rows() == 1 {
+                let cells = functions::value::Cells::new(batch.column(0))?;
+                first = match cells.get(0) {
+                    functions::value::V::Null => Literal::Null,
+                    functions::value::V::Int(value) => Literal::Int(value),
+                    functions::value::V::UInt(value) => Literal::UInt(value),
+                    functions::value::V::Real(value) => Literal::Float(value),
+                    other => Literal::Text(other.said().into_owned()),
+                };
+            }
+        }
+        Ok(first)
+    }
+}
+
+/// A database by its name.
+pub(super) fn database(name: &str) -> Result<String, SqlError> {
+    let lower = name.to_lowercase();
+    match lower.as_str() {
+        "pinba" | "information_schema" => Ok(lower),
+        _ => Err(SqlError::no_such_database(format!(
+            "Unknown database '{name}'"
+        ))),
+    }
+}
+
+/// Columns by the names that MySQL gives them.
+fn named(columns: Arc<[SqlColumn]>, names: &[(String, String)]) -> Arc<[SqlColumn]> {
+    let mut names = names.iter().peekable();
+    columns
+        .iter()
+        .map(|column| {
+            let mut column = column.clone();
+            if let Some((_, said)) = names.next_if(|(internal, _)| *internal == column.name) {
+                column.name.clone_from(said);
+            } else if let Some((name, _)) = column.name.split_once(MARK) {
+                column.name = name.to_owned();
+            }
+            column
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

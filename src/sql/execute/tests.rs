@@ -1,0 +1,400 @@
+//! Statements through the engine, against reports that have no rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::ingest::{RingPlan, TempRing};
+use crate::merger::{Live, Pulse};
+use crate::pool::Pool;
+use crate::query::catalog::Catalog;
+use crate::query::status::Status;
+use crate::report::definition::Defaults;
+use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::telemetry::Counters;
+use crate::wire::{Hasher, RuleCounters};
+
+fn catalog() -> Arc<Catalog> {
+    let mut config = Config::default();
+    config.pool.request_pool_size = 10;
+    config.pool.timer_pool_size = 10;
+    let history = Ticks::of(config.pool.stats_history);
+    let pool = Pool::new(&config.pool, Hasher::new());
+    let mut reports = Reports::new(&config.reports, history);
+    let defaults = Defaults::default();
+    let built_in = builtin::reports(&defaults).into_iter();
+    let built_in = built_in.map(|report| (report, DefinedBy::BuiltIn));
+    reports.define_at_start(built_in.collect(), &pool, 0);
+    let counters = Counters::new(1);
+    let (ring, ..) = TempRing::new(RingPlan::new(16, 1 << 12, 1), &counters.sockets);
+    let status = Status {
+        counters,
+        sockets: Vec::new(),
+        sources: None,
+        ring,
+        temp_pool_size: 16,
+        gathering_period: Duration::from_millis(10),
+        rewrites: Vec::new(),
+        rule_counters: Arc::new(RuleCounters::new(0)),
+    };
+    Arc::new(Catalog::new(
+        Arc::new(RwLock::new(Live::new(pool, reports, history))),
+        Arc::new(SystemClock::new()),
+        defaults,
+        true,
+        status,
+        Arc::new(Pulse::default()),
+    ))
+}
+
+fn engine(settings: SqlSettings) -> Engine {
+    Engine::new(
+        catalog(),
+        SqlSettings {
+            threads: 2,
+            ..settings
+        },
+    )
+    .expect("threads")
+}
+
+/// An answer as lines: names, then values.
+async fn rows(reply: Reply) -> Result<Vec<String>, SqlError> {
+    let Reply::Rows(mut rows) = reply else {
+        return Ok(vec!["done".into()]);
+    };
+    let names: Vec<_> = rows
+        .columns
+        .iter()
+        .map(|column| column.name.clone())
+        .collect();
+    let mut lines = vec![names.join("|")];
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        let cells: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| functions::value::Cells::new(column).expect("cells"))
+            .collect();
+        for row in 0..batch.num_rows() {
+            let line: Vec<_> = cells
+                .iter()
+                .map(|cells| match cells.get(row) {
+                    functions::value::V::Null => "NULL".to_owned(),
+                    other => other.said().into_owned(),
+                })
+                .collect();
+            lines.push(line.join("|"));
+        }
+    }
+    Ok(lines)
+}
+
+async fn ask(engine: &Engine, session: &mut Session, text: &str) -> Result<Vec<String>, SqlError> {
+    rows(engine.run(session, text, &[]).await?).await
+}
+
+/// Statements and what they answer, values only.
+async fn check(cases: &[(&str, &str)]) {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let mut wrong = Vec::new();
+    for (text, wanted) in cases {
+        let answer = match ask(&engine, &mut session, text).await {
+            Ok(lines) => lines[1..].join("/"),
+            Err(error) => error.to_string(),
+        };
+        if answer != *wanted {
+            wrong.push(format!("{text}\n  is {answer}\n  not {wanted}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn numbers() {
+    check(&[
+        ("SELECT 1+1, 7/2, 7 DIV 2, 7 % 2, 7 MOD 4, 1/0, 5.0 % 0", "2|3.5000|3|1|3|NULL|NULL"),
+        ("SELECT 0.1+0.2, 1.5*2, '3abc'+1, '1.5'*2, 1e3, -'5', 2-5", "0.3|3.0|4|3|1000|-5|-3"),
+        ("SELECT 100 DIV 60 * 60, 2+3*4, !1, NOT 0, 5 & 3, 5 | 3, 5 ^ 3, 1 << 4, 256 >> 4, ~0", "60|14|0|1|1|7|6|16|16|18446744073709551615"),
+        ("SELECT ROUND(2.567, 1), ROUND(2.5), ROUND(-2.5), ROUND(1234, -2), TRUNCATE(2.567, 2), FLOOR(-1.5), CEIL(1.2), CEILING(3)", "2.6|3|-3|1200|2.56|-2|2|3"),
+        ("SELECT FORMAT(1234567.891, 2), GREATEST(1, 2.5, 2), LEAST('b', 'a'), ABS(-3), SIGN(-2.5), POW(2, 3), SQRT(-1), MOD(5, 3)", "1,234,567.89|2.5|a|3|-1|8|NULL|2"),
+        ("SELECT CONV('ff', 16, 10), CRC32('abc'), BIT_COUNT(7), HEX('a'), HEX(255), UNHEX('41')", "255|891568578|3|61|FF|A"),
+        ("SELECT CAST('12abc' AS SIGNED), CAST(-1 AS UNSIGNED), CAST('1.555' AS DECIMAL(10,2)), CAST(1.5 AS CHAR), CAST('abcd' AS CHAR(2)), CAST('1e2x' AS DOUBLE), CONVERT('7', UNSIGNED INTEGER)", "12|18446744073709551615|1.56|1.5|ab|100|7"),
+        ("SELECT sum(a), avg(a), count(*), min(a), max(a), sum(b), avg(b) FROM (SELECT 1 a, '1.5' b UNION ALL SELECT 2, '2x') t", "3|1.5000|2|1|2|3.5|1.75"),
+        ("SELECT 10 / 4 / 2, (1 + 2) / 3, 1 / 3.0, 2 / '4'", "1.25000000|1.0000|0.3333|0.5"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn texts() {
+    check(&[
+        ("SELECT \"a\", 'it''s', CONCAT('a', 1, NULL), CONCAT('a', 1.50, 'é'), CONCAT_WS('-', 'a', NULL, 'b')", "a|it's|NULL|a1.50é|a-b"),
+        ("SELECT LEFT('abc', 2), RIGHT('abc', 2), SUBSTRING('abcdef', 2, 3), SUBSTRING('abc' FROM -2), MID('abc', 2, 1), SUBSTRING_INDEX('a.b.c', '.', 2)", "ab|bc|bcd|bc|b|a.b"),
+        ("SELECT LOCATE('b', 'abc'), INSTR('abc', 'c'), POSITION('x' IN 'abc'), UCASE('aé'), LCASE('AB'), LENGTH('é'), CHAR_LENGTH('é')", "2|3|0|AÉ|ab|2|1"),
+        ("SELECT TRIM('  a '), LTRIM(' a'), TRIM(LEADING 'x' FROM 'xxa'), TRIM(BOTH 'x' FROM 'xax'), REPLACE('aXbX', 'X', '-'), REVERSE('abc'), REPEAT('ab', 2), LPAD('a', 3, 'xy'), RPAD('abc', 2, '')", "a|a|a|a|a-b-|cba|abab|xya|ab"),
+        ("SELECT 'abc' LIKE 'a%', 'a_c' LIKE 'a\\_c', 'abc' LIKE 'A%', 'a%' LIKE 'a!%' ESCAPE '!', 'abc' REGEXP '^a.c$', 'abc' NOT REGEXP 'b', 'x' RLIKE 'y'", "1|1|0|1|1|0|0"),
+        ("SELECT IF(1 > 2, 'a', 'b'), IFNULL(NULL, 5), NULLIF(1, 1), COALESCE(NULL, 'x'), ISNULL(NULL), CASE 2 WHEN 1 THEN 'a' WHEN '2' THEN 'b' END, ELT(2, 'a', 'b'), FIELD('b', 'a', 'b')", "b|5|NULL|x|1|b|b|2"),
+        ("SELECT GROUP_CONCAT(a ORDER BY a DESC SEPARATOR '+'), GROUP_CONCAT(DISTINCT b) FROM (SELECT 1 a, 'x' b UNION ALL SELECT 2, 'x') t", "2+1|x"),
+        ("SELECT REPEAT('x', 100000000), SPACE(3), LPAD('', 999999999, 'x')", "NULL|   |NULL"),
+        ("SELECT 'a' 'b', _utf8mb4'c', N'd', x'41', 'a\\'b'", "ab|c|d|A|a'b"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn comparisons() {
+    check(&[
+        ("SELECT 1 = '1', '1.0' = 1, 'abc' = 0, '10' > 9, 'b' > 'a', NULL = 1, NULL <=> NULL, 1 <=> NULL", "1|1|1|1|1|NULL|1|0"),
+        ("SELECT 5 BETWEEN '1' AND 9, 2 IN (1, '2'), '2' IN (1, 2), 3 NOT IN (1, 2), 1 XOR 1, 1 AND 'x', 0 OR '1', 2 AND 3", "1|1|1|1|0|0|1|1"),
+        ("SELECT count(*) FROM (SELECT 1 a) t WHERE a", "1"),
+        ("SELECT (1, 2) = (1, 2), (1, 2) IN ((3, 4), (1, 2)), 1 IS TRUE, 'a' || 'b', 1 && 0", "1|1|1|0|0"),
+        ("SELECT a FROM (SELECT 1 a UNION ALL SELECT NULL UNION ALL SELECT 0) t ORDER BY a", "NULL/0/1"),
+        ("SELECT a FROM (SELECT 1 a UNION ALL SELECT NULL UNION ALL SELECT 0) t ORDER BY a DESC", "1/0/NULL"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn times() {
+    check(&[
+        ("SELECT DATE_FORMAT('2026-11-21 09:05:07', '%Y-%m-%d %H:%i:%s %W %j %p'), YEAR('2026-11-21'), HOUR('09:05:07'), DAYOFWEEK('2026-11-21'), LAST_DAY('2026-02-03')", "2026-11-21 09:05:07 Saturday 325 AM|2026|9|7|2026-02-28"),
+        ("SELECT '2026-01-31' + INTERVAL 1 MONTH, DATE_SUB('2026-01-01', INTERVAL 1 DAY), DATEDIFF('2026-01-02', '2026-01-01'), TIMESTAMPDIFF(MINUTE, '2026-01-01 00:00', '2026-01-01 01:30'), DATE('2026-01-01 05:00')", "2026-02-28 00:00:00|2025-12-31 00:00:00|1|90|2026-01-01"),
+        ("SELECT EXTRACT(HOUR FROM '2026-01-01 05:06:07'), STR_TO_DATE('21.11.2026', '%d.%m.%Y'), SEC_TO_TIME(3661), TIME_TO_SEC('01:01:01'), UNIX_TIMESTAMP() > 1700000000, NOW() = CURRENT_TIMESTAMP", "5|2026-11-21 00:00:00|01:01:01|3661|1|1"),
+    ])
+    .await;
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (zone, wanted) in [
+        ("+00:00", "1970-01-01 00:00:00"),
+        ("+02:30", "1970-01-01 02:30:00"),
+        ("Europe/Berlin", "1970-01-01 01:00:00"),
+    ] {
+        ask(&engine, &mut session, &format!("SET time_zone = '{zone}'"))
+            .await
+            .expect("a zone");
+        let answer = ask(
+            &engine,
+            &mut session,
+            "SELECT FROM_UNIXTIME(0), UNIX_TIMESTAMP(FROM_UNIXTIME(86400))",
+        )
+        .await;
+        assert_eq!(
+            answer.expect("times")[1],
+            format!("{wanted}|86400"),
+            "{zone}"
+        );
+    }
+    let error = ask(&engine, &mut session, "SET time_zone = 'Nowhere/At_all'")
+        .await
+        .expect_err("no zone");
+    assert_eq!(error.code, 1298);
+}
+
+#[tokio::test]
+async fn sessions() {
+    let engine = engine(SqlSettings {
+        variables: vec![("pinba_port".into(), "30002".into())],
+        ..SqlSettings::default()
+    });
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in [
+        (
+            "SELECT @@version_comment limit 1",
+            "@@version_comment/pinbad",
+        ),
+        (
+            "SELECT @@max_allowed_packet,@@system_time_zone,@@session.time_zone AS tz,@@pinba_port",
+            "@@max_allowed_packet|@@system_time_zone|tz|@@pinba_port/67108864|UTC|SYSTEM|30002",
+        ),
+        (
+            "SET NAMES utf8mb4 COLLATE utf8mb4_unicode_ci, autocommit = OFF, @a := 1 + 1, sql_mode = CONCAT(@@sql_mode, ',X')",
+            "done",
+        ),
+        (
+            "SELECT @a, @b, @@autocommit, @@sql_mode",
+            "@a|@b|@@autocommit|@@sql_mode/2|NULL|0|,X",
+        ),
+        ("SET autocommit = DEFAULT", "done"),
+        (
+            "select DATABASE(), USER() limit 1",
+            "DATABASE()|USER()/pinba|me@here",
+        ),
+        ("USE INFORMATION_SCHEMA", "done"),
+        (
+            "SELECT schema(), connection_id(), version()",
+            "schema()|connection_id()|version()/information_schema|5|10.11.14-MariaDB-pinba",
+        ),
+        ("START TRANSACTION", "done"),
+        ("DO 1, SLEEP(0.01)", "done"),
+        ("SELECT SLEEP(0.01)", "SLEEP(0.01)/0"),
+    ] {
+        let answer = ask(&engine, &mut session, text).await.expect(text);
+        assert_eq!(answer.join("/"), wanted, "{text}");
+    }
+    assert!(session.autocommit() && session.in_transaction);
+    assert_eq!(
+        session
+            .variables
+            .get("character_set_results")
+            .map(String::as_str),
+        Some("utf8mb4")
+    );
+    for (text, code) in [
+        ("SELECT @@nope", 1193),
+        ("USE nope", 1049),
+        ("SELECT nope FROM pinba.status", 1054),
+        ("SELECT * FROM pinba.nope", 1146),
+        ("SELECT * FROM nope.nope", 1146),
+        ("SELECT nope(1)", 1305),
+        ("SELECT substring('x')", 1582),
+        ("SELECT 1 FROM", 1064),
+        ("SELECT 'x", 1064),
+        ("INSERT INTO request VALUES (1)", 1290),
+        ("SELECT 'a' REGEXP '('", 1139),
+    ] {
+        let error = ask(&engine, &mut session, text).await.expect_err(text);
+        assert_eq!(error.code, code, "{text}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn names_are_as_they_were_written() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in [
+        (
+            "SELECT count(*), COUNT( * ), 1 , 1",
+            "count(*)|COUNT( * )|1|1",
+        ),
+        (
+            "SELECT R.Script_Name, req_time_total/req_count, req_count AS `N N` FROM report_by_script_name R",
+            "Script_Name|req_time_total/req_count|N N",
+        ),
+        (
+            "SELECT req_count, req_count, t.req_count FROM report_by_script_name t",
+            "req_count|req_count|req_count",
+        ),
+        ("SELECT x.a FROM (SELECT 1 AS A, 2 b) X", "a"),
+        ("SELECT *, a FROM (SELECT 1 AS A, 2 b) X", "a|b|a"),
+        ("SELECT 'x' UNION SELECT 'y'", "x"),
+    ] {
+        let answer = ask(&engine, &mut session, text).await.expect(text);
+        assert_eq!(answer[0], wanted, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn values_and_preparing() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let text = "SELECT ? + 1, ?, a FROM (SELECT 7 a) t WHERE a = ? AND a > ? LIMIT ?";
+    let prepared = engine.prepare(&session, text).await.expect("prepared");
+    assert_eq!(prepared.parameters, 5);
+    let names: Vec<_> = prepared
+        .columns
+        .iter()
+        .map(|column| column.name.as_str())
+        .collect();
+    assert_eq!(names, ["? + 1", "?", "a"]);
+    let values = [
+        Literal::Int(-2),
+        Literal::Text("it's \\".into()),
+        Literal::Text("7".into()),
+        Literal::Float(0.5),
+        Literal::Text("3".into()),
+    ];
+    let reply = engine.run(&mut session, text, &values).await.expect("rows");
+    assert_eq!(rows(reply).await.expect("rows")[1], "-1|it's \\|7");
+    let few = engine
+        .run(&mut session, text, &values[..2])
+        .await
+        .expect_err("too few");
+    assert_eq!(few.code, 1210);
+    assert_eq!(
+        engine
+            .prepare(&session, "SELECT nope FROM status")
+            .await
+            .expect_err("column")
+            .code,
+        1054
+    );
+    assert_eq!(
+        engine
+            .prepare(&session, "SELECT 1 FROM nope")
+            .await
+            .expect_err("table")
+            .code,
+        1146
+    );
+}
+
+#[tokio::test]
+async fn shapes() {
+    const T: &str =
+        "(SELECT 'a' k, 1 v, 'x' o UNION ALL SELECT 'a', 2, 'x' UNION ALL SELECT 'B', 3, 'y') t";
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in [
+        (
+            "SELECT k, o, count(*) c FROM T GROUP BY k HAVING c > 1",
+            "a|x|2",
+        ),
+        (
+            "SELECT k, o, sum(v) FROM T GROUP BY 1 ORDER BY 3 DESC, o LIMIT 1,1",
+            "B|y|3",
+        ),
+        ("SELECT v * 2 AS d FROM T HAVING d > 4", "6"),
+        (
+            "SELECT LEFT(k, 1) AS g, max(v) FROM T GROUP BY g ORDER BY g",
+            "B|3/a|2",
+        ),
+        ("SELECT o, max(v) FROM T WHERE k = 'a'", "x|2"),
+        ("SELECT k FROM T GROUP BY k ORDER BY max(v) DESC", "B/a"),
+        (
+            "SELECT count(DISTINCT k, o), count(DISTINCT o) FROM T",
+            "2|2",
+        ),
+        (
+            "SELECT rn FROM (SELECT ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn, v FROM T) q WHERE rn = 1 AND v = 3",
+            "1",
+        ),
+        ("SELECT a.v FROM T JOIN (SELECT 3 v) a USING (v)", "3"),
+        ("WITH Q AS (SELECT max(v) AS m FROM T) SELECT M FROM q", "3"),
+        (
+            "SELECT v FROM T WHERE v IN (SELECT 2) OR EXISTS (SELECT 1 WHERE v = 1) ORDER BY v",
+            "1/2",
+        ),
+    ] {
+        let text = text.replace(" T", &format!(" {T}"));
+        let answer = ask(&engine, &mut session, &text).await.expect(&text);
+        assert_eq!(answer[1..].join("/"), wanted, "{text}");
+    }
+    let folding = self::engine(SqlSettings {
+        case_insensitive: true,
+        ..SqlSettings::default()
+    });
+    for (text, wanted) in [
+        (
+            "SELECT count(*) FROM T WHERE k = 'b ' AND k LIKE 'B%' AND k IN ('b') AND k REGEXP '^b'",
+            "1",
+        ),
+        (
+            "SELECT count(*) FROM (SELECT k FROM (SELECT 'a' k UNION ALL SELECT 'A') u GROUP BY k) w",
+            "1",
+        ),
+        (
+            "SELECT count(*) FROM (SELECT DISTINCT k FROM (SELECT 'a' k UNION ALL SELECT 'A') u) w",
+            "1",
+        ),
+    ] {
+        let text = text.replace(" T", &format!(" {T}"));
+        let answer = ask(&folding, &mut session, &text).await.expect(&text);
+        assert_eq!(answer[1..].join("/"), wanted, "{text}");
+    }
+}

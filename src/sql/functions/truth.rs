@@ -1,0 +1,120 @@
+//! Conditions: what is true, regular expressions, NULL-safe comparison.
+
+use std::cell::RefCell;
+
+use datafusion::arrow::datatypes::DataType;
+use regex::Regex;
+
+use super::number::or_null;
+use super::value::V;
+use super::{Def, def, int_type, text_type, truth_type};
+
+/// A compiled expression may take this much.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+pub(super) const FUNCTIONS: &[Def] = &[
+    Def {
+        identity: |given| *given == DataType::Boolean,
+        ..def("__truth", (1, 1), truth_type, |a| match a[0].is_null() {
+            true => V::Null,
+            false => V::truth(a[0].is_true()),
+        })
+    },
+    def("__int", (1, 1), int_type, |a| match a[0].is_null() {
+        true => V::Null,
+        false => V::Int(a[0].int()),
+    }),
+    def("__xor", (2, 2), truth_type, |a| {
+        or_null(a, |a| V::truth(a[0].is_true() != a[1].is_true()))
+    }),
+    def("__regexp", (2, 2), truth_type, |a| {
+        or_null(a, |a| {
+            let matches = with_regex(&a[1].said(), |regex| regex.is_match(&a[0].said()));
+            matches.map_or(V::Null, V::truth)
+        })
+    }),
+    def("regexp_instr", (2, 2), int_type, |a| {
+        or_null(a, |a| {
+            let text = a[0].said();
+            with_regex(&a[1].said(), |regex| {
+                let found = regex.find(&text);
+                found.map_or(0, |found| text[..found.start()].chars().count() as i64 + 1)
+            })
+            .map_or(V::Null, V::Int)
+        })
+    }),
+    def("regexp_substr", (2, 2), text_type, |a| {
+        or_null(a, |a| {
+            let found = with_regex(&a[1].said(), |regex| {
+                let text = a[0].said();
+                regex.find(&text).map(|found| found.as_str().to_owned())
+            });
+            found.flatten().map_or(V::text(""), V::text)
+        })
+    }),
+    def("regexp_replace", (3, 3), text_type, |a| {
+        or_null(a, |a| {
+            // MySQL's \1 is $1 there.
+            let to = a[2].said().replace('$', "$$");
+            let to = replacement(&to);
+            let text = a[0].said();
+            let made = with_regex(&a[1].said(), |regex| {
+                regex.replace_all(&text, to.as_str()).into_owned()
+            });
+            made.filter(|made| made.len() <= super::TEXT_MAX)
+                .map_or(V::Null, V::text)
+        })
+    }),
+];
+
+/// `\1` as `${1}`.
+fn replacement(to: &str) -> String {
+    let mut made = String::with_capacity(to.len());
+    let mut signs = to.chars().peekable();
+    while let Some(sign) = signs.next() {
+        match (sign, signs.peek()) {
+            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+                made.push_str("${");
+                made.push(*digit);
+                made.push('}');
+                signs.next();
+            }
+            ('\\', Some(other)) => {
+                made.push(*other);
+                signs.next();
+            }
+            _ => made.push(sign),
+        }
+    }
+    made
+}
+
+/// Whether an expression can be used at all, checked when a statement is planned.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
+    compile(pattern).map(drop)
+}
+
+fn compile(pattern: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(pattern)
+        .size_limit(REGEX_BYTES_MAX)
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+/// Does something with a compiled expression; the last one of each thread is kept.
+fn with_regex<T>(pattern: &str, work: impl FnOnce(&Regex) -> T) -> Option<T> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if last.as_ref().is_none_or(|(of, _)| of != pattern) {
+            *last = compile(pattern)
+                .ok()
+                .map(|regex| (pattern.to_owned(), regex));
+        }
+        last.as_ref().map(|(_, regex)| work(regex))
+    })
+}
