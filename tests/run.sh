@@ -4,7 +4,7 @@
 #   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run.
 #
 # It needs a Rust toolchain, and a C linker and PHP with the Pinba extension, which it installs from Debian's packages when
-# it may (as root). What it cannot have it leaves out, and says so. All steps run even when one fails; the exit
+# it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out, and says so. All steps run even when one fails; the exit
 # code is 0 only when none did. It can be run again and again: what is built is kept in CARGO_TARGET_DIR
 # (default: ~/.cache/pinbad-target).
 set -uo pipefail
@@ -50,6 +50,24 @@ if ! have_php_pinba; then
     export PINBAD_TESTS_WITHOUT="php"
     skip+=(--skip php::)
     left_out+=("the tests with real PHP: php-cli or php-pinba is missing")
+fi
+# Prometheus is unpacked beside what is built and not installed: the package would start a service.
+if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
+    prometheus_dir="$CARGO_TARGET_DIR/prometheus"
+    if [ ! -x "$prometheus_dir/usr/bin/promtool" ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
+        say "Unpacking prometheus"
+        mkdir -p "$prometheus_dir"
+        download() { (cd "$prometheus_dir" && apt-get download -q prometheus) >"$log" 2>&1 </dev/null; }
+        # As above: the lists are fetched only by who may, and only if it does not go without.
+        { download || { [ "$(id -u)" = 0 ] && apt-get update -q >"$log" 2>&1 </dev/null && download; }; } &&
+            dpkg-deb -x "$prometheus_dir"/prometheus_*.deb "$prometheus_dir" ||
+            { tail -n 20 "$log"; echo "prometheus could not be had"; }
+    fi
+    PATH="$prometheus_dir/usr/bin:$PATH"
+fi
+if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
+    skip+=(--skip metrics::promtool --skip metrics::rules --skip metrics::prometheus)
+    left_out+=("the tests with a real Prometheus: the package prometheus is missing")
 fi
 if ! command -v curl >/dev/null; then
     export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},curl"

@@ -110,7 +110,8 @@ impl Ask {
     /// From when to when, by which step.
     fn span(&self, series: &Series) -> Result<(u64, u64, u64), Problem> {
         let end = series.coverage().map_or(0, |reach| reach.to);
-        let to = self.to.unwrap_or(end);
+        // Before the first second is complete there is no end yet, and no point.
+        let to = self.to.unwrap_or(end.max(self.from.unwrap_or_default()));
         let from = self.from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
         if from > to {
             return Err(Problem::parameter("from", "is later than to"));

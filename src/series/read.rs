@@ -30,7 +30,7 @@ pub struct Line {
 /// One of the largest rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopRow {
-    /// Its key values, in column order.
+    /// Its key values, in the order of [`TrackedReport::keys`].
     pub key: Vec<String>,
     /// The metric over all of the time asked for.
     pub value: f64,
@@ -41,7 +41,7 @@ pub struct TopRow {
 pub struct TrackedReport {
     /// Its name.
     pub name: String,
-    /// The names of its key columns.
+    /// The names of its key columns, in the order in which keys are given.
     pub keys: Vec<String>,
     /// Whether it counts timers.
     pub timers: bool,
@@ -97,7 +97,8 @@ struct Found {
 }
 
 impl Series {
-    /// A metric of one row, or of all rows of the report together (`key` `None`), from `from` (brought down to a multiple of
+    /// A metric of one row (`key`: a text for each of [`TrackedReport::keys`], in their order), or of all rows of the report
+    /// together (`None`), from `from` (brought down to a multiple of
     /// the step) to before `to`, unix seconds, but not past the last complete second. The step may be larger than asked
     /// for: a multiple of ten seconds where seconds are not kept one by one any more. The last point of a
     /// step of several seconds may still grow. `None`: see [`why_not`](Self::why_not).

@@ -33,6 +33,8 @@ mod ingest;
 mod load;
 /// No memory per packet, counted.
 mod memory;
+/// `/metrics`: counters that only grow, `promtool`, a real Prometheus.
+mod metrics;
 /// Every kind of report against a naive recount of what was sent.
 mod model;
 /// More than fits: what gives way is counted, and reports stay right.
@@ -49,6 +51,8 @@ mod reports;
 mod rewrite;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
 mod runtime;
+/// The last hour over HTTP.
+mod series;
 /// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.
 mod shutdown;
 /// Statements over HTTP.
