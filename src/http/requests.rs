@@ -16,13 +16,16 @@ use super::order::Rows;
 use super::params::{self, Params, Rounding};
 use super::reports::LIMIT_DEFAULT;
 use super::routes::App;
-use super::writer::{Format, Writer};
+use super::writer::{Format, Member, Writer};
 use crate::query::source::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
 };
 
 /// Most rows in one page, and what `limit=0` asks for.
 pub(super) const LIMIT_MAX: usize = 100_000;
+
+/// The same for rows with their timers.
+const TIMERS_LIMIT_MAX: usize = 1_000;
 
 /// Text columns that can be searched.
 pub(super) const TEXTS: [(&str, TextField); 4] = [
@@ -53,15 +56,19 @@ pub(super) async fn list(
 
 fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<(RequestSearch, Format), Problem> {
     let mut params = Params::parse(query)?;
-    let limit = match params.count("limit", LIMIT_DEFAULT)? {
-        0 => LIMIT_MAX,
-        limit if limit <= LIMIT_MAX => limit,
+    let limit = params.count("limit", LIMIT_DEFAULT)?;
+    let timers = with_timers(&mut params)?;
+    let limit_max = if timers { TIMERS_LIMIT_MAX } else { LIMIT_MAX };
+    let limit = match limit {
+        0 => limit_max,
+        limit if limit <= limit_max => limit,
         limit => {
+            let with = if timers { " with timers" } else { "" };
             return Err(Problem::parameter(
                 "limit",
                 format!(
-                    "{limit} is too many; accepted: up to {LIMIT_MAX} (0 means that many), and before_id \
-                     for the next page"
+                    "{limit} is too many{with}; accepted: up to {limit_max} (0 means that many), and \
+                     before_id for the next page"
                 ),
             ));
         }
@@ -71,12 +78,29 @@ fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<(RequestSearch, For
         before_id: params.number("before_id")?,
         since: params.moment("since", Rounding::Up)?,
         until: params.moment("until", Rounding::Down)?,
+        timers,
         ..RequestSearch::default()
     };
     conditions(&mut params, &mut search)?;
     let format = answer::format(params.take("format").as_deref(), headers)?;
     params.finish()?;
+    if timers && format == Format::Csv {
+        let problem = Problem::parameter("timers", "a line of CSV has no place for timers");
+        return Err(problem.accepting(["format=json", "format=ndjson"]));
+    }
     Ok((search, format))
+}
+
+/// The parameter `timers`.
+pub(super) fn with_timers(params: &mut Params) -> Result<bool, Problem> {
+    match params.take("timers").as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => {
+            let problem = Problem::parameter("timers", format!("{other:?} is neither yes nor no"));
+            Err(problem.accepting(["0", "1"]))
+        }
+    }
 }
 
 /// What a request must be like, wherever it stands.
@@ -109,7 +133,10 @@ fn write_page(page: RequestPage, format: Format) -> RowBytes {
     }
     let head = [b"{\"as_of\":", &as_of[..], b",\"rows\":"].concat();
     let tail = [b",\"next_before_id\":", &next[..], b"}\n"].concat();
-    let writer = Writer::new(format, table.as_ref(), &columns);
+    let mut writer = Writer::new(format, table.as_ref(), &columns);
+    if !page.timers.is_empty() {
+        writer = writer.with_member("timers", timers_member(page.timers));
+    }
     let rows = Rows::Range(0..table.len());
     let mut bytes = RowBytes::start(table, rows, writer, &head, &tail);
     bytes.header("x-pinbad-as-of", &as_of);
@@ -160,8 +187,13 @@ fn write_detail(detail: &RequestDetail) -> Vec<u8> {
     out
 }
 
+/// What writes the timers of each row.
+pub(super) fn timers_member(timers: Vec<Vec<TimerDetail>>) -> Member {
+    Box::new(move |out, row| write_timers(out, timers.get(row).map_or(&[], Vec::as_slice)))
+}
+
 /// The timers of one request, as an array.
-pub(super) fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
+fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
     out.push(b'[');
     for (at, timer) in timers.iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"{\"id\":" } else { b",{\"id\":" });

@@ -131,14 +131,7 @@ fn parse(query: Option<&str>, headers: &HeaderMap) -> Result<Asked, Problem> {
         return Err(Problem::parameter("limit", why));
     }
     let after_id = params.number("after_id")?;
-    let timers = match params.take("timers").as_deref() {
-        None | Some("0") => false,
-        Some("1") => true,
-        Some(other) => {
-            let problem = Problem::parameter("timers", format!("{other:?} is neither yes nor no"));
-            return Err(problem.accepting(["0", "1"]));
-        }
-    };
+    let timers = requests::with_timers(&mut params)?;
     let mut search = RequestSearch::default();
     requests::conditions(&mut params, &mut search)?;
     let shape = shape(params.take("format").as_deref(), headers)?;
@@ -240,9 +233,8 @@ async fn follow(app: &App, asked: &Asked, mut after_id: u64, pieces: &mpsc::Send
                 if asked.rate.is_some() {
                     found.missed = 0;
                 }
-                let shape = asked.shape;
-                let bytes = piece(shape, &found);
-                Ok((found.table.len() as u64, found.after_id, found.more, bytes))
+                let (rows, at, more) = (found.table.len(), found.after_id, found.more);
+                Ok((rows as u64, at, more, piece(asked.shape, found)))
             });
             // A refusal in the middle of an answer can only be its end.
             let Ok(taken) = taken.await else { return };
@@ -312,7 +304,7 @@ impl Allowance {
 }
 
 /// What a step found, as it is sent.
-fn piece(shape: Shape, found: &Followed) -> Vec<u8> {
+fn piece(shape: Shape, found: Followed) -> Vec<u8> {
     let table = found.table.as_ref();
     let mut out = Vec::new();
     if found.missed > 0 {
@@ -327,7 +319,10 @@ fn piece(shape: Shape, found: &Followed) -> Vec<u8> {
         });
     }
     let columns: Vec<usize> = (0..table.columns().len()).collect();
-    let writer = Writer::new(Format::Ndjson, table, &columns);
+    let mut writer = Writer::new(Format::Ndjson, table, &columns);
+    if !found.timers.is_empty() {
+        writer = writer.with_member("timers", requests::timers_member(found.timers));
+    }
     let id = table.column("id");
     for row in 0..table.len() {
         if shape == Shape::Events {
@@ -339,13 +334,6 @@ fn piece(shape: Shape, found: &Followed) -> Vec<u8> {
             out.extend_from_slice(b"data: ");
         }
         writer.row(&mut out, table, row);
-        if let Some(timers) = found.timers.get(row) {
-            // Another member of the object that was just closed.
-            out.pop();
-            out.extend_from_slice(b",\"timers\":");
-            requests::write_timers(&mut out, timers);
-            out.push(b'}');
-        }
         out.extend_from_slice(match shape {
             Shape::Events => b"\n\n",
             Shape::Lines => b"\n",

@@ -43,12 +43,16 @@ impl Format {
     }
 }
 
+/// Writes the value of a member that is no column, of the row of that number.
+pub(super) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>;
+
 /// Writes rows of one table in one format.
-#[derive(Debug)]
 pub(super) struct Writer {
     format: Format,
     /// The columns to show, by number, each with what stands before its value.
     columns: Vec<(usize, Vec<u8>)>,
+    /// What stands before a last member, and what writes it; CSV has no such thing.
+    member: Option<(Vec<u8>, Member)>,
 }
 
 impl Writer {
@@ -75,7 +79,17 @@ impl Writer {
         Self {
             format,
             columns: columns.collect(),
+            member: None,
         }
+    }
+
+    /// Adds a last member to each row.
+    pub(super) fn with_member(mut self, name: &str, member: Member) -> Self {
+        let mut lead = vec![if self.columns.is_empty() { b'{' } else { b',' }];
+        json::text(&mut lead, name);
+        lead.push(b':');
+        self.member = Some((lead, member));
+        self
     }
 
     /// The format.
@@ -102,6 +116,10 @@ impl Writer {
                 for (column, lead) in &self.columns {
                     out.extend_from_slice(lead);
                     json::value(out, &table.value(row, *column));
+                }
+                if let Some((lead, member)) = &self.member {
+                    out.extend_from_slice(lead);
+                    member(out, row);
                 }
                 out.push(b'}');
             }
@@ -204,6 +222,19 @@ mod tests {
             written(Format::Ndjson, &[1, 0]).lines().nth(1).unwrap(),
             r#"{"time":null,"the key":""}"#
         );
+    }
+
+    #[test]
+    fn a_member_comes_last() {
+        let table = Sample(["a", "b", "c"].map(|name| Column {
+            name: name.into(),
+            column_type: ColumnType::Text,
+        }));
+        let writer = Writer::new(Format::Ndjson, &table, &[1]);
+        let writer = writer.with_member("row", Box::new(|out, row| json::uint(out, row as u64)));
+        let mut out = Vec::new();
+        writer.row(&mut out, &table, 1);
+        assert_eq!(out, br#"{"b":null,"row":1}"#);
     }
 
     #[test]

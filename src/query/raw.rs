@@ -25,6 +25,10 @@ mod timer_groups;
 
 /// Rows looked at under one hold of the lock: some fifty microseconds.
 const CHUNK: u64 = 8_192;
+/// Bytes that a timer takes beside its tags, as it is written.
+const TIMER_BYTES: usize = 80;
+/// What the timers of one page may take.
+const TIMERS_BYTES_MAX: usize = 4 << 20;
 
 /// The columns of table `request`.
 #[must_use]
@@ -116,6 +120,32 @@ impl Table for RequestTable {
     }
 }
 
+/// Rows that were found, with their timers if they are wanted.
+#[derive(Debug, Default)]
+struct Found {
+    rows: Vec<RequestShown>,
+    /// As many as rows, or none.
+    timers: Vec<Vec<TimerDetail>>,
+    /// What the timers take.
+    timer_bytes: usize,
+}
+
+impl Found {
+    fn has_room(&self, rows_max: usize) -> bool {
+        self.rows.len() < rows_max && self.timer_bytes < TIMERS_BYTES_MAX
+    }
+
+    fn take(&mut self, row: RequestShown, timers: Option<Vec<TimerDetail>>) {
+        self.rows.push(row);
+        let Some(timers) = timers else { return };
+        for timer in &timers {
+            let tags = timer.tags.iter();
+            self.timer_bytes += TIMER_BYTES + tags.map(|(n, v)| n.len() + v.len()).sum::<usize>();
+        }
+        self.timers.push(timers);
+    }
+}
+
 /// Reads raw requests out of the live pool.
 #[derive(Debug)]
 pub struct RawReader {
@@ -136,43 +166,40 @@ impl RawReader {
     /// The newest requests that match, newest first.
     #[must_use]
     pub fn search(&self, search: &RequestSearch, as_of_ms: u64) -> RequestPage {
-        let mut rows = Vec::new();
+        let mut found = Found::default();
         let mut before = search.before_id.unwrap_or(u64::MAX);
         let mut more = true;
-        while more && rows.len() < search.limit {
-            more = self.search_chunk(search, &mut before, &mut rows);
+        while more && found.has_room(search.limit) {
+            more = self.search_chunk(search, &mut before, &mut found);
         }
-        let next_before_id = (more && !rows.is_empty()).then_some(before);
+        let next_before_id = (more && !found.rows.is_empty()).then_some(before);
         RequestPage {
             as_of_ms,
             table: Box::new(RequestTable {
                 columns: self.columns.clone(),
-                rows,
+                rows: found.rows,
             }),
+            timers: found.timers,
             next_before_id,
         }
     }
 
     /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
-    fn search_chunk(
-        &self,
-        search: &RequestSearch,
-        before: &mut u64,
-        rows: &mut Vec<RequestShown>,
-    ) -> bool {
+    fn search_chunk(&self, search: &RequestSearch, before: &mut u64, found: &mut Found) -> bool {
         let live = self.live.read();
         let pool = &live.pool;
         let oldest = pool.requests.oldest_id();
         let mut matcher = Matcher::new(pool, search);
         *before = (*before).min(pool.requests.next_id());
         let stop = before.saturating_sub(CHUNK).max(oldest);
-        while *before > stop && rows.len() < search.limit {
+        while *before > stop && found.has_room(search.limit) {
             *before -= 1;
             let Some(row) = pool.requests.get(*before) else {
                 return false;
             };
             if matcher.matches(&row) {
-                rows.push(show(pool, *before, row));
+                let timers = search.timers.then(|| timers(pool, &row));
+                found.take(show(pool, *before, row), timers);
             }
         }
         *before > oldest

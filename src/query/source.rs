@@ -249,6 +249,8 @@ pub struct RequestSearch {
     pub numbers: Vec<(NumberField, u64)>,
     /// Request tags, name and value: the first tag of that name must have that value.
     pub tags: Vec<(String, String)>,
+    /// Whether the timers are wanted too; a page then ends early where they are very many.
+    pub timers: bool,
 }
 
 impl RequestSearch {
@@ -299,6 +301,8 @@ pub struct RequestPage {
     pub as_of_ms: u64,
     /// The columns of table `request`.
     pub table: Box<dyn Table>,
+    /// For each row its timers; empty when they were not asked for.
+    pub timers: Vec<Vec<TimerDetail>>,
     /// What to ask for as `before_id` to get the next page; `None`: nothing older matches, as far as is known.
     pub next_before_id: Option<u64>,
 }

@@ -105,10 +105,15 @@ fn rows_are_those_of_the_search_and_come_as_they_pass() {
     let rows = [lines.next().unwrap(), lines.next().unwrap()];
     let searched = site.json("/api/v1/requests?limit=2");
     assert_eq!(json!([rows[1], rows[0]]), searched["rows"]);
-    for row in &rows {
+    let searched = site.json("/api/v1/requests?limit=2&timers=1");
+    for (row, searched) in rows
+        .iter()
+        .zip([&searched["rows"][1], &searched["rows"][0]])
+    {
         let mut detailed = with_timers.next().unwrap();
         let detail = site.json(&format!("/api/v1/requests/{}", row["id"]));
         assert_eq!(detailed["timers"], detail["timers"]);
+        assert_eq!(&detailed, searched);
         detailed.as_object_mut().unwrap().remove("timers");
         assert_eq!(&detailed, row);
     }

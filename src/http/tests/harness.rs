@@ -282,6 +282,11 @@ impl Source for Sample {
         Ok(RequestPage {
             as_of_ms: 1_700_000_000_250,
             table: requests(if last { vec![1] } else { vec![3, 2] }),
+            timers: if search.timers && !last {
+                vec![self.request(3)?.timers, Vec::new()]
+            } else {
+                Vec::new()
+            },
             next_before_id: (!last).then_some(2),
         })
     }

@@ -94,6 +94,12 @@ fn bad_parameters_say_what_is_accepted() {
     for (query, part) in [
         ("limit=100001", "limit: 100001 is too many"),
         ("limit=x", "limit: \"x\""),
+        ("limit=1001&timers=1", "limit: 1001 is too many with timers"),
+        ("timers=yes", "accepted: 0, 1"),
+        (
+            "timers=1&format=csv",
+            "accepted: format=json, format=ndjson",
+        ),
         ("before_id=-1", "before_id: \"-1\""),
         ("since=yesterday", "since: \"yesterday\" is not a moment"),
         ("until=", "until: \"\" is not a moment"),
@@ -103,7 +109,7 @@ fn bad_parameters_say_what_is_accepted() {
         ("status=1&status=2", "status: is given more than once"),
         (
             "req_time=1",
-            "req_time: unknown parameter; accepted: limit, before_id, since, until",
+            "req_time: unknown parameter; accepted: limit, timers, before_id, since, until",
         ),
         ("env=prod", "tag.NAME"),
         ("format=html", "format: \"html\""),
@@ -153,6 +159,11 @@ fn formats_and_no_raw_data() {
     );
     let expected = r#"3,"web""1",0.25,,"env=prod,a=1",1700000000"#;
     assert_eq!(csv.body.lines().nth(1), Some(expected));
+    let with_timers = server.get("/api/v1/requests?timers=1&limit=0").json();
+    assert_eq!(server.source.search.lock().unwrap().limit, 1000);
+    let detail = server.get("/api/v1/requests/3").json();
+    assert_eq!(with_timers["rows"][0]["timers"], detail["timers"]);
+    assert_eq!(with_timers["rows"][1]["timers"], json!([]));
     let last = server.get("/api/v1/requests?format=ndjson&before_id=2");
     assert_eq!(last.header("x-pinbad-next-before-id"), None);
     assert_eq!(last.body.lines().count(), 1);

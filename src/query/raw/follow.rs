@@ -8,7 +8,7 @@
 //! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
 //! takes what is older, or has left the pool, as if it matched.
 
-use super::{CHUNK, Matcher, RawReader, RequestShown, RequestTable, show, timers};
+use super::{CHUNK, Found, Matcher, RawReader, RequestShown, RequestTable, show, timers};
 use crate::query::source::{FollowStep, Followed, RequestSearch, TimerDetail};
 
 /// Rows copied under one hold of the lock: some hundred microseconds.
@@ -21,8 +21,6 @@ const BEHIND_KEPT: u64 = 8_192;
 const COUNTED_MAX: u64 = 2_000_000;
 /// Rows looked at in one step that finds nothing: some milliseconds.
 const LOOKED_MAX: u64 = 512 * 1024;
-/// Bytes that a timer takes beside its tags, as it is written.
-const TIMER_BYTES: usize = 80;
 
 impl RawReader {
     /// The id of the youngest request that there has been; 0 before the first.
@@ -38,9 +36,8 @@ impl RawReader {
             after: step.after_id,
             last: 0,
             missed: 0,
-            bytes: 0,
-            rows: Vec::new(),
-            timers: Vec::new(),
+            name_bytes: 0,
+            found: Found::default(),
         };
         self.catch_up(search, step.sample, &mut walk);
         let end = walk.after.saturating_add(LOOKED_MAX);
@@ -56,9 +53,9 @@ impl RawReader {
         Followed {
             table: Box::new(RequestTable {
                 columns: self.columns.clone(),
-                rows: walk.rows,
+                rows: walk.found.rows,
             }),
-            timers: walk.timers,
+            timers: walk.found.timers,
             after_id: walk.after,
             missed: walk.missed,
             more: walk.after < walk.last,
@@ -108,15 +105,15 @@ impl RawReader {
         let gone = pool.requests.oldest_id() - 1;
         if walk.after < gone {
             // What is missed is missed before the rows of a step, so behind a row it waits for the next.
-            if !walk.rows.is_empty() {
+            if !walk.found.rows.is_empty() {
                 return false;
             }
             walk.jump(gone);
         }
         let mut matcher = Matcher::new(pool, search);
         let stop = walk.last.min(end).min(walk.after + CHUNK);
-        let full = walk.rows.len() + SHOWN;
-        while walk.after < stop && walk.rows.len() < full && walk.has_room(step) {
+        let full = walk.found.rows.len() + SHOWN;
+        while walk.after < stop && walk.found.rows.len() < full && walk.has_room(step) {
             walk.after += 1;
             let Some(row) = pool.requests.get(walk.after) else {
                 continue;
@@ -138,10 +135,9 @@ struct Walk {
     /// The youngest id.
     last: u64,
     missed: u64,
-    /// Bytes of the texts in `rows` and `timers`.
-    bytes: usize,
-    rows: Vec<RequestShown>,
-    timers: Vec<Vec<TimerDetail>>,
+    /// Bytes of the texts in `found`, timers apart.
+    name_bytes: usize,
+    found: Found,
 }
 
 impl Walk {
@@ -152,18 +148,13 @@ impl Walk {
     }
 
     fn has_room(&self, step: &FollowStep) -> bool {
-        self.rows.len() < step.rows_max && self.bytes < step.bytes_max
+        self.found.rows.len() < step.rows_max
+            && self.name_bytes + self.found.timer_bytes < step.bytes_max
     }
 
     fn take(&mut self, row: RequestShown, timers: Option<Vec<TimerDetail>>) {
         let names = [&row.hostname, &row.server_name, &row.script_name, &row.tags];
-        self.bytes += names.iter().map(|name| name.len()).sum::<usize>();
-        self.rows.push(row);
-        let Some(timers) = timers else { return };
-        for timer in &timers {
-            let tags = timer.tags.iter();
-            self.bytes += TIMER_BYTES + tags.map(|(n, v)| n.len() + v.len()).sum::<usize>();
-        }
-        self.timers.push(timers);
+        self.name_bytes += names.iter().map(|name| name.len()).sum::<usize>();
+        self.found.take(row, timers);
     }
 }
