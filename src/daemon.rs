@@ -540,8 +540,17 @@ fn front_runtime(name: &str, what: &'static str) -> Result<tokio::runtime::Runti
 /// The one engine of all front ends: what bounds queries bounds those of all together.
 #[cfg(feature = "sql")]
 fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
-    let _settings = config;
-    Engine::new(Arc::clone(catalog), SqlSettings::default()).map_err(|source| StartError::Thread {
+    let sql = &config.sql;
+    let settings = SqlSettings {
+        threads: sql.threads,
+        queries_max: sql.queries_max,
+        time_max: sql.time_max,
+        memory_max: sql.memory_bytes,
+        rows_max: sql.rows_max,
+        text_max: sql.text_bytes_max,
+        ..SqlSettings::default()
+    };
+    Engine::new(Arc::clone(catalog), settings).map_err(|source| StartError::Thread {
         what: "the SQL threads",
         source,
     })

@@ -31,6 +31,9 @@ pub const BASE_BYTES: usize = 16 << 20;
 /// What a row of a report takes in an answer under way, all columns and their percentiles: measured.
 pub const ANSWER_ROW_BYTES: usize = 290;
 
+/// What a query has in hand beside what it is charged for: the batches on their way to its reader.
+pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
+
 /// The packet that durations are reckoned with: the stock extension, one request, no timers.
 pub const TYPICAL_PACKET_BYTES: u64 = 171;
 /// What that packet is as a record in the temporary pool: 203 on average.
@@ -175,6 +178,19 @@ impl MemoryPlan {
                 answers * config.reports.rows_max * ANSWER_ROW_BYTES,
                 format!(
                     "{answers} reports of reports.rows_max rows, each kept until its reader has all of it"
+                ),
+            ),
+            line(
+                "SQL",
+                if cfg!(feature = "sql") {
+                    config.sql.memory_bytes + config.sql.queries_max * QUERY_BATCHES_BYTES
+                } else {
+                    0
+                },
+                format!(
+                    "{} for all queries together (sql.memory), and what {} have in hand (sql.queries_max)",
+                    exact_bytes(config.sql.memory_bytes as u64),
+                    config.sql.queries_max
                 ),
             ),
             line(
@@ -458,8 +474,11 @@ mod tests {
         for line in [
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
-            "  total                   269.6 MiB",
-            "  total                   338.0 MiB",
+            if cfg!(feature = "sql") {
+                "  total                   658.0 MiB"
+            } else {
+                "  total                   338.0 MiB"
+            },
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {
             assert!(

@@ -19,7 +19,7 @@ use super::typed::{Typed, Value, accepted};
 use super::user;
 use super::{
     Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, MetricsConfig,
-    PoolConfig, ReportsConfig, SeriesConfig, TlsFiles,
+    PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, TlsFiles,
 };
 
 /// Sockets in all, each with a thread and buffers of its own.
@@ -67,6 +67,17 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             listen: reading.address("mysql.listen"),
             tls: reading.tls("mysql"),
             allow_anonymous: reading.switch("mysql.allow_anonymous"),
+        },
+        sql: SqlConfig {
+            threads: match reading.count("sql.threads") {
+                0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8)),
+                threads => threads,
+            },
+            memory_bytes: reading.count("sql.memory"),
+            time_max: reading.duration("sql.time_max"),
+            rows_max: reading.count("sql.rows_max"),
+            queries_max: reading.count("sql.queries_max"),
+            text_bytes_max: reading.count("sql.text_max"),
         },
         state_dir: reading.path("state.dir"),
         log: LogConfig {

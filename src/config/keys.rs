@@ -287,6 +287,42 @@ pub const KEYS: &[Key] = &[
         why: "",
     },
     Key {
+        name: "sql.threads",
+        default: "0",
+        takes: Takes::Count(0, 256),
+        why: "0 is one for each core, at most 8",
+    },
+    Key {
+        name: "sql.memory",
+        default: "\"256MiB\"",
+        takes: Takes::Bytes(16 * MIB, 1024 * GIB),
+        why: "all queries together",
+    },
+    Key {
+        name: "sql.time_max",
+        default: "\"30s\"",
+        takes: Takes::Duration(Duration::from_millis(100), Duration::from_hours(1)),
+        why: "one query",
+    },
+    Key {
+        name: "sql.rows_max",
+        default: "10000000",
+        takes: Takes::Count(1, 1_000_000_000_000),
+        why: "rows of one answer",
+    },
+    Key {
+        name: "sql.queries_max",
+        default: "16",
+        takes: Takes::Count(1, 1024),
+        why: "queries at once",
+    },
+    Key {
+        name: "sql.text_max",
+        default: "\"1MiB\"",
+        takes: Takes::Bytes(KIB, 16 * MIB),
+        why: "one statement",
+    },
+    Key {
         name: "state.dir",
         default: "\"\"",
         takes: Takes::Path,

@@ -56,6 +56,8 @@ pub struct Config {
     pub host_names: Vec<String>,
     /// `[mysql]`
     pub mysql: FrontConfig,
+    /// `[sql]`
+    pub sql: SqlConfig,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
     pub state_dir: Option<PathBuf>,
     /// `[log]`
@@ -242,6 +244,23 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
+}
+
+/// `[sql]`: what bounds queries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SqlConfig {
+    /// Threads that queries run on; already resolved, at least 1.
+    pub threads: usize,
+    /// What all queries together may hold in memory.
+    pub memory_bytes: usize,
+    /// How long a query may take.
+    pub time_max: Duration,
+    /// Rows in one answer.
+    pub rows_max: u64,
+    /// Queries at once.
+    pub queries_max: usize,
+    /// The longest statement.
+    pub text_bytes_max: usize,
 }
 
 /// `[log]`: what is said on stderr.
