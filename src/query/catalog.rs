@@ -183,13 +183,26 @@ impl Catalog {
         self.persistent || *by != DefinedBy::RunTime
     }
 
-    /// The columns of a report, or of a table in which the daemon speaks of itself.
+    /// The columns of a report, or of a table in which the daemon speaks of itself, and about how many rows it has.
     #[must_use]
-    pub fn columns_of(&self, name: &str) -> Option<Vec<Column>> {
-        match self.entry(name) {
-            Ok(entry) => Some(columns(&entry.definition.shape)),
-            Err(_) => self.table_columns(name),
+    pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
+        let found = {
+            let live = self.live.read();
+            let entry = live.reports.find(name).cloned();
+            entry.map(|entry| (live.reports.rows(&entry), entry))
+        };
+        match found {
+            Some((rows, entry)) => Some((columns(&entry.definition.shape), rows)),
+            None => Some((self.table_columns(name)?, 1)),
         }
+    }
+
+    /// One report as it stands now, before it is put into rows: for readers that take whole columns. `None` when there is no
+    /// such report, or when its rows are those of a histogram.
+    #[must_use]
+    pub fn read(&self, name: &str, needed: &Needed) -> Option<(Arc<Definition>, Arc<Reading>)> {
+        let (entry, reading) = self.reading(name, needed)?;
+        (!entry.definition.shape.is_histogram_view()).then_some((entry.definition, reading))
     }
 
     /// Pools and reports, for those who look at them row by row.

@@ -17,10 +17,12 @@ use crate::value::{Column, ColumnType, Value};
 
 mod list;
 pub(super) mod native;
+mod numbers;
 pub(super) mod v1;
 pub(super) mod v2;
 mod view;
 
+pub use numbers::Numbers;
 pub use view::{HistogramView, Segments};
 
 /// The text shown for a key of the row that stands for all keys without a row of their own.

@@ -24,7 +24,7 @@ use super::run;
 use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
-use super::tables::PinbaTables;
+use super::tables::{self, PinbaTables};
 use crate::query::catalog::Catalog;
 
 /// Stack of the engine's threads, bytes; used only as far as statements need it.
@@ -158,9 +158,10 @@ impl Engine {
     }
 
     /// What a query runs in: the engine's settings, and the rows that there are now.
-    pub(super) fn context(&self) -> Arc<TaskContext> {
+    pub(super) fn context(&self, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
         let context = TaskContext::from(&self.0.state);
-        let snapshot = Arc::new(Snapshot::take(&self.0.catalog));
+        let needed = tables::needed(plan);
+        let snapshot = Arc::new(Snapshot::take(&self.0.catalog, needed));
         let config = context.session_config().clone().with_extension(snapshot);
         Arc::new(context.with_session_config(config))
     }
@@ -172,7 +173,7 @@ impl Engine {
         let query = self.query(&session, text, None).await?;
         let plan = self.0.state.create_physical_plan(&query.plan).await?;
         let plan = run::watched(plan, &run::Watch::new(self.0.settings.time_max))?;
-        let context = self.context();
+        let context = self.context(&plan);
         let shown = datafusion::physical_plan::displayable(&*plan)
             .indent(false)
             .to_string();
@@ -194,7 +195,7 @@ impl Engine {
             running, settings, ..
         } = &*self.0;
         let runtime = self.runtime()?.handle();
-        let context = || self.context();
+        let context = |plan: &Arc<dyn ExecutionPlan>| self.context(plan);
         run::start(runtime, running, settings, plan, context, columns).await
     }
 }

@@ -87,7 +87,7 @@ pub(super) async fn start(
     places: &Arc<Semaphore>,
     settings: &SqlSettings,
     plan: Arc<dyn ExecutionPlan>,
-    context: impl FnOnce() -> Arc<TaskContext>,
+    context: impl FnOnce(&Arc<dyn ExecutionPlan>) -> Arc<TaskContext>,
     columns: Arc<[SqlColumn]>,
 ) -> std::result::Result<Reply, SqlError> {
     let place = tokio::time::timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()).await;
@@ -100,7 +100,7 @@ pub(super) async fn start(
     let watch = Watch::new(settings.time_max);
     let plan = watched(plan, &watch)?;
     let schema = schema_named(&plan.schema(), &columns);
-    let context = context();
+    let context = context(&plan);
     let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
     let limits = settings.clone();
     let until = watch.until;

@@ -17,9 +17,9 @@ use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
 
 use super::error::SqlError;
+use super::tables::Moment;
 use crate::merger::SharedLive;
 use crate::query::catalog::Catalog;
-use crate::query::source::ReportAnswer;
 
 /// The rows of one query.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Snapshot {
     /// Ids of their timers.
     pub(super) timers: Range<u64>,
     live: SharedLive,
+    /// The columns that the query shows of each report.
+    needed: HashMap<String, Vec<String>>,
     reports: Mutex<HashMap<String, Reading>>,
     tags: OnceLock<Arc<[(u32, String)]>>,
     /// Rows of the pools that were looked at.
@@ -36,11 +38,11 @@ pub(super) struct Snapshot {
 }
 
 /// A report that was read, or is being read by the first who asked.
-type Reading = Arc<OnceLock<std::result::Result<Arc<ReportAnswer>, SqlError>>>;
+type Reading = Arc<OnceLock<std::result::Result<Moment, SqlError>>>;
 
 impl Snapshot {
-    /// What is in the pools now.
-    pub(super) fn take(catalog: &Catalog) -> Self {
+    /// What is in the pools now; `needed` are the columns that the query shows of each report.
+    pub(super) fn take(catalog: &Catalog, needed: HashMap<String, Vec<String>>) -> Self {
         let live = Arc::clone(catalog.live());
         let (requests, timers) = {
             let live = live.read();
@@ -54,6 +56,7 @@ impl Snapshot {
             requests,
             timers,
             live,
+            needed,
             reports: Mutex::default(),
             tags: OnceLock::new(),
             looked_at: AtomicU64::new(0),
@@ -77,16 +80,22 @@ impl Snapshot {
     }
 
     /// Rows of the pools that were looked at so far.
+    #[cfg(test)]
     pub(super) fn looked_at(&self) -> u64 {
         self.looked_at.load(Ordering::Relaxed)
+    }
+
+    /// The columns that the query shows of a report, if it is known.
+    pub(super) fn needed(&self, report: &str) -> Option<&[String]> {
+        self.needed.get(report).map(Vec::as_slice)
     }
 
     /// A report, which `read` reads unless this query did so before under the same name for the same purpose.
     pub(super) fn report(
         &self,
         purpose: String,
-        read: impl FnOnce() -> std::result::Result<Arc<ReportAnswer>, SqlError>,
-    ) -> std::result::Result<Arc<ReportAnswer>, SqlError> {
+        read: impl FnOnce() -> std::result::Result<Moment, SqlError>,
+    ) -> std::result::Result<Moment, SqlError> {
         let reading = Arc::clone(self.reports.lock().entry(purpose).or_default());
         reading.get_or_init(read).clone()
     }

@@ -2,27 +2,42 @@
 //!
 //! A scan asks the read model for one reading of the columns that are needed and hands it out in batches.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, Float32Builder, Float64Builder, Int64Builder, StringViewBuilder,
+    ArrayRef, Float32Array, Float32Builder, Float64Array, Float64Builder, Int64Array, Int64Builder,
+    StringViewBuilder,
 };
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, Statistics};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
+};
 
 use super::declared;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::source::{Needed, Source};
-use crate::query::table::Table;
+use crate::query::source::{Needed, ReportAnswer, Source};
+use crate::report::definition::Definition;
+use crate::report::reading::Reading;
+use crate::report::shape::Numbers;
 use crate::sql::error::SqlError;
 use crate::sql::snapshot::Snapshot;
 use crate::value::{Column, ColumnType, Value};
@@ -30,25 +45,53 @@ use crate::value::{Column, ColumnType, Value};
 /// Rows in a batch.
 const BATCH_ROWS: usize = 8_192;
 
+/// What a row of a reading takes: measured for all columns with percentiles.
+const READING_ROW_BYTES: usize = 290;
+
+/// The column by whose value a row of a histogram view is chosen.
+const CHOSEN_BY: &str = "index_value";
+
 /// A report or a status table.
 #[derive(Debug)]
 pub(super) struct ListedTable {
     catalog: Arc<Catalog>,
     name: String,
-    columns: Vec<Column>,
+    columns: Arc<[Column]>,
     schema: SchemaRef,
+    /// Rows when it was looked up.
+    rows: usize,
 }
 
 impl ListedTable {
-    pub(super) fn new(catalog: Arc<Catalog>, name: String, columns: Vec<Column>) -> Self {
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        name: String,
+        columns: Vec<Column>,
+        rows: usize,
+    ) -> Self {
         let schema = declared::schema(&name, &columns, &[]);
         Self {
             catalog,
             name,
-            columns,
+            columns: columns.into(),
             schema,
+            rows,
         }
     }
+}
+
+/// The value that a condition chooses a row of a histogram by.
+fn chosen(filter: &Expr) -> Option<&str> {
+    let Expr::BinaryExpr(binary) = filter else {
+        return None;
+    };
+    let (column, value) = match (&*binary.left, &*binary.right) {
+        (Expr::Column(column), Expr::Literal(value, _))
+        | (Expr::Literal(value, _), Expr::Column(column)) => (column, value),
+        _ => return None,
+    };
+    let is_chosen = binary.op == Operator::Eq && column.name == CHOSEN_BY;
+    is_chosen.then(|| value.try_as_str()).flatten().flatten()
 }
 
 #[async_trait]
@@ -61,73 +104,270 @@ impl TableProvider for ListedTable {
         TableType::Base
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let supports = |filter: &&Expr| match chosen(filter) {
+            // A report has all its rows nevertheless.
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(supports).collect())
+    }
+
     async fn scan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted: Vec<usize> = match projection {
+        let shown: Vec<usize> = match projection {
             Some(wanted) => wanted.clone(),
             None => (0..self.columns.len()).collect(),
         };
-        let schema = Arc::new(self.schema.project(&wanted)?);
-        let reading = ListedScan {
+        let schema = Arc::new(self.schema.project(&shown)?);
+        let rows = self.rows.min(limit.unwrap_or(usize::MAX));
+        let pieces = match rows > 4 * BATCH_ROWS {
+            true => state.config().target_partitions().max(1),
+            false => 1,
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(pieces),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(ListedScan {
             catalog: Arc::clone(&self.catalog),
             name: self.name.clone(),
-            columns: wanted,
-            schema: Arc::clone(&schema),
-        };
-        let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(reading)];
-        let scan = StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?;
-        Ok(Arc::new(scan))
+            columns: Arc::clone(&self.columns),
+            shown: shown.into(),
+            chosen: filters.iter().find_map(chosen).map(str::to_owned),
+            schema,
+            limit,
+            rows,
+            properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
+        }))
     }
 }
 
-/// One reading of it.
+/// A scan of it.
 #[derive(Debug)]
 struct ListedScan {
     catalog: Arc<Catalog>,
     name: String,
-    columns: Vec<usize>,
+    columns: Arc<[Column]>,
+    shown: Arc<[usize]>,
+    chosen: Option<String>,
     schema: SchemaRef,
+    limit: Option<usize>,
+    rows: usize,
+    properties: Arc<PlanProperties>,
 }
 
-impl PartitionStream for ListedScan {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
+/// The columns that a plan shows of each report.
+pub(in crate::sql) fn needed(plan: &Arc<dyn ExecutionPlan>) -> HashMap<String, Vec<String>> {
+    let mut needed: HashMap<String, Vec<String>> = HashMap::new();
+    let found = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<ListedScan>() {
+            let columns = scan
+                .schema
+                .fields()
+                .iter()
+                .map(|field| field.name().clone());
+            needed.entry(scan.name.clone()).or_default().extend(columns);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    // A look around does not fail; if it did, everything would be read.
+    found.map(|_| needed).unwrap_or_default()
+}
+
+/// One moment of a report.
+#[derive(Debug, Clone)]
+pub(in crate::sql) enum Moment {
+    /// A report, not yet put into rows.
+    Reading(Arc<Definition>, Arc<Reading>),
+    /// What has rows of its own making.
+    Table(Arc<ReportAnswer>),
+}
+
+impl Moment {
+    fn rows(&self) -> usize {
+        match self {
+            Self::Reading(_, reading) => reading.len(),
+            Self::Table(answer) => answer.table.len(),
+        }
+    }
+}
+
+impl ListedScan {
+    fn read(&self, snapshot: &Snapshot) -> std::result::Result<Moment, SqlError> {
+        let purpose = [&self.name, "\t", self.chosen.as_deref().unwrap_or_default()].concat();
+        snapshot.report(purpose, || {
+            let needed = match snapshot.needed(&self.name) {
+                Some(columns) => Needed::Only(columns.to_vec()),
+                None => Needed::All,
+            };
+            if let Some((definition, reading)) = self.catalog.read(&self.name, &needed) {
+                return Ok(Moment::Reading(definition, reading));
+            }
+            let chosen = self.chosen.iter();
+            let equal: Vec<(String, String)> = chosen
+                .map(|value| (CHOSEN_BY.to_owned(), value.clone()))
+                .collect();
+            let answer = self.catalog.report(&self.name, &needed, &equal);
+            answer.map(Arc::new).map(Moment::Table).map_err(failure)
+        })
     }
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let schema = Arc::clone(&self.schema);
-        let columns = self.columns.clone();
-        let read = || {
-            let names = schema.fields().iter().map(|field| field.name().clone());
-            let names: Vec<String> = names.collect();
-            let snapshot = Snapshot::of(&context)?;
-            let purpose = [&self.name, "\t", &names.join("\t")].concat();
-            let read = || {
-                let answer = self.catalog.report(&self.name, &Needed::Only(names), &[]);
-                answer.map(Arc::new).map_err(failure)
-            };
-            Ok(snapshot.report(purpose, read)?)
-        };
-        let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match read() {
-            Ok(answer) => {
-                let rows = answer.table.len();
-                let schema = Arc::clone(&schema);
-                Box::new((0..rows.max(1)).step_by(BATCH_ROWS).map(move |first| {
-                    let last = (first + BATCH_ROWS).min(rows);
-                    batch(&*answer.table, &columns, first..last, &schema)
-                }))
+    /// Some rows as a batch.
+    fn batch(&self, moment: &Moment, rows: Range<usize>) -> Result<RecordBatch> {
+        let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let arrays = self.shown.iter().map(|&column| {
+            let column_type = self.columns[column].column_type;
+            match moment {
+                Moment::Reading(definition, reading) => {
+                    let shape = &definition.shape;
+                    match shape.numbers(reading, column, rows.clone()) {
+                        Some(numbers) => of_numbers(column_type, numbers),
+                        None => {
+                            let values = rows.clone();
+                            let values = values.map(|row| shape.value(reading, row, column));
+                            array(column_type, values)
+                        }
+                    }
+                }
+                Moment::Table(answer) => {
+                    let values = rows.clone().map(|row| answer.table.value(row, column));
+                    array(column_type, values)
+                }
             }
-            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        let schema = Arc::clone(&self.schema);
+        let arrays = arrays.collect();
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &count)?)
+    }
+}
+
+impl DisplayAs for ListedScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ListedScan: table={}", self.name)
+    }
+}
+
+impl ExecutionPlan for ListedScan {
+    fn name(&self) -> &'static str {
+        "ListedScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let snapshot = Snapshot::of(&context)?;
+        let moment = self.read(&snapshot)?;
+        let rows = moment.rows().min(self.limit.unwrap_or(usize::MAX));
+        let share = rows.div_ceil(self.properties.partitioning.partition_count());
+        let mut rows = (share * partition).min(rows)..(share * (partition + 1)).min(rows);
+        let memory = MemoryConsumer::new("report").register(context.memory_pool());
+        memory.try_resize(rows.len() * READING_ROW_BYTES)?;
+        let scan = Self {
+            catalog: Arc::clone(&self.catalog),
+            name: self.name.clone(),
+            columns: Arc::clone(&self.columns),
+            shown: Arc::clone(&self.shown),
+            chosen: None,
+            schema: Arc::clone(&self.schema),
+            limit: None,
+            rows: 0,
+            properties: Arc::clone(&self.properties),
         };
-        Box::pin(RecordBatchStreamAdapter::new(
-            schema,
-            futures::stream::iter(batches),
-        ))
+        let batches = std::iter::from_fn(move || {
+            let _held = &memory;
+            let first = rows.start;
+            let last = (first + BATCH_ROWS).min(rows.end);
+            rows.start = last;
+            (first < last).then(|| scan.batch(&moment, first..last))
+        });
+        let batches = futures::stream::iter(batches);
+        let schema = Arc::clone(&self.schema);
+        let stream = cooperative(RecordBatchStreamAdapter::new(schema, batches));
+        Ok(Box::pin(stream))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = Precision::Inexact(self.rows);
+        Ok(Arc::new(statistics))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+}
+
+/// Numbers as an array of a column's type.
+pub(super) fn of_numbers(column_type: ColumnType, numbers: Numbers) -> ArrayRef {
+    match (column_type, numbers) {
+        (ColumnType::BigInt | ColumnType::Int, Numbers::Ints(ints)) => {
+            Arc::new(Int64Array::from(ints))
+        }
+        (ColumnType::Float, Numbers::Ints(ints)) => Arc::new(Float32Array::from_iter_values(
+            ints.into_iter().map(|int| int as f32),
+        )),
+        (_, Numbers::Ints(ints)) => Arc::new(Float64Array::from_iter_values(
+            ints.into_iter().map(|int| int as f64),
+        )),
+        (column_type, Numbers::Floats(floats)) => {
+            let null = floats.iter().any(|float| float.is_nan());
+            let nulls = null.then(|| {
+                floats
+                    .iter()
+                    .map(|float| !float.is_nan())
+                    .collect::<NullBuffer>()
+            });
+            match column_type {
+                ColumnType::Float => {
+                    let floats: Vec<f32> = floats.into_iter().map(|float| float as f32).collect();
+                    Arc::new(Float32Array::new(floats.into(), nulls))
+                }
+                ColumnType::BigInt | ColumnType::Int => {
+                    let ints: Vec<i64> = floats.into_iter().map(|float| float as i64).collect();
+                    Arc::new(Int64Array::new(ints.into(), nulls))
+                }
+                _ => Arc::new(Float64Array::new(floats.into(), nulls)),
+            }
+        }
     }
 }
 
@@ -143,30 +383,11 @@ pub(super) fn failure(error: QueryError) -> SqlError {
     }
 }
 
-/// Some rows of a table as a batch.
-fn batch(
-    table: &dyn Table,
-    columns: &[usize],
-    rows: std::ops::Range<usize>,
-    schema: &SchemaRef,
-) -> Result<RecordBatch> {
-    let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let arrays = columns
-        .iter()
-        .map(|&column| {
-            let values = rows.clone().map(|row| table.value(row, column));
-            array(table.columns()[column].column_type, values)
-        })
-        .collect();
-    Ok(RecordBatch::try_new_with_options(
-        Arc::clone(schema),
-        arrays,
-        &count,
-    )?)
-}
-
 /// Values as an array of a column's type.
-fn array<'a>(column_type: ColumnType, values: impl Iterator<Item = Value<'a>>) -> ArrayRef {
+pub(super) fn array<'a>(
+    column_type: ColumnType,
+    values: impl Iterator<Item = Value<'a>>,
+) -> ArrayRef {
     macro_rules! numbers {
         ($builder:ty, $number:ty) => {{
             let mut builder = <$builder>::new();

@@ -21,6 +21,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use self::listed::ListedTable;
+pub(super) use self::listed::{Moment, needed};
 use self::raw::{Raw, RawTable};
 use super::reply::{SqlColumn, SqlType};
 use crate::query::catalog::Catalog;
@@ -85,8 +86,8 @@ impl SchemaProvider for PinbaTables {
         if let Some(raw) = Raw::ALL.into_iter().find(|raw| raw.name() == name) {
             return Ok(Some(Arc::new(RawTable::new(raw, catalog))));
         }
-        Ok(self.0.columns_of(name).map(|columns| {
-            let table = ListedTable::new(catalog, name.to_owned(), columns);
+        Ok(self.0.columns_of(name).map(|(columns, rows)| {
+            let table = ListedTable::new(catalog, name.to_owned(), columns, rows);
             Arc::new(table) as Arc<dyn TableProvider>
         }))
     }

@@ -14,6 +14,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Result, Statistics};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{
     EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
@@ -240,7 +241,8 @@ impl ExecutionPlan for PoolScan {
     ) -> Result<SendableRecordBatchStream> {
         let snapshot = Snapshot::of(&context)?;
         let pieces = self.properties.partitioning.partition_count();
-        let mut walk = Walk::new(self, snapshot, partition, pieces);
+        let memory = MemoryConsumer::new("scan").register(context.memory_pool());
+        let mut walk = Walk::new(self, snapshot, partition, pieces, memory);
         // Batches are made when they are asked for: by then a join above knows what it looks for.
         let batches = futures::stream::poll_fn(move |context| match walk.next() {
             Ok(Some(batch)) if batch.num_rows() == 0 => {

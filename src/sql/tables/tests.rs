@@ -4,7 +4,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 
+use super::listed::{array, of_numbers};
 use crate::load::TrafficOptions;
+use crate::query::source::{Needed, Source};
 use crate::sql::tests::pools::Pools;
 use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
 
@@ -377,7 +379,7 @@ fn limits_are_named() {
     };
     let asked = Asked::with(&pools, settings);
     let error = |text: &str| asked.try_rows(text).unwrap_err();
-    let long = error("SELECT * FROM request");
+    let long = error("SELECT id FROM request");
     assert!(
         long.code == 1104 && long.message.contains("1000 rows (sql.rows_max)"),
         "{long}"
@@ -427,7 +429,12 @@ fn limits_are_named() {
 fn a_snapshot_expires_or_stays_what_it_was() {
     let mut pools = Pools::new(40_000, 120_000);
     pools.fill(&traffic(), 40_000);
-    let asked = Asked::new(&pools, 1);
+    let settings = SqlSettings {
+        threads: 1,
+        time_max: std::time::Duration::from_secs(3_600),
+        ..SqlSettings::default()
+    };
+    let asked = Asked::with(&pools, settings);
     asked.runtime.block_on(async {
         let mut session = Session::new(1, "test@localhost", false);
         let text = "SELECT id, timestamp FROM request";
@@ -450,4 +457,101 @@ fn a_snapshot_expires_or_stays_what_it_was() {
             }
         }
     });
+}
+
+/// Whole columns of a report are what its values are one by one; and SQL has them all, divided among threads or not.
+#[test]
+fn reports_are_read_by_columns() {
+    let mut pools = Pools::new(50_000, 0);
+    pools.fill(
+        &TrafficOptions {
+            distribution: crate::load::Distribution::Each,
+            hosts: 100,
+            servers: 10,
+            scripts: 100,
+            ..TrafficOptions::default()
+        },
+        40_000,
+    );
+    let asked = Asked::new(&pools, 2);
+    let mut fast = 0;
+    for report in pools.catalog.reports() {
+        let name = &report.name;
+        let rows = asked.try_rows(&format!("SELECT * FROM {name}")).unwrap();
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        let again = asked.lines(&format!("SELECT count(*) FROM {name}"));
+        assert_eq!(again, [format!("| {count} |")], "{name}");
+        let Some((definition, reading)) = pools.catalog.read(name, &Needed::All) else {
+            continue;
+        };
+        assert_eq!(count, reading.len(), "{name}");
+        let shape = &definition.shape;
+        for (at, column) in shape.columns().iter().enumerate() {
+            let column_type = column.column.column_type;
+            let Some(numbers) = shape.numbers(&reading, at, 0..reading.len()) else {
+                continue;
+            };
+            let values = (0..reading.len()).map(|row| shape.value(&reading, row, at));
+            let one_by_one = array(column_type, values);
+            assert_eq!(
+                &of_numbers(column_type, numbers),
+                &one_by_one,
+                "{name} {column:?}"
+            );
+            fast += 1;
+        }
+    }
+    assert!(fast > 100, "{fast}");
+}
+
+/// A statement that asks for a report twice sees one moment of it.
+#[test]
+fn a_report_is_read_once() {
+    let mut pools = Pools::new(1_000, 0);
+    pools.fill(&traffic(), 500);
+    let asked = Asked::new(&pools, 2);
+    let text = "SELECT a.script_name, a.req_count = b.req_count, b.req_time_median IS NULL FROM report_by_script_name a \
+                JOIN report_by_script_name b ON a.script_name = b.script_name";
+    let lines = asked.lines(text);
+    assert!(
+        lines.len() > 5 && lines.iter().all(|line| line.contains("true | false")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn columns_are_what_they_were_declared_as() {
+    use crate::sql::SqlType;
+    let mut pools = Pools::new(1_000, 1_000);
+    pools.fill(&traffic(), 100);
+    let asked = Asked::new(&pools, 2);
+    let columns = |text: &str| {
+        asked.runtime.block_on(async {
+            let mut session = Session::new(1, "test@localhost", false);
+            match asked.engine.run(&mut session, text, &[]).await.unwrap() {
+                Reply::Rows(rows) => rows.columns,
+                Reply::Done(_) => panic!("no rows"),
+            }
+        })
+    };
+    let shown = columns(
+        "SELECT r.id, status AS s, req_time, script_name, tags, req_time * 2, max(hostname) FROM request r GROUP BY 1, 2, 3, 4, 5, 6",
+    );
+    let types: Vec<SqlType> = shown.iter().map(|column| column.sql_type).collect();
+    assert_eq!(
+        types[..5],
+        [
+            SqlType::BigInt,
+            SqlType::Int,
+            SqlType::Float,
+            SqlType::Varchar(512),
+            SqlType::Text
+        ]
+    );
+    let origins: Vec<_> = shown.iter().map(|column| column.origin.clone()).collect();
+    let of = |column: &str| Some(("request".to_owned(), column.to_owned()));
+    assert_eq!(origins[..2], [of("id"), of("status")]);
+    assert_eq!(origins[5..], [None, None], "{shown:?}");
+    assert!(!shown[0].nullable && shown[1].nullable);
+    assert_eq!(shown[0].table.as_deref(), Some("r"));
 }

@@ -28,6 +28,8 @@ pub(super) struct Texts {
     known: u32,
     pieces: usize,
     columns: Vec<TextColumn>,
+    /// Bytes of all texts that were pushed.
+    bytes: usize,
 }
 
 /// The texts of one column, in the order of the places.
@@ -36,11 +38,14 @@ pub(super) struct TextColumn {
     list: Option<ArrayRef>,
     /// What is not in `list` yet.
     new: StringViewBuilder,
+    /// Bytes of the texts pushed since this was asked for.
+    bytes: usize,
 }
 
 impl TextColumn {
     /// The text of a new number.
     pub(super) fn push(&mut self, text: Option<&str>) {
+        self.bytes += text.map_or(0, str::len);
         self.new.append_option(text);
     }
 }
@@ -51,11 +56,13 @@ impl Texts {
         let column = || TextColumn {
             list: None,
             new: StringViewBuilder::new().with_deduplicate_strings(),
+            bytes: 0,
         };
         Self {
             places: Vec::new(),
             known: 0,
             pieces: 0,
+            bytes: 0,
             columns: std::iter::repeat_with(column).take(columns).collect(),
         }
     }
@@ -86,6 +93,17 @@ impl Texts {
         self.places[number as usize] = place;
         fill(&mut self.columns);
         place
+    }
+
+    /// About what it takes.
+    pub(super) fn memory(&mut self) -> usize {
+        for column in &mut self.columns {
+            self.bytes += std::mem::take(&mut column.bytes);
+        }
+        // A view in the list, one in the piece that it grew by, and one to find doubles by.
+        self.places.len() * size_of::<u32>()
+            + self.known as usize * self.columns.len() * 48
+            + self.bytes
     }
 
     /// A column with the texts at these places.

@@ -16,6 +16,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
 
@@ -69,6 +70,8 @@ pub(super) struct Walk {
     sets: Texts,
     words: Texts,
     scratch: Scratch,
+    /// What it holds of the memory of queries.
+    memory: MemoryReservation,
 }
 
 /// A column on its way.
@@ -115,6 +118,7 @@ impl Walk {
         snapshot: Arc<Snapshot>,
         partition: usize,
         partitions: usize,
+        memory: MemoryReservation,
     ) -> Self {
         let lanes = scan.columns.iter().map(|&at| scan.raw.lanes()[at]);
         let out: Vec<Out> = lanes.map(Out::of).collect();
@@ -139,6 +143,7 @@ impl Walk {
             sets: Texts::new(1),
             words: Texts::new(1),
             scratch: Scratch::default(),
+            memory,
         }
     }
 
@@ -162,6 +167,9 @@ impl Walk {
         if self.rows == 0 && self.left.is_empty() {
             return Ok(None);
         }
+        let lists = [&mut self.origins, &mut self.sets, &mut self.words];
+        let lists: usize = lists.into_iter().map(Texts::memory).sum();
+        self.memory.try_resize(lists + self.matcher.memory())?;
         self.batch().map(Some)
     }
 
@@ -823,6 +831,17 @@ impl Matcher {
             list.push((lane, condition.test));
         }
         matcher
+    }
+
+    /// About what it takes.
+    fn memory(&self) -> usize {
+        let verdicts = [
+            &self.of_origins,
+            &self.of_sets,
+            &self.of_names,
+            &self.of_values,
+        ];
+        verdicts.iter().map(|verdicts| verdicts.0.len()).sum()
     }
 
     /// Whether every row passes.
