@@ -3,10 +3,10 @@
 #
 #   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run.
 #
-# It needs a Rust toolchain, and a C linker and PHP with the Pinba extension, which it installs from Debian's packages when
-# it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out, and says so. All steps run even when one fails; the exit
-# code is 0 only when none did. It can be run again and again: what is built is kept in CARGO_TARGET_DIR
-# (default: ~/.cache/pinbad-target).
+# It needs a Rust toolchain, and a C linker, PHP with the Pinba extension and Chromium, which it installs from Debian's
+# packages when it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out,
+# and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again and again:
+# what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -28,9 +28,12 @@ say() { printf '\n==> %s\n' "$*"; }
 
 have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix pinba; }
 
+have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
+
 packages=()
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
 have_php_pinba || packages+=(php-cli php-pinba)
+have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 command -v curl >/dev/null || packages+=(curl)
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -68,6 +71,10 @@ fi
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
     skip+=(--skip metrics::promtool --skip metrics::rules --skip metrics::prometheus)
     left_out+=("the tests with a real Prometheus: the package prometheus is missing")
+fi
+if ! have_browser; then
+    skip+=(--skip browser::)
+    left_out+=("the tests of the pages in a browser: chromium or chromium-driver is missing")
 fi
 if ! command -v curl >/dev/null; then
     export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},curl"

@@ -21,6 +21,8 @@ mod access;
 mod backfill;
 /// `pinbad bench`: its children, and how it ends.
 mod bench;
+/// The pages in headless Chromium.
+mod browser;
 /// What the buffers hold while the merger stands still.
 mod burst;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
@@ -39,6 +41,8 @@ mod metrics;
 mod model;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
+/// The pages as they are sent: sizes, headers, escaping, numbers.
+mod page;
 /// Real PHP with the stock extension.
 mod php;
 /// Everything full, and the memory that `check` promises.

@@ -34,14 +34,14 @@ const PANELS: [(&str, &str, usize, &[&str]); 4] = [
         "Scripts",
         12,
         &[
+            "req_time_total",
+            "req_time_percent",
+            "p95",
+            "p99",
+            "req_time_median",
             "req_count",
             "req_per_sec",
             "error_count",
-            "req_time_total",
-            "req_time_percent",
-            "req_time_median",
-            "p95",
-            "p99",
         ],
     ),
     ("report_by_server_name", "Servers", 6, SMALL),
@@ -50,15 +50,15 @@ const PANELS: [(&str, &str, usize, &[&str]); 4] = [
         "report_by_status",
         "Statuses",
         6,
-        &["req_count", "req_time_total", "req_time_percent", "p95"],
+        &["req_time_total", "req_time_percent", "p95", "req_count"],
     ),
 ];
 const SMALL: &[&str] = &[
-    "req_count",
-    "error_count",
     "req_time_total",
     "req_time_percent",
     "p95",
+    "req_count",
+    "error_count",
 ];
 
 /// Timer groups that are shown.
@@ -112,6 +112,7 @@ fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
         "p99",
         "error_count",
         "ru_utime_total",
+        "ru_stime_total",
     ]);
     let status = source.status();
     let lost = ["kernel_drops", "requests_overwritten"];
@@ -120,13 +121,12 @@ fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
         .filter_map(|name| status.get(*name)?.as_u64())
         .sum();
     html! {
-        table.numbers {
-            caption { "All requests, " (frame::span_of(all.answer.covered_seconds, all.answer.window_seconds)) }
-            thead { tr { @for column in &columns { (plain_head(column)) } th scope="col" title="Packets and requests lost since the start" { "Lost" } } }
-            tbody { tr {
-                @for column in &columns { (all.cell(column, 0)) }
-                td.bad[lost > 0] { a href="/daemon" { (show::count(lost)) } }
-            } }
+        p.over { "All requests, " (frame::span_of(all.answer.covered_seconds, all.answer.window_seconds)) }
+        dl.facts {
+            @for column in &columns { (all.fact(column, 0)) }
+            div title="Packets and requests lost since the start" {
+                dt { "Lost" } dd.big.bad[lost > 0] { a href="/daemon" { (show::count(lost)) } }
+            }
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::value::Value;
 /// The percentiles beside the median.
 pub(super) const PERCENTILES: [f64; 2] = [95.0, 99.0];
 
+/// The part of requests from which on failing is shown in red.
+const FAILING: f64 = 0.01;
+
 /// A column that is shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
@@ -294,31 +297,66 @@ impl Ranking {
         }
     }
 
-    /// One number of a row.
+    /// One number of a row as a cell.
     pub(super) fn cell(&self, column: &Column, row: usize) -> Markup {
-        let table = self.table();
-        let get = |name: &str| match table.column(name).map(|at| table.value(row, at)) {
-            Some(Value::Int(number)) => Some(number as f64),
-            Some(Value::Micros(us)) => Some(us as f64 / 1e6),
-            Some(Value::Float(number)) => Some(number),
-            Some(Value::Null | Value::Text(_)) | None => None,
-        };
-        let Some(number) = get(column.name) else {
+        let Some(number) = self.number(column.name, row) else {
             return html! { td { span.none { "\u{2013}" } } };
         };
         match column.show {
-            Show::Count => html! { td { (show::count(number as u64)) } },
-            Show::Rate => html! { td { (show::number(number)) } },
-            Show::Secs => html! { td { (show::secs(number)) } },
-            Show::Bytes => html! { td { (show::bytes(number)) } },
             Show::Share => share_cell(number),
-            Show::Errors if number == 0.0 => html! { td { span.none { "0" } } },
-            Show::Errors => {
-                let all = get("req_count").unwrap_or(number).max(1.0);
-                html! {
-                    td.bad[number / all >= 0.01] { (show::count(number as u64)) " " small { (show::percent(100.0 * number / all)) } }
-                }
+            Show::Errors if number == 0.0 => html! { td.zero { "0" } },
+            Show::Errors => html! { td.bad[self.fails(row)] { (self.shown(column, row)) } },
+            Show::Count | Show::Rate | Show::Secs | Show::Bytes => {
+                html! { td { (self.shown(column, row)) } }
             }
+        }
+    }
+
+    /// One number of a row with its name, for a list of facts.
+    pub(super) fn fact(&self, column: &Column, row: usize) -> Markup {
+        let bad = column.show == Show::Errors && self.fails(row);
+        html! {
+            div title=(column.hint) { dt { (column.title) } dd.big.bad[bad] { (self.shown(column, row)) } }
+        }
+    }
+
+    /// A number as it is shown, without what is around it.
+    fn shown(&self, column: &Column, row: usize) -> Markup {
+        let Some(number) = self.number(column.name, row) else {
+            return html! { "\u{2013}" };
+        };
+        match column.show {
+            Show::Count => html! { (show::count(number as u64)) },
+            Show::Rate => html! { (show::number(number)) },
+            Show::Secs => html! { (show::secs(number)) },
+            Show::Bytes => html! { (show::bytes(number)) },
+            Show::Share => html! { (show::percent(number)) },
+            Show::Errors => html! {
+                (show::count(number as u64)) " "
+                @if number > 0.0 { small { (show::percent(100.0 * self.failing(row))) } }
+            },
+        }
+    }
+
+    /// Which part of the requests of a row failed.
+    fn failing(&self, row: usize) -> f64 {
+        let errors = self.number("error_count", row).unwrap_or(0.0);
+        errors / self.number("req_count", row).unwrap_or(0.0).max(1.0)
+    }
+
+    /// Whether so many fail that it should catch the eye.
+    fn fails(&self, row: usize) -> bool {
+        self.failing(row) >= FAILING
+    }
+
+    /// A number of a row; `None` when it is not known.
+    pub(super) fn number(&self, column: &str, row: usize) -> Option<f64> {
+        let table = self.table();
+        match table.value(row, table.column(column)?) {
+            Value::Int(number) => Some(number as f64),
+            Value::Micros(us) => Some(us as f64 / 1e6),
+            Value::Float(number) => Some(number),
+            Value::Null | Value::Text(_) => None,
         }
     }
 }

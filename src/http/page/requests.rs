@@ -149,7 +149,7 @@ fn page(
 }
 
 /// Columns that are the same in every row, since the search says so.
-fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
+pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     let texts = TEXTS
         .iter()
         .filter(|(_, field)| search.texts.iter().any(|(known, _)| known == field));

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::frame::{self, Section};
-use super::ranking::{Ranking, plain_head};
+use super::ranking::Ranking;
 use super::requests::{self, Conditions};
 use super::show::{self, Name, link, visible};
 use super::{chart, report, timers};
@@ -121,14 +121,20 @@ fn find(ranking: &Ranking, keys: &[(String, String)]) -> Option<usize> {
 
 fn numbers(ranking: &Ranking, row: usize) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label="Numbers of the row" {
-            table {
-                caption { (frame::span_of(ranking.answer.covered_seconds, ranking.answer.window_seconds)) }
-                thead { tr { @for column in ranking.columns() { (plain_head(column)) } } }
-                tbody { tr { @for column in ranking.columns() { (ranking.cell(column, row)) } } }
-            }
-        }
+        p.over { (frame::span_of(ranking.answer.covered_seconds, ranking.answer.window_seconds)) }
+        dl.facts { @for column in ranking.columns() { (ranking.fact(column, row)) } }
     }
+}
+
+/// The quantiles that a histogram is marked with.
+fn marks(ranking: &Ranking, row: usize) -> [(&'static str, f64); 3] {
+    let median = if ranking.timers {
+        "timer_median"
+    } else {
+        "req_time_median"
+    };
+    [("p50", median), ("p95", "p95"), ("p99", "p99")]
+        .map(|(name, column)| (name, ranking.number(column, row).unwrap_or(f64::NAN)))
 }
 
 fn histogram(
@@ -138,21 +144,6 @@ fn histogram(
     path: &str,
     keys: &[(String, String)],
 ) -> Markup {
-    let table = ranking.table();
-    let quantile = |name: &str| match table.column(name).map(|at| table.value(row, at)) {
-        Some(crate::value::Value::Float(secs)) => secs,
-        _ => f64::NAN,
-    };
-    let median = if ranking.timers {
-        "timer_median"
-    } else {
-        "req_time_median"
-    };
-    let marks = [
-        ("p50", quantile(median)),
-        ("p95", quantile("p95")),
-        ("p99", quantile("p99")),
-    ];
     let title = if ranking.timers {
         "Time per hit"
     } else {
@@ -165,7 +156,7 @@ fn histogram(
     html! {
         figure.chart {
             figcaption { a href=(address) { (title) ", how it is spread" } span.legend { (show::count(spread.count)) " in all" } }
-            (chart::histogram("spread-svg", chart::Theme::Page, title, &spread.buckets, &marks))
+            (chart::histogram("spread-svg", chart::Theme::Page, title, &spread.buckets, &marks(ranking, row)))
         }
     }
 }
@@ -183,18 +174,17 @@ pub(super) async fn spread_svg(
         Ok(move |source: &dyn Source| {
             let ranking = Ranking::ask(source, &name)?;
             let spread = source.spread(&name, &keys)?;
-            let (Some(spread), Some(_)) = (spread, find(&ranking, &keys)) else {
-                return Err(Problem::new(
-                    StatusCode::NOT_FOUND,
-                    "there is no such row now",
-                ));
+            let (Some(spread), Some(row)) = (spread, find(&ranking, &keys)) else {
+                let why = "there is no such row now";
+                return Err(Problem::new(StatusCode::NOT_FOUND, why));
             };
+            let marks = marks(&ranking, row);
             Ok(chart::histogram(
                 "spread",
                 theme,
                 &title(&keys),
                 &spread.buckets,
-                &[],
+                &marks,
             ))
         })
     });
@@ -301,7 +291,7 @@ fn slowest(source: &dyn Source, searched: &Searched) -> Result<Markup, Problem> 
             h2 #slowest-h { "Slowest requests " a.more href=(address) { "all, newest first" } }
             (searched.note())
             div #slowest data-live {
-                (requests::table(found.table.as_ref(), &format!("the slowest of {}", requests::looked(&found.looked)), &[]))
+                (requests::table(found.table.as_ref(), &format!("the slowest of {}", requests::looked(&found.looked)), &requests::columns_of(&search)))
             }
         }
     })

@@ -1,0 +1,446 @@
+//! The pages as they are sent: sizes, headers, escaping, numbers that agree with the API, events.
+//!
+//! What takes a browser to see is in `browser`.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{BufReader, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use pinbad::wire::model::Request;
+use prost::Message as _;
+
+use crate::harness::{Here, Sender, Site};
+use crate::packets::request;
+
+/// Names that try to be something else.
+pub(crate) const HOSTILE: [&str; 9] = [
+    "<script>window.harm=1</script>",
+    "\"><img src=x onerror=\"window.harm=1\">",
+    "' onmouseover='window.harm=1",
+    "javascript:window.harm=1",
+    "</title></table><svg onload=window.harm=1>",
+    "a\r\nb\t\u{0}\u{1b}[31m\u{7f}\u{85}",
+    "\u{202e}gnp.evil\u{2066}\u{200f}\u{feff}",
+    "%3Cscript%3E&lt;b&gt;&#60;i&#62;{{7*7}}${7*7}",
+    "//evil.example/\\..\\..?a=b#c",
+];
+
+/// A request in which every text is this one, and as large as a name may be where that is asked for.
+pub(crate) fn hostile_request(name: &str) -> Request {
+    let mut request = Request::named(name, name, name);
+    request.request_time = Some(0.5);
+    request.status = Some(500);
+    request.schema = Some(name.into());
+    request.add_tag(name, name);
+    request.add_tag("env", name);
+    request.add_timer(1, 0.25, &[("group", name), (name, name)]);
+    request.add_timer(3, 0.5, &[("server", name)]);
+    request
+}
+
+/// All addresses that a page refers to.
+fn links(page: &str) -> Vec<String> {
+    let attributes = [" href=\"", " src=\"", " action=\""];
+    let mut links = Vec::new();
+    for attribute in attributes {
+        for rest in page.split(attribute).skip(1) {
+            let link = rest.split('"').next().unwrap();
+            links.push(link.replace("&amp;", "&"));
+        }
+    }
+    links
+}
+
+#[test]
+fn every_page_that_leads_from_another_escapes_everything() {
+    let here = Here::start(&[]);
+    let mut sender = Sender::new(&here.site);
+    for name in HOSTILE {
+        sender.send(&hostile_request(name).encode_to_vec());
+    }
+    sender.at_rest();
+    let site = &here.site;
+    // Reports whose keys are called so too.
+    let form = |name: &str, definition: &serde_json::Value| {
+        let mut form = definition.clone();
+        form["name"] = name.into();
+        assert_eq!(
+            site.post("/api/v1/reports", &form.to_string()).status,
+            201,
+            "{form}"
+        );
+    };
+    form(
+        "by_tag",
+        &serde_json::json!({"level": "request", "keys": [format!("+{}", HOSTILE[0]), "+env"]}),
+    );
+    form(
+        "by_timer",
+        &serde_json::json!({"level": "timer", "keys": [format!("@{}", HOSTILE[1]), "script_name"]}),
+    );
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let mut waiting: VecDeque<String> = [
+        "/".into(),
+        "/reports/by_tag".into(),
+        "/reports/by_timer".into(),
+        "/timers?by=server,script_name".into(),
+    ]
+    .into();
+    while let Some(target) = waiting.pop_front() {
+        if known.len() >= 400 || !known.insert(target.clone()) {
+            continue;
+        }
+        let reply = site.get(&target);
+        assert_eq!(reply.status, 200, "{target}: {}", reply.body);
+        if target.starts_with("/assets/") || target.starts_with("/api/") {
+            continue;
+        }
+        let page = &reply.body;
+        for harm in [
+            "<script>",
+            "<img",
+            "onerror=\"",
+            "<svg onload",
+            "</title></table>",
+        ] {
+            assert!(!page.contains(harm), "{target} has {harm}: {page}");
+        }
+        let raw = |character: char| {
+            character.is_control()
+                || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        };
+        // In fields of forms values have to stay as they are; everywhere else signs stand for them.
+        let mut shown = page.clone();
+        for (from, to) in [
+            ("<input", ">"),
+            ("<option", ">"),
+            ("<textarea", "</textarea>"),
+        ] {
+            let mut pieces = shown.split(from);
+            let first = pieces.next().unwrap().to_owned();
+            shown = pieces.fold(first, |kept, piece| kept + piece.split_once(to).unwrap().1);
+        }
+        assert!(
+            !shown.contains(raw),
+            "{target}: {:?}",
+            shown.chars().find(|it| raw(*it))
+        );
+        for link in links(page) {
+            assert!(
+                link.starts_with('/') && !link.starts_with("//") || link == "#main",
+                "{target} leads to {link}"
+            );
+            if link != "#main" {
+                waiting.push_back(link);
+            }
+        }
+    }
+    for part in [
+        "/requests/",
+        "/reports/by_tag/row?",
+        "/reports/by_timer/row?",
+        "/timers?by=",
+        "spread.svg",
+    ] {
+        assert!(
+            known.iter().any(|target| target.contains(part)),
+            "nothing leads to {part}"
+        );
+    }
+    here.stop();
+}
+
+#[test]
+fn pages_are_small_with_large_reports_behind_them() {
+    let here = Here::start(&[]);
+    let mut sender = Sender::new(&here.site);
+    for script in 0..10_000 {
+        let name = format!(
+            "/shop/{}/page-{script:05}.php",
+            ["catalog", "cart", "account"][script % 3]
+        );
+        sender.send(&request("web-01", "shop.example.com", &name).encode_to_vec());
+    }
+    sender.at_rest();
+    let site = &here.site;
+    let page = site.get("/").body;
+    let files: BTreeSet<String> = links(&page)
+        .into_iter()
+        .filter(|link| link.starts_with("/assets/"))
+        .collect();
+    assert_eq!(files.len(), 3);
+    let assets: usize = files.iter().map(|file| site.get(file).body.len()).sum();
+    for target in [
+        "/",
+        "/reports",
+        "/reports/report_by_script_name?limit=100",
+        "/reports/report_by_script_name?limit=100&view=own&sort=-req_time_total",
+        "/reports/report_by_script_name/row?script_name=%2Fshop%2Fcart%2Fpage-00001.php",
+        "/requests?limit=100",
+        "/timers?by=script_name,group",
+        "/requests/1",
+        "/daemon",
+    ] {
+        let reply = site.get(target);
+        assert_eq!(reply.status, 200, "{target}");
+        let bytes = reply.body.len() + assets;
+        assert!(
+            bytes <= 100_000,
+            "{target}: {bytes} bytes with style and script"
+        );
+    }
+    here.stop();
+}
+
+#[test]
+fn headers() {
+    let here = Here::start(&[]);
+    let raw = |target: &str| {
+        let mut stream = TcpStream::connect(here.site.http).unwrap();
+        write!(
+            stream,
+            "GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        std::io::read_to_string(stream).unwrap().to_lowercase()
+    };
+    for target in ["/", "/reports", "/reports/nope", "/requests?nope=1"] {
+        let reply = raw(target);
+        let policy = "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n";
+        assert!(reply.contains(policy), "{target}: {reply}");
+        assert!(
+            reply.contains("cache-control: no-store"),
+            "{target}: {reply}"
+        );
+        assert!(
+            reply.contains("content-type: text/html; charset=utf-8"),
+            "{target}: {reply}"
+        );
+    }
+    let page = here.site.get("/").body;
+    for file in links(&page)
+        .iter()
+        .filter(|link| link.starts_with("/assets/"))
+    {
+        assert!(
+            raw(file).contains("cache-control: public, max-age=31536000, immutable"),
+            "{file}"
+        );
+    }
+    assert_eq!(here.site.get("/assets/pinbad.00000000.css").status, 404);
+    here.stop();
+}
+
+#[test]
+fn mistakes_are_said_by_pages() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    for (target, status, part) in [
+        ("/reports/nope", 404, "there is no report called"),
+        (
+            "/reports/report_by_status?sort=nope",
+            400,
+            "there is no column",
+        ),
+        (
+            "/reports/report_by_status?nope=1",
+            400,
+            "accepted: sort, limit, offset, q, view, status",
+        ),
+        ("/reports/report_by_status?limit=101", 400, "from 1 to 100"),
+        ("/reports/report_by_status/row", 400, "is missing"),
+        ("/requests?min_time=x", 400, "accepted: seconds"),
+        ("/requests?nope=1", 400, "unknown parameter"),
+        ("/requests/77", 404, "no request 77"),
+        ("/requests/x", 400, "whole number"),
+        ("/timers?sort=nope", 400, "accepted: hits"),
+        ("/daemon?x=1", 400, "unknown parameter"),
+        ("/?sort=nope", 400, "accepted: time, p95, count, errors"),
+        ("/reports/%ff", 400, "UTF-8"),
+    ] {
+        let reply = site.get(target);
+        assert_eq!(
+            (reply.status, reply.content_type.as_str()),
+            (status, "text/html; charset=utf-8"),
+            "{target}"
+        );
+        assert!(reply.body.contains(part), "{target}: {}", reply.body);
+    }
+    // A histogram view and the daemon's tables are no rankings, and are shown in their own columns.
+    let form = r#"{"name": "hist", "comment": "hv.report1"}"#;
+    assert_eq!(site.post("/api/v1/reports", form).status, 201);
+    for target in [
+        "/reports/hist",
+        "/reports/hist?index_value=x",
+        "/reports/status",
+        "/reports/active_reports",
+    ] {
+        assert_eq!(site.get(target).status, 200, "{target}");
+    }
+    assert_eq!(site.ask("POST", "/reports", Some("{}")).status, 405);
+    here.stop();
+
+    let here = Here::start(&["pool.request_pool_size=0"]);
+    assert_eq!(here.site.get("/").status, 200);
+    assert_eq!(here.site.get("/requests").status, 404);
+    here.stop();
+}
+
+/// The texts of the cells of a table's first rows, as a reader would see them.
+fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
+    let table = page
+        .split("<table")
+        .nth(table)
+        .unwrap()
+        .split("</table>")
+        .next()
+        .unwrap();
+    let body = table.split("<tbody>").nth(1).unwrap();
+    body.split("<tr>")
+        .skip(1)
+        .map(|row| {
+            let cells = row.split("</td>").flat_map(|cell| cell.split("</th>"));
+            let text = |cell: &str| {
+                let mut text = String::new();
+                for piece in cell.split('<') {
+                    text.push_str(piece.split_once('>').map_or(piece, |(_, text)| text));
+                }
+                text.trim().to_owned()
+            };
+            cells.map(text).filter(|text| !text.is_empty()).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn numbers_agree_with_what_was_sent() {
+    let here = Here::start(&[]);
+    let mut sender = Sender::new(&here.site);
+    for number in 0..100_u16 {
+        let mut packet = request("web-01", "shop", if number < 60 { "/a" } else { "/b" });
+        packet.request_time = Some(f32::from(number) / 64.0);
+        packet.status = Some(if number % 20 == 0 { 503 } else { 200 });
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+    let site = &here.site;
+    // /a: 0 to 59 64ths, /b: 60 to 99.
+    let scripts = rows(
+        &site
+            .get("/reports/report_by_script_name?sort=-req_count")
+            .body,
+        1,
+    );
+    assert_eq!(scripts.len(), 2, "{scripts:?}");
+    assert_eq!(scripts[0][..2], ["/a", "60"]);
+    assert_eq!(scripts[0][3], "3 5.0 %");
+    // 60 x 59 / 2 / 64 = 27.65625 s.
+    assert_eq!(scripts[0][4], "27.7 s");
+    let b = &rows(
+        &site.get("/reports/report_by_script_name?q=b&sort=p95").body,
+        1,
+    );
+    assert_eq!(b[0][0], "/b");
+    // The 38th of 60 to 99 is 97 64ths: 1.515625 s, to a percent.
+    let p95: f64 = b[0][7].strip_suffix(" s").unwrap().parse().unwrap();
+    assert!((p95 - 97.0 / 64.0).abs() < 0.02, "{b:?}");
+    // The slowest are the last; ids count from 1.
+    let slowest = rows(&site.get("/requests?order=slowest&limit=3").body, 1);
+    let ids: Vec<&str> = slowest.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(ids, ["#100", "#99", "#98"]);
+    let failed = rows(
+        &site
+            .get("/requests?order=slowest&status=503&script_name=%2Fa")
+            .body,
+        1,
+    );
+    let ids: Vec<&str> = failed.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(ids, ["#41", "#21", "#1"]);
+    // Each has two timers: 2 hits of group db in 0.25 s, 1 of cache in 0.5 s.
+    let timers = rows(&site.get("/timers?by=group,op&sort=-hits").body, 1);
+    assert_eq!(
+        timers[0][..8],
+        [
+            "db", "read", "200", "100", "100", "25.0 s", "33.3 %", "125 ms"
+        ]
+    );
+    assert_eq!(
+        timers[1][..8],
+        [
+            "cache", "without", "100", "100", "100", "50.0 s", "66.7 %", "502 ms"
+        ]
+    );
+    let timers = rows(
+        &site
+            .get("/timers?by=script_name&t.group=db&min_time=1")
+            .body,
+        1,
+    );
+    assert_eq!(timers[0][..4], ["/b", "72", "36", "36"]);
+    // All 60 are in the histogram of the row.
+    let row = site
+        .get("/reports/report_by_script_name/row?script_name=%2Fa")
+        .body;
+    assert!(row.contains("60 in all"), "{row}");
+    let svg = site.get("/reports/report_by_script_name/spread.svg?script_name=%2Fa&theme=dark");
+    assert_eq!(
+        (svg.status, svg.content_type.as_str()),
+        (200, "image/svg+xml")
+    );
+    assert!(
+        svg.body.starts_with("<svg xmlns=") && svg.body.contains("60 values in"),
+        "{}",
+        svg.body
+    );
+    here.stop();
+}
+
+/// Reads one line of a stream that is not empty.
+fn next_line(stream: &mut impl std::io::BufRead) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
+        // Lengths of chunks are hexadecimal numbers alone on their lines.
+        let line = line.trim_end();
+        if !line.is_empty() && u32::from_str_radix(line, 16).is_err() {
+            return line.to_owned();
+        }
+    }
+}
+
+fn listen(site: &Site) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(site.http).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    stream
+        .write_all(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    BufReader::new(stream)
+}
+
+#[test]
+fn events_come_to_everyone_who_listens() {
+    let here = Here::start(&[]);
+    let mut streams = [listen(&here.site), listen(&here.site)];
+    for stream in &mut streams {
+        assert_eq!(next_line(stream), "HTTP/1.1 200 OK");
+        let mut line = next_line(stream);
+        while !line.starts_with("retry:") {
+            line = next_line(stream);
+        }
+    }
+    for _ in 0..2 {
+        for stream in &mut streams {
+            assert_eq!(next_line(stream), "event: second");
+            let data = next_line(stream);
+            let data = data.strip_prefix("data: ").unwrap();
+            let data: serde_json::Value = serde_json::from_str(data).unwrap();
+            assert!(data.is_object(), "{data}");
+        }
+    }
+    drop(streams);
+    here.stop();
+}
