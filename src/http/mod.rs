@@ -141,6 +141,7 @@ impl HttpSettings {
             open_health: false,
             host_names: host_names.into(),
             tls: None,
+            series: None,
             connections_max: 256,
             // Half: one peer alone cannot keep all others out, and a proxy in front has enough.
             peer_connections_max: 128,
@@ -154,7 +155,6 @@ impl HttpSettings {
             body_max: Duration::from_secs(10),
             answer_max: Duration::from_secs(120),
             idle_max: Duration::from_secs(30),
-            series: None,
             metrics: Metrics::new(&[], &[], 0),
         }
     }

@@ -51,11 +51,11 @@ struct Shared {
     /// For those that follow requests as they pass: nobody waits for a place.
     followers: Gate,
     body_max: Duration,
+    series: Option<Series>,
     /// What the pages keep between requests.
     kept: page::Kept,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
-    series: Option<Series>,
     metrics: Metrics,
 }
 
@@ -69,9 +69,9 @@ impl App {
             streams: gate("large answers", settings.streams_max),
             followers: Gate::new("followers", settings.followers_max, 0, Duration::ZERO),
             body_max: settings.body_max,
+            series: settings.series.clone(),
             kept: page::Kept::default(),
             stopped,
-            series: settings.series.clone(),
             metrics: settings.metrics.clone(),
         }))
     }
@@ -106,6 +106,11 @@ impl App {
         self.0.body_max
     }
 
+    /// The last hour in memory; `None`: none is kept.
+    pub(super) fn series(&self) -> Option<Series> {
+        self.0.series.clone()
+    }
+
     /// What the pages keep between requests.
     pub(super) fn kept(&self) -> &page::Kept {
         &self.0.kept
@@ -123,11 +128,6 @@ impl App {
             question(shared.answers.source.as_ref())
         })
         .await
-    }
-
-    /// The last hour; `None`: not kept.
-    pub(super) fn series(&self) -> Option<Series> {
-        self.0.series.clone()
     }
 
     /// What Prometheus is shown.

@@ -12,8 +12,12 @@ use plotters::coord::types::RangedCoordf64;
 use crate::http::error::Problem;
 
 mod histogram;
+mod lines;
 
 pub(super) use self::histogram::histogram;
+#[cfg(test)]
+pub(super) use self::lines::POINTS_MAX;
+pub(super) use self::lines::{Chart, Line, Unit};
 
 const WIDTH: i32 = 560;
 const HEIGHT: i32 = 176;

@@ -16,12 +16,13 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Response};
 use hyper::body::Frame;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::http::error::Problem;
 use crate::http::routes::App;
+use crate::series::{EVERYTHING, Line, Metric, Series};
 
 /// Streams at once.
 const LISTENERS_MAX: usize = 64;
@@ -31,6 +32,8 @@ const BEHIND_MAX: usize = 2;
 const LIFE: Duration = Duration::from_secs(90);
 /// From one event to the next.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The seconds that the numbers are about.
+const LATELY_SECS: u64 = 5;
 /// How soon a browser asks again, in the words of the protocol.
 const RETRY: &str = "retry: 500\n\n";
 
@@ -117,15 +120,47 @@ async fn serve(app: App) {
     }
 }
 
-/// What every page shows.
+/// What every page shows: the last seconds, or what is left of that without a history.
 async fn numbers(app: &App) -> Result<String, Problem> {
-    let status = app.ask(|source| Ok(source.status())).await?;
-    let of = |name: &str| status.get(name).cloned().unwrap_or_default();
-    let numbers = json!({
-        "requests": of("requests_merged"),
-        "merge_lag_us": of("merge_lag_us"),
-    });
-    Ok(numbers.to_string())
+    let series = app.series();
+    app.ask(move |source| {
+        let status = source.status();
+        let mut numbers = Map::new();
+        for name in ["requests_merged", "merge_lag_us"] {
+            numbers.extend(
+                status
+                    .get(name)
+                    .map(|value| (name.to_owned(), value.clone())),
+            );
+        }
+        if let Some(series) = series
+            && let Some(now) = lately(&series)
+        {
+            numbers.extend(now);
+        }
+        Ok(Json::Object(numbers).to_string())
+    })
+    .await
+}
+
+/// The last seconds of all requests.
+fn lately(series: &Series) -> Option<impl Iterator<Item = (String, Json)>> {
+    const METRICS: [Metric; 4] = [
+        Metric::ReqPerSec,
+        Metric::P95,
+        Metric::ErrorsPerSec,
+        Metric::CpuPerSec,
+    ];
+    let to = series.coverage()?.to;
+    let from = to.saturating_sub(LATELY_SECS);
+    let lines = series.lines(EVERYTHING, None, &METRICS, from, to, LATELY_SECS)?;
+    let newest = |line: Line| line.points.last().copied().flatten();
+    Some(
+        METRICS
+            .into_iter()
+            .zip(lines)
+            .filter_map(move |(metric, line)| Some((metric.name(), json!(newest(line)?)))),
+    )
 }
 
 /// The body of a stream.

@@ -55,6 +55,7 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                         }
                     }
                     div.switches {
+                        span #tick {}
                         button #live type="button" hidden { "Pause" }
                         button #theme type="button" hidden { "Light or dark" }
                     }
@@ -64,7 +65,7 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                     "pinbad " (env!("CARGO_PKG_VERSION"))
                     " \u{b7} " a href="/api/v1/openapi.json" { "API" }
                     " \u{b7} " a href="/api/v1/status" { "counters" }
-                    span #tick role="status" {}
+
                 }
             }
         }

@@ -69,7 +69,7 @@
         const now = JSON.parse(event.data);
         const parts = [];
         if (now.req_per_sec !== undefined) parts.push(number(now.req_per_sec) + " requests/s");
-        if (now.p95_ms !== undefined) parts.push("p95 " + number(now.p95_ms) + " ms");
+        if (now.p95 !== undefined) parts.push("p95 " + number(now.p95 * 1000) + " ms");
         if (now.errors_per_sec !== undefined) parts.push(number(now.errors_per_sec) + " errors/s");
         say(parts.join(" · "));
         if (document.querySelector("[data-live]")) refresh();

@@ -8,12 +8,12 @@
 //! | file | shows |
 //! |---|---|
 //! | `overview` | the last hour, and what leads by time, p95, count, errors |
-//! | `reports`, `report`, `row` | the list, one report as a table, one row with its histogram and slowest requests |
+//! | `reports`, `report`, `row` | the list, one report as a table, one row with its past, histogram and slowest requests |
 //! | `requests`, `request` | the search, and one request with the waterfall of its timers |
 //! | `timers` | raw timers by any tags |
 //! | `health` | the daemon itself |
 //!
-//! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`chart`] (SVG), `show` (numbers and hostile
+//! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`chart`] (SVG), [`past`] (charts of the last hour), `show` (numbers and hostile
 //! names as text), `second` (each page is made once a second at most, however many look), `ask` (parameters).
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
@@ -26,6 +26,7 @@ mod events;
 mod frame;
 mod health;
 mod overview;
+mod past;
 mod ranking;
 mod report;
 mod reports;
@@ -68,7 +69,7 @@ pub(super) fn paths() -> [(&'static str, &'static str, MethodRouter<App>); 10] {
         ("/reports", GET, get(reports::read)),
         ("/reports/{name}", GET, get(report::read)),
         ("/reports/{name}/row", GET, get(row::read)),
-        ("/reports/{name}/spread.svg", GET, get(row::spread_svg)),
+        ("/reports/{name}/{chart}", GET, get(past::read)),
         ("/requests", GET, get(requests::read)),
         ("/requests/{id}", GET, get(request::read)),
         ("/timers", GET, get(timers::read)),

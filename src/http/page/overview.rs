@@ -10,6 +10,7 @@ use maud::{Markup, html};
 
 use super::ask::Given;
 use super::frame::{self, Section};
+use super::past::{self, Past};
 use super::ranking::{Ranking, plain_head, share_cell};
 use super::show::{self, Name, link, visible};
 use super::timers;
@@ -18,6 +19,7 @@ use crate::http::routes::App;
 use crate::query::error::QueryError;
 use crate::query::source::{Source, TimerGroups, TimerSearch};
 use crate::report::definition::KeySource;
+use crate::series::{EVERYTHING, Series};
 
 /// What rows can lead by: in the address, in words, the column of requests, the column of timers.
 const SORTS: [(&str, &str, &str, &str); 4] = [
@@ -68,30 +70,52 @@ const TIMERS_LOOKED: usize = 100_000;
 
 /// `GET /`
 pub(in crate::http) async fn read(State(app): State<App>, uri: Uri) -> Response<Body> {
+    let series = app.series();
     let given = Given::parse(uri.query());
     let view = given.and_then(|given| {
+        let span = past::span(given.get("span"))?;
         let word = given.one_of("sort", &SORTS.map(|sort| sort.0))?;
         let chosen = SORTS
             .into_iter()
             .find(|sort| sort.0 == word)
             .unwrap_or(SORTS[0]);
-        Ok(move |source: &dyn Source| page(source, chosen))
+        Ok(move |source: &dyn Source| page(source, series.as_ref(), span, chosen))
     });
     super::answer(app, &uri, view).await
 }
 
 type Sort = (&'static str, &'static str, &'static str, &'static str);
 
-fn page(source: &dyn Source, sort: Sort) -> Result<Markup, Problem> {
-    let all = Ranking::ask(source, "info")?;
+fn page(
+    source: &dyn Source,
+    series: Option<&Series>,
+    span: Option<&'static str>,
+    sort: Sort,
+) -> Result<Markup, Problem> {
+    let past = series.map(|series| Past {
+        series,
+        report: EVERYTHING,
+        keys: &[],
+        timers: false,
+        span,
+    });
+    let address = |span: Option<&str>, sort: &str| {
+        let sort = (sort != SORTS[0].0).then_some(("sort", sort));
+        link("/", span.map(|span| ("span", span)).into_iter().chain(sort))
+    };
+    let all = Ranking::ask(source, EVERYTHING)?;
     let [scripts, others @ ..] = PANELS;
     let main = html! {
         h1.hidden { "Overview" }
         div #numbers data-live { (numbers(&all, source)) }
+        @if let Some(past) = &past {
+            (past.choice(|span| address(Some(span), sort.0)))
+            div.charts { (past.figures()) }
+        }
         nav.views aria-label="Lead by" {
             span { "Top by" }
             @for (word, text, _, _) in SORTS {
-                a href=(if word == "time" { "/".to_owned() } else { link("/", [("sort", word)]) }) aria-current=[(word == sort.0).then_some("true")] { (text) }
+                a href=(address(span, word)) aria-current=[(word == sort.0).then_some("true")] { (text) }
             }
         }
         div.panels {
@@ -204,7 +228,7 @@ fn timer_table(found: &TimerGroups, tag: &str, sort: Sort) -> Markup {
                     }
                     thead { tr {
                         th.key scope="col" { span.hidden { "Value" } } th scope="col" { "Hits" } th scope="col" { "Total time" }
-                        th scope="col" { "Share" } th scope="col" { "p50" } th scope="col" { "p95" }
+                        th.share scope="col" { "Share" } th scope="col" { "p50" } th scope="col" { "p95" }
                     } }
                     tbody {
                         @for row in found.rows.iter().take(TIMER_ROWS) {

@@ -406,7 +406,7 @@ pub(super) fn sort_head(
         (true, false) => Some("ascending"),
     };
     html! {
-        th scope="col" title=(column.hint) aria-sort=[order] {
+        th.share[column.show == Show::Share] scope="col" title=(column.hint) aria-sort=[order] {
             a href=(address(&next)) {
                 (column.title)
                 @if let Some(order) = order {
@@ -419,5 +419,5 @@ pub(super) fn sort_head(
 
 /// The head of a column by which nothing is sorted.
 pub(super) fn plain_head(column: &Column) -> Markup {
-    html! { th scope="col" title=(column.hint) { (column.title) } }
+    html! { th.share[column.show == Show::Share] scope="col" title=(column.hint) { (column.title) } }
 }

@@ -275,7 +275,7 @@ fn table(
                             a href=(given.with("/timers", &[("sort", Some(&next))])) { (title)
                                 @if is_this { span aria-hidden="true" { @if sort.1 { " \u{2193}" } @else { " \u{2191}" } } } }
                         }
-                        @if name == "time" { th scope="col" title="Share of the time of all rows" { "Share" } }
+                        @if name == "time" { th.share scope="col" title="Share of the time of all rows" { "Share" } }
                     }
                 } }
                 tbody {

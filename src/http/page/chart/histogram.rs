@@ -59,7 +59,7 @@ pub(in crate::http::page) fn histogram(
             .collect::<String>()
     );
     let body = html! {
-        (scale.grid(show::number, theme))
+        (scale.grid(|count| show::count(count as u64), theme))
         @for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
             @let y = scale.y(*count).min(f64::from(BOTTOM) - 1.0);
             rect.column x=(coordinate(x(first + at as f64) + 0.5)) y=(coordinate(y)) width=(coordinate((width - 1.0).max(0.5)))

@@ -1,0 +1,291 @@
+//! Lines over the last minutes or hour, up to now: one chart of some metrics of one row.
+//!
+//! Points come from the series in memory, a step apart; what is not known is a gap. The legend says what is now.
+
+use std::fmt::Write as _;
+
+use maud::{Markup, PreEscaped, html};
+
+use super::{BOTTOM, LEFT, RIGHT, Scale, Theme, coordinate, frame};
+use crate::http::page::show;
+
+/// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
+#[cfg(test)]
+pub(in crate::http::page) const POINTS_MAX: usize = 360;
+
+/// The unit of a scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http::page) enum Unit {
+    /// Something per second.
+    Rate,
+    /// Seconds.
+    Secs,
+    /// CPU seconds per second: how many cores are at work.
+    Cores,
+}
+
+impl Unit {
+    /// A mark on the scale: round numbers without zeros behind the point.
+    fn tick(self, value: f64) -> String {
+        let text = self.text(value);
+        let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+        let number = match number.contains('.') {
+            true => number.trim_end_matches('0').trim_end_matches('.'),
+            false => number,
+        };
+        format!("{number} {unit}").trim_end().to_owned()
+    }
+
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::Rate | Self::Cores => show::number(value),
+            Self::Secs => show::secs(value),
+        }
+    }
+}
+
+/// One line of a chart.
+#[derive(Debug, Clone)]
+pub(in crate::http::page) struct Line {
+    /// What the legend says.
+    pub(in crate::http::page) name: &'static str,
+    /// Which of the colours, from 0.
+    pub(in crate::http::page) colour: usize,
+    /// From the oldest to the newest, a step apart; NaN: nothing known.
+    pub(in crate::http::page) points: Vec<f64>,
+}
+
+/// Lines over time, up to now.
+#[derive(Debug, Clone)]
+pub(in crate::http::page) struct Chart {
+    /// What is shown, plain text made visible.
+    pub(in crate::http::page) title: String,
+    pub(in crate::http::page) unit: Unit,
+    pub(in crate::http::page) lines: Vec<Line>,
+    /// Seconds from one point to the next.
+    pub(in crate::http::page) step_secs: f64,
+}
+
+impl Chart {
+    /// The chart. `id` tells it from others on the same page.
+    pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
+        let points = self
+            .lines
+            .iter()
+            .map(|line| line.points.len())
+            .max()
+            .unwrap_or(0);
+        let highest = self.highest();
+        let scale = Scale::new(highest);
+        let steps = points.saturating_sub(1).max(1) as f64;
+        let x = |at: usize| f64::from(LEFT) + f64::from(RIGHT - LEFT) * at as f64 / steps;
+        let span = steps * self.step_secs;
+        let body = html! {
+            (scale.grid(|value| self.unit.tick(value), theme))
+            @for (ago, text) in time_ticks(span) {
+                @let at = f64::from(RIGHT) - f64::from(RIGHT - LEFT) * ago / span;
+                text.tick x=(coordinate(at)) y=(BOTTOM + 16) text-anchor=(if ago == 0.0 { "end" } else { "middle" }) fill=(theme.ink()) { (text) }
+            }
+            @if let [line] = &self.lines[..] {
+                path class={ "area c" (line.colour) } fill=(theme.colour(line.colour)) fill-opacity="0.12"
+                    d=(area(&line.points, x, |value| scale.y(value))) {}
+            }
+            @for line in &self.lines {
+                path class={ "line c" (line.colour) } fill="none" stroke=(theme.colour(line.colour)) stroke-width="1.5"
+                    stroke-linejoin="round" d=(path(&line.points, x, |value| scale.y(value))) {}
+            }
+        };
+        frame(id, theme, &self.title, &self.described(), &body)
+    }
+
+    /// The chart with its heading and legend, as a figure of a page. `address`: where it is alone.
+    pub(in crate::http::page) fn figure(&self, id: &str, address: &str) -> Markup {
+        html! {
+            figure.chart {
+                figcaption {
+                    a href=(address) { (self.title) }
+                    span.legend {
+                        @for line in &self.lines {
+                            span class={ "key c" (line.colour) } {
+                                (line.name) " "
+                                b { (self.newest(line).map_or_else(|| "\u{2013}".to_owned(), |value| self.unit.text(value))) }
+                            }
+                        }
+                    }
+                }
+                (self.svg(id, Theme::Page))
+            }
+        }
+    }
+
+    fn newest(&self, line: &Line) -> Option<f64> {
+        line.points
+            .iter()
+            .rev()
+            .copied()
+            .find(|value| value.is_finite())
+    }
+
+    fn highest(&self) -> f64 {
+        let all = self.lines.iter().flat_map(|line| &line.points);
+        all.copied()
+            .filter(|value| value.is_finite())
+            .fold(0.0, f64::max)
+    }
+
+    /// The chart in words.
+    fn described(&self) -> String {
+        let mut text = String::new();
+        for line in &self.lines {
+            let known = line
+                .points
+                .iter()
+                .copied()
+                .filter(|value| value.is_finite());
+            let (least, most) = known.fold(
+                (f64::INFINITY, f64::NEG_INFINITY),
+                |(least, most), value| (least.min(value), most.max(value)),
+            );
+            if let (Some(newest), true) = (self.newest(line), least <= most) {
+                let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
+                // Writing to a String cannot fail.
+                let _ = write!(
+                    text,
+                    "{}: now {newest}, between {least} and {most}. ",
+                    line.name
+                );
+            } else {
+                let _ = write!(text, "{}: no data. ", line.name);
+            }
+        }
+        text
+    }
+}
+
+/// The points as path data; a gap where nothing is known.
+fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
+    let mut data = String::with_capacity(points.len() * 12);
+    let mut drawing = false;
+    for (at, value) in points.iter().enumerate() {
+        if !value.is_finite() {
+            drawing = false;
+            continue;
+        }
+        data.push(if drawing { 'L' } else { 'M' });
+        data.push_str(&coordinate(x(at)));
+        data.push(' ');
+        data.push_str(&coordinate(y(*value)));
+        // A point alone is drawn as a dot.
+        let alone = !drawing && points.get(at + 1).is_none_or(|next| !next.is_finite());
+        if alone {
+            data.push_str("h1");
+        }
+        drawing = true;
+    }
+    PreEscaped(data)
+}
+
+/// What is below the points, as path data.
+fn area(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
+    let mut data = String::with_capacity(points.len() * 12);
+    let known = |at: usize| points.get(at).is_some_and(|value| value.is_finite());
+    for (at, value) in points
+        .iter()
+        .enumerate()
+        .filter(|(_, value)| value.is_finite())
+    {
+        if at == 0 || !known(at - 1) {
+            let _ = write!(data, "M{} {BOTTOM}", coordinate(x(at)));
+        }
+        let _ = write!(data, "L{} {}", coordinate(x(at)), coordinate(y(*value)));
+        if !known(at + 1) {
+            let _ = write!(data, "V{BOTTOM}Z");
+        }
+    }
+    PreEscaped(data)
+}
+
+/// Round moments before now: how many seconds ago, and what to call it.
+fn time_ticks(span: f64) -> Vec<(f64, String)> {
+    let steps = [
+        5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
+    ];
+    let step = steps
+        .into_iter()
+        .find(|step| span / step <= 6.5)
+        .unwrap_or(span / 6.0);
+    let count = (span / step + 1e-9).floor() as usize;
+    let text = |ago: f64| {
+        if ago == 0.0 {
+            "now".to_owned()
+        } else if step < 60.0 {
+            format!("\u{2212}{ago:.0} s")
+        } else {
+            format!("\u{2212}{:.0} min", ago / 60.0)
+        }
+    };
+    (0..=count)
+        .map(|tick| tick as f64 * step)
+        // No room for a word that would stick out on the left.
+        .filter(|ago| *ago < span * 0.98)
+        .map(|ago| (ago, text(ago)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TOP;
+    use super::*;
+
+    fn chart(points: Vec<f64>) -> Chart {
+        Chart {
+            title: "<b>".into(),
+            unit: Unit::Secs,
+            lines: vec![Line {
+                name: "p95",
+                colour: 0,
+                points,
+            }],
+            step_secs: 10.0,
+        }
+    }
+
+    #[test]
+    fn lines_stay_inside_and_gaps_are_gaps() {
+        let svg = chart(vec![0.0, 1.0, f64::NAN, 0.5, 0.25])
+            .svg("x", Theme::Light)
+            .into_string();
+        let line = svg.split("class=\"line").nth(1).unwrap();
+        let path = line
+            .split(" d=\"")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        assert_eq!(path.matches('M').count(), 2, "{path}");
+        assert_eq!(path.matches('L').count(), 2, "{path}");
+        assert!(path.starts_with(&format!("M{LEFT} {BOTTOM}")), "{path}");
+        for y in path
+            .split(['M', 'L'])
+            .filter_map(|point| point.split(' ').nth(1))
+        {
+            let y: f64 = y.parse().unwrap();
+            assert!((f64::from(TOP)..=f64::from(BOTTOM)).contains(&y), "{y}");
+        }
+        assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"), "{svg}");
+        assert!(
+            svg.contains("p95: now 250 ms, between 0 and 1.00 s."),
+            "{svg}"
+        );
+        assert!(!svg.contains("style"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_known_is_an_empty_chart() {
+        for points in [vec![], vec![f64::NAN; 3], vec![0.0; 3]] {
+            let svg = chart(points).svg("x", Theme::Page).into_string();
+            assert!(svg.contains("</svg>") && !svg.contains("NaN"), "{svg}");
+        }
+    }
+}
