@@ -375,6 +375,11 @@ impl Daemon {
         let settings = MySqlSettings {
             access: Access::new(Arc::clone(&self.users), config.mysql.allow_anonymous),
             tls,
+            connections_max: config.mysql_limits.connections_max,
+            idle_max: config.mysql_limits.idle_max,
+            packet_max: config.mysql_limits.packet_bytes_max,
+            statements_max: config.mysql_limits.statements_max,
+            memory_max: config.mysql_limits.memory_bytes,
             ..MySqlSettings::default()
         };
         let service = MySql::new(engine.clone(), settings, Arc::clone(&counters.mysql));

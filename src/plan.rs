@@ -33,6 +33,9 @@ pub const ANSWER_ROW_BYTES: usize = 290;
 
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
+/// What a connection of the MySQL wire takes: 64 KiB each for a packet, for what a client sends ahead and for the piece of an
+/// answer that is being sent; TLS has its share in them, because a client has one of the three in use.
+pub const MYSQL_CONNECTION_BYTES: usize = 192 << 10;
 
 /// The packet that durations are reckoned with: the stock extension, one request, no timers.
 pub const TYPICAL_PACKET_BYTES: u64 = 171;
@@ -101,6 +104,7 @@ impl MemoryPlan {
             Some(_) => http.readings_max + http.streams_max,
             None => 0,
         };
+        let mysql = &config.mysql_limits;
         let line = |name, bytes: usize, why| PlanLine {
             name,
             bytes: bytes as u64,
@@ -191,6 +195,21 @@ impl MemoryPlan {
                     "{} for all queries together (sql.memory), and what {} have in hand (sql.queries_max)",
                     exact_bytes(config.sql.memory_bytes as u64),
                     config.sql.queries_max
+                ),
+            ),
+            line(
+                "MySQL clients",
+                match config.mysql.listen {
+                    Some(_) if cfg!(feature = "sql") => {
+                        mysql.connections_max * MYSQL_CONNECTION_BYTES + mysql.memory_bytes
+                    }
+                    _ => 0,
+                },
+                format!(
+                    "{} (mysql.connections_max) of {}, and {} (mysql.memory)",
+                    counted(mysql.connections_max, "connection", "connections"),
+                    exact_bytes(MYSQL_CONNECTION_BYTES as u64),
+                    exact_bytes(mysql.memory_bytes as u64),
                 ),
             ),
             line(

@@ -19,7 +19,7 @@ use super::typed::{Typed, Value, accepted};
 use super::user;
 use super::{
     Config, ConfiguredUser, FrontConfig, IngestConfig, LogConfig, LogFormat, MetricsConfig,
-    PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, TlsFiles,
+    MySqlLimits, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, TlsFiles,
 };
 
 /// Sockets in all, each with a thread and buffers of its own.
@@ -78,6 +78,13 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             rows_max: reading.count("sql.rows_max"),
             queries_max: reading.count("sql.queries_max"),
             text_bytes_max: reading.count("sql.text_max"),
+        },
+        mysql_limits: MySqlLimits {
+            connections_max: reading.count("mysql.connections_max"),
+            idle_max: reading.duration("mysql.idle_max"),
+            packet_bytes_max: reading.count("mysql.packet_max"),
+            statements_max: reading.count("mysql.statements_max"),
+            memory_bytes: reading.count("mysql.memory"),
         },
         state_dir: reading.path("state.dir"),
         log: LogConfig {

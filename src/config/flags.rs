@@ -19,7 +19,7 @@ pub struct ConfigFlags {
     /// HTTP address to answer on, "" for none [default: 127.0.0.1:30080].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<String>,
-    /// MySQL address to answer on, "" for none; accepted, not served yet [default: 127.0.0.1:33306].
+    /// MySQL address to answer on, "" for none [default: 127.0.0.1:33306].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub mysql: Option<String>,
     /// Any setting of the file, as in pool.stats_history=60s; repeat for more.

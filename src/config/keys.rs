@@ -275,6 +275,36 @@ pub const KEYS: &[Key] = &[
         why: "",
     },
     Key {
+        name: "mysql.connections_max",
+        default: "128",
+        takes: Takes::Count(1, 10_000),
+        why: "each takes memory and a descriptor",
+    },
+    Key {
+        name: "mysql.idle_max",
+        default: "\"8h\"",
+        takes: Takes::Duration(Duration::from_secs(1), Duration::from_hours(365 * 24)),
+        why: "MySQL's wait_timeout",
+    },
+    Key {
+        name: "mysql.packet_max",
+        default: "\"16MiB\"",
+        takes: Takes::Bytes(64 * KIB, GIB),
+        why: "MySQL's max_allowed_packet",
+    },
+    Key {
+        name: "mysql.statements_max",
+        default: "1000",
+        takes: Takes::Count(1, 100_000),
+        why: "prepared statements of one connection",
+    },
+    Key {
+        name: "mysql.memory",
+        default: "\"32MiB\"",
+        takes: Takes::Bytes(MIB, 64 * GIB),
+        why: "large packets and prepared statements of all connections",
+    },
+    Key {
         name: "mysql.tls_cert",
         default: "\"\"",
         takes: Takes::File,

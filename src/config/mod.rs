@@ -58,6 +58,8 @@ pub struct Config {
     pub mysql: FrontConfig,
     /// `[sql]`
     pub sql: SqlConfig,
+    /// `[mysql]`: what bounds its connections.
+    pub mysql_limits: MySqlLimits,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
     pub state_dir: Option<PathBuf>,
     /// `[log]`
@@ -261,6 +263,21 @@ pub struct SqlConfig {
     pub queries_max: usize,
     /// The longest statement.
     pub text_bytes_max: usize,
+}
+
+/// `[mysql]`: what bounds its connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MySqlLimits {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a connection lives on which nothing is asked.
+    pub idle_max: Duration,
+    /// Bytes of one packet.
+    pub packet_bytes_max: usize,
+    /// Prepared statements of one connection.
+    pub statements_max: usize,
+    /// Bytes for large packets and prepared statements of all connections.
+    pub memory_bytes: usize,
 }
 
 /// `[log]`: what is said on stderr.

@@ -85,6 +85,16 @@ fn defaults_are_those_of_the_contract() {
             allow_anonymous: false
         }
     );
+    assert_eq!(
+        config.mysql_limits,
+        MySqlLimits {
+            connections_max: 128,
+            idle_max: Duration::from_hours(8),
+            packet_bytes_max: 16 << 20,
+            statements_max: 1000,
+            memory_bytes: 32 << 20,
+        }
+    );
     assert_eq!(config.state_dir, None);
     assert_eq!(
         config.log,

@@ -82,14 +82,14 @@ impl Default for MySqlSettings {
         Self {
             access: Access::open(),
             tls: None,
-            connections_max: 256,
+            connections_max: 128,
             login_max: Duration::from_secs(10),
             idle_max: Duration::from_hours(8),
             read_max: Duration::from_secs(30),
             write_max: Duration::from_secs(60),
             packet_max: 16 << 20,
             statements_max: 1_000,
-            memory_max: 64 << 20,
+            memory_max: 32 << 20,
         }
     }
 }
@@ -203,6 +203,34 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
 }
 
 impl MySql {
+    /// What a client that sends these bytes and then closes its side is answered: for tests that send what no client would.
+    #[doc(hidden)]
+    pub async fn converse(self: &Arc<Self>, bytes: &[u8]) -> Vec<u8> {
+        use tokio::io::AsyncReadExt;
+
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let (mut answers, mut commands) = tokio::io::split(there);
+        let (_stop, stopped) = watch::channel(false);
+        let entry = self.connections.enter();
+        let peer = std::net::Ipv4Addr::LOCALHOST.into();
+        let drive = session::drive(here, peer, Arc::clone(self), entry, stopped);
+        let send = async {
+            // It may be sent away before it has said everything.
+            let _sent_away = commands.write_all(bytes).await;
+            let _gone = commands.shutdown().await;
+        };
+        let mut heard = Vec::new();
+        let hear = answers.read_to_end(&mut heard);
+        let _done = tokio::join!(drive, send, hear);
+        heard
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
     fn show_open(&self) {
         let open = self.connections.len();
         self.counters.mysql_connections_open.set(open as u64);

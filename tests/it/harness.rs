@@ -59,6 +59,8 @@ pub(crate) struct Site {
     /// In the order of `ingest.listen`.
     pub(crate) udp: Vec<SocketAddr>,
     pub(crate) http: SocketAddr,
+    /// Only where `mysql.listen` was given.
+    pub(crate) mysql: Option<SocketAddr>,
     agent: ureq::Agent,
     /// What is sent as `Authorization`, once there is something.
     authorization: Arc<Mutex<Option<String>>>,
@@ -75,6 +77,7 @@ impl Site {
         Self {
             udp,
             http,
+            mysql: None,
             agent,
             authorization: Arc::default(),
         }
@@ -325,11 +328,18 @@ impl Here {
         let config = Config::load(&flags, []).unwrap();
         let daemon = Daemon::start(&config, clock).unwrap();
         let http = daemon.http_address().unwrap();
-        let site = Site::new(daemon.udp_addresses().to_vec(), http);
+        let mut site = Site::new(daemon.udp_addresses().to_vec(), http);
+        site.mysql = daemon.mysql_address();
         Self {
             site,
             daemon: Some(daemon),
         }
+    }
+
+    /// What its front ends read from.
+    #[cfg(feature = "sql")]
+    pub(crate) fn catalog(&self) -> &Arc<pinbad::query::catalog::Catalog> {
+        self.daemon.as_ref().unwrap().catalog()
     }
 
     /// Stops it and waits for that.
@@ -373,12 +383,19 @@ impl Program {
                 kept.lock().unwrap().push(line.unwrap());
             }
         });
-        let (udp, http) = await_condition("the log names the ports", || {
+        // The MySQL wire comes after HTTP, and only where a test asks for it.
+        let mysql_too = all_settings(settings)
+            .any(|setting| setting.starts_with("mysql.listen=") && setting.len() > 13);
+        let addresses = await_condition("the log names the ports", || {
             let lines = log.lock().unwrap().clone();
-            addresses(&lines).ok_or(lines)
+            let addresses = addresses(&lines).filter(|(.., mysql)| mysql.is_some() || !mysql_too);
+            addresses.ok_or(lines)
         });
+        let (udp, http, mysql) = addresses;
+        let mut site = Site::new(udp, http);
+        site.mysql = mysql;
         Self {
-            site: Site::new(udp, http),
+            site,
             child,
             log,
             reader: Some(reader),
@@ -506,9 +523,9 @@ fn all_settings<'a>(settings: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
         .chain(settings.iter().copied())
 }
 
-/// The addresses that a log in JSON names, once it has named the last of them.
-fn addresses(lines: &[String]) -> Option<(Vec<SocketAddr>, SocketAddr)> {
-    let (mut udp, mut http) = (Vec::new(), None);
+/// The addresses that a log in JSON names: UDP, HTTP and MySQL, once it has named that of HTTP.
+fn addresses(lines: &[String]) -> Option<(Vec<SocketAddr>, SocketAddr, Option<SocketAddr>)> {
+    let (mut udp, mut http, mut mysql) = (Vec::new(), None, None);
     for line in lines {
         let Ok(line) = serde_json::from_str::<Json>(line) else {
             continue;
@@ -517,11 +534,12 @@ fn addresses(lines: &[String]) -> Option<(Vec<SocketAddr>, SocketAddr)> {
         match (line["message"].as_str(), address) {
             (Some("Receiving."), Some(address)) => udp.push(address),
             (Some("Listening for HTTP."), Some(address)) => http = Some(address),
+            (Some("Listening for MySQL clients."), address @ Some(_)) => mysql = address,
             _ => {}
         }
     }
     udp.dedup();
-    http.map(|http| (udp, http))
+    http.map(|http| (udp, http, mysql))
 }
 
 /// Sends datagrams from several sockets in turn, never more at once than the daemon's receive buffer holds.

@@ -39,6 +39,9 @@ mod memory;
 mod metrics;
 /// Every kind of report against a naive recount of what was sent.
 mod model;
+/// MySQL's clients, real ones, and one that behaves badly.
+#[cfg(feature = "sql")]
+mod mysql;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.

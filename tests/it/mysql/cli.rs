@@ -1,0 +1,1 @@
+//! The mariadb tools, as they are installed from Debian.
