@@ -1,8 +1,8 @@
 //! Rows of an Arrow batch as packets: the text form, and the binary form of prepared statements.
 //!
 //! [`Cells::of`] turns each column once into one of a few shapes, as its declared type asks; then every cell is one match and
-//! no allocation. Called by the session, a batch at a time. A value that its column's type cannot carry is an error, never
-//! another value.
+//! no allocation. Called by the session, a batch at a time. A value that its column's type cannot carry (NaN, a moment beyond the
+//! year 9999) is NULL.
 
 use std::sync::Arc;
 
@@ -52,8 +52,6 @@ enum Shape {
 #[derive(Debug)]
 struct Column {
     shape: Shape,
-    /// Declared as INT: four bytes in the binary form.
-    narrow: bool,
     /// Nothing in it is NULL.
     full: bool,
 }
@@ -83,11 +81,7 @@ impl Cells {
                 let shape = shape(array, column.sql_type)?;
                 // Of the shape, not of the column as it came: what cannot be cast is NULL.
                 let full = shape.array().is_some_and(|array| array.null_count() == 0);
-                Ok(Column {
-                    shape,
-                    narrow: column.sql_type == SqlType::Int,
-                    full,
-                })
+                Ok(Column { shape, full })
             })
             .collect::<Result<_, SqlError>>()?;
         Ok(Self {
@@ -112,10 +106,7 @@ impl Cells {
     }
 
     /// Writes a row in the binary form.
-    ///
-    /// # Errors
-    /// When a number is too large for its column's type.
-    pub(super) fn put_binary_row(&self, row: usize, to: &mut Vec<u8>) -> Result<(), SqlError> {
+    pub(super) fn put_binary_row(&self, row: usize, to: &mut Vec<u8>) {
         to.push(0x00);
         let map = to.len();
         to.resize(map + (self.columns.len() + NULL_OFFSET).div_ceil(8), 0);
@@ -124,10 +115,9 @@ impl Cells {
                 let bit = index + NULL_OFFSET;
                 to[map + bit / 8] |= 1 << (bit % 8);
             } else {
-                column.put_binary(row, to)?;
+                column.put_binary(row, to);
             }
         }
-        Ok(())
     }
 }
 
@@ -223,10 +213,12 @@ impl Column {
         }
     }
 
-    fn put_binary(&self, row: usize, to: &mut Vec<u8>) -> Result<(), SqlError> {
+    fn put_binary(&self, row: usize, to: &mut Vec<u8>) {
         match &self.shape {
-            Shape::Int(values) => return self.put_int(values.value(row), to),
-            Shape::Boolean(values) => return self.put_int(values.value(row).into(), to),
+            Shape::Int(values) => to.extend_from_slice(&values.value(row).to_le_bytes()),
+            Shape::Boolean(values) => {
+                to.extend_from_slice(&i64::from(values.value(row)).to_le_bytes());
+            }
             Shape::UInt(values) => to.extend_from_slice(&values.value(row).to_le_bytes()),
             Shape::Float(values) => to.extend_from_slice(&values.value(row).to_le_bytes()),
             Shape::Double(values) => to.extend_from_slice(&values.value(row).to_le_bytes()),
@@ -244,23 +236,6 @@ impl Column {
             // The rest travels as text in both forms.
             other => other.put_text(row, to),
         }
-        Ok(())
-    }
-
-    fn put_int(&self, value: i64, to: &mut Vec<u8>) -> Result<(), SqlError> {
-        if !self.narrow {
-            to.extend_from_slice(&value.to_le_bytes());
-            return Ok(());
-        }
-        let narrow = i32::try_from(value).map_err(|_| SqlError {
-            code: 1690,
-            state: "22003",
-            message: format!(
-                "{value} is out of the range of INT; ask by the text protocol, or CAST it"
-            ),
-        })?;
-        to.extend_from_slice(&narrow.to_le_bytes());
-        Ok(())
     }
 }
 

@@ -4,11 +4,14 @@
 //! lengths. The values are those that MySQL sends for Pinba's tables.
 
 use mysql_common::constants::{ColumnFlags, ColumnType};
-use mysql_common::packets::Column;
-use mysql_common::proto::MySerialize;
 
+use super::packets::put_text;
 use crate::sql::{SqlColumn, SqlType};
 
+/// What stands first in every definition.
+const CATALOG: &[u8] = b"def";
+/// Bytes after the names.
+const FIXED_BYTES: u8 = 12;
 /// The charset of what is no text.
 const BINARY: u16 = 63;
 /// `decimals` of a number with as many digits as it needs.
@@ -66,9 +69,20 @@ const KEYS: &[(&str, &str, ColumnFlags)] = &[
 const PRIMARY: ColumnFlags = ColumnFlags::PRI_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
 const MULTIPLE: ColumnFlags = ColumnFlags::MULTIPLE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
 
-/// Writes the definition of one column.
-pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, database: &str, charset: Charset) {
-    let (kind, length, decimals) = shape(column, charset);
+/// Writes the definition of one column, for rows of the text form or of the binary one.
+pub(super) fn put_column(
+    to: &mut Vec<u8>,
+    column: &SqlColumn,
+    database: &str,
+    charset: Charset,
+    binary: bool,
+) {
+    let (mut kind, length, decimals) = shape(column, charset);
+    // Pinba declares numbers of rows as INT, which has four bytes in the binary form: too few for a daemon that has run for
+    // some weeks. The wider form carries every value.
+    if binary && kind == ColumnType::MYSQL_TYPE_LONG {
+        kind = ColumnType::MYSQL_TYPE_LONGLONG;
+    }
     let text = matches!(column.sql_type, SqlType::Varchar(_) | SqlType::Text);
     let mut flags = ColumnFlags::empty();
     if !column.nullable {
@@ -83,32 +97,60 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, database: &str, c
     if column.sql_type == SqlType::Binary || !text && column.origin.is_none() {
         flags |= ColumnFlags::BINARY_FLAG;
     }
-    let mut definition = Column::new(kind)
-        .with_name(column.name.as_bytes())
-        .with_column_length(length)
-        .with_character_set(if text { charset.collation } else { BINARY })
-        .with_decimals(decimals);
-    if let Some((table, name)) = &column.origin {
-        let key = KEYS.iter().find(|(of, key, _)| of == table && key == name);
-        flags |= key.map_or(ColumnFlags::empty(), |(_, _, flags)| *flags);
-        definition = definition
-            .with_schema(database.as_bytes())
-            .with_org_table(table.as_bytes())
-            .with_org_name(name.as_bytes());
-    }
-    if let Some(table) = &column.table {
-        definition = definition.with_table(table.as_bytes());
-    }
-    definition.with_flags(flags).serialize(to);
+    let (database, origin, name) = match &column.origin {
+        Some((table, name)) => {
+            let key = KEYS.iter().find(|(of, key, _)| of == table && key == name);
+            flags |= key.map_or(ColumnFlags::empty(), |(_, _, flags)| *flags);
+            (database, table.as_str(), name.as_str())
+        }
+        None => ("", "", ""),
+    };
+    let table = column.table.as_deref().unwrap_or_default();
+    put_definition(
+        to,
+        [database, table, origin, &column.name, name],
+        if text { charset.collation } else { BINARY },
+        length,
+        kind,
+        flags,
+        decimals,
+    );
 }
 
 /// The definition of a `?`.
 pub(super) fn put_parameter(to: &mut Vec<u8>) {
-    Column::new(ColumnType::MYSQL_TYPE_VAR_STRING)
-        .with_name(b"?")
-        .with_character_set(BINARY)
-        .with_flags(ColumnFlags::BINARY_FLAG)
-        .serialize(to);
+    put_definition(
+        to,
+        ["", "", "", "?", ""],
+        BINARY,
+        0,
+        ColumnType::MYSQL_TYPE_VAR_STRING,
+        ColumnFlags::BINARY_FLAG,
+        0,
+    );
+}
+
+/// The packet: database, table, its own name, column, its own name; then what has a fixed length. (`mysql_common` has it
+/// too, but writes length and charset in the wrong order.)
+fn put_definition(
+    to: &mut Vec<u8>,
+    names: [&str; 5],
+    charset: u16,
+    length: u32,
+    kind: ColumnType,
+    flags: ColumnFlags,
+    decimals: u8,
+) {
+    put_text(to, CATALOG);
+    for name in names {
+        put_text(to, name.as_bytes());
+    }
+    to.push(FIXED_BYTES);
+    to.extend_from_slice(&charset.to_le_bytes());
+    to.extend_from_slice(&length.to_le_bytes());
+    to.push(kind as u8);
+    to.extend_from_slice(&flags.bits().to_le_bytes());
+    to.extend_from_slice(&[decimals, 0, 0]);
 }
 
 /// What COM_FIELD_LIST adds to a definition: the default, of which there is none.

@@ -16,6 +16,8 @@ use tokio::time::timeout;
 
 /// A frame of this many bytes is followed by another one of the same packet.
 const FRAME_MAX: usize = (1 << 24) - 1;
+/// The packet by which clients say that they leave.
+const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
 /// Bytes of a frame's head.
 const HEAD: usize = 4;
 /// What is asked of the socket at once.
@@ -248,7 +250,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         }
     }
 
-    /// Returns when the client has gone. What it sends meanwhile is kept, up to a limit; beyond that nobody looks.
+    /// Returns when the client has gone and waits for nothing. What it sends meanwhile is kept, up to a limit; beyond that
+    /// nobody looks.
     pub(super) async fn gone(&mut self) {
         loop {
             if self.input.len() - self.taken >= AHEAD_MAX {
@@ -256,10 +259,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
             }
             self.make_input_room();
             match self.stream.read_buf(&mut self.input).await {
+                Ok(0) if self.has_commands_ahead() => std::future::pending().await,
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
         }
+    }
+
+    /// Whether a client that closed its side may still wait for answers: it has sent more than that it quits.
+    fn has_commands_ahead(&self) -> bool {
+        let ahead = &self.input[self.taken..];
+        !ahead.is_empty() && ahead != QUIT
     }
 
     /// Begins a packet: what is written to the buffer until [`Frames::end`] is its body.
@@ -292,11 +302,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         let [low, middle, high, _] = (length as u32).to_le_bytes();
         self.output[at..at + HEAD].copy_from_slice(&[low, middle, high, self.sequence]);
         self.sequence = self.sequence.wrapping_add(1);
-    }
-
-    /// Takes back the packet that was begun at `start`.
-    pub(super) fn undo(&mut self, start: usize) {
-        self.output.truncate(start);
     }
 
     /// A whole packet.

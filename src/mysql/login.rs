@@ -17,10 +17,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::frames::{Budget, FrameError, Frames, Patience};
 use super::stream::{Prefixed, Stream};
-use super::{GREETING_VERSION, packets};
+use super::{VERSION_PREFIX, packets};
 use crate::access::tls::Tls;
 use crate::access::{Access, Denied, Identity, Role};
-use crate::sql::SqlError;
+use crate::sql::{SqlError, VERSION};
 
 /// The longest packet before a client is known, bytes: names, a proof and the attributes of a connection.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
@@ -220,7 +220,7 @@ fn put_greeting<S: AsyncRead + AsyncWrite + Unpin>(
     second.push(0);
     let greeting = HandshakePacket::new(
         10,
-        GREETING_VERSION.as_bytes(),
+        [VERSION_PREFIX, VERSION].concat().into_bytes(),
         id,
         first,
         Some(second),

@@ -40,8 +40,8 @@ use crate::access::tls::Tls;
 use crate::sql::Engine;
 use crate::telemetry::counters::MySqlCounters;
 
-/// What the daemon calls itself: clients strip the first part, which old ones need, and take the rest for MariaDB.
-const GREETING_VERSION: &str = "5.5.5-10.11.14-MariaDB-pinba";
+/// What stands before the version in the greeting: clients of MariaDB strip it, others take the server for MySQL 5.5.
+const VERSION_PREFIX: &str = "5.5.5-";
 /// The database.
 const DATABASE: &str = "pinba";
 

@@ -25,7 +25,7 @@ use super::statements::Statements;
 use super::stream::Stream;
 use super::{DATABASE, MySql};
 use crate::access::Role;
-use crate::sql::{Reply, Rows, Session, SqlColumn, SqlError};
+use crate::sql::{self, Reply, Rows, Session, SqlColumn, SqlError};
 
 /// Bytes of an answer that are sent together.
 const FLUSH: usize = 64 << 10;
@@ -366,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     id: u32::from_le_bytes(*id).into(),
                     victim: Victim::Connection,
                 };
-                self.kill(kill)
+                self.kill(kill, false)
             }
             COM_RESET_CONNECTION => {
                 let database = self.session.database.take();
@@ -411,7 +411,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The flags of the session in every answer.
     fn standing(&self, more: bool) -> Standing {
-        let mut status = StatusFlags::SERVER_STATUS_AUTOCOMMIT;
+        let mut status = StatusFlags::empty();
+        if self.session.autocommit() {
+            status |= StatusFlags::SERVER_STATUS_AUTOCOMMIT;
+        }
+        if self.session.in_transaction {
+            status |= StatusFlags::SERVER_STATUS_IN_TRANS;
+        }
         if more {
             status |= StatusFlags::SERVER_MORE_RESULTS_EXISTS;
         }
@@ -463,8 +469,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn query(&mut self, body: &[u8]) -> Result<(), Fault> {
         let text = utf8(body)?;
-        let pieces = vec![text];
-        if pieces.iter().all(|piece| piece.trim().is_empty()) {
+        let pieces = sql::split(text);
+        if pieces.is_empty() {
             return Err(SqlError {
                 code: 1065,
                 state: "42000",
@@ -481,11 +487,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let last = pieces.len() - 1;
         for (index, piece) in pieces.into_iter().enumerate() {
             self.service.counters.mysql_statements.add(1);
-            if let Some(kill) = kill::parse(piece) {
-                self.kill(kill?)?;
+            if let Some(kill) = kill::parse(&piece) {
+                self.kill(kill?, index < last)?;
                 continue;
             }
-            let run = self.service.engine.run(&mut self.session, piece, &[]);
+            let run = self.service.engine.run(&mut self.session, &piece, &[]);
             let reply = wait(&mut self.frames, &mut self.watch, run).await??;
             self.reply(reply, index < last, false).await?;
         }
@@ -513,16 +519,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let (start, body) = self.frames.begin();
         packets::put_number(body, columns.len() as u64);
         self.frames.end(start);
-        self.put_columns(&columns);
+        self.put_columns(&columns, binary);
         while let Some(made) = batch {
             let cells = Cells::of(&made?, &columns)?;
             for row in 0..cells.rows() {
                 let (start, body) = self.frames.begin();
                 if binary {
-                    if let Err(error) = cells.put_binary_row(row, body) {
-                        self.frames.undo(start);
-                        return Err(error.into());
-                    }
+                    cells.put_binary_row(row, body);
                 } else {
                     cells.put_text_row(row, body);
                 }
@@ -538,11 +541,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Definitions of columns, and the end of them where the client wants one.
-    fn put_columns(&mut self, columns: &[SqlColumn]) {
+    fn put_columns(&mut self, columns: &[SqlColumn], binary: bool) {
         let charset = self.charset();
         for column in columns {
             let (start, body) = self.frames.begin();
-            columns::put_column(body, column, DATABASE, charset);
+            columns::put_column(body, column, DATABASE, charset, binary);
             self.frames.end(start);
         }
         self.put_end_of_columns();
@@ -578,7 +581,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let charset = self.charset();
         for column in &*prepared.columns {
             let (start, body) = self.frames.begin();
-            columns::put_column(body, column, DATABASE, charset);
+            columns::put_column(body, column, DATABASE, charset, false);
             columns::put_no_default(body);
             self.frames.end(start);
         }
@@ -586,7 +589,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    fn kill(&mut self, kill: Kill) -> Result<(), Fault> {
+    fn kill(&mut self, kill: Kill, more: bool) -> Result<(), Fault> {
         let Kill { id, victim } = kill;
         let all = &self.service.connections;
         match all.kill(id, victim, &self.login.user, self.is_admin()) {
@@ -595,7 +598,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Victim::Connection => Interruption::Connection.fault(),
             }),
             Ok(()) => {
-                self.put_ok(0, "", false);
+                self.put_ok(0, "", more);
                 Ok(())
             }
             Err(NotKilled::Unknown) => Err(SqlError {
@@ -668,7 +671,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.put_end_of_columns();
         }
         if !columns.is_empty() {
-            self.put_columns(&columns);
+            self.put_columns(&columns, true);
         }
         Ok(())
     }

@@ -5,6 +5,10 @@
 mod cli;
 /// A client in a few lines.
 mod client;
+/// Drivers of PHP, Python, Node and Go.
+mod drivers;
+/// How clients are run.
+mod tools;
 /// The protocol: commands, errors, limits, time-outs, what no client would send.
 mod wire;
 

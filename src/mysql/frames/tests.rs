@@ -154,8 +154,18 @@ async fn frames_count_up() {
 #[tokio::test]
 async fn a_client_that_goes_is_noticed_and_what_it_sent_before_is_kept() {
     let (mut frames, mut client) = frames(0);
-    client.write_all(&frame(0, b"early")).await.unwrap();
+    client.write_all(&QUIT).await.unwrap();
     drop(client);
     frames.gone().await;
+    assert_eq!(read(&mut frames, 100).await.unwrap(), [1]);
+    frames.gone().await;
+
+    // One that has asked for more before it closed its side gets its answers.
+    let (mut frames, mut client) = self::frames(0);
+    client.write_all(&frame(0, b"early")).await.unwrap();
+    client.shutdown().await.unwrap();
+    let gone = timeout(Duration::from_millis(50), frames.gone()).await;
+    assert!(gone.is_err(), "it waits");
     assert_eq!(read(&mut frames, 100).await.unwrap(), b"early");
+    frames.gone().await;
 }

@@ -211,6 +211,12 @@ impl Client {
             Answer::Other(body) => usize::from(body[0]),
             Answer::End { .. } => panic!("an end without a beginning"),
         };
+        self.rest_of(count)
+    }
+
+    /// What follows the count of columns.
+    #[track_caller]
+    pub(super) fn rest_of(&mut self, count: usize) -> Outcome {
         let columns = (0..count).map(|_| Column::read(&self.read().1)).collect();
         if !self.deprecate_eof {
             let end = self.answer();

@@ -1,0 +1,67 @@
+//! How the tests run other people's clients.
+//!
+//! `tests/run.sh` installs them (Debian's packages; for Python and Node in a folder beside the build) and leaves out the
+//! tests of those it cannot have. A client's script stands in `tests/clients`, is given host and port, and prints "ok".
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{Said, run};
+
+/// A script of `tests/clients`.
+pub(super) fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/clients")
+        .join(name)
+}
+
+/// The folder with what came from PyPI and npm.
+pub(super) fn clients() -> PathBuf {
+    // target/debug/pinbad
+    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
+    program.ancestors().nth(2).unwrap().join("clients")
+}
+
+/// A tool of MariaDB, asking this daemon; options of the machine are not read.
+pub(super) fn tool(name: &str, mysql: SocketAddr) -> Command {
+    let mut command = Command::new(name);
+    command
+        .arg("--no-defaults")
+        .args([
+            "-h",
+            &mysql.ip().to_string(),
+            "-P",
+            &mysql.port().to_string(),
+        ])
+        .env("HOME", "/nonexistent")
+        .env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// Runs a client's script to its end, which must be "ok".
+#[track_caller]
+pub(super) fn assert_ok(command: &mut Command, mysql: SocketAddr) {
+    command.args([mysql.ip().to_string(), mysql.port().to_string()]);
+    let said = run(command);
+    assert!(
+        said.code == Some(0) && said.out.trim_end().ends_with("ok"),
+        "{command:?}\n{}\n{}",
+        said.out,
+        said.err
+    );
+}
+
+/// Runs a tool to its end, which must be a good one.
+#[track_caller]
+pub(super) fn fine(command: &mut Command) -> Said {
+    let said = run(command);
+    assert_eq!(
+        said.code,
+        Some(0),
+        "{command:?}\n{}\n{}",
+        said.out,
+        said.err
+    );
+    said
+}
