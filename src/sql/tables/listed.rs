@@ -85,10 +85,10 @@ fn chosen(filter: &Expr) -> Option<&str> {
     let Expr::BinaryExpr(binary) = filter else {
         return None;
     };
-    let (column, value) = match (&*binary.left, &*binary.right) {
-        (Expr::Column(column), Expr::Literal(value, _))
-        | (Expr::Literal(value, _), Expr::Column(column)) => (column, value),
-        _ => return None,
+    let ((Expr::Column(column), Expr::Literal(value, _))
+    | (Expr::Literal(value, _), Expr::Column(column))) = (&*binary.left, &*binary.right)
+    else {
+        return None;
     };
     let is_chosen = binary.op == Operator::Eq && column.name == CHOSEN_BY;
     is_chosen.then(|| value.try_as_str()).flatten().flatten()
