@@ -22,6 +22,8 @@ use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::ingest::sources::{Counts, SourceCounts};
 use crate::merger::{Pulse, SharedLive};
+use crate::report::comment::FixedTable;
+use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form;
 use crate::report::reading::{Reading, Want};
@@ -203,6 +205,23 @@ impl Catalog {
     pub fn read(&self, name: &str, needed: &Needed) -> Option<(Arc<Definition>, Arc<Reading>)> {
         let (entry, reading) = self.reading(name, needed)?;
         (!entry.definition.shape.is_histogram_view()).then_some((entry.definition, reading))
+    }
+
+    /// The CREATE TABLE statement of a table, in Pinba's layout, by whichever name it goes.
+    #[must_use]
+    pub fn create_statement(&self, name: &str) -> Option<String> {
+        if let Ok(entry) = self.entry(name) {
+            return Some(ddl::report(&entry.definition));
+        }
+        let raw = [
+            FixedTable::Request,
+            FixedTable::Timer,
+            FixedTable::TimerTag,
+            FixedTable::Tag,
+        ];
+        let table = raw.into_iter().find(|table| table.table() == name);
+        let table = table.or_else(|| self.fixed_table(name))?;
+        Some(ddl::fixed(name, table, &self.defaults))
     }
 
     /// Pools and reports, for those who look at them row by row.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::registry::FunctionRegistry;
@@ -13,12 +14,12 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::dialect::typed::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
-use super::reply::{Reply, SqlColumn};
+use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::run;
 #[cfg(test)]
 use super::session::Session;
@@ -113,7 +114,10 @@ impl Engine {
             .with_config(config)
             .with_runtime_env(environment)
             .with_default_features()
-            .with_catalog_list(Arc::new(PinbaTables::new(Arc::clone(&catalog))))
+            .with_catalog_list(Arc::new(PinbaTables::new(
+                Arc::clone(&catalog),
+                settings.clone(),
+            )))
             .build();
         for function in functions::functions() {
             state
@@ -143,6 +147,10 @@ impl Engine {
         &self.0.state
     }
 
+    pub(super) fn catalog(&self) -> &Arc<Catalog> {
+        &self.0.catalog
+    }
+
     /// What operators mean.
     pub(super) fn operators(&self) -> MysqlOperators {
         MysqlOperators {
@@ -168,7 +176,7 @@ impl Engine {
 
     /// The plan of a SELECT, and how many rows it looked at when it ran.
     #[cfg(test)]
-    pub(super) async fn explain(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
+    pub(super) async fn looked_at(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
         let session = Session::new(0, "test", false);
         let query = self.query(&session, text, None).await?;
         let plan = self.0.state.create_physical_plan(&query.plan).await?;
@@ -180,6 +188,25 @@ impl Engine {
         let rows = datafusion::physical_plan::collect(plan, Arc::clone(&context)).await?;
         let rows = rows.iter().map(|batch| batch.num_rows()).sum();
         Ok((shown, rows, Snapshot::of(&context)?.looked_at()))
+    }
+
+    /// Rows that are there already, as an answer.
+    pub(super) fn ready(
+        &self,
+        batch: RecordBatch,
+        columns: Arc<[SqlColumn]>,
+    ) -> Result<Reply, SqlError> {
+        let schema = batch.schema();
+        let (sender, batches) = mpsc::channel(1);
+        let task = self.runtime()?.spawn(async move {
+            let _nobody_waits = sender.send(Ok(batch)).await;
+        });
+        Ok(Reply::Rows(Rows {
+            columns,
+            schema,
+            batches,
+            _running: Running::new(task.abort_handle(), None),
+        }))
     }
 
     /// Starts a plan on the engine's threads.

@@ -19,9 +19,11 @@ use super::functions;
 use super::reply::{Done, Reply, Running, SqlColumn};
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
-use super::statement::{self, Setting, Statement};
+use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
+use crate::query::error::QueryError;
+use crate::query::source::{ReportForm, Source};
 
 /// A query, ready to be run.
 #[derive(Debug)]
@@ -33,11 +35,25 @@ pub(super) struct Query {
 }
 
 /// Where the values of one statement come from.
-struct Given<'a> {
+pub(super) struct Given<'a> {
     session: &'a Session,
     settings: &'a SqlSettings,
     /// `None` while it is only prepared.
     values: Option<&'a [Literal]>,
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(
+        session: &'a Session,
+        settings: &'a SqlSettings,
+        values: Option<&'a [Literal]>,
+    ) -> Self {
+        Self {
+            session,
+            settings,
+            values,
+        }
+    }
 }
 
 impl Values for Given<'_> {
@@ -105,11 +121,7 @@ pub(super) fn write(
     text: &str,
     values: Option<&[Literal]>,
 ) -> Result<Written, SqlError> {
-    let given = Given {
-        session,
-        settings,
-        values,
-    };
+    let given = Given::new(session, settings, values);
     let normal = normalise(text, mode(session), &given)?;
     if values.is_some_and(|values| values.len() > normal.parameters) {
         return Err(SqlError::wrong_arguments(format!(
@@ -180,7 +192,10 @@ impl Engine {
                 Ok(Reply::Done(Done::default()))
             }
             Statement::Nothing => Ok(Reply::Done(Done::default())),
-            other => Err(SqlError::not_supported(format!("{other:?}"))),
+            Statement::Show(show) => self.show(session, &show).await,
+            Statement::Explain(text) => self.explain(session, &text).await,
+            Statement::Create(create) => self.create(session, create).await,
+            Statement::Drop(drop) => self.drop_tables(session, drop).await,
         }
     }
 
@@ -195,6 +210,8 @@ impl Engine {
                 let query = self.query(session, text, None).await?;
                 (query.parameters, query.columns)
             }
+            Statement::Show(show) => (0, self.sheet(session, &show)?.answer_columns()),
+            Statement::Explain(_) => (0, super::show::plan_columns()),
             _ => (0, Arc::from([])),
         };
         Ok(Prepared {
@@ -240,7 +257,7 @@ impl Engine {
         let statement = PlannedStatement::Statement(Box::new(statement));
         let plan = self.state().statement_to_plan(statement).await?;
         let plan = self.operators().finish(plan)?;
-        let columns = named(tables::columns_of(&plan), &written.noted.names);
+        let columns = named(tables::columns_of(&plan), &written.noted);
         Ok(Query {
             plan,
             columns,
@@ -287,6 +304,75 @@ impl Engine {
                 ))
             }
             Err(_) => Err(SqlError::interrupted("the daemon stops")),
+        }
+    }
+
+    /// Does something that may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let done = self.runtime()?.spawn_blocking(work).await;
+        done.map_err(|_| SqlError::internal("the change could not be made: a defect of the daemon"))
+    }
+
+    async fn create(&self, session: &Session, create: Create) -> Result<Reply, SqlError> {
+        let Create {
+            database: given,
+            name,
+            if_not_exists,
+            comment,
+        } = create;
+        may_change(session, given.as_deref())?;
+        let catalog = Arc::clone(self.catalog());
+        let exists = || SqlError::table_exists(format!("Table '{name}' already exists"));
+        if tables::own_name(&catalog, &name).is_some() {
+            return match if_not_exists {
+                true => Ok(Reply::Done(Done::default())),
+                false => Err(exists()),
+            };
+        }
+        let mut definition = serde_json::Map::new();
+        definition.insert("comment".to_owned(), comment.into());
+        let form = ReportForm {
+            name: name.clone(),
+            definition,
+        };
+        match self.blocking(move || catalog.create_report(form)).await? {
+            Ok(_) => Ok(Reply::Done(Done::default())),
+            Err(QueryError::ReportExists { .. }) if if_not_exists => {
+                Ok(Reply::Done(Done::default()))
+            }
+            Err(QueryError::ReportExists { .. }) => Err(exists()),
+            Err(other) => Err(SqlError::wrong_arguments(other.to_string())),
+        }
+    }
+
+    async fn drop_tables(&self, session: &Session, drop: Drop) -> Result<Reply, SqlError> {
+        let mut unknown = Vec::new();
+        for (given, name) in drop.tables {
+            may_change(session, given.as_deref())?;
+            let catalog = Arc::clone(self.catalog());
+            let own = tables::own_name(&catalog, &name).unwrap_or_else(|| name.clone());
+            match self.blocking(move || catalog.drop_report(&own)).await? {
+                Ok(_) => {}
+                Err(QueryError::UnknownReport { .. })
+                    if tables::raw_names().contains(&name.as_str()) =>
+                {
+                    return Err(SqlError::read_only(format!(
+                        "table {name} cannot be dropped"
+                    )));
+                }
+                Err(QueryError::UnknownReport { .. }) => unknown.push(format!("'pinba.{name}'")),
+                Err(other) => return Err(SqlError::read_only(other.to_string())),
+            }
+        }
+        match unknown.is_empty() || drop.if_exists {
+            true => Ok(Reply::Done(Done::default())),
+            false => Err(SqlError::unknown_table(format!(
+                "Unknown table {}",
+                unknown.join(",")
+            ))),
         }
     }
 
@@ -375,6 +461,23 @@ impl Engine {
     }
 }
 
+/// Whether reports may be made and dropped.
+fn may_change(session: &Session, given: Option<&str>) -> Result<(), SqlError> {
+    let database = match given {
+        Some(given) => database(given)?,
+        None => session.database.clone().unwrap_or_default(),
+    };
+    match (session.admin, database.as_str()) {
+        (true, "pinba") => Ok(()),
+        (true, _) => Err(SqlError::no_such_database(format!(
+            "reports are made in database pinba, not in '{database}'"
+        ))),
+        (false, _) => Err(SqlError::access_denied(
+            "Access denied; you need the role admin for this operation",
+        )),
+    }
+}
+
 /// A database by its name.
 pub(super) fn database(name: &str) -> Result<String, SqlError> {
     let lower = name.to_lowercase();
@@ -387,8 +490,8 @@ pub(super) fn database(name: &str) -> Result<String, SqlError> {
 }
 
 /// Columns by the names that MySQL gives them.
-fn named(columns: Arc<[SqlColumn]>, names: &[(String, String)]) -> Arc<[SqlColumn]> {
-    let mut names = names.iter().peekable();
+fn named(columns: Arc<[SqlColumn]>, noted: &Noted) -> Arc<[SqlColumn]> {
+    let mut names = noted.names.iter().peekable();
     columns
         .iter()
         .map(|column| {
@@ -397,6 +500,12 @@ fn named(columns: Arc<[SqlColumn]>, names: &[(String, String)]) -> Arc<[SqlColum
                 column.name.clone_from(said);
             } else if let Some((name, _)) = column.name.split_once(MARK) {
                 column.name = name.to_owned();
+            } else if let Some(said) = noted.said.get(&column.name) {
+                column.name.clone_from(said);
+            } else if let Some((_, own)) = &column.origin
+                && own.eq_ignore_ascii_case(&column.name)
+            {
+                column.name.clone_from(own);
             }
             column
         })

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::Catalog;
 use crate::query::source::{ReportAnswer, ReportSummary};
 use crate::query::tables::{KIND, Look, ReportLook, StatusTable};
+use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
 use crate::value::Column;
 
@@ -74,6 +75,11 @@ impl Catalog {
         let tables = self.tables.read();
         let named = |name: &str| tables.iter().find(|table| table.name == name).cloned();
         named(name).or_else(|| named(StatusTable::aliased(name)?))
+    }
+
+    /// What the table of this name or alias shows.
+    pub(super) fn fixed_table(&self, name: &str) -> Option<FixedTable> {
+        Some(self.table_named(name)?.table)
     }
 
     /// Everything that they show.

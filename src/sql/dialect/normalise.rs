@@ -22,6 +22,9 @@ const NESTING_MAX: usize = 100;
 /// Tables, joins, unions and sub-queries in one statement.
 const TABLES_MAX: usize = 120;
 
+/// Parts of a name.
+const NAME_PARTS_MAX: usize = 3;
+
 /// Where a statement's values come from.
 pub(crate) trait Values {
     /// What `?` number `at` is; `None` when there are not so many.
@@ -203,7 +206,17 @@ fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
     let mut operators = 0;
     let mut tables = 0;
     let mut depth = 0_usize;
-    for token in tokens {
+    for (at, token) in tokens.iter().enumerate() {
+        let points = (0..).take_while(|ahead| {
+            tokens
+                .get(at + ahead * 2)
+                .is_some_and(|token| token.is_sign(text, "."))
+        });
+        if points.take(NAME_PARTS_MAX).count() == NAME_PARTS_MAX {
+            return Err(SqlError::parse(format!(
+                "a name has at most {NAME_PARTS_MAX} parts: database.table.column"
+            )));
+        }
         match token.kind {
             Kind::Open => {
                 let start: String = text[token.start..].chars().take(40).collect();

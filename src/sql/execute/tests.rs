@@ -281,7 +281,7 @@ async fn names_are_as_they_were_written() {
             "req_count|req_count|req_count",
         ),
         ("SELECT x.a FROM (SELECT 1 AS A, 2 b) X", "a"),
-        ("SELECT *, a FROM (SELECT 1 AS A, 2 b) X", "a|b|a"),
+        ("SELECT *, a FROM (SELECT 1 AS A, 2 b) X", "A|b|a"),
         ("SELECT 'x' UNION SELECT 'y'", "x"),
     ] {
         let answer = ask(&engine, &mut session, text).await.expect(text);
@@ -397,4 +397,192 @@ async fn shapes() {
         let answer = ask(&folding, &mut session, &text).await.expect(&text);
         assert_eq!(answer[1..].join("/"), wanted, "{text}");
     }
+}
+
+#[tokio::test]
+async fn lists() {
+    let engine = engine(SqlSettings {
+        variables: vec![("pinba_port".into(), "30002".into())],
+        ..SqlSettings::default()
+    });
+    let mut session = Session::new(5, "me@here", true);
+    let mut wrong = Vec::new();
+    for (text, wanted) in [
+        ("SHOW DATABASES", "Database/information_schema/pinba"),
+        ("SHOW TABLES LIKE 'ti%'", "Tables_in_pinba/timer/timertag"),
+        (
+            "SHOW FULL TABLES WHERE Tables_in_pinba = 'tag'",
+            "Tables_in_pinba|Table_type/tag|BASE TABLE",
+        ),
+        (
+            "SHOW VARIABLES LIKE 'pinba\\_%'",
+            "Variable_name|Value/pinba_port|30002",
+        ),
+        (
+            "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'SQL_MODE')",
+            "Variable_name|Value/autocommit|ON",
+        ),
+        ("SHOW WARNINGS", "Level|Code|Message"),
+        ("SHOW COUNT(*) WARNINGS", "@@session.warning_count/0"),
+        (
+            "DESCRIBE `pinba`.`timertag`",
+            "Field|Type|Null|Key|Default|Extra/timer_id|bigint(20)|NO|MUL|NULL|/tag_id|int(11)|NO||NULL|/value|varchar(255)|YES||NULL|",
+        ),
+        (
+            "SHOW INDEX FROM tag",
+            "Table|Non_unique|Key_name|Seq_in_index|Column_name|Collation|Cardinality|Sub_part|Packed|Null|Index_type|Comment|Index_comment|Ignored/tag|0|PRIMARY|1|id|A|NULL|NULL|NULL||HASH|||NO/tag|0|name|1|name|A|NULL|NULL|NULL||HASH|||NO",
+        ),
+        (
+            "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA",
+            "TABLE_SCHEMA/pinba",
+        ),
+        (
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = database() AND table_name LIKE 't%' ORDER BY table_name",
+            "table_name/tag/timer/timertag",
+        ),
+        (
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'pinba' AND table_name = 'timer' AND data_type IN ('float') ORDER BY column_name",
+            "column_name|data_type/value|float",
+        ),
+        (
+            "SELECT COUNT(*) FROM information_schema.ENGINES WHERE ENGINE='PINBA' AND SUPPORT IN ('YES','DEFAULT')",
+            "COUNT(*)/1",
+        ),
+        (
+            "SELECT * FROM information_schema.CHARACTER_SETS WHERE maxlen > 3",
+            "CHARACTER_SET_NAME|DEFAULT_COLLATE_NAME|DESCRIPTION|MAXLEN/utf8mb4|utf8mb4_general_ci|UTF-8 Unicode|4",
+        ),
+        (
+            "SELECT variable_value > 0 FROM information_schema.global_status WHERE variable_name = 'PINBA_UPTIME'",
+            "variable_value > 0/1",
+        ),
+        (
+            "SELECT LOGFILE_GROUP_NAME, FILE_NAME, TOTAL_EXTENTS, INITIAL_SIZE, ENGINE, EXTRA FROM INFORMATION_SCHEMA.FILES WHERE FILE_TYPE = 'UNDO LOG' AND FILE_NAME IS NOT NULL AND LOGFILE_GROUP_NAME IS NOT NULL AND LOGFILE_GROUP_NAME IN (SELECT DISTINCT LOGFILE_GROUP_NAME FROM INFORMATION_SCHEMA.FILES WHERE FILE_TYPE = 'DATAFILE' AND TABLESPACE_NAME IN (SELECT DISTINCT TABLESPACE_NAME FROM INFORMATION_SCHEMA.PARTITIONS WHERE TABLE_SCHEMA IN ('pinba'))) GROUP BY LOGFILE_GROUP_NAME, FILE_NAME, ENGINE, TOTAL_EXTENTS, INITIAL_SIZE ORDER BY LOGFILE_GROUP_NAME",
+            "LOGFILE_GROUP_NAME|FILE_NAME|TOTAL_EXTENTS|INITIAL_SIZE|ENGINE|EXTRA",
+        ),
+        (
+            "SELECT A.TABLE_NAME FROM INFORMATION_SCHEMA.COLUMNS A, INFORMATION_SCHEMA.STATISTICS B WHERE A.COLUMN_KEY in ('PRI') AND B.INDEX_NAME = 'PRIMARY' AND A.TABLE_SCHEMA = B.TABLE_SCHEMA AND A.TABLE_NAME = B.TABLE_NAME AND A.COLUMN_NAME = B.COLUMN_NAME AND A.TABLE_NAME = 'request'",
+            "TABLE_NAME/request",
+        ),
+        (
+            "CREATE TABLE mine (x int) ENGINE=PINBA DEFAULT CHARSET=latin1 COMMENT='report6:::90,95'",
+            "done",
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS mine (x int) ENGINE=PINBA COMMENT='report6:::90,95'",
+            "done",
+        ),
+        ("SELECT count(*) FROM MINE", "count(*)/0"),
+        (
+            "SELECT TABLE_COMMENT, ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_NAME = 'mine'",
+            "TABLE_COMMENT|ENGINE|TABLE_TYPE/report6:::90,95|PINBA|BASE TABLE",
+        ),
+        ("DROP TABLE mine", "done"),
+        ("DROP TABLE IF EXISTS mine", "done"),
+        (
+            "SHOW TRIGGERS",
+            "Trigger|Event|Table|Statement|Timing|Created|sql_mode|Definer|character_set_client|collation_connection|Database Collation",
+        ),
+    ] {
+        let answer = match ask(&engine, &mut session, text).await {
+            Ok(lines) => lines.join("/"),
+            Err(error) => error.to_string(),
+        };
+        if answer != wanted {
+            wrong.push(format!(
+                "{text}
+  is {answer}
+  not {wanted}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let status = ask(
+        &engine,
+        &mut session,
+        "SHOW TABLE STATUS FROM pinba LIKE 'report\\_by\\_server\\_name'",
+    )
+    .await
+    .expect("status");
+    assert_eq!(status[0].split('|').count(), 20);
+    assert_eq!(status.len(), 2, "{status:?}");
+    let statement = ask(&engine, &mut session, "SHOW CREATE TABLE `timertag`")
+        .await
+        .expect("statement");
+    assert!(
+        statement[1].contains("\n) ENGINE=PINBA DEFAULT CHARSET="),
+        "{statement:?}"
+    );
+    ask(&engine, &mut session, "SET SQL_MODE=NO_TABLE_OPTIONS")
+        .await
+        .expect("mode");
+    let statement = ask(&engine, &mut session, "SHOW CREATE TABLE `timertag`")
+        .await
+        .expect("statement");
+    assert!(statement[1].ends_with("\n)"), "{statement:?}");
+    assert!(
+        ask(&engine, &mut session, "EXPLAIN SELECT 1 FROM request")
+            .await
+            .expect("plan")
+            .len()
+            > 2
+    );
+    for (text, code) in [
+        ("DESCRIBE `pinba`.`SELECT * FROM request`", 1146),
+        ("SHOW CREATE TABLE nope", 1146),
+        ("SHOW TABLES FROM nope", 1049),
+        (
+            "CREATE TABLE request (x int) ENGINE=PINBA COMMENT='report1'",
+            1050,
+        ),
+        (
+            "CREATE TABLE bad (x int) ENGINE=PINBA COMMENT='report77'",
+            1210,
+        ),
+        ("DROP TABLE nope", 1051),
+        ("DROP TABLE info", 1290),
+        ("SHOW VARIABLES WHERE nope = 1", 1054),
+    ] {
+        let error = ask(&engine, &mut session, text).await.expect_err(text);
+        assert_eq!(error.code, code, "{text}: {error}");
+    }
+    session.admin = false;
+    let error = ask(&engine, &mut session, "DROP TABLE x")
+        .await
+        .expect_err("no admin");
+    assert_eq!(error.code, 1227);
+}
+
+#[tokio::test]
+async fn one_row_of_an_order_for_each_row() {
+    const R: &str = "(SELECT 'a' k, 1 v UNION ALL SELECT 'a', 5 UNION ALL SELECT 'a', 3 UNION ALL SELECT 'b', 7)";
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in [
+        (
+            "SELECT q.k, q.v, (SELECT r.v FROM R r WHERE r.k = q.k ORDER BY r.v DESC LIMIT 1, 1) AS second FROM R q ORDER BY 1, 2",
+            "a|1|3/a|3|3/a|5|3/b|7|NULL",
+        ),
+        (
+            r#"SELECT "srv" AS server_name, (SELECT r.v FROM R r WHERE r.k = r2.k ORDER BY r.v DESC LIMIT 1, 1) as p, (SELECT r.v FROM R r WHERE r.k = r2.k ORDER BY r.v LIMIT 1) as q, max(r2.v), r2.k FROM R r2 WHERE r2.k = "a""#,
+            "srv|3|1|5|a",
+        ),
+        (
+            "SELECT (SELECT r.v FROM R r ORDER BY r.v DESC LIMIT 2, 1)",
+            "3",
+        ),
+        (
+            "SELECT q.k, (SELECT max(r.v) FROM R r WHERE r.k = q.k) m FROM R q WHERE q.v = 3",
+            "a|5",
+        ),
+    ] {
+        let text = text.replace(" R ", &format!(" {R} "));
+        let answer = ask(&engine, &mut session, &text).await.expect(&text);
+        assert_eq!(answer[1..].join("/"), wanted, "{text}");
+    }
+    let text = format!("SELECT (SELECT r.v FROM {R} r WHERE r.k = q.k LIMIT 2) FROM {R} q");
+    let error = ask(&engine, &mut session, &text)
+        .await
+        .expect_err("two rows");
+    assert_eq!(error.code, 1235);
 }

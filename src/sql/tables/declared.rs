@@ -24,6 +24,16 @@ pub(super) struct Declared<'a> {
     pub(super) sql_type: SqlType,
 }
 
+/// The metadata of a column that some other module declares.
+pub(in crate::sql) fn origin_metadata(
+    table: &str,
+    column: &str,
+    type_name: String,
+) -> HashMap<String, String> {
+    let text = [table, column, &type_name].join(&BETWEEN.to_string());
+    HashMap::from([(DECLARED.to_owned(), text)])
+}
+
 /// A table's columns in Arrow's terms; those named in `never_null` are never NULL.
 pub(super) fn schema(table: &str, columns: &[Column], never_null: &[&str]) -> SchemaRef {
     let fields = columns.iter().map(|column| {

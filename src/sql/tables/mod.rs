@@ -4,7 +4,7 @@
 //! statement is planned, so a report that was made a moment ago is there. Values are taken when the plan runs.
 
 mod condition;
-mod declared;
+pub(super) mod declared;
 mod listed;
 mod ranges;
 mod raw;
@@ -23,9 +23,12 @@ use datafusion::logical_expr::LogicalPlan;
 use self::listed::ListedTable;
 pub(super) use self::listed::{Moment, needed};
 use self::raw::{Raw, RawTable};
+use super::information_schema::{self, InformationSchema};
 use super::reply::{SqlColumn, SqlType};
+use super::settings::SqlSettings;
 use crate::query::catalog::Catalog;
 use crate::query::source::Source;
+use crate::value::Column;
 
 /// What DataFusion calls the place of all databases.
 pub(crate) const CATALOG: &str = "def";
@@ -35,11 +38,11 @@ const DATABASE: &str = "pinba";
 
 /// The database `pinba` in its catalog.
 #[derive(Debug, Clone)]
-pub(super) struct PinbaTables(Arc<Catalog>);
+pub(super) struct PinbaTables(Arc<Catalog>, SqlSettings);
 
 impl PinbaTables {
-    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
-        Self(catalog)
+    pub(super) fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> Self {
+        Self(catalog, settings)
     }
 }
 
@@ -67,7 +70,14 @@ impl CatalogProvider for PinbaTables {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == DATABASE).then(|| Arc::new(self.clone()) as Arc<dyn SchemaProvider>)
+        match name {
+            DATABASE => Some(Arc::new(self.clone())),
+            information_schema::DATABASE => Some(Arc::new(InformationSchema::new(
+                Arc::clone(&self.0),
+                self.1.clone(),
+            ))),
+            _ => None,
+        }
     }
 }
 
@@ -83,6 +93,8 @@ impl SchemaProvider for PinbaTables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = Arc::clone(&self.0);
+        let own = own_name(&self.0, name);
+        let name = own.as_deref().unwrap_or(name);
         if let Some(raw) = Raw::ALL.into_iter().find(|raw| raw.name() == name) {
             return Ok(Some(Arc::new(RawTable::new(raw, catalog))));
         }
@@ -95,6 +107,37 @@ impl SchemaProvider for PinbaTables {
     fn table_exist(&self, name: &str) -> bool {
         Raw::ALL.iter().any(|raw| raw.name() == name) || self.0.columns_of(name).is_some()
     }
+}
+
+/// The name of a raw table.
+fn raw(name: &str) -> Option<&'static str> {
+    let named = Raw::ALL.iter().find(|raw| raw.name() == name);
+    named.map(|raw| raw.name())
+}
+
+/// The names of the raw tables.
+pub(super) fn raw_names() -> [&'static str; 5] {
+    Raw::ALL.map(Raw::name)
+}
+
+/// The columns of a raw table.
+pub(super) fn raw_columns(name: &str, catalog: &Catalog) -> Option<Vec<Column>> {
+    let raw = Raw::ALL.into_iter().find(|raw| raw.name() == name)?;
+    Some(raw.columns(catalog))
+}
+
+/// The name of a table as it is, for one that is written in other case.
+pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
+    if raw(name).is_some() || catalog.columns_of(name).is_some() {
+        return Some(name.to_owned());
+    }
+    let lower = name.to_lowercase();
+    if raw(&lower).is_some() || catalog.columns_of(&lower).is_some() {
+        return Some(lower);
+    }
+    let live = catalog.live().read();
+    let mut names = live.reports.iter().map(|entry| &entry.definition.name);
+    names.find(|own| own.to_lowercase() == lower).cloned()
 }
 
 /// The columns of a plan's answer.

@@ -145,7 +145,7 @@ impl Raw {
         matches!(self, Self::Timer | Self::TimerTag)
     }
 
-    fn columns(self, catalog: &Catalog) -> Vec<Column> {
+    pub(super) fn columns(self, catalog: &Catalog) -> Vec<Column> {
         let defaults = catalog.defaults();
         let column = |name: &str, column_type| Column {
             name: name.to_owned(),

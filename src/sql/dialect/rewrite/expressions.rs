@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, OrderByExpr, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
 
+use super::select::is_aggregate_name as is_aggregate;
 use super::{Noted, Surroundings, ident};
 use crate::sql::error::SqlError;
 use crate::sql::functions;
@@ -606,7 +607,7 @@ fn rewrite_call(
             clauses: Vec::new(),
         });
     }
-    if aggregate(&name).is_some() || call_of.over.is_some() {
+    if aggregate(&name).is_some() || call_of.over.is_some() || is_aggregate(&name) {
         return rewrite_aggregate(call_of, &name);
     }
     let mut arguments = plain_arguments(&mut call_of, &name)?;

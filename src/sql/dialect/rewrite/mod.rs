@@ -4,6 +4,7 @@
 //! that MySQL gives it, functions and operators become those that do what MySQL's do (`functions`), and the shape of a SELECT
 //! is put right where MySQL takes more than the standard (`select`). Types are not known here; see `typed` for those.
 
+mod correlated;
 mod expressions;
 mod select;
 
@@ -42,6 +43,8 @@ pub(crate) struct Surroundings {
 pub(crate) struct Noted {
     /// The names of the columns of the answer, for those items that are not `*`: what the plan calls it, what MySQL does.
     pub(crate) names: Vec<(String, String)>,
+    /// How names in sub-queries were written, by what the plan calls them.
+    pub(crate) said: HashMap<String, String>,
     /// How long SLEEP wants to sleep, seconds.
     pub(crate) sleep: f64,
 }
@@ -202,15 +205,11 @@ impl Rewriter<'_> {
         match query.body.as_mut() {
             SetExpr::Select(select) => {
                 let names = select::shape(select, ordered, self.items, self.around)?;
-                if top {
-                    self.noted.names = names;
-                }
+                self.keep(names, top);
             }
             other => {
                 let names = self.parts(other)?;
-                if top {
-                    self.noted.names = names;
-                }
+                self.keep(names, top);
                 if let Some(order_by) = ordered {
                     select::order_of_union(order_by);
                 }
@@ -222,6 +221,16 @@ impl Rewriter<'_> {
             return Err(SqlError::not_supported("LIMIT ... BY"));
         }
         Ok(())
+    }
+
+    fn keep(&mut self, names: Vec<(String, String)>, top: bool) {
+        if top {
+            self.noted.names = names;
+        } else {
+            for (internal, said) in names {
+                self.noted.said.entry(internal).or_insert(said);
+            }
+        }
     }
 
     /// The SELECTs of a UNION; the names of the first one are those of the answer.

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
+use super::correlated;
 use super::expressions::{as_condition, call, name_of};
 use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
 use crate::sql::dialect::lex::tokens;
@@ -20,7 +21,7 @@ use crate::sql::error::SqlError;
 const TABLES_MAX: usize = 61;
 
 /// What makes one row of many, if it has no OVER.
-const AGGREGATES: [&str; 26] = [
+const AGGREGATES: [&str; 28] = [
     "any_value",
     "approx_distinct",
     "approx_median",
@@ -33,8 +34,10 @@ const AGGREGATES: [&str; 26] = [
     "bool_or",
     "corr",
     "count",
+    "first_value",
     "group_concat",
     "max",
+    "last_value",
     "median",
     "min",
     "nth_value",
@@ -87,6 +90,11 @@ pub(super) fn shape(
     };
     // ORDER BY NULL: no order.
     orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
+    correlated::rewrite(select, orders)?;
+    let grouped = !group_expressions(&select.group_by).is_empty();
+    if (grouped || is_aggregate(select, orders)) && correlated::split(select, orders)? {
+        return Ok(names);
+    }
     if let Some(condition) = &mut select.selection {
         as_condition(condition);
     }
@@ -225,12 +233,17 @@ impl VisitorMut for Substitute<'_> {
     }
 }
 
+/// Whether a function is an aggregate, by its name.
+pub(super) fn is_aggregate_name(name: &str) -> bool {
+    AGGREGATES.contains(&name)
+}
+
 /// Whether an expression is an aggregate itself.
-fn is_aggregate_call(expr: &Expr) -> bool {
+pub(super) fn is_aggregate_call(expr: &Expr) -> bool {
     match expr {
         Expr::Function(function) => {
             function.over.is_none()
-                && name_of(function).is_some_and(|name| AGGREGATES.contains(&name.as_str()))
+                && name_of(function).is_some_and(|name| is_aggregate_name(&name))
         }
         _ => false,
     }
