@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as FlagGroup, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::bench::{BenchOptions, BenchPart};
 use crate::config::ConfigFlags;
@@ -39,6 +40,21 @@ Environment:
   PINBAD_SECTION_KEY   any key: PINBAD_POOL_STATS_HISTORY=60s, for instance
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
+";
+
+const DOCTOR: &str = "\
+It binds what serve would bind, for a moment: ask before the daemon runs, or
+expect to be told that its addresses are in use. `better` works as it is and would
+work better; `wrong` would not start, or would lose packets.
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage or configuration.
+";
+
+const COMPLETIONS: &str = "\
+Examples:
+  pinbad completions bash > /etc/bash_completion.d/pinbad
+  pinbad completions zsh > ~/.zfunc/_pinbad
+  pinbad completions fish > ~/.config/fish/completions/pinbad.fish
 ";
 
 const IMPORT: &str = "\
@@ -121,6 +137,21 @@ pub enum Command {
     Tail(Box<TailFlags>),
     /// Measure this machine: the whole daemon against a bare receive loop, with the same sender, over loopback.
     Bench(BenchOptions),
+    /// Look at this machine: kernel buffers, limits, ports, memory; say what to change, and how much traffic the buffers hold.
+    #[command(after_help = DOCTOR)]
+    Doctor(ConfigFlags),
+    /// Print the man page, or write the pages of all commands into a folder.
+    Man {
+        /// Write pinbad.1, pinbad-serve.1 and so on into this folder.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Print the completions of a shell.
+    #[command(after_help = COMPLETIONS)]
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
     /// The child processes of bench.
     #[command(subcommand, hide = true)]
     BenchPart(BenchPart),
@@ -204,6 +235,10 @@ mod tests {
             ("pinbad check --help", 0),
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
+            ("pinbad doctor --help", 0),
+            ("pinbad completions", 2),
+            ("pinbad completions tcsh", 2),
+            ("pinbad man --help", 0),
             ("pinbad bench --help", 0),
             ("pinbad tail --help", 0),
             ("pinbad tail --rate 0", 2),

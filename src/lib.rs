@@ -74,8 +74,10 @@ pub mod bench;
 
 pub mod args;
 pub mod clock;
+pub mod doctor;
 pub mod limits;
 pub mod manual;
 pub mod shutdown;
+pub mod supervisor;
 pub mod telemetry;
 pub mod value;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use pinbad::access::{Users, tls};
 use pinbad::args::{Args, Command, TablesFlags};
 use pinbad::bench::{self, BenchOptions};
@@ -17,12 +17,14 @@ use pinbad::client::ClientError;
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags};
 use pinbad::daemon::{self, Daemon, StartError};
+use pinbad::doctor::{self, Verdict};
 use pinbad::import::{self, ImportError, ImportFlags};
 use pinbad::load::{self, LoadOptions};
 use pinbad::plan::MemoryPlan;
 use pinbad::query::definitions::Definitions;
 use pinbad::shutdown::Shutdown;
 use pinbad::state;
+use pinbad::supervisor;
 use pinbad::tail::{self, TailFlags};
 use pinbad::telemetry::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,6 +47,13 @@ fn main() -> ExitCode {
             configured(&found, |config| import_dump(&flags, config))
         }
         Command::Tail(flags) => tail_requests(&flags),
+        Command::Doctor(flags) => configured(&flags, examine),
+        Command::Man { dir } => man(dir.as_deref()),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "pinbad", &mut text);
+            say(String::from_utf8_lossy(&text).trim_end())
+        }
         Command::Bench(options) => measure(&options),
         Command::BenchPart(part) => match bench::run_part(part) {
             Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +111,32 @@ fn check(config: &Config) -> ExitCode {
         shown(config.mysql.listen),
         MemoryPlan::of(config)
     ))
+}
+
+/// `pinbad doctor`: what this machine should have otherwise.
+fn examine(config: &Config) -> ExitCode {
+    let findings = doctor::examine(config);
+    let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let said = say(&text.join("\n"));
+    let wrong = findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Wrong);
+    if wrong { ExitCode::from(FAILURE) } else { said }
+}
+
+/// `pinbad man`: the page on stdout, or all pages into a folder.
+fn man(dir: Option<&std::path::Path>) -> ExitCode {
+    if let Some(dir) = dir {
+        return match clap_mangen::generate_to(Args::command(), dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(format!("cannot write to {}: {error}", dir.display())),
+        };
+    }
+    let mut page = Vec::new();
+    match clap_mangen::Man::new(Args::command()).render(&mut page) {
+        Ok(()) => say(String::from_utf8_lossy(&page).trim_end()),
+        Err(error) => fail(error),
+    }
 }
 
 /// `pinbad tables`: a CREATE TABLE statement for everything that a daemon of this configuration would have.
@@ -166,8 +201,12 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     };
     let shutdown = Shutdown::new();
     let traffic = demo_rate.and_then(|rate| start_demo(&daemon, rate, &shutdown));
+    let catalog = Arc::clone(daemon.catalog());
+    supervisor::watch(&shutdown, move || catalog.merger_runs());
+    supervisor::ready();
     let signal = stop.wait();
     tracing::info!(signal, "Stopping.");
+    supervisor::stopping();
     shutdown.request();
     if let Some(traffic) = traffic
         && traffic.join().is_err()

@@ -120,7 +120,7 @@ impl Ask {
         let span = to.min(end).saturating_sub(from);
         let step = self
             .step
-            .unwrap_or_else(|| if span <= SPAN_DEFAULT { 1 } else { 10 });
+            .unwrap_or(if span <= SPAN_DEFAULT { 1 } else { 10 });
         if span.div_ceil(step) > POINTS_MAX {
             let why = format!(
                 "{span} seconds by steps of {step} are too many points; accepted: up to {POINTS_MAX}, by a later from or a \

@@ -230,6 +230,13 @@ impl Catalog {
         &self.live
     }
 
+    /// Whether the merger has run lately.
+    #[must_use]
+    pub fn merger_runs(&self) -> bool {
+        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
+        silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period_ms()
+    }
+
     /// What a definition leaves open.
     #[must_use]
     pub fn defaults(&self) -> &Defaults {
@@ -377,8 +384,8 @@ impl Source for Catalog {
 
     fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
-        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
-        if silent_ms > MERGER_SILENT_MS_MAX + self.status.gathering_period_ms() {
+        if !self.merger_runs() {
+            let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
             reasons.push(format!("the merger has not run for {} s", silent_ms / 1000));
         }
         if let Some(reason) = self.status.behind() {

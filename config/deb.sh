@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds the Debian package: bash config/deb.sh
+#
+# Needs cargo-deb (cargo install cargo-deb). Man pages and completions are made by the program itself. The package lies in
+# target/debian afterwards; `dpkg -i` installs it, `systemctl enable --now pinbad.socket pinbad.service` starts it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target="${CARGO_TARGET_DIR:-target}"
+cargo build --release --locked
+mkdir -p target/man target/completions
+"$target/release/pinbad" man --dir target/man
+"$target/release/pinbad" completions bash > target/completions/pinbad.bash
+"$target/release/pinbad" completions zsh > target/completions/_pinbad
+"$target/release/pinbad" completions fish > target/completions/pinbad.fish
+cargo deb --no-build --locked "$@"
