@@ -14,6 +14,7 @@ use crate::config::ConfigFlags;
 use crate::import::ImportFlags;
 use crate::load::LoadOptions;
 use crate::tail::TailFlags;
+use crate::top::TopFlags;
 
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
 const EXAMPLES: &str = "\
@@ -65,6 +66,23 @@ Examples:
 
 Exit codes: 0 all taken or already there, 1 something was not, 2 wrong usage or
 configuration.
+";
+
+const TOP: &str = "\
+Examples:
+  pinbad top                              what takes the time, by script
+  pinbad top --report by_group --sort p95 any report, by any of its columns
+  pinbad top --url http://stats:30080     a daemon elsewhere
+  pinbad top --once | head -20            plain text
+
+Keys: ? shows them. Enter on a script opens its timers and slowest requests,
+Enter on a request its timers.
+
+Environment:
+  PINBAD_TOKEN   the token to send, when --token-file names none
+  NO_COLOR       if set and not empty: no colours
+
+Exit codes: 0 ended by q, Ctrl-C or a signal; 1 failure; 2 wrong usage.
 ";
 
 const TAIL: &str = "\
@@ -132,6 +150,9 @@ pub enum Command {
     /// Make the reports of an old Pinba database (either engine) in a running daemon, and list what could not be taken.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
+    /// Show live what is slow in a running daemon: scripts, servers, hosts, statuses, timers, single requests, any report.
+    #[command(after_help = TOP)]
+    Top(Box<TopFlags>),
     /// Print the requests of a running daemon as they pass.
     #[command(after_help = TAIL)]
     Tail(Box<TailFlags>),
@@ -242,6 +263,9 @@ mod tests {
             ("pinbad bench --help", 0),
             ("pinbad tail --help", 0),
             ("pinbad tail --rate 0", 2),
+            ("pinbad top --help", 0),
+            ("pinbad top --interval 1ms", 2),
+            ("pinbad top -n x", 2),
             ("pinbad bench --rate 0", 2),
             ("pinbad --version", 0),
         ] {
@@ -259,6 +283,7 @@ mod tests {
                 .chain(SETTINGS.lines())
                 .chain(IMPORT.lines())
                 .chain(TAIL.lines())
+                .chain(TOP.lines())
                 .all(|line| line.len() <= 80)
         );
         let help = command.render_long_help().to_string();

@@ -64,6 +64,8 @@ pub mod client;
 
 pub mod tail;
 
+pub mod top;
+
 pub mod plan;
 
 pub mod daemon;

@@ -25,8 +25,10 @@ use pinbad::query::definitions::Definitions;
 use pinbad::shutdown::Shutdown;
 use pinbad::state;
 use pinbad::supervisor;
+use pinbad::tail::{self, TailError, TailFlags};
 use pinbad::tail::{self, TailFlags};
 use pinbad::telemetry::log;
+use pinbad::top::{self, Terminal, TopError, TopFlags};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const FAILURE: u8 = 1;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             };
             configured(&found, |config| import_dump(&flags, config))
         }
+        Command::Top(flags) => show_top(&flags),
         Command::Tail(flags) => tail_requests(&flags),
         Command::Doctor(flags) => configured(&flags, examine),
         Command::Man { dir } => man(dir.as_deref()),
@@ -247,15 +250,33 @@ fn send_load(options: &LoadOptions) -> ExitCode {
     })
 }
 
+/// `pinbad top`: a screen, or plain text; ends on a key or a signal, which is no failure.
+fn show_top(flags: &TopFlags) -> ExitCode {
+    let output = std::io::stdout().is_terminal();
+    let interactive = output && std::io::stdin().is_terminal();
+    let terminal = Terminal::of(interactive, output, colours_wanted());
+    client_command(TopError::is_usage, |shutdown| {
+        top::execute(flags, terminal, shutdown, &mut std::io::stdout())
+    })
+}
+
 /// `pinbad tail`: requests as they pass; ends on a signal, which is no failure.
 fn tail_requests(flags: &TailFlags) -> ExitCode {
     let stdout = std::io::stdout();
     let colour = stdout.is_terminal() && colours_wanted();
-    let usage = std::cell::Cell::new(false);
-    let ended = until_signal(|shutdown| {
+    client_command(TailError::is_usage, |shutdown| {
         tail::execute(flags, colour, shutdown, stdout, std::io::stderr())
-            .inspect_err(|error| usage.set(error.is_usage()))
-    });
+    })
+}
+
+/// Runs a command until it ends or a signal comes, and tells a wrong command line from a failure.
+fn client_command<E: std::fmt::Display>(
+    is_usage: impl Fn(&E) -> bool,
+    command: impl FnOnce(&Shutdown) -> Result<(), E>,
+) -> ExitCode {
+    let usage = std::cell::Cell::new(false);
+    let ended =
+        until_signal(|shutdown| command(shutdown).inspect_err(|error| usage.set(is_usage(error))));
     if usage.get() {
         ExitCode::from(BAD_CONFIGURATION)
     } else {

@@ -14,6 +14,8 @@
 mod harness;
 /// The packets that tests send, and what they have to become.
 mod packets;
+/// A terminal for programs that want one.
+mod screen;
 
 /// Who may ask, and that secrets are not seen.
 mod access;
@@ -69,3 +71,5 @@ mod sql;
 mod stream;
 /// `pinbad tail`.
 mod tail;
+/// `pinbad top`, on a terminal and without.
+mod top;

@@ -1,0 +1,257 @@
+//! Timers of some requests, added up by their tags; and those of one request.
+//!
+//! The daemon has reports by timer tags where they are configured; here they are added up from raw requests, so that
+//! they can be seen without. Called on the polling thread with a few hundred requests. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value as Json;
+
+use super::cell::{Cell, Kind};
+use super::grid::{Column, Content, Row, Target, Tone};
+use crate::client::shown::visible;
+
+/// Names of tags that are offered for grouping.
+const CHOICES_MAX: usize = 16;
+
+/// Tags as text: `group=db server=db1`. A name with several values comes with each.
+#[must_use]
+pub fn tag_text(tags: &Json) -> String {
+    let mut pairs = Vec::new();
+    for (name, value) in tags.as_object().into_iter().flatten() {
+        for value in values(value) {
+            pairs.push(format!("{}={}", visible(name), visible(value)));
+        }
+    }
+    pairs.join(" ")
+}
+
+fn values(value: &Json) -> Vec<&str> {
+    match value {
+        Json::Array(values) => values.iter().filter_map(Json::as_str).collect(),
+        value => value.as_str().into_iter().collect(),
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    requests: u64,
+    /// The request that was counted last, so that none is counted twice.
+    last: Option<usize>,
+    hits: f64,
+    seconds: f64,
+    longest: f64,
+}
+
+/// Adds up the timers of these requests by the tag of that name, or by all tags together.
+#[must_use]
+pub fn added_up<'a>(requests: impl IntoIterator<Item = &'a Json>, tag: Option<&str>) -> Content {
+    let mut sums: HashMap<String, Sum> = HashMap::new();
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut count, mut seconds) = (0, 0.0);
+    for (at, request) in requests.into_iter().enumerate() {
+        count += 1;
+        seconds += request["req_time"].as_f64().unwrap_or_default();
+        for timer in request["timers"].as_array().into_iter().flatten() {
+            let tags = &timer["tags"];
+            for name in tags.as_object().into_iter().flat_map(|tags| tags.keys()) {
+                *names.entry(name).or_default() += 1;
+            }
+            let key = match tag {
+                None => tag_text(tags),
+                Some(tag) => match values(&tags[tag]).first() {
+                    Some(value) => visible(value).into_owned(),
+                    None => continue,
+                },
+            };
+            let sum = sums.entry(key).or_default();
+            let value = timer["value"].as_f64().unwrap_or_default();
+            sum.hits += timer["hit_count"].as_f64().unwrap_or_default();
+            sum.seconds += value;
+            sum.longest = sum.longest.max(value);
+            if sum.last.replace(at) != Some(at) {
+                sum.requests += 1;
+            }
+        }
+    }
+    let mut choices: Vec<(&str, u64)> = names.into_iter().collect();
+    choices.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    choices.truncate(CHOICES_MAX);
+    let key = tag.map_or_else(|| "timer".to_owned(), |tag| visible(tag).into_owned());
+    Content {
+        title: format!(
+            "timers of {} requests, by {}",
+            count,
+            tag.map_or_else(|| "all tags".into(), |tag| format!("tag {}", visible(tag)))
+        ),
+        columns: columns(&key),
+        rows: sums
+            .into_iter()
+            .map(|(key, sum)| row(key, &sum, count, seconds))
+            .collect(),
+        total: None,
+        sort: "total".to_owned(),
+        choices: choices.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    }
+}
+
+fn columns(key: &str) -> Vec<Column> {
+    vec![
+        Column::own(key, Kind::Text),
+        Column::own("total", Kind::Seconds),
+        Column::own("share of time", Kind::Share),
+        Column::own("requests", Kind::Count),
+        Column::own("hits", Kind::Count),
+        Column::own("hits/req", Kind::Rate),
+        Column::own("avg", Kind::Seconds),
+        Column::own("longest", Kind::Seconds),
+    ]
+}
+
+fn row(key: String, sum: &Sum, requests: usize, request_seconds: f64) -> Row {
+    let part = |of: f64, whole: f64| match whole > 0.0 {
+        true => Cell::Number(of / whole),
+        false => Cell::Nothing,
+    };
+    Row {
+        cells: vec![
+            Cell::Text(key),
+            Cell::Number(sum.seconds),
+            part(sum.seconds * 100.0, request_seconds),
+            Cell::Number(sum.requests as f64),
+            Cell::Number(sum.hits),
+            part(sum.hits, requests as f64),
+            part(sum.seconds, sum.hits),
+            Cell::Number(sum.longest),
+        ],
+        target: Target::Nothing,
+        tone: Tone::Plain,
+    }
+}
+
+/// The timers of one request, with their shares of its time.
+#[must_use]
+pub fn of_request(request: &Json) -> Content {
+    let whole = request["req_time"].as_f64().unwrap_or_default();
+    let columns = vec![
+        Column::own("timer", Kind::Text),
+        Column::own("time", Kind::Seconds),
+        Column::own("share of request", Kind::Share),
+        Column::own("hits", Kind::Count),
+        Column::own("avg", Kind::Seconds),
+        Column::own("cpu", Kind::Seconds),
+    ];
+    let timers = request["timers"].as_array().map_or(&[][..], Vec::as_slice);
+    let row = |timer: &Json| {
+        let value = timer["value"].as_f64().unwrap_or_default();
+        let hits = timer["hit_count"].as_f64().unwrap_or_default();
+        let cpu = timer["ru_utime"].as_f64().zip(timer["ru_stime"].as_f64());
+        let part = |of: f64, whole: f64| match whole > 0.0 {
+            true => Cell::Number(of / whole),
+            false => Cell::Nothing,
+        };
+        Row {
+            cells: vec![
+                Cell::Text(tag_text(&timer["tags"])),
+                Cell::Number(value),
+                part(value * 100.0, whole),
+                Cell::Number(hits),
+                part(value, hits),
+                cpu.map_or(Cell::Nothing, |(user, system)| Cell::Number(user + system)),
+            ],
+            target: Target::Nothing,
+            tone: Tone::Plain,
+        }
+    };
+    Content {
+        title: "its timers".to_owned(),
+        rows: timers.iter().map(row).collect(),
+        columns,
+        total: None,
+        sort: "time".to_owned(),
+        choices: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn requests() -> Vec<Json> {
+        let timer = |hits: u64, value: f64, tags: Json| json!({"hit_count": hits, "value": value, "tags": tags});
+        vec![
+            json!({"req_time": 1.0, "timers": [
+                timer(2, 0.25, json!({"group": "db", "server": "db1"})),
+                timer(1, 0.25, json!({"group": "db", "server": "db2"})),
+            ]}),
+            json!({"req_time": 1.0, "timers": [timer(1, 0.5, json!({"group": ["cache", "x"], "\u{1b}": "\u{1b}"}))]}),
+        ]
+    }
+
+    fn shown(content: &Content) -> Vec<Vec<String>> {
+        let row = |row: &Row| {
+            let cells = row.cells.iter().zip(&content.columns);
+            cells
+                .map(|(cell, column)| cell.shown(column.kind))
+                .collect()
+        };
+        let mut rows: Vec<Vec<String>> = content.rows.iter().map(row).collect();
+        rows.sort();
+        rows
+    }
+
+    #[test]
+    fn by_one_tag_a_request_counts_once() {
+        let content = added_up(&requests(), Some("group"));
+        assert_eq!(content.title, "timers of 2 requests, by tag group");
+        let rows = shown(&content);
+        assert_eq!(
+            rows[0][..5],
+            ["cache", "500 ms", "██▌         25%", "1", "1"]
+        );
+        assert_eq!(rows[1][..5], ["db", "500 ms", "██▌         25%", "1", "3"]);
+        assert_eq!(rows[1][5..], ["1.50", "167 ms", "250 ms"]);
+        assert_eq!(content.choices, ["group", "server", "\u{1b}"]);
+    }
+
+    #[test]
+    fn by_all_tags_and_of_one_request() {
+        let rows = shown(&added_up(&requests(), None));
+        let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "group=cache group=x \\x1b=\\x1b",
+                "group=db server=db1",
+                "group=db server=db2"
+            ]
+        );
+        let rows = shown(&of_request(&requests()[0]));
+        assert_eq!(
+            rows[0][..5],
+            [
+                "group=db server=db1",
+                "250 ms",
+                "██▌         25%",
+                "2",
+                "125 ms"
+            ]
+        );
+    }
+
+    #[test]
+    fn odd_answers_are_no_timers() {
+        for odd in [
+            json!(null),
+            json!({"timers": [1, {"tags": 5}, {"tags": {"a": [1]}}]}),
+            json!({"timers": {}}),
+        ] {
+            let content = added_up([&odd], Some("a"));
+            assert!(content.rows.len() < 2);
+            let _odd = added_up([&odd], None);
+            let _odd = of_request(&odd);
+        }
+    }
+}

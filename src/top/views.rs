@@ -1,0 +1,582 @@
+//! What can be looked at, and how the daemon's answers become tables.
+//!
+//! The five tabs show reports that every daemon has, with the columns that one wants to see first; any other report is shown
+//! as it is, its keys first. A row of requests leads to those requests where its keys are fields or tags that the daemon can
+//! search by. Called on the polling thread. Pure.
+
+use serde_json::Value as Json;
+
+use super::cell::{Cell, Kind};
+use super::grid::{Column, Content, Row, Target, Tone};
+
+/// How a row of folded keys shows itself.
+const OTHER: &str = "(other)";
+/// A median that catches the eye a little, and much; seconds.
+const SLOW_SECS: (f64, f64) = (0.5, 2.0);
+
+/// One of the views that are always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tab {
+    /// By script.
+    Scripts,
+    /// By server.
+    Servers,
+    /// By host.
+    Hosts,
+    /// By status.
+    Statuses,
+    /// The timers of the newest requests.
+    Timers,
+    /// The slowest requests of all.
+    Requests,
+    /// The list of reports.
+    Reports,
+}
+
+impl Tab {
+    /// All of them, in their order.
+    pub const ALL: [Self; 7] = [
+        Self::Scripts,
+        Self::Servers,
+        Self::Hosts,
+        Self::Statuses,
+        Self::Timers,
+        Self::Requests,
+        Self::Reports,
+    ];
+
+    /// As it is called.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Scripts => "scripts",
+            Self::Servers => "servers",
+            Self::Hosts => "hosts",
+            Self::Statuses => "statuses",
+            Self::Timers => "timers",
+            Self::Requests => "requests",
+            Self::Reports => "reports",
+        }
+    }
+
+    /// The report that it shows, and its key; `None` for those that show something else.
+    #[must_use]
+    pub const fn report(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Scripts => Some(("report_by_script_name", "script_name")),
+            Self::Servers => Some(("report_by_server_name", "server_name")),
+            Self::Hosts => Some(("report_by_hostname", "hostname")),
+            Self::Statuses => Some(("report_by_status", "status")),
+            Self::Timers | Self::Requests | Self::Reports => None,
+        }
+    }
+}
+
+/// A report in the list of reports.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// Its key columns.
+    pub keys: Vec<String>,
+    /// Its columns and their types.
+    pub columns: Vec<(String, String)>,
+}
+
+impl Shape {
+    /// From an element of `/api/v1/reports`.
+    #[must_use]
+    pub fn of(listed: &Json) -> Self {
+        let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+        let list = |name: &str| listed[name].as_array().map_or(&[][..], Vec::as_slice);
+        Self {
+            keys: list("keys").iter().map(text).collect(),
+            columns: list("columns")
+                .iter()
+                .map(|column| (text(&column["name"]), text(&column["type"])))
+                .collect(),
+        }
+    }
+
+    /// From the rows of a report that is not listed, as by an alias: texts are its keys.
+    #[must_use]
+    pub fn seen(body: &Json) -> Self {
+        let first = rows(body).first().and_then(Json::as_object);
+        let columns = first.into_iter().flatten().map(|(name, value)| {
+            let column_type = if value.is_string() { "text" } else { "double" };
+            (name.clone(), column_type.to_owned())
+        });
+        Self {
+            keys: Vec::new(),
+            columns: columns.collect(),
+        }
+    }
+
+    /// The column by which one wants to see it at first: time, else a count, else any number.
+    #[must_use]
+    pub fn first_sort(&self) -> Option<&str> {
+        const WANTED: [&str; 5] = [
+            "req_time_total",
+            "time_total",
+            "timer_value",
+            "req_count",
+            "hit_count",
+        ];
+        let names = || self.columns.iter().map(|(name, _)| name.as_str());
+        let wanted = WANTED
+            .into_iter()
+            .find(|name| names().any(|it| it == *name));
+        let numbers = self.columns.iter().filter(|(name, column_type)| {
+            !self.keys.contains(name) && kind(name, column_type) != Kind::Text
+        });
+        let first = wanted.or_else(|| numbers.map(|(name, _)| name.as_str()).next());
+        first.or_else(|| names().next())
+    }
+}
+
+fn rows(body: &Json) -> &[Json] {
+    body["rows"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The columns of a report that [`by_key`] looks at, beside the key.
+pub const BY_KEY: [&str; 9] = [
+    "req_count",
+    "req_per_sec",
+    "req_time_total",
+    "req_time_percent",
+    "req_time_median",
+    "ru_utime_total",
+    "ru_stime_total",
+    "memory_footprint_total",
+    "traffic_per_sec",
+];
+
+/// What a tab shows of its report: traffic, time, processor and memory of each key.
+#[must_use]
+pub fn by_key(tab: Tab, body: &Json) -> Content {
+    let Some((_, key)) = tab.report() else {
+        return Content::default();
+    };
+    let heading = match tab {
+        Tab::Servers => "server",
+        Tab::Hosts => "host",
+        Tab::Statuses => "status",
+        _ => "script",
+    };
+    let columns = vec![
+        Column::known(
+            key,
+            heading,
+            if tab == Tab::Statuses {
+                Kind::Plain
+            } else {
+                Kind::Text
+            },
+        ),
+        Column::known("req_count", "count", Kind::Count),
+        Column::known("req_per_sec", "req/s", Kind::Rate),
+        Column::known("req_time_total", "total", Kind::Seconds),
+        Column::known("req_time_percent", "% time", Kind::Percent),
+        Column::known("req_time_median", "median", Kind::Seconds),
+        Column::own("avg", Kind::Seconds),
+        Column::own("cpu", Kind::Seconds),
+        Column::own("memory", Kind::Kib),
+        Column::known("traffic_per_sec", "out/s", Kind::Kib),
+    ];
+    let row = |row: &Json| {
+        let number = |name: &str| row[name].as_f64();
+        let each = |sum: Option<f64>| match (sum, number("req_count")) {
+            (Some(sum), Some(count)) if count > 0.0 => Cell::Number(sum / count),
+            _ => Cell::Nothing,
+        };
+        let cpu = number("ru_utime_total").zip(number("ru_stime_total"));
+        let own = |name: &str| match name {
+            "avg" => each(number("req_time_total")),
+            "cpu" => each(cpu.map(|(user, system)| user + system)),
+            _ => each(number("memory_footprint_total")),
+        };
+        let cells = columns.iter().map(|column| match column.known {
+            true => Cell::of(&row[&column.name]),
+            false => own(&column.name),
+        });
+        Row {
+            cells: cells.collect(),
+            target: requests(std::iter::once(key), row),
+            tone: match tab {
+                Tab::Statuses => status_tone(number("status")),
+                _ => time_tone(number("req_time_median")),
+            },
+        }
+    };
+    Content {
+        title: tab.title().to_owned(),
+        rows: rows(body).iter().map(row).collect(),
+        columns,
+        total: body["total_rows"].as_u64(),
+        sort: "req_time_total".to_owned(),
+        choices: Vec::new(),
+    }
+}
+
+/// Any report as it is, its keys first.
+#[must_use]
+pub fn any(name: &str, shape: &Shape, body: &Json) -> Content {
+    let (mut columns, mut others) = (Vec::new(), Vec::new());
+    for (name, column_type) in &shape.columns {
+        let column = Column::known(name, name, kind(name, column_type));
+        if shape.keys.contains(name) {
+            // The legacy key, which says the same once more.
+            if name != "index_value" || shape.keys.len() == 1 {
+                columns.push(column);
+            }
+        } else {
+            others.push(column);
+        }
+    }
+    // Texts name a row; they come before numbers even if they are no keys.
+    others.sort_by_key(|column| column.kind != Kind::Text);
+    columns.append(&mut others);
+    let keys = shape.keys.iter().filter(|key| *key != "index_value");
+    let row = |row: &Json| Row {
+        cells: columns
+            .iter()
+            .map(|column| Cell::of(&row[&column.name]))
+            .collect(),
+        target: requests(keys.clone().map(String::as_str), row),
+        tone: status_tone(row["status"].as_f64()),
+    };
+    Content {
+        title: crate::client::shown::visible(name).into_owned(),
+        rows: rows(body).iter().map(row).collect(),
+        total: body["total_rows"].as_u64(),
+        sort: shape.first_sort().unwrap_or_default().to_owned(),
+        choices: Vec::new(),
+        columns,
+    }
+}
+
+/// The list of reports.
+#[must_use]
+pub fn list(body: &Json) -> Content {
+    let columns = vec![
+        Column::own("report", Kind::Text),
+        Column::own("kind", Kind::Text),
+        Column::own("keys", Kind::Text),
+        Column::own("rows", Kind::Count),
+        Column::own("window", Kind::Seconds),
+    ];
+    let listed = body["reports"].as_array().map_or(&[][..], Vec::as_slice);
+    let row = |report: &Json| {
+        let keys = Shape::of(report).keys;
+        let keys = keys.iter().filter(|key| *key != "index_value");
+        let name = report["name"].as_str().unwrap_or_default();
+        Row {
+            cells: vec![
+                Cell::text(name),
+                Cell::of(&report["kind"]),
+                Cell::text(&keys.map(String::as_str).collect::<Vec<_>>().join(", ")),
+                Cell::of(&report["rows"]),
+                Cell::of(&report["window_seconds"]),
+            ],
+            target: Target::Report(name.to_owned()),
+            tone: Tone::Plain,
+        }
+    };
+    Content {
+        title: Tab::Reports.title().to_owned(),
+        columns,
+        rows: listed.iter().map(row).collect(),
+        total: None,
+        sort: "rows".to_owned(),
+        choices: Vec::new(),
+    }
+}
+
+/// Single requests, without the columns of the conditions: those are the same in all rows.
+#[must_use]
+pub fn slowest(title: String, conditions: &[(String, String)], requests: &[Json]) -> Content {
+    let columns = [
+        ("script_name", "script", Kind::Text),
+        ("", "at (UTC)", Kind::Text),
+        ("", "time", Kind::Seconds),
+        ("status", "status", Kind::Plain),
+        ("hostname", "host", Kind::Text),
+        ("server_name", "server", Kind::Text),
+        ("", "cpu", Kind::Seconds),
+        ("", "memory", Kind::Kib),
+        ("", "timers", Kind::Count),
+        ("", "tags", Kind::Text),
+        ("", "id", Kind::Plain),
+    ];
+    let fixed = |parameter: &str| conditions.iter().any(|(name, _)| name == parameter);
+    let shown: Vec<usize> = (0..columns.len())
+        .filter(|at| !fixed(columns[*at].0))
+        .collect();
+    let row = |row: &Json| {
+        let cpu = row["ru_utime"].as_f64().zip(row["ru_stime"].as_f64());
+        let at = row["timestamp"].as_u64().map_or_else(String::new, clock);
+        let cells = [
+            Cell::of(&row["script_name"]),
+            Cell::Text(at),
+            Cell::of(&row["req_time"]),
+            Cell::of(&row["status"]),
+            Cell::of(&row["hostname"]),
+            Cell::of(&row["server_name"]),
+            cpu.map_or(Cell::Nothing, |(user, system)| Cell::Number(user + system)),
+            Cell::of(&row["memory_footprint"]),
+            Cell::of(&row["timers_cnt"]),
+            Cell::of(&row["tags"]),
+            Cell::of(&row["id"]),
+        ];
+        Row {
+            cells: shown.iter().map(|at| cells[*at].clone()).collect(),
+            target: row["id"].as_u64().map_or(Target::Nothing, Target::Request),
+            tone: status_tone(row["status"].as_f64()),
+        }
+    };
+    Content {
+        title,
+        rows: requests.iter().map(row).collect(),
+        columns: shown
+            .iter()
+            .map(|at| Column::own(columns[*at].1, columns[*at].2))
+            .collect(),
+        total: None,
+        sort: "time".to_owned(),
+        choices: Vec::new(),
+    }
+}
+
+/// What is known of one request, line by line.
+#[must_use]
+pub fn about(request: &Json) -> Vec<(String, String)> {
+    let shown = |name: &str, kind: Kind| Cell::of(&request[name]).shown(kind);
+    let mut lines = vec![
+        ("script".to_owned(), shown("script_name", Kind::Text)),
+        (
+            "server, host".to_owned(),
+            format!(
+                "{}, {}  {}",
+                shown("server_name", Kind::Text),
+                shown("hostname", Kind::Text),
+                shown("schema", Kind::Text),
+            ),
+        ),
+        (
+            "time".to_owned(),
+            format!(
+                "{}   status {}   cpu {} user, {} system   at {} UTC",
+                shown("req_time", Kind::Seconds),
+                shown("status", Kind::Plain),
+                shown("ru_utime", Kind::Seconds),
+                shown("ru_stime", Kind::Seconds),
+                request["timestamp"]
+                    .as_u64()
+                    .map_or_else(String::new, clock),
+            ),
+        ),
+        (
+            "size".to_owned(),
+            format!(
+                "document {}   memory {}, peak {}   requests in it {}",
+                shown("doc_size", Kind::Kib),
+                shown("memory_footprint", Kind::Kib),
+                shown("mem_peak_usage", Kind::Kib),
+                shown("req_count", Kind::Count),
+            ),
+        ),
+    ];
+    let tags = super::timers::tag_text(&request["tags"]);
+    if !tags.is_empty() {
+        lines.push(("tags".to_owned(), tags));
+    }
+    lines
+}
+
+/// To the requests that have these keys, where each can be searched by.
+fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Target {
+    let mut conditions = Vec::new();
+    for key in keys {
+        let value = match &row[key] {
+            Json::String(text) if text == OTHER => return Target::Nothing,
+            Json::String(text) => text.clone(),
+            Json::Number(number) => number.to_string(),
+            // A whole number of the row of all others; a schema that is not there is the empty text.
+            _ if key == "schema" => String::new(),
+            _ => return Target::Nothing,
+        };
+        let parameter = match key {
+            "script_name" | "server_name" | "hostname" | "status" | "schema" => key.to_owned(),
+            "script" => "script_name".to_owned(),
+            "server" => "server_name".to_owned(),
+            "host" => "hostname".to_owned(),
+            key => match key.strip_prefix("tag_") {
+                Some(tag) if tag != "value" && !tag.ends_with("_value") => format!("tag.{tag}"),
+                // The tag of a timer: it does not choose requests, what stands beside it may.
+                _ => continue,
+            },
+        };
+        conditions.push((parameter, value));
+    }
+    if conditions.is_empty() {
+        Target::Nothing
+    } else {
+        Target::Requests(conditions)
+    }
+}
+
+/// What a column of any report holds, by its name and type.
+fn kind(name: &str, column_type: &str) -> Kind {
+    let is_quantile = |name: &str| {
+        let digits = name.strip_prefix('p').unwrap_or_default();
+        !digits.is_empty()
+            && digits
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'_')
+    };
+    let has = |part: &str| name.contains(part);
+    if column_type.starts_with("varchar") || column_type == "text" {
+        Kind::Text
+    } else if has("percent") {
+        Kind::Percent
+    } else if matches!(name, "status" | "id") {
+        Kind::Plain
+    } else if column_type == "int" || column_type == "bigint" {
+        if has("memory") || has("kbytes") {
+            Kind::Kib
+        } else {
+            Kind::Count
+        }
+    } else if has("traffic") || has("kbytes") || has("memory") || has("doc_size") {
+        Kind::Kib
+    } else if has("per_sec") {
+        Kind::Rate
+    } else if is_quantile(name) || has("time") || has("value") || has("median") {
+        Kind::Seconds
+    } else {
+        Kind::Number
+    }
+}
+
+fn status_tone(status: Option<f64>) -> Tone {
+    match status {
+        Some(status) if status >= 500.0 => Tone::Bad,
+        Some(status) if status >= 400.0 => Tone::Warning,
+        _ => Tone::Plain,
+    }
+}
+
+fn time_tone(secs: Option<f64>) -> Tone {
+    match secs {
+        Some(secs) if secs >= SLOW_SECS.1 => Tone::Bad,
+        Some(secs) if secs >= SLOW_SECS.0 => Tone::Warning,
+        _ => Tone::Plain,
+    }
+}
+
+/// The time of day of a unix second, UTC.
+#[must_use]
+pub fn clock(unix_secs: u64) -> String {
+    let day = unix_secs % 86_400;
+    format!("{:02}:{:02}:{:02}", day / 3600, day / 60 % 60, day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tab_works_out_what_its_report_does_not_have() {
+        let body = json!({"total_rows": 2, "rows": [
+            {"script_name": "/a", "req_count": 4, "req_per_sec": 2.0, "req_time_total": 8.0, "req_time_percent": 80.0,
+             "ru_utime_total": 1.0, "ru_stime_total": 1.0, "traffic_per_sec": 1.0, "memory_footprint_total": 400.0,
+             "req_time_median": 2.5},
+            {"script_name": "(other)", "req_count": 0, "req_time_total": 0.0}]});
+        let content = by_key(Tab::Scripts, &body);
+        let shown = |row: usize| -> Vec<String> {
+            let cells = content.rows[row].cells.iter();
+            cells
+                .zip(&content.columns)
+                .map(|(cell, column)| cell.shown(column.kind))
+                .collect()
+        };
+        assert_eq!(
+            shown(0),
+            [
+                "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "2.00 s", "500 ms", "102 kB",
+                "1.0 kB"
+            ]
+        );
+        assert_eq!(shown(1)[6..], ["-", "-", "-", "-"]);
+        assert_eq!(content.rows[0].tone, Tone::Bad);
+        let conditions = vec![("script_name".to_owned(), "/a".to_owned())];
+        assert_eq!(content.rows[0].target, Target::Requests(conditions));
+        assert_eq!(content.rows[1].target, Target::Nothing);
+    }
+
+    #[test]
+    fn any_report_shows_its_keys_first() {
+        let column = |name: &str, column_type: &str| (name.to_owned(), column_type.to_owned());
+        let shape = Shape {
+            keys: ["host", "tag_env", "timer_group", "index_value"]
+                .map(str::to_owned)
+                .into(),
+            columns: vec![
+                column("req_count", "int"),
+                column("p99_9", "double"),
+                column("traffic_total", "float"),
+                column("host", "varchar(255)"),
+                column("tag_env", "varchar(255)"),
+                column("timer_group", "varchar(255)"),
+                column("index_value", "varchar(255)"),
+            ],
+        };
+        let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
+        let content = any("r\u{1b}", &shape, &body);
+        let names: Vec<&str> = content
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "host",
+                "tag_env",
+                "timer_group",
+                "req_count",
+                "p99_9",
+                "traffic_total"
+            ]
+        );
+        let kinds: Vec<Kind> = content.columns[3..]
+            .iter()
+            .map(|column| column.kind)
+            .collect();
+        assert_eq!(kinds, [Kind::Count, Kind::Seconds, Kind::Kib]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
+        assert_eq!(content.rows[0].target, Target::Requests(conditions));
+        assert_eq!(
+            (content.title.as_str(), content.sort.as_str()),
+            ("r\\x1b", "req_count")
+        );
+    }
+
+    #[test]
+    fn odd_answers_make_empty_tables() {
+        for body in [
+            json!(null),
+            json!([]),
+            json!({"rows": 1}),
+            json!({"rows": [null, 7]}),
+        ] {
+            let _odd = by_key(Tab::Scripts, &body);
+            let _odd = by_key(Tab::Reports, &body);
+            let _odd = any("x", &Shape::of(&body), &body);
+            let _odd = list(&body);
+            let _odd = about(&body);
+            let _odd = slowest(String::new(), &[], rows(&body));
+        }
+    }
+}
