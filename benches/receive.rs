@@ -2,7 +2,8 @@
 //! each came from: nobody asks, counts of one source and of a thousand, and a rate for each of them.
 //!
 //! The datagrams wait in the socket's buffer when the receiver starts, so batches are full and nothing else is waited for.
-//! Goal: counting costs less than 2 %, and when nobody asks it costs nothing.
+//! Goal: when nobody asks it costs nothing. Counting is on by default if it costs less than 2 %; it does not
+//! (1.01 us without, 1.08 us with one source, 1.14 us with a thousand in turn).
 
 #![expect(clippy::unwrap_used, reason = "a bench has nobody to tell")]
 

@@ -35,6 +35,8 @@ Settings:
   Sizes: 64MB is 64 x 1000 x 1000 bytes, 64MiB is 64 x 1024 x 1024; a plain
   number is bytes. Durations: 10ms, 15m, 1h30m, 7d; a plain number is seconds.
   config/pinbad.toml describes every key: default, range and what it costs.
+  Users who may log in over HTTP and MySQL are [[user]] entries; their secrets
+  are in files or in the environment, never in flags, which ps would show.
 
 Environment:
   PINBAD_CONFIG        the configuration file, when --config does not name one

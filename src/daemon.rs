@@ -186,6 +186,7 @@ impl Daemon {
                 .collect(),
             counters: counters.clone(),
             sources: sources.clone(),
+            users: Arc::clone(&users),
             ring,
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: config.ingest.stats_gathering_period,

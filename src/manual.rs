@@ -12,3 +12,6 @@ pub mod differences {}
 
 #[doc = include_str!("manual/operations.md")]
 pub mod operations {}
+
+#[doc = include_str!("manual/access.md")]
+pub mod access {}

@@ -24,13 +24,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use ring::rand::{SecureRandom, SystemRandom};
 use subtle::Choice;
+use tracing::warn;
 
 use self::attempts::Attempts;
 use self::digest::Password;
 pub use self::users::{SecretError, Users};
 use crate::clock::{Clock, SystemClock};
 pub use crate::config::user::Role;
+use crate::telemetry::log::Limit;
 
 /// Who a peer turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +77,12 @@ pub struct UserStore {
     /// Their failed logins.
     pub attempts: Attempts,
     clock: Arc<dyn Clock>,
+    /// Bounds what strangers can write into the log.
+    failures_logged: Limit,
 }
+
+/// One line about failed logins in this time.
+const FAILURE_LOG_MS: u64 = 10_000;
 
 impl UserStore {
     /// A store of these users.
@@ -84,6 +92,7 @@ impl UserStore {
             users: RwLock::new(Arc::new(users)),
             attempts: Attempts::new(),
             clock,
+            failures_logged: Limit::new(FAILURE_LOG_MS),
         }
     }
 
@@ -200,18 +209,36 @@ impl Access {
         peer: IpAddr,
         check: impl FnOnce(&Users) -> Option<Identity>,
     ) -> Result<Identity, Denied> {
-        let attempts = &self.store.attempts;
+        let (attempts, now_ms) = (&self.store.attempts, self.store.clock.mono_ms());
         attempts
-            .begin(peer, self.store.clock.mono_ms())
+            .begin(peer, now_ms)
             .map_err(|wait_ms| Denied::TooMany { wait_ms })?;
         let users = self.store.users();
         let Some(identity) = check(&users) else {
             attempts.failed.add(1);
+            // Without the name that was given: people type passwords there.
+            if let Some(repeated) = self.store.failures_logged.pass(now_ms) {
+                warn!(%peer, repeated, "Refused a login.");
+            }
             return Err(Denied::Wrong);
         };
         attempts.succeeded(peer);
         Ok(identity)
     }
+}
+
+/// A salt for MySQL's handshake, fresh for each connection: 20 random bytes from 1 to 127, as clients that take it for a
+/// text with a zero at its end expect.
+///
+/// # Errors
+/// The system has no random bytes to give.
+pub fn salt() -> std::io::Result<[u8; 20]> {
+    let mut salt = [0; 20];
+    SystemRandom::new()
+        .fill(&mut salt)
+        .map_err(|_| std::io::Error::other("the system gave no random bytes"))?;
+    // 7 bits of each; what would be 0 is 1, so 1 comes twice as often as the others.
+    Ok(salt.map(|byte| (byte & 0x7f).max(1)))
 }
 
 #[cfg(test)]

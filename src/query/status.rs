@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::tables::{BUILD, refusals};
+use crate::access::UserStore;
 use crate::config::RewriteRule;
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
@@ -33,6 +34,8 @@ pub struct Status {
     pub sockets: Vec<SocketStatus>,
     /// Who sends, if that is counted.
     pub sources: Option<Arc<Sources>>,
+    /// Who may ask, and who failed to log in.
+    pub users: Arc<UserStore>,
     /// The temporary pool.
     pub ring: Arc<TempRing>,
     /// Requests that the temporary pool holds.
@@ -107,6 +110,8 @@ impl Status {
             "report_memory_bytes": memory.0,
             "report_memory_bytes_max": memory.1,
             "report_keys_folded": folded,
+            "logins_failed": self.users.attempts.failed.get(),
+            "logins_held_back": self.users.attempts.held_back.get(),
             "sockets": self.socket_list(),
             "rewrites": self.rule_list(),
         });

@@ -60,6 +60,8 @@ mod reports;
 mod rewrite;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
 mod runtime;
+/// No descriptors left, readers that do not read.
+mod scarce;
 /// The last hour over HTTP.
 mod series;
 /// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.

@@ -1,0 +1,160 @@
+//! What the daemon does when the system gives it no more descriptors, and while clients keep what they were given.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use prost::Message as _;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use crate::harness::{Program, Sender, Site, await_condition};
+use crate::packets::request;
+
+/// Descriptors that the daemon may still open.
+const SPARE: u64 = 4;
+
+/// Lets `program` have so many descriptors more than it has, or as many as before.
+fn limit(program: &Program, spare: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(program.id()).unwrap());
+    let open = std::fs::read_dir(format!("/proc/{}/fd", program.id()))
+        .unwrap()
+        .count() as u64;
+    // What this process has is what the daemon has got from it.
+    let own = getrlimit(Resource::Nofile);
+    let current = spare.map(|spare| open + spare).or(own.current);
+    let limit = Rlimit { current, ..own };
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+}
+
+/// Processor time that the process has used, in clock ticks of 10 ms.
+fn ticks(program: &Program) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();
+    let fields: Vec<_> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// One answer on a connection that stays open.
+fn ask_on(stream: &mut TcpStream, target: &str) -> std::io::Result<String> {
+    write!(stream, "GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+    let mut reply = Vec::new();
+    let mut piece = [0; 16 * 1024];
+    loop {
+        let bytes = stream.read(&mut piece)?;
+        reply.extend_from_slice(&piece[..bytes]);
+        let text = String::from_utf8_lossy(&reply);
+        if bytes == 0 || text.ends_with("}\n") {
+            return Ok(text.into_owned());
+        }
+    }
+}
+
+fn connect(site: &Site) -> TcpStream {
+    let stream = TcpStream::connect(site.http).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    stream
+}
+
+/// Whether nobody answers on this connection, and nobody closes it.
+fn waits(stream: &mut TcpStream) -> bool {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    ask_on(stream, "/healthz").is_err_and(|error| [TimedOut, WouldBlock].contains(&error.kind()))
+}
+
+/// Packets are taken, who is connected is served, nothing spins; and when there are descriptors again, so are the others.
+#[test]
+fn without_descriptors_it_goes_on_and_comes_back() {
+    let program = Program::serve(&[]);
+    let site = &program.site;
+    let mut served = connect(site);
+    served
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    assert!(ask_on(&mut served, "/healthz").unwrap().contains("200 OK"));
+    let mut packets = Sender::new(site);
+    limit(&program, Some(SPARE));
+    // The kernel makes these connections whether the daemon takes them or not; those beyond its limit get no answer.
+    let mut others: Vec<TcpStream> = (0..SPARE + 20).map(|_| connect(site)).collect();
+    await_condition("a connection is not taken any more", || {
+        let last = others.last_mut().unwrap();
+        if waits(last) {
+            return Ok(());
+        }
+        others.push(connect(site));
+        Err("all are taken")
+    });
+    let taken = others.iter_mut().map(waits).filter(|waits| !waits).count() as u64;
+    assert!(
+        taken <= SPARE,
+        "{taken} connections with {SPARE} descriptors"
+    );
+    // Packets need none. The harness's own connection may be among those that wait, so the counters come from `served`.
+    let packet = request("h", "s", "/x").encode_to_vec();
+    for _ in 0..500 {
+        packets.send(&packet);
+    }
+    await_condition("packets are merged", || {
+        let status = ask_on(&mut served, "/api/v1/status").unwrap();
+        if status.contains("\"requests_merged\":500,") {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    });
+    // A loop that asks again and again for what it cannot have would take all of one processor.
+    let before = ticks(&program);
+    std::thread::sleep(Duration::from_millis(500));
+    let used = ticks(&program) - before;
+    assert!(used < 25, "{used} of 50 ticks");
+    limit(&program, None);
+    await_condition("those that waited are served", || {
+        let waiting = others.iter_mut().map(waits).filter(|waits| *waits).count();
+        if waiting == 0 { Ok(()) } else { Err(waiting) }
+    });
+    assert_eq!(packets.at_rest().count("requests_merged"), 500);
+    let lines = program.log();
+    let said = lines
+        .iter()
+        .filter(|line| line["message"] == "Cannot accept HTTP connections; trying on.");
+    assert_eq!(said.count(), 1, "it says so once: {lines:?}");
+}
+
+/// Clients that ask for a large answer and do not read it keep their own connections busy and nothing else.
+#[test]
+fn readers_that_stand_still_cost_no_packet_and_no_other_answer() {
+    let program = Program::serve(&["ingest.recv_buffer=4MB"]);
+    let site = &program.site;
+    let mut packets = Sender::new(site);
+    for number in 0..4000 {
+        packets.send(&request("h", "s", &format!("/script-{number:0>300}")).encode_to_vec());
+    }
+    packets.at_rest();
+    // More than there are places for such answers.
+    let stuck: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = connect(site);
+            let small = socket2::SockRef::from(&stream);
+            small.set_recv_buffer_size(4096).unwrap();
+            let target = "/api/v1/reports/report_by_script_name?limit=0";
+            write!(stream, "GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+            stream
+        })
+        .collect();
+    for number in 0..4000 {
+        packets.send(&request("h", "s", &format!("/script-{number:0>300}")).encode_to_vec());
+    }
+    let status = packets.at_rest();
+    status.assert_accounted();
+    assert_eq!(status.count("requests_merged"), 8000);
+    assert_eq!(status.count("requests_overwritten"), 0);
+    let rows = site.json("/api/v1/reports/report_by_script_name?limit=3");
+    assert_eq!(rows["rows"][0]["req_count"], 2);
+    assert_eq!(site.get("/readyz").status, 200);
+    drop(stuck);
+}
