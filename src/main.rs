@@ -161,7 +161,41 @@ fn tables(config: &Config, flags: &TablesFlags) -> ExitCode {
             complain(format!("left out {}: {}", left_out.name, left_out.reason));
         }
     }
-    say(definitions.statements(&defaults).trim_end())
+    let statements = match flags.federated.as_deref() {
+        None => definitions.statements(&defaults),
+        Some(server) => match federated_server(server, config) {
+            Ok(server) => definitions.federated_statements(&defaults, &server),
+            Err(problem) => {
+                complain(problem);
+                return ExitCode::from(BAD_CONFIGURATION);
+            }
+        },
+    };
+    say(statements.trim_end())
+}
+
+/// Where a MariaDB in front finds the daemon, from what `--federated` was given: `mysql://user[:password]@host:port`, the
+/// database left out; "" for the address of the configuration.
+fn federated_server(given: &str, config: &Config) -> Result<String, String> {
+    if given.is_empty() {
+        let listen = config.mysql.listen.ok_or(
+            "--federated: mysql.listen is off; accepted: a server, --federated=mysql://user:password@host:port",
+        )?;
+        return Ok(format!("mysql://pinba@{}/pinba", daemon::local(listen)));
+    }
+    let server = given.trim_end_matches('/');
+    let server = server.strip_suffix("/pinba").unwrap_or(server);
+    match server
+        .strip_prefix("mysql://")
+        .and_then(|rest| rest.rsplit_once('@'))
+    {
+        Some((user, host)) if !user.is_empty() && !host.is_empty() && !host.contains('/') => {
+            Ok(format!("{server}/pinba"))
+        }
+        _ => Err(format!(
+            "--federated={given}: not a server; accepted: mysql://user:password@host:port (the password may be left out)"
+        )),
+    }
 }
 
 /// `pinbad import`: the reports of an old database.

@@ -19,6 +19,11 @@ use crate::report::{DefinedBy, builtin};
 /// How many reports and tables there may be at once.
 pub const REPORTS_MAX: usize = 1_000;
 
+/// What stands before the tables of a MariaDB in front.
+const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tables, and pinbad's beside them. Once, as an administrator:
+--   INSTALL SONAME 'ha_federatedx';
+-- The tables hold nothing; each statement reads them from pinbad, by their keys where it can.";
+
 /// All definitions that hold at start, each name once.
 #[derive(Debug, Default)]
 pub struct Definitions {
@@ -94,6 +99,22 @@ impl Definitions {
         let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
         let tables = tables.map(|it| ddl::fixed(&it.name, it.table, defaults));
         let all: Vec<String> = fixed.into_iter().chain(reports).chain(tables).collect();
+        all.join("\n\n") + "\n"
+    }
+
+    /// The same for a MariaDB in front that reads the tables of the daemon at `server` (`mysql://user@host:port/pinba`),
+    /// with what has to be done first.
+    #[must_use]
+    pub fn federated_statements(&self, defaults: &Defaults, server: &str) -> String {
+        let fixed = FixedTable::ALL
+            .map(|table| ddl::federated_fixed(table.table(), table, defaults, server));
+        let reports = self.reports.iter();
+        let reports = reports.map(|(it, _)| ddl::federated_report(it, server));
+        let tables = self.tables.iter();
+        let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
+        let tables = tables.map(|it| ddl::federated_fixed(&it.name, it.table, defaults, server));
+        let all = [FEDERATED_FIRST.to_owned()].into_iter();
+        let all: Vec<String> = all.chain(fixed).chain(reports).chain(tables).collect();
         all.join("\n\n") + "\n"
     }
 

@@ -1,9 +1,8 @@
-//! CREATE TABLE statements for every table, in Pinba's layout: what `pinbad tables` prints.
+//! CREATE TABLE statements for every table, in Pinba's layout: what `pinbad tables` prints. And the same for a MariaDB that
+//! stands in front and reads the tables here: [`federated_report`], [`federated_fixed`].
 //!
 //! The COMMENT carries the definition, so each statement makes the same report again, here or (for v1 and pinba2
 //! kinds) in the engine it came from. A native report's COMMENT is its form as JSON. Pure; one statement a call.
-
-use std::fmt::Write as _;
 
 use super::comment::FixedTable;
 use super::definition::{Defaults, Definition, Kind, Level};
@@ -13,6 +12,37 @@ use crate::value::{Column, ColumnType};
 /// The statement that makes this report's table.
 #[must_use]
 pub fn report(definition: &Definition) -> String {
+    report_lines(definition).pinba()
+}
+
+/// The statement that makes this report's table in a MariaDB in front, which reads it at `server`
+/// (`mysql://user@host:port/pinba`).
+#[must_use]
+pub fn federated_report(definition: &Definition, server: &str) -> String {
+    report_lines(definition).federated(server)
+}
+
+/// The statement that makes this table under the name `name`.
+#[must_use]
+pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
+    fixed_lines(name, table, defaults).pinba()
+}
+
+/// The same in a MariaDB in front, as [`federated_report`].
+#[must_use]
+pub fn federated_fixed(name: &str, table: FixedTable, defaults: &Defaults, server: &str) -> String {
+    let mut lines = fixed_lines(name, table, defaults);
+    if table == FixedTable::Request {
+        // Without a key of its own MariaDB fetches the whole table; the daemon needs none to answer these quickly.
+        lines.0.extend([
+            "KEY `server_host` (`server_name`, `hostname`)".to_owned(),
+            "KEY `status` (`status`)".to_owned(),
+        ]);
+    }
+    lines.federated(server)
+}
+
+fn report_lines(definition: &Definition) -> Lines {
     let columns: Vec<Column> = definition
         .shape
         .columns()
@@ -43,12 +73,10 @@ pub fn report(definition: &Definition) -> String {
         .comment
         .clone()
         .unwrap_or_else(|| json_form(definition));
-    statement(&definition.name, &columns, required, &keys, &comment)
+    lines(&definition.name, &columns, required, keys, &comment)
 }
 
-/// The statement that makes this table under the name `name`.
-#[must_use]
-pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
+fn fixed_lines(name: &str, table: FixedTable, defaults: &Defaults) -> Lines {
     let columns = table.columns(defaults);
     let primary = || "PRIMARY KEY (`id`)".to_owned();
     let (required, keys): (&[&str], Vec<String>) = match table {
@@ -81,7 +109,7 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
         ),
         FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], Vec::new()),
     };
-    statement(name, &columns, required, &keys, table.comment())
+    lines(name, &columns, required, keys, table.comment())
 }
 
 /// A text column in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
@@ -105,13 +133,16 @@ fn is_too_wide(columns: &[Column]) -> bool {
     bytes.sum::<u64>() > 65_000
 }
 
-fn statement(
+/// The lines of a statement: columns and keys, the table's name, and its COMMENT.
+struct Lines(Vec<String>, String, String);
+
+fn lines(
     table: &str,
     columns: &[Column],
     required: &[&str],
-    keys: &[String],
+    keys: Vec<String>,
     comment: &str,
-) -> String {
+) -> Lines {
     let mut lines: Vec<String> = Vec::with_capacity(columns.len() + keys.len());
     let too_wide = is_too_wide(columns);
     for column in columns {
@@ -131,21 +162,33 @@ fn statement(
             (true, _) => " NOT NULL",
         };
         lines.push(format!(
-            "  `{}` {column_type}{null}",
+            "`{}` {column_type}{null}",
             column.name.replace('`', "``")
         ));
     }
-    lines.extend(keys.iter().map(|key| format!("  {key}")));
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "CREATE TABLE `{}` (\n{}\n) ENGINE=PINBA DEFAULT CHARSET=utf8mb4 COMMENT='{}';",
-        table.replace('`', "``"),
-        lines.join(",\n"),
-        comment.replace('\\', "\\\\").replace('\'', "''")
-    );
-    text
+    lines.extend(keys);
+    Lines(lines, table.to_owned(), comment.to_owned())
+}
+
+impl Lines {
+    fn pinba(&self) -> String {
+        self.statement("PINBA", "COMMENT", &self.2)
+    }
+
+    fn federated(&self, server: &str) -> String {
+        let connection = format!("{server}/{}", self.1);
+        self.statement("FEDERATED", "CONNECTION", &connection)
+    }
+
+    fn statement(&self, engine: &str, option: &str, value: &str) -> String {
+        let Self(lines, table, _) = self;
+        format!(
+            "CREATE TABLE `{}` (\n  {}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4 {option}='{}';",
+            table.replace('`', "``"),
+            lines.join(",\n  "),
+            value.replace('\\', "\\\\").replace('\'', "''")
+        )
+    }
 }
 
 /// A native definition as JSON without its name.

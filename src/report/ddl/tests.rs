@@ -126,3 +126,27 @@ fn long_texts_still_make_a_table_that_can_be() {
     // The longest name that is kept by default fits as it is.
     assert!(report(&read("tag_report:a")).contains("KEY `script_name` (`script_name`)"));
 }
+
+#[test]
+fn for_a_mariadb_in_front_the_table_says_where_it_is() {
+    let defaults = Defaults::default();
+    let server = "mysql://it's@127.0.0.1:33306/pinba";
+    let request = federated_fixed("request", FixedTable::Request, &defaults, server);
+    let (columns, options) = request.rsplit_once("\n) ").unwrap();
+    assert!(
+        columns.ends_with(
+            "  PRIMARY KEY (`id`),\n  KEY `server_host` (`server_name`, `hostname`),\n  KEY `status` (`status`)"
+        ),
+        "{columns}"
+    );
+    assert_eq!(
+        options,
+        "ENGINE=FEDERATED DEFAULT CHARSET=utf8mb4 CONNECTION='mysql://it''s@127.0.0.1:33306/pinba/request';"
+    );
+    let report = read("tag_report:group::95");
+    let (pinba, federated) = (super::report(&report), federated_report(&report, server));
+    assert_eq!(
+        pinba.rsplit_once(") ENGINE").unwrap().0,
+        federated.rsplit_once(") ENGINE").unwrap().0
+    );
+}
