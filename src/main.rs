@@ -26,7 +26,6 @@ use pinbad::shutdown::Shutdown;
 use pinbad::state;
 use pinbad::supervisor;
 use pinbad::tail::{self, TailError, TailFlags};
-use pinbad::tail::{self, TailFlags};
 use pinbad::telemetry::log;
 use pinbad::top::{self, Terminal, TopError, TopFlags};
 use tokio::signal::unix::{Signal, SignalKind, signal};
