@@ -79,6 +79,7 @@ pub mod clock;
 pub mod doctor;
 pub mod limits;
 pub mod manual;
+pub mod packed;
 pub mod shutdown;
 pub mod supervisor;
 pub mod telemetry;

@@ -20,6 +20,8 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
 use crate::wire::Record;
 
+mod saved;
+
 /// Records looked at together: what one reads from memory overlaps with what the others read.
 const BATCH: usize = 32;
 

@@ -62,6 +62,13 @@ impl KernelGauge {
     }
 }
 
+/// The number by which the kernel knows a socket, in whichever process it is, until the machine is restarted; 0 when it
+/// does not say.
+#[must_use]
+pub fn cookie(socket: &Socket) -> u64 {
+    rustix::net::sockopt::socket_cookie(socket).unwrap_or_default()
+}
+
 /// The kernel's figures for `socket`, from whichever source there is.
 ///
 /// # Errors

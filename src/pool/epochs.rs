@@ -6,6 +6,9 @@
 
 use std::collections::VecDeque;
 
+use super::origins::{OTHER_ORIGIN, Origins};
+use super::tag_sets::TagSets;
+
 /// Requests in an epoch.
 pub(super) const EPOCH_REQUESTS: u64 = 8_192;
 
@@ -17,6 +20,28 @@ pub(super) const EPOCHS_WITHOUT_ROWS: u64 = 16;
 pub(super) struct Epoch {
     pub(super) origins: Vec<u32>,
     pub(super) tag_sets: Vec<u32>,
+}
+
+impl Epoch {
+    /// Holds an origin that one of its rows uses, if it does not yet. `epoch` is its own number.
+    pub(super) fn hold_origin(&mut self, id: u32, epoch: u32, origins: &mut Origins) {
+        if id == OTHER_ORIGIN {
+            return;
+        }
+        let origin = origins.get_mut(id);
+        if origin.last_epoch != epoch {
+            origin.last_epoch = epoch;
+            origin.epochs += 1;
+            self.origins.push(id);
+        }
+    }
+
+    /// The same for a tag set.
+    pub(super) fn hold_tag_set(&mut self, id: u32, epoch: u32, tag_sets: &mut TagSets) {
+        if tag_sets.use_in(id, epoch) {
+            self.tag_sets.push(id);
+        }
+    }
 }
 
 /// The epochs whose rows may still be in the pool, oldest first.
@@ -36,6 +61,18 @@ impl Epochs {
             first: 0,
             spare: Vec::new(),
         }
+    }
+
+    /// Begins with the epoch of request `id`, after all were [taken out](Self::pop).
+    pub(super) fn go_on_from(&mut self, id: u64) {
+        debug_assert!(self.epochs.is_empty(), "an epoch still holds something");
+        self.epochs.push_back(Epoch::default());
+        self.first = Self::of(id);
+    }
+
+    /// Takes out the oldest epoch, whatever its rows.
+    pub(super) fn pop(&mut self) -> Option<Epoch> {
+        self.epochs.pop_front()
     }
 
     /// The epoch of request `id`.

@@ -19,6 +19,7 @@ mod arena;
 mod epochs;
 pub mod origins;
 pub mod requests;
+pub mod saved;
 pub mod tag_sets;
 pub mod timers;
 pub mod words;
@@ -27,7 +28,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use self::epochs::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
-use self::origins::{OTHER_ORIGIN, Origins};
+use self::origins::Origins;
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
 use self::tag_sets::TagSets;
 use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
@@ -228,25 +229,14 @@ impl Pool {
         let id = self.requests.next_id();
         let origin = self.origins.intern(record, &mut self.words);
         let (epoch, lists) = self.epochs.open(id);
-        if origin != OTHER_ORIGIN {
-            let held = self.origins.get_mut(origin);
-            if held.last_epoch != epoch {
-                held.last_epoch = epoch;
-                held.epochs += 1;
-                lists.origins.push(origin);
-            }
-        }
+        lists.hold_origin(origin, epoch, &mut self.origins);
         let request_tags = self
             .tag_sets
             .intern(record, &record.request_tags(), &mut self.words);
-        if self.tag_sets.use_in(request_tags, epoch) {
-            lists.tag_sets.push(request_tags);
-        }
+        lists.hold_tag_set(request_tags, epoch, &mut self.tag_sets);
         for timer in record.timers() {
             let tags = self.tag_sets.intern(record, &timer.tags, &mut self.words);
-            if self.tag_sets.use_in(tags, epoch) {
-                lists.tag_sets.push(tags);
-            }
+            lists.hold_tag_set(tags, epoch, &mut self.tag_sets);
             self.tag_sets.used_by_timer(tags, &mut self.words);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
@@ -256,7 +246,24 @@ impl Pool {
                 tags,
             });
         }
-        self.append_rows(record, origin, request_tags, tick, now_ms, timers);
+        // The wall clock may step back; what rows show does not.
+        self.last_timestamp = self.last_timestamp.max(record.received_secs());
+        let row = RequestRow {
+            origin,
+            request_tags,
+            merged_ms: now_ms as u32,
+            timestamp: self.last_timestamp,
+            request_count: record.request_count(),
+            document_size: record.document_size(),
+            memory_peak: record.memory_peak(),
+            memory_footprint: record.memory_footprint(),
+            request_time: record.request_time(),
+            ru_utime: record.ru_utime(),
+            ru_stime: record.ru_stime(),
+            first_timer: 0,
+            timers: timers.len().min(usize::from(u16::MAX)) as u16,
+        };
+        self.append_rows(row, tick, timers);
         self.release_epochs();
         Appended {
             id,
@@ -265,16 +272,8 @@ impl Pool {
         }
     }
 
-    /// Writes the rows of one request, whose numbers are known.
-    fn append_rows(
-        &mut self,
-        record: &Record<'_>,
-        origin: u32,
-        request_tags: u32,
-        tick: u64,
-        now_ms: u64,
-        timers: &[TimerRow],
-    ) {
+    /// Writes the rows of one request, whose numbers are known; its `first_timer` is filled in.
+    fn append_rows(&mut self, mut row: RequestRow, tick: u64, timers: &[TimerRow]) {
         if self.requests.is_full() && !self.requests.is_empty() {
             self.evict_oldest();
         }
@@ -288,27 +287,11 @@ impl Pool {
         {
             self.let_go_before(self.requests.held_id() + 1);
         }
-        let first_timer = self.timers.next_id() as u32;
+        row.first_timer = self.timers.next_id() as u32;
         for timer in kept {
             self.timers.append(timer);
         }
-        // The wall clock may step back; what rows show does not.
-        self.last_timestamp = self.last_timestamp.max(record.received_secs());
-        let id = self.requests.append(&RequestRow {
-            origin,
-            request_tags,
-            merged_ms: now_ms as u32,
-            timestamp: self.last_timestamp,
-            request_count: record.request_count(),
-            document_size: record.document_size(),
-            memory_peak: record.memory_peak(),
-            memory_footprint: record.memory_footprint(),
-            request_time: record.request_time(),
-            ru_utime: record.ru_utime(),
-            ru_stime: record.ru_stime(),
-            first_timer,
-            timers: timers.len().min(usize::from(u16::MAX)) as u16,
-        });
+        let id = self.requests.append(&row);
         if self.ticks.back().is_none_or(|&(last, _)| last != tick) {
             self.ticks.push_back((tick, id));
         }

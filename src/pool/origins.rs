@@ -107,7 +107,7 @@ impl Origins {
         if self.table.len() >= self.origins_max {
             return OTHER_ORIGIN;
         }
-        let origin = Origin {
+        self.insert(Origin {
             hostname: words.intern(record.hostname()),
             server_name: words.intern(record.server_name()),
             script_name: words.intern(record.script_name()),
@@ -116,7 +116,53 @@ impl Origins {
             epochs: 0,
             last_epoch: u32::MAX,
             hash,
-        };
+        })
+    }
+
+    /// The number of an origin whose words the caller holds, in the order hostname, server name, script name, schema: the
+    /// origin takes the holds over.
+    pub(super) fn intern_words(&mut self, held: [u32; 4], status: u32, words: &mut Words) -> u32 {
+        let [hostname, server_name, script_name, schema] = held;
+        let text = |id| words.bytes(id);
+        let sent = words.hasher().hash_identity(
+            text(hostname),
+            text(server_name),
+            text(script_name),
+            (schema != NONE).then(|| text(schema)),
+            status,
+        );
+        // What a text was that became `(other)` is not known any more: no record may find this origin by its texts.
+        let hash = if held.contains(&OTHER) { !sent } else { sent };
+        let found = self.table.find(hash, |&id| {
+            let origin = &self.origins[id as usize];
+            let same = [
+                origin.hostname,
+                origin.server_name,
+                origin.script_name,
+                origin.schema,
+            ];
+            origin.hash == hash && origin.status == status && same == held
+        });
+        let known = found
+            .copied()
+            .or_else(|| (self.table.len() >= self.origins_max).then_some(OTHER_ORIGIN));
+        if let Some(id) = known {
+            held.into_iter().for_each(|word| words.release(word));
+            return id;
+        }
+        self.insert(Origin {
+            hostname,
+            server_name,
+            script_name,
+            schema,
+            status,
+            epochs: 0,
+            last_epoch: u32::MAX,
+            hash,
+        })
+    }
+
+    fn insert(&mut self, origin: Origin) -> u32 {
         let id = match self.unused.pop() {
             Some(id) => {
                 self.origins[id as usize] = origin;
@@ -129,7 +175,7 @@ impl Origins {
         };
         let origins = &self.origins;
         self.table
-            .insert_unique(hash, id, |&id| origins[id as usize].hash);
+            .insert_unique(origin.hash, id, |&id| origins[id as usize].hash);
         id
     }
 

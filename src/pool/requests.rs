@@ -44,6 +44,14 @@ pub struct RequestRow {
     pub timers: u16,
 }
 
+impl RequestRow {
+    /// Monotonic milliseconds of its merge; rows are kept for less than the 49 days that 32 bits span.
+    #[must_use]
+    pub fn merged_at(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))
+    }
+}
+
 /// Bytes a row takes over all columns.
 pub const REQUEST_ROW_BYTES: usize = 12 * 4 + 2;
 
@@ -138,6 +146,14 @@ impl RequestPool {
             next: 1,
             slot: 1 % slots.max(1),
         }
+    }
+
+    /// Goes on with this id after whatever came before; no row is left.
+    pub(super) fn go_on_from(&mut self, id: u64) {
+        self.held = id;
+        self.oldest = id;
+        self.next = id;
+        self.slot = (id % self.slots.max(1)) as usize;
     }
 
     /// Whether another row needs the oldest to go first.

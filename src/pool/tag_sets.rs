@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 
 use super::arena::Arena;
 use super::table_bytes;
-use super::words::Words;
+use super::words::{OTHER, Words};
 use crate::wire::{Record, TagSet};
 
 /// The set without tags; always there.
@@ -139,14 +139,64 @@ impl TagSets {
             self.overflowed += 1;
             return OTHER_SET;
         };
-        let set = Set {
+        self.insert(Set {
             hash,
             place,
             len: tags.len() as u16,
             of_timers: false,
             epochs: 0,
             last_epoch: u32::MAX,
+        })
+    }
+
+    /// The number of the set with these words, which the caller goes on holding for itself.
+    pub(super) fn intern_pairs(&mut self, tags: &[(u32, u32)], words: &mut Words) -> u32 {
+        if tags.is_empty() {
+            return EMPTY_SET;
+        }
+        let texts = tags
+            .iter()
+            .map(|&(name, value)| (words.bytes(name), words.bytes(value)));
+        let sent = words.hasher().hash_tags(texts);
+        // What a text was that became `(other)` is not known any more: no record may find this set by its texts.
+        let other = tags
+            .iter()
+            .any(|&(name, value)| name == OTHER || value == OTHER);
+        let hash = if other { !sent } else { sent };
+        let found = self.table.find(hash, |&id| {
+            self.sets[id as usize].hash == hash && self.pairs(id).eq(tags.iter().copied())
+        });
+        if let Some(&id) = found {
+            return id;
+        }
+        if self.table.len() >= self.sets_max {
+            self.overflowed += 1;
+            return OTHER_SET;
+        }
+        self.scratch.clear();
+        for &(name, value) in tags {
+            self.scratch.extend_from_slice(&name.to_le_bytes());
+            self.scratch.extend_from_slice(&value.to_le_bytes());
+        }
+        let Some(place) = self.arena.store(&self.scratch) else {
+            self.overflowed += 1;
+            return OTHER_SET;
         };
+        for &(name, value) in tags {
+            words.hold(name);
+            words.hold(value);
+        }
+        self.insert(Set {
+            hash,
+            place,
+            len: tags.len() as u16,
+            of_timers: false,
+            epochs: 0,
+            last_epoch: u32::MAX,
+        })
+    }
+
+    fn insert(&mut self, set: Set) -> u32 {
         let id = match self.unused.pop() {
             Some(id) => {
                 self.sets[id as usize] = set;
@@ -159,7 +209,7 @@ impl TagSets {
         };
         let sets = &self.sets;
         self.table
-            .insert_unique(hash, id, |&id| sets[id as usize].hash);
+            .insert_unique(set.hash, id, |&id| sets[id as usize].hash);
         id
     }
 

@@ -69,6 +69,14 @@ impl TimerPool {
         }
     }
 
+    /// Goes on with this id after whatever came before; no row is left.
+    pub(super) fn go_on_from(&mut self, id: u64) {
+        self.held = id;
+        self.oldest = id;
+        self.next = id;
+        self.slot = (id % self.slots.max(1)) as usize;
+    }
+
     /// Rows there are in all.
     pub(super) fn size(&self) -> u64 {
         self.size

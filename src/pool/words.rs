@@ -9,6 +9,7 @@ use hashbrown::HashTable;
 
 use super::arena::Arena;
 use super::table_bytes;
+use crate::packed::{Damage, Packer, Unpacker};
 use crate::wire::Hasher;
 
 /// The empty text; always there.
@@ -46,6 +47,15 @@ struct Word {
     holds: u32,
     /// In how many tag sets of timers it is a name.
     names: u32,
+}
+
+/// A word as it was written out.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Packed<'a> {
+    /// One that is always there.
+    Fixed(u32),
+    /// Any other.
+    Text(&'a [u8]),
 }
 
 /// Words that a budget is for.
@@ -150,6 +160,54 @@ impl Words {
             hasher.hash_bytes(arena.get(word.place, word.len as usize))
         });
         id
+    }
+
+    /// The hash that receivers and this store agree on.
+    pub(super) fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    /// Writes a word out, so that [`unpack`](Self::unpack) finds or makes it in another store.
+    pub(crate) fn pack(&self, id: u32, to: &mut Packer) {
+        match id {
+            EMPTY => to.number(0),
+            OTHER => to.number(1),
+            NONE => to.number(2),
+            id => {
+                let text = self.bytes(id);
+                to.number(text.len() as u64 + 2);
+                to.raw(text);
+            }
+        }
+    }
+
+    /// Reads a word that was written out, and holds it.
+    ///
+    /// # Errors
+    /// When that cannot be a word.
+    pub(crate) fn unpack(&mut self, from: &mut Unpacker<'_>) -> Result<u32, Damage> {
+        Ok(match Self::unpack_text(from)? {
+            Packed::Fixed(id) => id,
+            Packed::Text(text) => self.intern(text),
+        })
+    }
+
+    /// The same without looking for it yet.
+    ///
+    /// # Errors
+    /// When that cannot be a word.
+    pub(super) fn unpack_text<'a>(from: &mut Unpacker<'a>) -> Result<Packed<'a>, Damage> {
+        let most = crate::limits::TEXT_BYTES_MAX as u64 + 2;
+        Ok(match from.at_most(most, "a text is too long")? {
+            0 => Packed::Fixed(EMPTY),
+            1 => Packed::Fixed(OTHER),
+            2 => Packed::Fixed(NONE),
+            longer => {
+                let text = from.raw((longer - 2) as usize)?;
+                std::str::from_utf8(text).map_err(|_| Damage("a text is not UTF-8"))?;
+                Packed::Text(text)
+            }
+        })
     }
 
     /// The number of `text` if it is kept now; nothing is held.
@@ -290,6 +348,26 @@ mod tests {
         assert_eq!(words.find(b"/index.php"), None);
         assert_eq!(words.len(), 1);
         assert_eq!(words.intern(b"/third.php"), a, "numbers are used again");
+    }
+
+    #[test]
+    fn what_is_packed_is_the_same_word_elsewhere() {
+        let mut here = Words::new(1 << 20, Hasher::new());
+        let text = here.intern(OTHER_TEXT.as_bytes());
+        let mut packer = Packer::new();
+        for id in [text, EMPTY, OTHER, NONE] {
+            here.pack(id, &mut packer);
+        }
+        let mut there = Words::new(1 << 20, Hasher::new());
+        let mut unpacker = Unpacker::new(packer.bytes());
+        let found = there.unpack(&mut unpacker).unwrap();
+        assert_eq!(there.find(OTHER_TEXT.as_bytes()), Some(found));
+        for id in [EMPTY, OTHER, NONE] {
+            assert_eq!(there.unpack(&mut unpacker), Ok(id));
+        }
+        assert!(there.unpack(&mut unpacker).is_err());
+        there.release(found);
+        assert!(there.is_empty(), "held once");
     }
 
     #[test]

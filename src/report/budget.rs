@@ -43,6 +43,11 @@ impl Budget {
         self.folded += 1;
     }
 
+    /// Goes on counting from what another process counted.
+    pub(super) fn restore_folded(&mut self, folded: u64) {
+        self.folded += folded;
+    }
+
     /// How often a new key was folded, ever.
     pub(super) fn folded_count(&self) -> u64 {
         self.folded

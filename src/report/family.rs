@@ -8,6 +8,7 @@
 //! not seen yet is looked up by its lanes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -26,6 +27,9 @@ use crate::pool::Freed;
 use crate::pool::origins::Origins;
 use crate::pool::tag_sets::TagSets;
 use crate::pool::words::{OTHER, Words};
+
+mod identity;
+pub(super) mod saved;
 
 /// Groups that budget pressure may still make, with their open dimensions folded to `(other)`.
 const FOLDED_GROUPS_MAX: usize = 4096;
@@ -88,7 +92,8 @@ pub struct Flow {
 #[derive(Debug)]
 struct Journal {
     tick: u64,
-    entries: Box<[u8]>,
+    /// Shared with a snapshot that is being written, never for longer.
+    entries: Arc<[u8]>,
     histograms: bool,
 }
 
@@ -119,6 +124,15 @@ impl Family {
                 dimensions.push(Dimension::of(key));
             }
         }
+        Self::with_dimensions(scope, filters, dimensions, now_ms)
+    }
+
+    fn with_dimensions(
+        scope: Scope,
+        filters: Vec<Filter>,
+        dimensions: Vec<Dimension>,
+        now_ms: u64,
+    ) -> Self {
         let parts = Parts::of(&dimensions, &filters);
         Self {
             scope,

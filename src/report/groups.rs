@@ -289,6 +289,11 @@ impl Groups {
         (group.slot < UNUSED).then(|| self.slot_extremes.get(group.slot as usize))?
     }
 
+    /// Slot `at` of the running tick, and its extremes if the family keeps them.
+    pub(super) fn slot(&self, at: usize) -> (&Slot, Option<&Extremes>) {
+        (&self.slots[at], self.slot_extremes.get(at))
+    }
+
     /// Groups that gained something in the running tick.
     pub(super) fn dirty(&self) -> usize {
         self.slots_used

@@ -4,6 +4,8 @@
 //! single request, and a busy group costs little more than its distinct buckets, however many requests it had. With the
 //! journal nothing else is needed to retire a tick: not the raw rows, which may be long gone.
 
+use std::sync::Arc;
+
 use super::counts::Histogram;
 use super::totals::Totals;
 
@@ -16,6 +18,20 @@ pub(super) struct JournalWriter {
 impl JournalWriter {
     /// Adds what `group` gained. With `histogram` `None` it is left out (memory budget).
     pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
+        match histogram {
+            Some(histogram) => self.pairs(group, totals, histogram.len(), histogram.iter()),
+            None => self.pairs(group, totals, 0, std::iter::empty()),
+        }
+    }
+
+    /// The same from `len` (bucket, count), buckets ascending.
+    pub(super) fn pairs(
+        &mut self,
+        group: u32,
+        totals: &Totals,
+        len: usize,
+        pairs: impl Iterator<Item = (u32, u64)>,
+    ) {
         self.number(u128::from(group));
         self.number(u128::from(totals.requests));
         self.number(totals.hits);
@@ -25,21 +41,29 @@ impl JournalWriter {
         self.number(totals.traffic);
         self.number(totals.memory);
         self.number(u128::from(totals.errors));
-        let Some(histogram) = histogram else {
-            self.number(0);
-            return;
-        };
-        self.number(histogram.len() as u128);
+        self.number(len as u128);
         let mut last = 0;
-        for (bucket, count) in histogram.iter() {
+        for (bucket, count) in pairs {
             self.number(u128::from(bucket - last));
             self.number(u128::from(count));
             last = bucket;
         }
     }
 
+    /// What was written since the last one was finished.
+    pub(super) fn unfinished(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Begins with entries that were written elsewhere.
+    pub(super) fn beginning_with(entries: &[u8]) -> Self {
+        Self {
+            bytes: entries.to_vec(),
+        }
+    }
+
     /// The finished journal, exactly as large as it needs to be; the writer is empty again.
-    pub(super) fn finish(&mut self) -> Box<[u8]> {
+    pub(super) fn finish(&mut self) -> Arc<[u8]> {
         let bytes = self.bytes.as_slice().into();
         self.bytes.clear();
         bytes
@@ -69,6 +93,11 @@ pub(super) struct JournalReader<'a> {
 impl<'a> JournalReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The next entry's group and sums; its histogram pairs go to `pair`.

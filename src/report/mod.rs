@@ -37,5 +37,6 @@ mod window;
 
 pub use self::arrivals::{Arrival, Arrivals, per_hit};
 pub use self::family::Flow;
+pub use self::registry::saved::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::{Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

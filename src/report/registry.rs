@@ -16,6 +16,8 @@ use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
 
+pub(super) mod saved;
+
 /// Who defined a report, and so who may drop it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefinedBy {
@@ -67,6 +69,8 @@ pub struct Reports {
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
     /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
     now_ms: u64,
+    /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
+    removals: u64,
 }
 
 /// A report that is being filled from the raw rows before it goes live.
@@ -119,6 +123,7 @@ impl Reports {
             gains: Vec::new(),
             history,
             now_ms: 0,
+            removals: 0,
         }
     }
 
@@ -325,6 +330,7 @@ impl Reports {
         else {
             return false;
         };
+        self.removals += 1;
         let entry = self.entries.remove(at);
         let place = &mut self.families[entry.family];
         if let Some(mut family) = place.take_if(|family| family.leave(entry.report)) {
@@ -378,19 +384,20 @@ impl Reports {
 
     /// Drops all data, keeps the reports.
     pub fn clear(&mut self, pool: &mut Pool) {
+        self.removals += 1;
         for family in self.families.iter_mut().flatten() {
             family.clear(pool.split().0);
         }
         self.measure();
     }
 
+    fn heap_bytes(&self) -> usize {
+        let families = self.families.iter().flatten();
+        families.map(|family| family.heap_bytes()).sum()
+    }
+
     fn measure(&mut self) {
-        let used = self
-            .families
-            .iter()
-            .flatten()
-            .map(|family| family.heap_bytes())
-            .sum();
+        let used = self.heap_bytes();
         if self.budget.measure(used) {
             // Keys that were folded may have groups of their own again.
             for family in self.families.iter_mut().flatten() {
@@ -515,13 +522,5 @@ fn scope_of(definition: &Definition) -> Scope {
         ticks: Ticks::of(definition.window),
         layout: definition.layout,
         extremes: definition.extremes,
-    }
-}
-
-impl crate::pool::requests::RequestRow {
-    /// Monotonic milliseconds of the row's merge; rows are kept for less than the 49 days that 32 bits span.
-    #[must_use]
-    pub fn merged_at(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))
     }
 }

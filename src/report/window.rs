@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::packed::{Damage, Packer, Unpacker};
+
 /// The division of a window into ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticks {
@@ -75,6 +77,36 @@ impl Coverage {
         while self.seen.front().is_some_and(|&(tick, ..)| tick <= gone) {
             self.seen.pop_front();
         }
+    }
+
+    /// Writes out when data came in.
+    pub(super) fn pack(&self, to: &mut Packer) {
+        to.number(self.seen.len() as u64);
+        for &(_, first, last) in &self.seen {
+            to.number(first);
+            to.number(last);
+        }
+    }
+
+    /// Reads what [`pack`](Self::pack) wrote; none of it may be later than `now_ms`.
+    pub(super) fn unpack(
+        ticks: Ticks,
+        from: &mut Unpacker<'_>,
+        now_ms: u64,
+    ) -> Result<Self, Damage> {
+        let mut coverage = Self::new(ticks);
+        let mut after = 0;
+        for _ in 0..from.at_most(ticks.count + 1, "data came in at too many times")? {
+            let (first, last) = (from.number()?, from.number()?);
+            let tick = ticks.at(first);
+            let is_new = coverage.seen.back().is_none_or(|&(other, ..)| other < tick);
+            if first < after || last < first || last > now_ms || ticks.at(last) != tick || !is_new {
+                return Err(Damage("data came in at a time that cannot be"));
+            }
+            after = last;
+            coverage.seen.push_back((tick, first, last));
+        }
+        Ok(coverage)
     }
 
     /// Forgets everything.

@@ -48,6 +48,9 @@ pub trait Cell {
     fn plain(&self) -> Self::Plain;
     /// Adds one value to another.
     fn sum(into: &mut Self::Plain, more: &Self::Plain);
+    /// Goes on counting from what another process had counted for this reason; nothing for a gauge. False when there is no
+    /// such reason.
+    fn take_up(&self, reason: Option<&str>, value: u64) -> bool;
     /// Appends the value's line, or lines, to a table.
     fn show(value: &Self::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>);
 }
@@ -79,6 +82,10 @@ impl Cell for Counter {
     }
     fn sum(into: &mut u64, more: &u64) {
         *into += more;
+    }
+    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
+        self.add(value);
+        reason.is_none()
     }
     fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
         to.push(Reading {
@@ -116,6 +123,9 @@ impl Cell for Gauge {
     fn sum(into: &mut u64, more: &u64) {
         *into += more;
     }
+    fn take_up(&self, reason: Option<&str>, _value: u64) -> bool {
+        reason.is_none()
+    }
     fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
         to.push(Reading {
             name,
@@ -129,13 +139,33 @@ impl Cell for Gauge {
 
 /// A counter that somebody else keeps in 32 bits and lets wrap round: the kernel.
 #[derive(Debug, Default)]
-pub struct WrappedCounter(Counter);
+pub struct WrappedCounter {
+    /// The kernel's count, in 64 bits.
+    seen: AtomicU64,
+    /// What is to be added to it, modulo 2^64: what was counted before the kernel's count that is known first, less that.
+    offset: AtomicU64,
+}
 
 impl WrappedCounter {
+    /// Counts from this reading of the kernel on: what it had counted up to then is not ours. To be called before the
+    /// first [`raise_to`](Self::raise_to).
+    pub fn begin(&self, reading: u32) {
+        let before = self.get();
+        self.seen.store(reading.into(), Ordering::Release);
+        let offset = before.wrapping_sub(reading.into());
+        self.offset.store(offset, Ordering::Release);
+    }
+
+    /// The last reading of the kernel.
+    #[must_use]
+    pub fn reading(&self) -> u32 {
+        (self.seen.load(Ordering::Acquire) & u64::from(u32::MAX)) as u32
+    }
+
     /// Takes over a reading. Several threads may do so at once and in any order: one that is older than what is known
     /// already (by less than 2^31) changes nothing.
     pub fn raise_to(&self, reading: u32) {
-        let known = &self.0.0;
+        let known = &self.seen;
         let mut before = known.load(Ordering::Relaxed);
         loop {
             // The low 32 bits are the last reading, so the difference is exact across a wrap.
@@ -154,7 +184,8 @@ impl WrappedCounter {
     /// The count so far.
     #[must_use]
     pub fn get(&self) -> u64 {
-        self.0.get()
+        let seen = self.seen.load(Ordering::Acquire);
+        seen.wrapping_add(self.offset.load(Ordering::Acquire))
     }
 }
 
@@ -165,6 +196,10 @@ impl Cell for WrappedCounter {
     }
     fn sum(into: &mut u64, more: &u64) {
         Counter::sum(into, more);
+    }
+    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
+        self.offset.fetch_add(value, Ordering::AcqRel);
+        reason.is_none()
     }
     fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
         Counter::show(value, name, help, to);
@@ -249,6 +284,13 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
             *into += more;
         }
     }
+    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
+        let named = (0..N).find(|&at| reason == Some(R::name_of(at)));
+        named.is_some_and(|at| {
+            self.counts[at].add(value);
+            true
+        })
+    }
     fn show(value: &CountsBy<N>, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
         to.extend(value.0.iter().enumerate().map(|(reason, value)| Reading {
             name,
@@ -268,6 +310,9 @@ impl<C: Cell> Cell for CachePadded<C> {
     }
     fn sum(into: &mut C::Plain, more: &C::Plain) {
         C::sum(into, more);
+    }
+    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
+        C::take_up(self, reason, value)
     }
     fn show(value: &C::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
         C::show(value, name, help, to);
@@ -301,6 +346,16 @@ macro_rules! counters {
                 let mut counts = $plain::default();
                 counters!(@copy self, counts, [ $($field)+ ]);
                 counts
+            }
+        }
+
+        impl $live {
+            /// Goes on counting from what another process had counted; false when there is no such counter any more.
+            pub fn take_up(&self, name: &str, reason: Option<&str>, value: u64) -> bool {
+                match name {
+                    $( stringify!($field) => <$cell as Cell>::take_up(&self.$field, reason, value), )+
+                    _ => false,
+                }
             }
         }
 

@@ -12,6 +12,10 @@
 //! tomorrow. A change that cannot be written is refused and leaves file and memory as they were. The folder is locked,
 //! so that two daemons do not undo each other's changes.
 
+pub mod blocks;
+pub mod counters;
+pub mod snapshot;
+
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

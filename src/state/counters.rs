@@ -1,0 +1,250 @@
+//! Counters on their way into a snapshot, and out of one: what only grows goes on growing after a restart.
+//!
+//! They are kept by name, so that a daemon with other counters takes what it knows. A snapshot is also written while
+//! packets come in; what was under way between socket and pool then is not in it, and is taken out of the counts, so that
+//! the sums hold again after a restart (received = accepted + invalid; decoded = merged + overwritten + invalid).
+//!
+//! The kernel counts what it dropped since a socket was opened. A socket that was handed over and is known by its cookie
+//! goes on from the last reading, so that nothing that was dropped between two processes is missed; any other one that
+//! was handed over begins with what it says at start.
+
+use std::net::SocketAddr;
+
+use crate::ingest::kernel;
+use crate::ingest::socket::ReceiveSocket;
+use crate::packed::{Damage, Packer, Unpacker};
+use crate::telemetry::counters::{Kind, Reading, SocketCounts};
+use crate::telemetry::{Counters, SocketCounters};
+
+/// Sockets in one snapshot at most.
+const SOCKETS_MAX: u64 = 1 << 16;
+
+/// Counters of one set at most.
+const READINGS_MAX: u64 = 1 << 12;
+
+/// Each counter stays below this, so that sums do not overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+/// A socket as a snapshot names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketName {
+    /// Where it is bound.
+    pub address: SocketAddr,
+    /// What the kernel knows it by until the machine is restarted; 0: not known.
+    pub cookie: u64,
+}
+
+impl SocketName {
+    /// The name of a socket.
+    #[must_use]
+    pub fn of(socket: &ReceiveSocket) -> Self {
+        Self {
+            address: socket.address,
+            cookie: kernel::cookie(&socket.socket),
+        }
+    }
+}
+
+/// Writes out all counters.
+pub fn pack(counters: &Counters, names: &[SocketName], to: &mut Packer) {
+    // The merger's first: what it does meanwhile is not missed, what comes in is taken out again.
+    let merge = counters.merge.counts();
+    let sockets: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
+    to.number(names.len() as u64);
+    let mut merged = 0;
+    for ((name, live), counts) in names.iter().zip(&counters.sockets).zip(sockets) {
+        to.text(name.address.to_string().as_bytes());
+        to.number(name.cookie);
+        to.number(live.kernel_drops.reading().into());
+        let settled = settled(counts);
+        merged += settled.requests_popped;
+        pack_readings(&settled.readings(), to);
+    }
+    let mut merge = merge;
+    merge.requests_merged = merged;
+    pack_readings(&merge.readings(), to);
+}
+
+/// The counts without what is under way.
+fn settled(counts: SocketCounts) -> SocketCounts {
+    let pushed = counts.requests_popped + counts.requests_overwritten;
+    SocketCounts {
+        datagrams_received: counts.datagrams_accepted + counts.datagrams_invalid.total(),
+        requests_pushed: pushed,
+        requests_decoded: pushed + counts.requests_invalid.total(),
+        ..counts
+    }
+}
+
+fn pack_readings(readings: &[Reading], to: &mut Packer) {
+    let counters = readings.iter().filter(|it| it.kind == Kind::Counter);
+    to.number(counters.clone().count() as u64);
+    for reading in counters {
+        to.text(reading.name.as_bytes());
+        to.text(reading.reason.unwrap_or_default().as_bytes());
+        to.number(reading.value.min(COUNT_MAX));
+    }
+}
+
+/// Counters as a snapshot has them.
+#[derive(Debug, Default)]
+pub struct SavedCounters {
+    sockets: Vec<SavedSocket>,
+    merge: Vec<SavedReading>,
+}
+
+#[derive(Debug)]
+struct SavedSocket {
+    address: String,
+    cookie: u64,
+    /// The kernel's drops when it was last asked.
+    reading: u32,
+    readings: Vec<SavedReading>,
+}
+
+type SavedReading = (String, String, u64);
+
+impl SavedCounters {
+    /// Reads what [`pack`] wrote.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn unpack(from: &mut Unpacker<'_>) -> Result<Self, Damage> {
+        let mut sockets = Vec::new();
+        for _ in 0..from.at_most(SOCKETS_MAX, "there are too many sockets")? {
+            sockets.push(SavedSocket {
+                address: from.name()?.to_owned(),
+                cookie: from.number()?,
+                reading: from.small()?,
+                readings: unpack_readings(from)?,
+            });
+        }
+        let merge = unpack_readings(from)?;
+        from.finish()?;
+        Ok(Self { sockets, merge })
+    }
+
+    /// Lets the counters of a new process go on from these. Call it before anything counts, for these sockets in the order
+    /// of their counters. Counts of a socket that is not there any more go to the first.
+    pub fn take_up(&self, counters: &Counters, sockets: &[ReceiveSocket]) {
+        let names: Vec<_> = sockets.iter().map(SocketName::of).collect();
+        let mut taken = vec![false; names.len()];
+        for saved in &self.sockets {
+            let same = |name: &SocketName| name.cookie != 0 && name.cookie == saved.cookie;
+            let alike = |name: &SocketName| name.address.to_string() == saved.address;
+            let free = |at: &usize| !taken[*at];
+            let known = (0..names.len()).filter(free).find(|at| same(&names[*at]));
+            let found =
+                known.or_else(|| (0..names.len()).filter(free).find(|at| alike(&names[*at])));
+            if let Some(at) = found {
+                taken[at] = true;
+            }
+            let Some(live) = counters.sockets.get(found.unwrap_or(0)) else {
+                continue;
+            };
+            if known.is_some() {
+                live.kernel_drops.begin(saved.reading);
+            }
+            for (name, reason, value) in &saved.readings {
+                live.take_up(name, reason_of(reason), *value);
+            }
+        }
+        for (name, reason, value) in &self.merge {
+            counters.merge.take_up(name, reason_of(reason), *value);
+        }
+    }
+}
+
+/// What the kernel had dropped at a socket before we got it is not ours to count. Call it first.
+pub fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
+    use std::os::fd::AsFd;
+    // A failure leaves 0, and the receiver logs that the kernel cannot be asked.
+    if let Ok(memory) = kernel::read(socket.socket.as_fd()) {
+        counters.kernel_drops.begin(memory.drops);
+    }
+}
+
+fn reason_of(reason: &str) -> Option<&str> {
+    (!reason.is_empty()).then_some(reason)
+}
+
+fn unpack_readings(from: &mut Unpacker<'_>) -> Result<Vec<SavedReading>, Damage> {
+    let mut readings = Vec::new();
+    for _ in 0..from.at_most(READINGS_MAX, "there are too many counters")? {
+        readings.push((
+            from.name()?.to_owned(),
+            from.name()?.to_owned(),
+            from.at_most(COUNT_MAX, "a counter is too large")?,
+        ));
+    }
+    Ok(readings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::socket;
+
+    #[test]
+    fn counters_go_on_and_what_was_under_way_is_taken_out() {
+        let sockets = socket::open(&["127.0.0.1:0".parse().unwrap()], 2, 1 << 16).unwrap();
+        let names: Vec<_> = sockets.iter().map(SocketName::of).collect();
+        assert!(names[0].cookie != 0 && names[0].cookie != names[1].cookie);
+        let before = Counters::new(2);
+        let first = &before.sockets[0];
+        first.datagrams_received.add(100);
+        first.datagrams_accepted.add(90);
+        let mut refused = [0; crate::wire::Refusal::COUNT];
+        refused[0] = 7;
+        first.datagrams_invalid.add(&refused);
+        first.requests_decoded.add(95);
+        first.requests_invalid.add(&refused);
+        first.requests_pushed.add(88);
+        first.requests_popped.add(80);
+        first.requests_overwritten.add(3);
+        first.kernel_drops.raise_to(11);
+        before.sockets[1].requests_popped.add(5);
+        before.merge.requests_merged.add(84);
+        before.merge.rows_evicted.add(9);
+        let mut packer = Packer::new();
+        pack(&before, &names, &mut packer);
+
+        let saved = SavedCounters::unpack(&mut Unpacker::new(packer.bytes())).unwrap();
+        // The same sockets in another order.
+        let mut swapped = sockets;
+        swapped.swap(0, 1);
+        let after = Counters::new(2);
+        saved.take_up(&after, &swapped);
+        let counts = after.sockets[1].counts();
+        assert_eq!(
+            (counts.datagrams_received, counts.datagrams_accepted),
+            (97, 90)
+        );
+        assert_eq!(counts.requests_decoded, 80 + 3 + 7);
+        assert_eq!(counts.requests_pushed, 83);
+        assert_eq!(counts.kernel_drops, 11);
+        assert_eq!(after.merge.counts().requests_merged, 85);
+        assert_eq!(after.merge.counts().rows_evicted, 9);
+        // The kernel goes on from its last reading, not from nothing.
+        after.sockets[1].kernel_drops.raise_to(14);
+        assert_eq!(after.sockets[1].kernel_drops.get(), 14);
+        for end in 0..packer.len() {
+            assert!(SavedCounters::unpack(&mut Unpacker::new(&packer.bytes()[..end])).is_err());
+        }
+    }
+
+    #[test]
+    fn a_socket_that_was_handed_over_begins_with_what_it_says() {
+        let socket = socket::open(&["127.0.0.1:0".parse().unwrap()], 1, 1).unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..50 {
+            sender.send_to(&[0; 1000], socket[0].address).unwrap();
+        }
+        let counters = SocketCounters::default();
+        begin_drops(&socket[0], &counters);
+        let reading = counters.kernel_drops.reading();
+        assert!(reading > 0 && counters.kernel_drops.get() == 0);
+        counters.kernel_drops.raise_to(reading + 2);
+        assert_eq!(counters.kernel_drops.get(), 2);
+    }
+}

@@ -1,0 +1,399 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use prost::Message as _;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::config::{PoolConfig, ReportsConfig};
+use crate::pool::Pool;
+use crate::report::definition::Defaults;
+use crate::report::form::ReportForm;
+use crate::report::reading::Want;
+use crate::report::{Reports, Ticks, builtin};
+use crate::wire::{Decoder, Hasher, TextLimits, model};
+
+const HISTORY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    requests: usize,
+    timers: usize,
+    rows_max: usize,
+    memory: usize,
+}
+
+const PLAN: Plan = Plan {
+    requests: 3_000,
+    timers: 9_000,
+    rows_max: 40,
+    memory: 64 << 20,
+};
+
+/// A process: what it keeps, and its decoder.
+struct Process {
+    live: SharedLive,
+    decoder: Decoder,
+    clock: ManualClock,
+    now_ms: u64,
+}
+
+/// Base reports, and one of each kind that keeps something of its own.
+fn definitions() -> Vec<(Definition, DefinedBy)> {
+    let defaults = Defaults {
+        history: HISTORY,
+        ..Defaults::default()
+    };
+    let base = builtin::reports(&defaults).into_iter();
+    let mut all: Vec<_> = base.map(|it| (it, DefinedBy::BuiltIn)).collect();
+    for json in [
+        r#"{"level": "request", "keys": ["script_name", "+env"], "window": "30s", "percentiles": [50, 99.9]}"#,
+        r#"{"level": "timer", "keys": ["@group", {"key": "@op", "missing": "empty"}], "window": "120s"}"#,
+        r#"{"level": "packet", "filters": ["min_time=0.5"], "histogram": "hv=0:60000:32768"}"#,
+        r#"{"comment": "tag2_info:group,op"}"#,
+    ] {
+        let members = serde_json::from_str(json).unwrap();
+        let form = ReportForm::from_members(&format!("r{}", all.len()), members).unwrap();
+        all.push((form.definition(&defaults).unwrap(), DefinedBy::RunTime));
+    }
+    all
+}
+
+fn empty_live(plan: Plan, hasher: &Hasher) -> Live {
+    let history = Ticks::of(HISTORY);
+    let pool = Pool::new(
+        &PoolConfig {
+            request_pool_size: plan.requests,
+            timer_pool_size: plan.timers,
+            stats_history: HISTORY,
+            words_bytes: 4 << 20,
+        },
+        hasher.clone(),
+    );
+    let reports = Reports::new(
+        &ReportsConfig {
+            rows_max: plan.rows_max,
+            memory_bytes: plan.memory,
+            error_status: 500,
+        },
+        history,
+    );
+    Live::new(pool, reports, history)
+}
+
+impl Process {
+    fn start(plan: Plan) -> Self {
+        let hasher = Hasher::new();
+        let mut live = empty_live(plan, &hasher);
+        live.reports.define_at_start(definitions(), &live.pool, 0);
+        Self::over(live, hasher, 0)
+    }
+
+    fn over(live: Live, hasher: Hasher, now_ms: u64) -> Self {
+        let clock = ManualClock::new(1_700_000_000_000);
+        clock.advance_ms(now_ms);
+        Self {
+            live: Arc::new(RwLock::new(live)),
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            clock,
+            now_ms,
+        }
+    }
+
+    /// The process after this one, `away_ms` later.
+    fn next(&self, bytes: &[u8], plan: Plan, away_ms: u64) -> Result<(Self, Restored), ReadError> {
+        let contents = inspect(bytes)?;
+        let now_ms = contents.mono_now(self.clock.unix_ms() + away_ms);
+        let hasher = Hasher::new();
+        let mut live = empty_live(plan, &hasher);
+        let restored = restore(bytes, &mut live, definitions(), now_ms)?;
+        Ok((Self::over(live, hasher, now_ms), restored))
+    }
+
+    /// A hundred requests in this moment, numbered from `from`.
+    fn send(&mut self, from: u64) {
+        let mut records = Vec::new();
+        for n in from..from + 100 {
+            let script = format!("/{}", n % 57);
+            let mut sent = model::Request::named(format!("h{}", n % 3), "s", script);
+            sent.request_time = Some((n % 1000) as f32 / 700.0);
+            sent.status = Some(if n % 9 == 0 { 500 } else { 200 });
+            sent.memory_peak = Some((n * 1000 % 70_001) as u32);
+            if n % 4 > 0 {
+                sent.add_tag("env", if n % 2 == 0 { "prod" } else { "test" });
+            }
+            for timer in 0..n % 3 {
+                let op = format!("op{}", (n + timer) % 60);
+                let tags = [("group", "db"), ("op", op.as_str())];
+                let tags = &tags[..2 - (n % 7 == 0) as usize];
+                sent.add_timer(1 + timer as u32, 0.01 * (n % 50) as f32, tags);
+            }
+            let packet = sent.encode_to_vec();
+            self.decoder
+                .decode(&packet, 1_700_000_000, &mut records)
+                .unwrap();
+        }
+        self.live.write().merge(&records, self.now_ms);
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.clock.advance_ms(ms);
+        self.live.write().advance(self.now_ms);
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let subject = Subject {
+            live: &self.live,
+            counters: &Counters::new(1),
+            sockets: &[],
+            clock: &self.clock,
+        };
+        write(subject, Vec::new()).unwrap().0
+    }
+
+    /// Everything that can be asked, as text.
+    fn shown(&self) -> Vec<String> {
+        let live = self.live.read();
+        let want = Want {
+            quantiles: true,
+            histograms: true,
+        };
+        let mut shown: Vec<_> = live
+            .reports
+            .iter()
+            .map(|entry| {
+                let reading = live.reports.read(entry, want, &live.pool, 0);
+                let folded = live.reports.folded(entry);
+                format!("{} {folded} {reading:?}", entry.definition.name)
+            })
+            .collect();
+        let ids = live.pool.requests.oldest_id()..live.pool.requests.next_id();
+        shown.extend(ids.map(|id| {
+            let row = live.pool.requests.get(id).unwrap();
+            let origin = live.pool.origins.get(row.origin);
+            let script = live.pool.words.text(origin.script_name);
+            let timers = live.pool.timers_of(&row).count();
+            format!("{id} {script} {} {timers}", row.merged_at(self.now_ms))
+        }));
+        shown
+    }
+}
+
+/// Some minutes of traffic, with more rows and rows of reports than there is room for.
+fn busy() -> Process {
+    let mut process = Process::start(PLAN);
+    for step in 0..80 {
+        process.send(step * 100);
+        process.pass(700 + step % 5 * 300);
+    }
+    process.send(8_000);
+    process
+}
+
+#[test]
+fn everything_comes_back_bit_for_bit_and_goes_on_alike() {
+    let mut before = busy();
+    let bytes = before.write();
+    let (mut after, restored) = before.next(&bytes, PLAN, 0).unwrap();
+    assert_eq!(restored.left_out, []);
+    assert_eq!(after.shown(), before.shown());
+    // Both go on: what was folded unfolds at the same time, what was counted leaves at the same time.
+    for step in 0..150 {
+        for process in [&mut before, &mut after] {
+            if step < 60 {
+                process.send(9_000 + step * 100);
+            }
+            process.pass(900);
+        }
+        if step % 10 == 0 {
+            assert_eq!(after.shown(), before.shown(), "step {step}");
+        }
+    }
+    assert_eq!(
+        after.live.read().pool.words.len(),
+        before.live.read().pool.words.len()
+    );
+}
+
+#[test]
+fn what_expired_meanwhile_is_dropped_as_if_the_process_had_run_on() {
+    for away_ms in [1, 999, 5_000, 31_000, 59_500, 86_400_000, 5_000_000_000] {
+        let mut before = busy();
+        let bytes = before.write();
+        let (after, _) = before.next(&bytes, PLAN, away_ms).unwrap();
+        before.pass(away_ms);
+        assert_eq!(after.shown(), before.shown(), "{away_ms} ms away");
+    }
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_loses_nothing() {
+    let before = busy();
+    let contents = inspect(&before.write()[..]).unwrap();
+    let day_back = before.clock.unix_ms() - 86_400_000;
+    assert_eq!(contents.mono_now(day_back), before.now_ms);
+    assert_eq!(
+        contents.mono_now(u64::MAX),
+        before.now_ms + MOMENT_MAX - before.clock.unix_ms()
+    );
+}
+
+#[test]
+fn another_configuration_takes_what_fits() {
+    let before = busy();
+    let bytes = before.write();
+    let names = |process: &Process| -> Vec<String> {
+        let live = process.live.read();
+        live.reports
+            .iter()
+            .map(|it| it.definition.name.clone())
+            .collect()
+    };
+    // Fewer raw rows: reports do not mind.
+    let fewer = Plan {
+        requests: 100,
+        timers: 50,
+        ..PLAN
+    };
+    let (after, restored) = before.next(&bytes, fewer, 0).unwrap();
+    assert_eq!(restored.left_out, []);
+    let reports = names(&before).len();
+    assert_eq!(after.shown()[..reports], before.shown()[..reports]);
+    assert!(after.live.read().pool.requests.len() <= 100);
+    // More rows in reports: the keys under `(other)` get rows of their own, and sums are the same.
+    let wider = Plan {
+        rows_max: 1_000,
+        ..PLAN
+    };
+    let (after, _) = before.next(&bytes, wider, 0).unwrap();
+    let folded = |process: &Process| {
+        let live = process.live.read();
+        live.reports
+            .iter()
+            .map(|it| live.reports.folded(it))
+            .sum::<usize>()
+    };
+    assert!(folded(&before) > 0);
+    assert_eq!(folded(&after), 0);
+    // Too little memory: families are left out, named, and filled from raw rows as far as there is room.
+    let poor = Plan {
+        memory: 1 << 20,
+        ..PLAN
+    };
+    let (after, _) = before.next(&bytes, poor, 0).unwrap();
+    assert_eq!(names(&after), names(&before));
+    let (used, limit, _) = after.live.read().reports.memory();
+    assert!(used < limit * 2, "{used} of {limit}");
+}
+
+#[test]
+fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
+    let before = busy();
+    let bytes = before.write();
+    let contents = inspect(&bytes[..]).unwrap();
+    let now_ms = contents.mono_now(before.clock.unix_ms());
+    let hasher = Hasher::new();
+    let mut live = empty_live(PLAN, &hasher);
+    let mut wanted = definitions();
+    // The last two change places, and so definitions; one goes, one is new.
+    let end = wanted.len();
+    let names = [
+        wanted[end - 2].0.name.clone(),
+        wanted[end - 1].0.name.clone(),
+    ];
+    wanted[end - 2].0.name.clone_from(&names[1]);
+    wanted[end - 1].0.name.clone_from(&names[0]);
+    let gone = wanted.remove(end - 3).0.name;
+    let restored = restore(&bytes[..], &mut live, wanted, now_ms).unwrap();
+    let mut left_out: Vec<_> = restored
+        .left_out
+        .iter()
+        .map(|it| it.report.as_str())
+        .collect();
+    left_out.sort_unstable();
+    let mut expected = [&gone[..], &names[0], &names[1]];
+    expected.sort_unstable();
+    assert_eq!(left_out, expected);
+    assert!(live.reports.find(&gone).is_none());
+    let raw = live.pool.requests.len() as u64;
+    assert_eq!(restored.requests, raw);
+    let entry = live.reports.find(&names[1]).unwrap();
+    assert_eq!(live.reports.usage(entry).flow.requests_offered, raw);
+}
+
+/// Whatever is in the file: an error, or a daemon that works. The checksums are made right again, so that it is the
+/// readers of each part that are tried.
+#[test]
+fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
+    let small = Plan {
+        requests: 150,
+        timers: 400,
+        rows_max: 10,
+        memory: 16 << 20,
+    };
+    let mut before = Process::start(small);
+    for step in 0..3 {
+        before.send(step * 100);
+        before.pass(1_100);
+    }
+    before.send(900);
+    let bytes = before.write();
+    let mut blocks = Vec::new();
+    let mut reader = BlockReader::new(&bytes[..]).unwrap();
+    while let Ok((kind, block)) = reader.next() {
+        blocks.push((kind, block.to_vec()));
+    }
+    let mut refused = 0;
+    let mut attempt = |changed: &[(Kind, Vec<u8>)]| {
+        let mut writer = BlockWriter::new(Vec::new()).unwrap();
+        for (kind, block) in changed {
+            writer.block(*kind, block).unwrap();
+        }
+        let (bytes, _) = writer.finish().unwrap();
+        match before.next(&bytes, small, 0) {
+            Err(_) => refused += 1,
+            Ok((mut after, _)) => {
+                after.send(5);
+                after.shown();
+                after.pass(130_000);
+            }
+        }
+    };
+    let mut dice = 12_345_u64;
+    let mut roll = |sides: usize| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (dice >> 33) as usize % sides
+    };
+    for _ in 0..400 {
+        let mut changed = blocks.clone();
+        let at = roll(changed.len());
+        match roll(10) {
+            0 => {
+                changed.remove(at);
+            }
+            1 => {
+                let other = roll(changed.len());
+                changed.swap(at, other);
+            }
+            2 => {
+                let twice = changed[at].clone();
+                changed.insert(at, twice);
+            }
+            3 => {
+                let cut = roll(changed[at].1.len() + 1);
+                changed[at].1.truncate(cut);
+            }
+            _ => {
+                let block = &mut changed[at].1;
+                if !block.is_empty() {
+                    let place = roll(block.len());
+                    block[place] = [0, 1, 0x7f, 0x80, 0xff, roll(256) as u8][roll(6)];
+                }
+            }
+        }
+        attempt(&changed);
+    }
+    assert!(refused > 80, "{refused}");
+}
