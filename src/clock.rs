@@ -3,6 +3,7 @@
 //! Two clocks with two jobs. Everything that expires is measured on the monotonic clock, so a jump of the wall
 //! clock neither drops nor revives data. The wall clock only labels: `timestamp` columns, `as_of`, logs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -53,6 +54,34 @@ impl Clock for SystemClock {
             .map_or(0, |since| {
                 u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
             })
+    }
+}
+
+/// A clock whose monotonic reading goes on where that of another process ended, so that what that process kept need not
+/// be translated: ticks, merge times and windows mean the same in both.
+#[derive(Debug)]
+pub struct ContinuedClock {
+    clock: Arc<dyn Clock>,
+    /// What is added to the monotonic reading, modulo 2^64.
+    ahead_ms: u64,
+}
+
+impl ContinuedClock {
+    /// `clock`, whose monotonic reading is `mono_ms` now.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, mono_ms: u64) -> Self {
+        let ahead_ms = mono_ms.wrapping_sub(clock.mono_ms());
+        Self { clock, ahead_ms }
+    }
+}
+
+impl Clock for ContinuedClock {
+    fn mono_ms(&self) -> u64 {
+        self.clock.mono_ms().wrapping_add(self.ahead_ms)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
     }
 }
 

@@ -70,6 +70,8 @@ pub mod plan;
 
 pub mod daemon;
 
+pub mod reload;
+
 pub mod import;
 
 pub mod bench;
@@ -77,6 +79,7 @@ pub mod bench;
 pub mod args;
 pub mod clock;
 pub mod doctor;
+pub mod handed;
 pub mod limits;
 pub mod manual;
 pub mod packed;

@@ -18,6 +18,7 @@ use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags};
 use pinbad::daemon::{self, Daemon, StartError};
 use pinbad::doctor::{self, Verdict};
+use pinbad::handed::Handed;
 use pinbad::import::{self, ImportError, ImportFlags};
 use pinbad::load::{self, LoadOptions};
 use pinbad::plan::MemoryPlan;
@@ -26,7 +27,7 @@ use pinbad::shutdown::Shutdown;
 use pinbad::state;
 use pinbad::supervisor;
 use pinbad::tail::{self, TailError, TailFlags};
-use pinbad::telemetry::log;
+use pinbad::telemetry::log::{self, LogControl};
 use pinbad::top::{self, Terminal, TopError, TopFlags};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -35,10 +36,12 @@ const BAD_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
     match Args::parse().into_command() {
-        Command::Serve(flags) => configured(&flags, |config| serve(config, None)),
+        Command::Serve(flags) => configured(&flags, |config| serve(&flags, config, None)),
         Command::Check(flags) => configured(&flags, check),
         Command::Load(options) => send_load(&options),
-        Command::Demo(flags) => configured(&flags.config, |config| serve(config, Some(flags.rate))),
+        Command::Demo(flags) => configured(&flags.config, |config| {
+            serve(&flags.config, config, Some(flags.rate))
+        }),
         Command::Tables(flags) => configured(&flags.config, |config| tables(config, &flags)),
         Command::Import(flags) => {
             let found = ConfigFlags {
@@ -212,17 +215,24 @@ fn import_dump(flags: &ImportFlags, config: &Config) -> ExitCode {
 }
 
 /// `pinbad serve`: everything, until a signal says stop. With a demo rate, `pinbad demo`: the same, and traffic of its
-/// own, sent to its first address.
-fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
-    if let Err(error) = log::init(config.log.format, config.log.level.as_str()) {
-        return fail(error);
-    }
+/// own, sent to its first address. SIGHUP reads the configuration anew.
+fn serve(flags: &ConfigFlags, config: &Config, demo_rate: Option<u32>) -> ExitCode {
+    let log = match log::init(config.log.format, config.log.level.as_str()) {
+        Ok(log) => log,
+        Err(error) => return fail(error),
+    };
+    // Before any thread: it takes its variables out of the environment.
+    let handed = match Handed::from_environment(config) {
+        Ok(handed) => handed,
+        Err(error) => return fail(error),
+    };
     // Signals first: one that arrives while the daemon is still starting must not kill it half way.
-    let stop = match StopSignals::listen() {
-        Ok(stop) => stop,
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
         Err(error) => return fail(format!("cannot wait for signals: {error}")),
     };
-    let daemon = match Daemon::start(config, Arc::new(SystemClock::new())) {
+    let started = Daemon::start_with(config, Arc::new(SystemClock::new()), handed);
+    let daemon = match started {
         Ok(daemon) => daemon,
         Err(
             error @ (StartError::Report(_)
@@ -240,7 +250,17 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     let catalog = Arc::clone(daemon.catalog());
     supervisor::watch(&shutdown, move || catalog.merger_runs());
     supervisor::ready();
-    let signal = stop.wait();
+    let mut in_force = config.clone();
+    let signal = loop {
+        match signals.wait() {
+            "SIGHUP" => {
+                supervisor::reloading();
+                reload(&daemon, flags, &mut in_force, &log);
+                supervisor::ready();
+            }
+            stop => break stop,
+        }
+    };
     tracing::info!(signal, "Stopping.");
     supervisor::stopping();
     shutdown.request();
@@ -249,9 +269,37 @@ fn serve(config: &Config, demo_rate: Option<u32>) -> ExitCode {
     {
         tracing::warn!("The demo's traffic ended in a panic.");
     }
-    daemon.stop();
+    let saved = daemon.stop();
     tracing::info!("Stopped.");
-    ExitCode::SUCCESS
+    match saved {
+        Ok(()) => ExitCode::SUCCESS,
+        // What went wrong is in the log.
+        Err(_) => ExitCode::from(FAILURE),
+    }
+}
+
+/// Reads the configuration anew, as at start. A bad one changes nothing.
+fn reload(daemon: &Daemon, flags: &ConfigFlags, in_force: &mut Config, log: &LogControl) {
+    let new = match Config::load(flags, std::env::vars_os()) {
+        Ok(new) => new,
+        Err(errors) => {
+            for error in &errors.0 {
+                tracing::error!(%error, "Cannot reload the configuration: the old one stays.");
+            }
+            return;
+        }
+    };
+    match daemon.reload(in_force, &new) {
+        Ok(reloaded) => {
+            if let Err(error) = log.set(new.log.level.as_str()) {
+                tracing::error!(%error, "Cannot change what is logged.");
+            }
+            reloaded.log();
+        }
+        Err(error) => {
+            tracing::error!(%error, "Cannot reload the configuration: the old one stays.");
+        }
+    }
 }
 
 /// Sends the daemon what a small shop would, on a thread of its own.
@@ -338,8 +386,8 @@ fn measure(options: &BenchOptions) -> ExitCode {
 fn until_signal<E: std::fmt::Display>(
     command: impl FnOnce(&Shutdown) -> Result<(), E>,
 ) -> ExitCode {
-    let stop = match StopSignals::listen() {
-        Ok(stop) => stop,
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
         Err(error) => return fail(format!("cannot wait for signals: {error}")),
     };
     let shutdown = Shutdown::new();
@@ -348,7 +396,7 @@ fn until_signal<E: std::fmt::Display>(
     let waiting = std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            stop.wait();
+            signals.wait();
             asked.request();
         });
     if let Err(error) = waiting {
@@ -360,14 +408,15 @@ fn until_signal<E: std::fmt::Display>(
     }
 }
 
-/// SIGTERM and SIGINT, caught from the moment this exists.
-struct StopSignals {
+/// SIGTERM, SIGINT and SIGHUP, caught from the moment this exists.
+struct Signals {
     runtime: tokio::runtime::Runtime,
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
-impl StopSignals {
+impl Signals {
     fn listen() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -375,20 +424,23 @@ impl StopSignals {
         let entered = runtime.enter();
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
+        let hangup = signal(SignalKind::hangup())?;
         drop(entered);
         Ok(Self {
             runtime,
             terminate,
             interrupt,
+            hangup,
         })
     }
 
-    /// Waits for either and says which it was.
-    fn wait(mut self) -> &'static str {
+    /// Waits for any of them and says which it was.
+    fn wait(&mut self) -> &'static str {
         self.runtime.block_on(async {
             tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
+                _ = self.hangup.recv() => "SIGHUP",
             }
         })
     }

@@ -146,6 +146,14 @@ pub struct Pulse {
 }
 
 impl Pulse {
+    /// A merger that is about to run for the first time, at this monotonic time.
+    #[must_use]
+    pub fn new(now_ms: u64) -> Self {
+        Self {
+            last_ms: AtomicU64::new(now_ms),
+        }
+    }
+
     /// Monotonic milliseconds of the last run.
     #[must_use]
     pub fn last_ms(&self) -> u64 {
@@ -167,7 +175,33 @@ pub struct Merger {
     /// Where ticks come from.
     pub clock: Arc<dyn Clock>,
     /// How often it runs.
-    pub period: Duration,
+    pub period: Arc<GatheringPeriod>,
+}
+
+/// How often the merger runs; may be changed while it does.
+#[derive(Debug)]
+pub struct GatheringPeriod(AtomicU64);
+
+impl GatheringPeriod {
+    /// So often at first.
+    #[must_use]
+    pub fn new(period: Duration) -> Self {
+        let shared = Self(AtomicU64::new(0));
+        shared.set(period);
+        shared
+    }
+
+    /// So often from the next run on.
+    pub fn set(&self, period: Duration) {
+        let us = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+        self.0.store(us, Ordering::Relaxed);
+    }
+
+    /// How often it is now.
+    #[must_use]
+    pub fn get(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
 }
 
 impl Merger {
@@ -180,7 +214,7 @@ impl Merger {
             if stopping {
                 return;
             }
-            due += self.period;
+            due += self.period.get();
             let now = Instant::now();
             if due < now {
                 // Late: the next run is due at once, but missed ones are not made up for.

@@ -87,6 +87,7 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             memory_bytes: reading.count("mysql.memory"),
         },
         state_dir: reading.path("state.dir"),
+        snapshot_period: reading.duration("state.snapshot_period"),
         log: LogConfig {
             format: match reading.choice("log.format") {
                 "json" => LogFormat::Json,
@@ -142,10 +143,16 @@ impl Reading<'_> {
         }
     }
 
-    /// Reports expire by ticks of whole seconds.
+    /// Reports expire by ticks of whole seconds, and a snapshot takes about as long.
     fn whole_seconds(&mut self, config: &Config) {
-        if config.pool.stats_history.subsec_nanos() != 0 {
-            let key = key("pool.stats_history");
+        for (name, duration) in [
+            ("pool.stats_history", config.pool.stats_history),
+            ("state.snapshot_period", config.snapshot_period),
+        ] {
+            if duration.subsec_nanos() == 0 {
+                continue;
+            }
+            let key = key(name);
             self.errors.push(ConfigError::Value {
                 place: self.place(key.name),
                 key: key.name.to_owned(),

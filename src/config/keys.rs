@@ -359,6 +359,12 @@ pub const KEYS: &[Key] = &[
         why: "",
     },
     Key {
+        name: "state.snapshot_period",
+        default: "\"5m\"",
+        takes: Takes::Duration(Duration::ZERO, Duration::from_hours(7 * 24)),
+        why: "in whole seconds; 0 writes one at the stop only",
+    },
+    Key {
         name: "log.format",
         default: "\"text\"",
         takes: Takes::Choice(&["text", "json"]),

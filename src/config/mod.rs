@@ -62,6 +62,8 @@ pub struct Config {
     pub mysql_limits: MySqlLimits,
     /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
     pub state_dir: Option<PathBuf>,
+    /// `[state] snapshot_period`: how often pools and reports are written there; zero: at the stop only.
+    pub snapshot_period: Duration,
     /// `[log]`
     pub log: LogConfig,
     /// `[[report]]` entries as typed; the report module checks them.

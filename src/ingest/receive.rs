@@ -11,7 +11,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -31,6 +31,10 @@ const KERNEL_GAUGE_MS: u64 = 1000;
 
 /// Pause after an error of the kernel, so that one which stays (no memory) does not take a whole processor.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long what waits in a socket's buffer is received after the stop: a buffer of 64 MB is empty long before, unless
+/// packets go on coming as fast as they are taken.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// One line about such errors in this time.
 const ERROR_LOG_MS: u64 = 10_000;
@@ -58,28 +62,18 @@ pub fn run<R: Rewrite, S: Screen>(
         true => Batch::with_sources(),
         false => Batch::new(),
     };
+    let mut taking = Taking {
+        screen: &mut screen,
+        decoder: &mut decoder,
+        inlet: &mut inlet,
+        counters,
+        clock,
+    };
     while !shutdown.requested() {
         match batch.receive(socket.socket.as_fd()) {
             // Nothing came: time to write down what was seen.
-            Ok(0) => screen.end(false),
-            Ok(received) => {
-                let bytes = if S::WATCHES {
-                    screen.begin(clock.mono_ms());
-                    let now = clock.unix_secs();
-                    let bytes = take_some(&batch, &mut screen, &mut decoder, &mut inlet, now);
-                    screen.end(received == BATCH_DATAGRAMS_MAX);
-                    bytes
-                } else {
-                    take(&batch, &mut decoder, &mut inlet, clock.unix_secs())
-                };
-                counters.batches_received.add(1);
-                counters.datagrams_received.add(received as u64);
-                counters.received_bytes.add(bytes);
-                counters.add_decoded(&decoder.take_counts());
-                decoder.rules_mut().publish_counts();
-                // Last: what can be popped has been counted.
-                inlet.publish();
-            }
+            Ok(0) => taking.screen.end(false),
+            Ok(received) => taking.take(&batch, received),
             Err(error) => {
                 counters.receive_errors.add(1);
                 if let Some(repeated) = errors.pass(clock.mono_ms()) {
@@ -90,44 +84,74 @@ pub fn run<R: Rewrite, S: Screen>(
         }
         kernel.watch(clock.mono_ms());
     }
+    if !socket.handed_over && socket.socket.set_nonblocking(true).is_ok() {
+        let start = Instant::now();
+        while let Ok(received @ 1..) = batch.receive(socket.socket.as_fd()) {
+            taking.take(&batch, received);
+            if start.elapsed() > DRAIN_MAX {
+                break;
+            }
+        }
+    }
     kernel.refresh(clock.mono_ms());
 }
 
-/// Decodes the datagrams of a batch into the ring. Returns their bytes.
-fn take<R: Rewrite>(
-    batch: &Batch,
-    decoder: &mut Decoder<R>,
-    inlet: &mut Inlet,
-    received_secs: u32,
-) -> u64 {
-    let mut bytes = 0;
-    for datagram in batch.datagrams() {
-        bytes += datagram.len() as u64;
-        // Why one is refused is in the decoder's counts.
-        let _: Result<u32, _> = decoder.decode(datagram, received_secs, inlet);
-    }
-    bytes
+/// What happens to a batch.
+struct Taking<'a, R, S> {
+    screen: &'a mut S,
+    decoder: &'a mut Decoder<R>,
+    inlet: &'a mut Inlet,
+    counters: &'a SocketCounters,
+    clock: &'a dyn Clock,
 }
 
-/// The same for those datagrams that `screen` lets through.
-fn take_some<R: Rewrite>(
-    batch: &Batch,
-    screen: &mut impl Screen,
-    decoder: &mut Decoder<R>,
-    inlet: &mut Inlet,
-    received_secs: u32,
-) -> u64 {
-    let mut bytes = 0;
-    for (datagram, source) in batch.datagrams().zip(batch.sources()) {
-        bytes += datagram.len() as u64;
-        match screen.pass(source, datagram.len()) {
-            Ok(()) => {
-                let _: Result<u32, _> = decoder.decode(datagram, received_secs, inlet);
-            }
-            Err(reason) => decoder.refuse(reason),
-        }
+impl<R: Rewrite, S: Screen> Taking<'_, R, S> {
+    /// Decodes the datagrams of a batch into the ring, and counts.
+    fn take(&mut self, batch: &Batch, received: usize) {
+        let received_secs = self.clock.unix_secs();
+        let bytes = if S::WATCHES {
+            self.screen.begin(self.clock.mono_ms());
+            let bytes = self.take_some(batch, received_secs);
+            self.screen.end(received == BATCH_DATAGRAMS_MAX);
+            bytes
+        } else {
+            self.take_all(batch, received_secs)
+        };
+        self.counters.batches_received.add(1);
+        self.counters.datagrams_received.add(received as u64);
+        self.counters.received_bytes.add(bytes);
+        self.counters.add_decoded(&self.decoder.take_counts());
+        self.decoder.rules_mut().publish_counts();
+        // Last: what can be popped has been counted.
+        self.inlet.publish();
     }
-    bytes
+
+    /// Decodes every datagram. Returns their bytes.
+    fn take_all(&mut self, batch: &Batch, received_secs: u32) -> u64 {
+        let mut bytes = 0;
+        for datagram in batch.datagrams() {
+            bytes += datagram.len() as u64;
+            // Why one is refused is in the decoder's counts.
+            let _: Result<u32, _> = self.decoder.decode(datagram, received_secs, self.inlet);
+        }
+        bytes
+    }
+
+    /// Decodes those that the screen lets through. Returns the bytes of all.
+    fn take_some(&mut self, batch: &Batch, received_secs: u32) -> u64 {
+        let mut bytes = 0;
+        for (datagram, source) in batch.datagrams().zip(batch.sources()) {
+            bytes += datagram.len() as u64;
+            match self.screen.pass(source, datagram.len()) {
+                Ok(()) => {
+                    let _: Result<u32, _> =
+                        self.decoder.decode(datagram, received_secs, self.inlet);
+                }
+                Err(reason) => self.decoder.refuse(reason),
+            }
+        }
+        bytes
+    }
 }
 
 /// Asks the kernel for its figures once a second.

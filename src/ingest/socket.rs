@@ -52,6 +52,9 @@ pub enum SocketError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// A socket that was handed over.
+    #[error("cannot receive on a socket that was handed over (LISTEN_FDS): {0}")]
+    Handed(io::Error),
 }
 
 /// What became of `ingest.recv_buffer`.
@@ -76,6 +79,8 @@ pub struct ReceiveSocket {
     pub address: SocketAddr,
     /// Its receive buffer.
     pub buffer: RecvBuffer,
+    /// Whether somebody else opened it, and keeps it when this process ends.
+    pub handed_over: bool,
 }
 
 /// Binds `receivers` sockets to each of `addresses`, and returns them address by address.
@@ -158,9 +163,37 @@ fn open_group(
             socket: Arc::new(socket),
             address: bind_to,
             buffer,
+            handed_over: false,
         });
     }
     Ok(())
+}
+
+/// Takes sockets that somebody else has opened and bound: they get the options that [`open`] gives its own.
+///
+/// # Errors
+/// When the system refuses one.
+pub fn adopt(
+    sockets: Vec<UdpSocket>,
+    recv_buffer_bytes: usize,
+) -> Result<Vec<ReceiveSocket>, SocketError> {
+    let adopt = |socket: UdpSocket| {
+        let address = socket.local_addr()?;
+        let socket = Socket::from(socket);
+        // The flag belongs to the socket, and whoever opened it may have set it.
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
+        Ok(ReceiveSocket {
+            buffer: set_recv_buffer(&socket, recv_buffer_bytes)?,
+            socket: Arc::new(socket),
+            address,
+            handed_over: true,
+        })
+    };
+    let adopted = sockets.into_iter().map(adopt);
+    adopted
+        .collect::<io::Result<_>>()
+        .map_err(SocketError::Handed)
 }
 
 /// Asks with SO_RCVBUFFORCE, which needs CAP_NET_ADMIN, then with SO_RCVBUF, which `net.core.rmem_max` bounds.

@@ -34,7 +34,10 @@ use crate::value::{Column, Value};
 
 mod changes;
 mod ranking;
+mod reconfigure;
 mod status_tables;
+
+pub use reconfigure::Reconfigured;
 
 /// How long the merger may be silent before the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;

@@ -1,7 +1,6 @@
 //! What the daemon says of itself: the columns of Pinba's `status`, then its own counters.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -11,7 +10,8 @@ use crate::config::RewriteRule;
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
 use crate::ingest::sources::Sources;
-use crate::merger::SharedLive;
+use crate::merger::{GatheringPeriod, SharedLive};
+use crate::state::keeper::Snapshots;
 use crate::telemetry::Counters;
 use crate::telemetry::counters::{CountsBy, Reason};
 use crate::wire::{Mend, Refusal, RuleCounters};
@@ -23,6 +23,8 @@ pub struct SocketStatus {
     pub address: std::net::SocketAddr,
     /// Reads what the kernel dropped.
     pub gauge: KernelGauge,
+    /// Whether it outlives the process.
+    pub handed_over: bool,
 }
 
 /// Everything that counts.
@@ -41,11 +43,13 @@ pub struct Status {
     /// Requests that the temporary pool holds.
     pub temp_pool_size: usize,
     /// How often the merger runs.
-    pub gathering_period: Duration,
+    pub gathering_period: Arc<GatheringPeriod>,
     /// The name rules.
     pub rewrites: Vec<RewriteRule>,
     /// Theirs, in their order.
     pub rule_counters: Arc<RuleCounters>,
+    /// What became of snapshots; `None` without `state.dir`.
+    pub snapshots: Option<Arc<Snapshots>>,
 }
 
 impl Status {
@@ -114,6 +118,7 @@ impl Status {
             "logins_held_back": self.users.attempts.held_back.get(),
             "sockets": self.socket_list(),
             "rewrites": self.rule_list(),
+            "snapshot": self.snapshots.as_deref().map(snapshot),
         });
         let mut object = match object {
             Json::Object(object) => object,
@@ -136,6 +141,7 @@ impl Status {
                 let counts = counters.counts();
                 json!({
                     "address": socket.address.to_string(),
+                    "handed_over": socket.handed_over,
                     "datagrams_received": counts.datagrams_received,
                     "datagrams_accepted": counts.datagrams_accepted,
                     "datagrams_invalid": counts.datagrams_invalid.total(),
@@ -174,7 +180,7 @@ impl Status {
     /// The gathering period in milliseconds.
     #[must_use]
     pub fn gathering_period_ms(&self) -> u64 {
-        self.gathering_period.as_millis() as u64
+        self.gathering_period.get().as_millis() as u64
     }
 
     /// Why the daemon is behind, if it is: more than half of the temporary pool waits for the merger.
@@ -188,6 +194,42 @@ impl Status {
             )
         })
     }
+}
+
+/// What became of snapshots. Times are seconds since 1970, spans seconds.
+fn snapshot(snapshots: &Snapshots) -> Json {
+    let figures = snapshots.figures();
+    let secs = |ms: u64| ms as f64 / 1e3;
+    let last = figures.last.map(|last| {
+        json!({
+            "time": secs(last.unix_ms),
+            "bytes": last.bytes,
+            "requests": last.requests,
+            "seconds": last.took.as_secs_f64(),
+            "held_seconds": last.held.as_secs_f64(),
+        })
+    });
+    let restored = figures.restored.map(|restored| {
+        let left_out = restored.left_out.iter();
+        let left_out: Vec<Json> = left_out
+            .map(|(report, reason)| json!({"report": report, "reason": reason}))
+            .collect();
+        json!({
+            "time": secs(restored.unix_ms),
+            "requests": restored.requests,
+            "seconds": restored.took.as_secs_f64(),
+            "left_out": left_out,
+        })
+    });
+    json!({
+        "period_seconds": snapshots.period().as_secs_f64(),
+        "written": figures.written,
+        "failed": figures.failed,
+        "error": figures.error,
+        "last": last,
+        "restored": restored,
+        "damaged": snapshots.damaged(),
+    })
 }
 
 /// Counts under the names of their reasons.

@@ -339,6 +339,14 @@ impl Reports {
         true
     }
 
+    /// Says anew who defined a report, if there is one of that name.
+    pub fn set_defined_by(&mut self, name: &str, by: DefinedBy) {
+        let mut entries = self.entries.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.definition.name == name) {
+            entry.defined_by = by;
+        }
+    }
+
     /// Counts requests in every report that wants them.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
         let (words, origins, tag_sets) = pool.split();

@@ -205,7 +205,7 @@ impl<R: Read> BlockReader<R> {
     ///
     /// # Errors
     /// When there is none, or it is not what was written.
-    pub fn next(&mut self) -> Result<(Kind, &[u8]), BlockError> {
+    pub fn read(&mut self) -> Result<(Kind, &[u8]), BlockError> {
         let mut header_read = [0; HEADER_BYTES];
         if fill(&mut self.from, &mut header_read)? < HEADER_BYTES {
             return Err(BlockError::Truncated(self.blocks));
@@ -272,7 +272,7 @@ mod tests {
 
     fn two_blocks() -> Vec<u8> {
         let mut writer = BlockWriter::new(Vec::new()).unwrap();
-        writer.block(Kind::Rows, &[7; 100_000]).unwrap();
+        writer.block(Kind::Rows, &vec![7; 100_000]).unwrap();
         writer.block(Kind::End, b"").unwrap();
         let (bytes, count) = writer.finish().unwrap();
         assert_eq!(count, bytes.len() as u64);
@@ -284,10 +284,10 @@ mod tests {
         let bytes = two_blocks();
         assert!(bytes.len() < 2_000, "compressed");
         let mut reader = BlockReader::new(&bytes[..]).unwrap();
-        let (kind, block) = reader.next().unwrap();
-        assert_eq!((kind, block), (Kind::Rows, &[7; 100_000][..]));
-        assert_eq!(reader.next().unwrap(), (Kind::End, &b""[..]));
-        assert!(matches!(reader.next(), Err(BlockError::Truncated(2))));
+        let (kind, block) = reader.read().unwrap();
+        assert_eq!((kind, block), (Kind::Rows, &vec![7; 100_000][..]));
+        assert_eq!(reader.read().unwrap(), (Kind::End, &b""[..]));
+        assert!(matches!(reader.read(), Err(BlockError::Truncated(2))));
         assert!(
             BlockWriter::new(Vec::new())
                 .unwrap()
@@ -301,7 +301,7 @@ mod tests {
         let bytes = two_blocks();
         let read = |bytes: &[u8]| -> Result<(), BlockError> {
             let mut reader = BlockReader::new(bytes)?;
-            while reader.next()?.0 != Kind::End {}
+            while reader.read()?.0 != Kind::End {}
             Ok(())
         };
         read(&bytes).unwrap();
@@ -332,7 +332,7 @@ mod tests {
         bytes[12..12 + HEADER_BYTES].copy_from_slice(&lying);
         let mut reader = BlockReader::new(&bytes[..]).unwrap();
         assert!(matches!(
-            reader.next(),
+            reader.read(),
             Err(BlockError::Damaged { block: 1, .. })
         ));
         assert!(reader.bytes.capacity() < 1 << 16);

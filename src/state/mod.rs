@@ -1,4 +1,9 @@
-//! What survives a restart: the folder `state.dir`, and in it the reports that were made at run time.
+//! What survives a restart: the folder `state.dir`, and in it the reports that were made at run time, and the snapshot.
+//!
+//! | file | holds | written |
+//! |---|---|---|
+//! | `reports.json` | definitions made at run time | with every change, here |
+//! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`keeper`] |
 //!
 //! ```text
 //!   reports.json               {"version": 1, "reports": [{"name": "by_group", "comment": "tag_info:group"}, ..]}
@@ -14,6 +19,7 @@
 
 pub mod blocks;
 pub mod counters;
+pub mod keeper;
 pub mod snapshot;
 
 use std::fs::{self, File, TryLockError};

@@ -90,14 +90,6 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
-    /// Whether the file could not be read at all, which says nothing of what is in it.
-    #[must_use]
-    pub const fn is_io(&self) -> bool {
-        matches!(self, Self::Block(BlockError::Io(_)))
-    }
-}
-
 /// What a snapshot says of itself.
 #[derive(Debug)]
 pub struct Contents {
@@ -246,7 +238,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut counters = SavedCounters::default();
     loop {
         let before = reader.blocks();
-        let (kind, bytes) = reader.next()?;
+        let (kind, bytes) = reader.read()?;
         let block = before + 1;
         let damaged = |damage| ReadError::Damaged { block, damage };
         let mut from = Unpacker::new(bytes);
@@ -297,7 +289,7 @@ pub fn restore(
     let mut requests = 0;
     loop {
         let block = reader.blocks() + 1;
-        let (kind, bytes) = reader.next()?;
+        let (kind, bytes) = reader.read()?;
         let mut from = Unpacker::new(bytes);
         let (reports, pool) = (&mut live.reports, &mut live.pool);
         let done = match kind {

@@ -44,20 +44,54 @@ pub enum LogError {
 ///
 /// # Errors
 /// When `filter` cannot be understood, or the log of this process is set up already.
-pub fn init(format: LogFormat, filter: &str) -> Result<(), LogError> {
+pub fn init(format: LogFormat, filter: &str) -> Result<LogControl, LogError> {
     let filter = parse(filter)?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr);
-    let done = match format {
+    let (done, control): (_, Box<SetFilter>) = match format {
         // Colours only for a person who looks on.
-        LogFormat::Text => lines
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .with_target(false)
-            .try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let lines = lines
+                .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+                .with_target(false)
+                .with_filter_reloading();
+            let handle = lines.reload_handle();
+            let set = move |filter| handle.reload(filter).is_ok();
+            (lines.try_init(), Box::new(set))
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_filter_reloading();
+            let handle = lines.reload_handle();
+            let set = move |filter| handle.reload(filter).is_ok();
+            (lines.try_init(), Box::new(set))
+        }
     };
-    done.map_err(|_| LogError::Twice)
+    done.map_err(|_| LogError::Twice)?;
+    Ok(LogControl(control))
+}
+
+type SetFilter = dyn Fn(EnvFilter) -> bool + Send + Sync;
+
+/// Changes what is logged while the program runs.
+pub struct LogControl(Box<SetFilter>);
+
+impl LogControl {
+    /// Logs what this filter lets through from now on.
+    ///
+    /// # Errors
+    /// When `filter` cannot be understood; then nothing changes.
+    pub fn set(&self, filter: &str) -> Result<(), LogError> {
+        // The log itself is there as long as the program is.
+        let _set = self.0(parse(filter)?);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for LogControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogControl").finish_non_exhaustive()
+    }
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, LogError> {

@@ -88,5 +88,5 @@ fn nothing_is_lost_while_the_merger_stands_still_for_two_seconds() {
     ] {
         assert_eq!(status[name].as_u64(), Some(expected), "{name}: {status:#?}");
     }
-    daemon.stop();
+    daemon.stop().unwrap();
 }

@@ -320,7 +320,8 @@ impl Here {
         (Self::with_clock(settings, shared), clock)
     }
 
-    fn with_clock(settings: &[&str], clock: Arc<dyn Clock>) -> Self {
+    /// With a clock of the test's.
+    pub(crate) fn with_clock(settings: &[&str], clock: Arc<dyn Clock>) -> Self {
         let flags = ConfigFlags {
             set: all_settings(settings).map(str::to_owned).collect(),
             ..ConfigFlags::default()
@@ -344,7 +345,7 @@ impl Here {
 
     /// Stops it and waits for that.
     pub(crate) fn stop(mut self) {
-        self.daemon.take().unwrap().stop();
+        self.daemon.take().unwrap().stop().unwrap();
     }
 }
 
@@ -365,7 +366,11 @@ impl Program {
 
     /// `pinbad ARGUMENTS --set ...`, which must serve; its ports are read from its log.
     pub(crate) fn start(arguments: &[&str], settings: &[&str]) -> Self {
-        let mut command = pinbad();
+        Self::start_as(pinbad(), arguments, settings)
+    }
+
+    /// The same by a command that ends in running the program with the arguments it is given.
+    pub(crate) fn start_as(mut command: Command, arguments: &[&str], settings: &[&str]) -> Self {
         command.args(arguments).args(["--log-format", "json"]);
         for setting in all_settings(settings) {
             command.args(["--set", setting]);
@@ -458,7 +463,16 @@ impl Drop for Program {
 
 /// The binary, without the settings that the environment of the tests may have.
 pub(crate) fn pinbad() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pinbad"));
+    clean(Command::new(program()))
+}
+
+/// Where the binary is: `PINBAD_TEST_PROGRAM` names another one, for tests at full size.
+pub(crate) fn program() -> String {
+    std::env::var("PINBAD_TEST_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pinbad").to_owned())
+}
+
+/// A command without the settings that the environment of the tests may have.
+pub(crate) fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PINBAD_") {
             command.env_remove(name);

@@ -56,6 +56,8 @@ mod plan;
 mod readme;
 /// The base reports against a recount of the packets.
 mod reports;
+/// What a restart keeps: rows, reports, counters, and what arrives meanwhile.
+mod restart;
 /// Name rules in the running daemon.
 mod rewrite;
 /// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.

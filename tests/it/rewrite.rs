@@ -138,7 +138,7 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         assert_eq!(rule(at), (shown.to_owned(), Some(tried), Some(matched)));
     }
     assert_eq!(status["rewrites"].as_array().unwrap().len(), 4);
-    daemon.stop();
+    daemon.stop().unwrap();
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_daemon_without_rules_lists_none() {
     let config = Config::from_toml("rules.toml", config).unwrap();
     let daemon = Daemon::start(&config, Arc::new(SystemClock::new())).unwrap();
     assert_eq!(daemon.catalog().status()["rewrites"], serde_json::json!([]));
-    daemon.stop();
+    daemon.stop().unwrap();
 }
 
 #[test]

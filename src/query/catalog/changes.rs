@@ -128,7 +128,7 @@ impl Catalog {
     }
 
     /// Who made the report or table that has this name.
-    fn own_name(&self, name: &str) -> Option<DefinedBy> {
+    pub(super) fn own_name(&self, name: &str) -> Option<DefinedBy> {
         let live = self.live.read();
         let report = live
             .reports
@@ -147,7 +147,7 @@ impl Catalog {
     }
 
     /// Makes a report whose name is free.
-    fn make(&self, definition: Definition, by: &DefinedBy) {
+    pub(super) fn make(&self, definition: Definition, by: &DefinedBy) {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();
         self.made_ms.write().insert(definition.name.clone(), now_ms);

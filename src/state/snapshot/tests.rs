@@ -126,7 +126,7 @@ impl Process {
             for timer in 0..n % 3 {
                 let op = format!("op{}", (n + timer) % 60);
                 let tags = [("group", "db"), ("op", op.as_str())];
-                let tags = &tags[..2 - (n % 7 == 0) as usize];
+                let tags = &tags[..2 - usize::from(n % 7 == 0)];
                 sent.add_timer(1 + timer as u32, 0.01 * (n % 50) as f32, tags);
             }
             let packet = sent.encode_to_vec();
@@ -342,7 +342,7 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     let bytes = before.write();
     let mut blocks = Vec::new();
     let mut reader = BlockReader::new(&bytes[..]).unwrap();
-    while let Ok((kind, block)) = reader.next() {
+    while let Ok((kind, block)) = reader.read() {
         blocks.push((kind, block.to_vec()));
     }
     let mut refused = 0;
