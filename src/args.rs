@@ -42,6 +42,10 @@ Environment:
   PINBAD_CONFIG        the configuration file, when --config does not name one
   PINBAD_SECTION_KEY   any key: PINBAD_POOL_STATS_HISTORY=60s, for instance
 
+Restarts:
+  With state.dir a restart keeps rows, reports and counters, and with sockets
+  from systemd (LISTEN_FDS) no packet is lost. SIGHUP reads the file anew.
+
 Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
 ";
 
@@ -135,7 +139,7 @@ impl Args {
 /// What pinbad can be asked to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Receive packets and answer questions until SIGTERM or SIGINT (the default).
+    /// Receive packets and answer questions until SIGTERM or SIGINT (the default); SIGHUP reloads the configuration.
     #[command(after_help = SETTINGS)]
     Serve(ConfigFlags),
     /// Check the configuration and show the memory that serve would take, a line a pool.

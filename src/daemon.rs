@@ -279,6 +279,7 @@ impl Daemon {
             series: daemon.series.clone(),
             metrics: daemon.metrics.clone(),
             engine: fronts::engine(config, &daemon.catalog)?,
+            #[cfg(feature = "sql")]
             counters: &counters,
         };
         if let Some(listener) = http {
@@ -394,7 +395,7 @@ impl Daemon {
         if let Some(thread) = self.keeping.take() {
             join(thread);
         }
-        let last = |keeper: Arc<Keeper>| keeper.save();
+        let last = |keeper: Arc<Keeper>| keeper.save(&Shutdown::new());
         let saved = self.keeper.take().map_or(Ok(()), last);
         self.catalog.close();
         saved

@@ -15,3 +15,5 @@ pub mod operations {}
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}
+#[doc = include_str!("manual/restart.md")]
+pub mod restart {}

@@ -37,6 +37,10 @@ pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
 /// answer that is being sent; TLS has its share in them, because a client has one of the three in use.
 pub const MYSQL_CONNECTION_BYTES: usize = 192 << 10;
 
+/// What a snapshot takes beside what the reports have in their running ticks: a block and its texts, as they are and
+/// compressed, and what waits for the disk.
+pub const SNAPSHOT_BYTES: usize = 24 << 20;
+
 /// The packet that durations are reckoned with: the stock extension, one request, no timers.
 pub const TYPICAL_PACKET_BYTES: u64 = 171;
 /// What that packet is as a record in the temporary pool: 203 on average.
@@ -238,6 +242,14 @@ impl MemoryPlan {
                 format!("{SOURCES_MAX} source addresses (ingest.count_sources)"),
             ));
         }
+        if config.state_dir.is_some() {
+            lines.push(line(
+                "snapshot",
+                SNAPSHOT_BYTES + config.reports.memory_bytes / 8,
+                "while it is written or read (state.dir): blocks, and what the running ticks have"
+                    .to_owned(),
+            ));
+        }
         // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
         let kernel_bytes = sockets * 2 * ingest.recv_buffer_bytes as u64;
         let kernel = line(
@@ -398,6 +410,13 @@ mod tests {
         assert_eq!((bytes(&plan, "requests"), bytes(&plan, "timers")), (0, 0));
         // Names are let go of some time after their last request.
         assert!(bytes(&plan, "origins") > 6 << 20);
+    }
+
+    #[test]
+    fn a_snapshot_has_a_line_when_there_is_a_place_for_it() {
+        let with = plan(&format!("{TWO_BY_THREE}[state]\ndir = \"/x\"\n"));
+        assert_eq!(bytes(&with, "snapshot"), (24 << 20) + (2 << 20));
+        assert_eq!(with.lines.len(), plan(TWO_BY_THREE).lines.len() + 1);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::query::source::Source;
 use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::{Engine, SqlSettings};
+#[cfg(feature = "sql")]
 use crate::telemetry::Counters;
 
 /// What answers SQL.
@@ -40,6 +41,7 @@ pub(super) struct Behind<'a> {
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
     pub(super) engine: FrontEngine,
+    #[cfg(feature = "sql")]
     pub(super) counters: &'a Counters,
 }
 

@@ -27,12 +27,14 @@ impl Live {
     /// expired meanwhile leaves. Returns what was left out.
     pub fn restored(
         &mut self,
-        ids: PoolIds,
+        ids: Option<PoolIds>,
         reports: ReportsRestore,
         now_ms: u64,
     ) -> Vec<NotRestored> {
-        self.pool.restore_ids(ids);
-        self.tell_freed();
+        if let Some(ids) = ids {
+            self.pool.restore_ids(ids);
+            self.tell_freed();
+        }
         let left_out = reports.finish(&mut self.reports, &mut self.pool);
         self.advance(now_ms);
         left_out

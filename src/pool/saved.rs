@@ -1,7 +1,7 @@
 //! Raw rows on their way into a snapshot, and out of one.
 //!
-//! Rows never change once they are appended, so they are copied a few thousand at a time, each time under the lock for
-//! less than a millisecond, while the merger goes on. A chunk has all the texts that its rows use and refers to nothing
+//! Rows never change once they are appended, so they are copied a thousand at a time, each time under the lock for about
+//! a millisecond, while the merger goes on. A chunk has all the texts that its rows use and refers to nothing
 //! outside, because the numbers of names may stand for others by the time the next chunk is copied.
 //!
 //! ```text
@@ -29,7 +29,7 @@ use super::words::{EMPTY, NONE, OTHER, Packed, Words};
 use crate::packed::{Damage, Packer, Unpacker};
 
 /// Rows of a chunk at most.
-const CHUNK_ROWS: u64 = 2_048;
+const CHUNK_ROWS: u64 = 1_024;
 
 /// A chunk ends when it has become longer than this; the last request may make it several times as long.
 const CHUNK_BYTES: usize = 512 << 10;

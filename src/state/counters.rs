@@ -17,13 +17,13 @@ use crate::telemetry::counters::{Kind, Reading, SocketCounts};
 use crate::telemetry::{Counters, SocketCounters};
 
 /// Sockets in one snapshot at most.
-const SOCKETS_MAX: u64 = 1 << 16;
+const SOCKETS_MAX: u64 = 1 << 10;
 
 /// Counters of one set at most.
 const READINGS_MAX: u64 = 1 << 12;
 
-/// Each counter stays below this, so that sums do not overflow.
-const COUNT_MAX: u64 = 1 << 62;
+/// No counter is taken up at more than this, so that sums over all sockets do not overflow.
+const COUNT_MAX: u64 = 1 << 53;
 
 /// A socket as a snapshot names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

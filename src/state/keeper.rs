@@ -83,6 +83,14 @@ pub fn find(dir: &Path, unix_secs: u32) -> Option<Found> {
     }
 }
 
+/// A new file that only this user can read: requests may say more than their senders want told.
+fn create(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)
+}
+
 /// Moves a snapshot that cannot be read out of the way, and says so.
 pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
     let file = dir.join(FILE);
@@ -228,19 +236,22 @@ impl Keeper {
             let period = self.snapshots.period();
             if !period.is_zero() && last.elapsed() >= period && !shutdown.requested() {
                 // A failure is logged and counted there; the next period tries again.
-                let _tried = self.save();
+                let _tried = self.save(shutdown);
                 last = Instant::now();
             }
         }
     }
 
-    /// Writes a snapshot now.
+    /// Writes a snapshot now; gives up, which is no failure, once `stop` is requested.
     ///
     /// # Errors
     /// When it cannot be written; that is logged and counted already, and the one before it is still there.
-    pub fn save(&self) -> io::Result<()> {
+    pub fn save(&self, stop: &Shutdown) -> io::Result<()> {
         let start = Instant::now();
-        let result = self.write();
+        let result = self.write(stop);
+        if result.is_err() && stop.requested() {
+            return Ok(());
+        }
         let took = start.elapsed();
         let mut figures = self.snapshots.figures.lock();
         match result {
@@ -279,9 +290,9 @@ impl Keeper {
         }
     }
 
-    fn write(&self) -> io::Result<Written> {
+    fn write(&self, stop: &Shutdown) -> io::Result<Written> {
         let new = self.snapshots.dir.join(NEW_FILE);
-        let written = self.write_new(&new).and_then(|written| {
+        let written = self.write_new(&new, stop).and_then(|written| {
             fs::rename(&new, self.snapshots.dir.join(FILE))?;
             Ok(written)
         });
@@ -297,15 +308,16 @@ impl Keeper {
         Ok(written)
     }
 
-    fn write_new(&self, path: &Path) -> io::Result<Written> {
+    fn write_new(&self, path: &Path, stop: &Shutdown) -> io::Result<Written> {
         let subject = Subject {
             live: &self.live,
             counters: &self.counters,
             sockets: &self.sockets,
             clock: &*self.clock,
+            stop,
         };
         for _ in 0..ATTEMPTS {
-            let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+            let file = BufWriter::with_capacity(BUFFER_BYTES, create(path)?);
             match snapshot::write(subject, file) {
                 Ok((file, written)) => {
                     file.into_inner()
@@ -314,6 +326,7 @@ impl Keeper {
                     return Ok(written);
                 }
                 Err(WriteError::Io(error)) => return Err(error),
+                Err(error @ WriteError::Stopped) => return Err(io::Error::other(error)),
                 Err(WriteError::Overtaken) => {}
             }
         }

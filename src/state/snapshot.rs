@@ -12,7 +12,7 @@
 //!
 //! [`write`] runs while the merger goes on. The moment is the cut: taken under one hold of the read lock, a few
 //! milliseconds at most, and it fixes what the running ticks have and the id up to which rows belong to it. The rest is
-//! copied piece by piece, each under the lock for less than a millisecond, and written out without it: rows, closed
+//! copied piece by piece, each under the lock for about a millisecond, and written out without it: rows, closed
 //! journals and the names of groups do not change. One block is in memory at a time, and the cut.
 //!
 //! [`inspect`] reads a file through once and sees that it is whole; [`restore`] fills an empty [`Live`] from it. Neither trusts
@@ -32,6 +32,7 @@ use crate::packed::{Damage, Packer, Unpacker};
 use crate::pool::saved::{PoolIds, RowsCopy};
 use crate::report::definition::Definition;
 use crate::report::{DefinedBy, NotRestored, ReportsCut, ReportsRestore};
+use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
 
 /// Latest moment that a snapshot may name, milliseconds: in thirty thousand years.
@@ -48,6 +49,8 @@ pub struct Subject<'a> {
     pub sockets: &'a [SocketName],
     /// Time.
     pub clock: &'a dyn Clock,
+    /// Whether to give up.
+    pub stop: &'a Shutdown,
 }
 
 /// What [`write`] did.
@@ -72,6 +75,9 @@ pub enum WriteError {
     /// A report was dropped, or all were emptied, while it was written: it has to begin anew.
     #[error("reports were dropped or emptied meanwhile")]
     Overtaken,
+    /// It was to give up.
+    #[error("the daemon stops")]
+    Stopped,
 }
 
 /// Why a snapshot was not read.
@@ -123,11 +129,12 @@ pub struct Restored {
 /// Writes a snapshot.
 ///
 /// # Errors
-/// Those of `to`, and [`WriteError::Overtaken`]; what was written until then is of no use.
+/// Those of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; what was written until then is of no use.
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
     let mut writer = Writer {
         blocks: BlockWriter::new(to)?,
         live: subject.live,
+        stop: subject.stop,
         written: Written::default(),
     };
     let (cut, ids, folded) = writer.hold(|live| {
@@ -165,10 +172,24 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
 struct Writer<'a, W> {
     blocks: BlockWriter<W>,
     live: &'a SharedLive,
+    stop: &'a Shutdown,
     written: Written,
 }
 
 impl<W: Write> Writer<'_, W> {
+    /// Looks at what is live for as long as that is what the cut saw.
+    fn hold_current<T>(
+        &mut self,
+        cut: &ReportsCut,
+        look: impl FnOnce(&Live) -> T,
+    ) -> Result<T, WriteError> {
+        if self.stop.requested() {
+            return Err(WriteError::Stopped);
+        }
+        let seen = self.hold(|live| live.reports.is_current(cut).then(|| look(live)));
+        seen.ok_or(WriteError::Overtaken)
+    }
+
     /// Looks at what is live, and at how long that takes.
     fn hold<T>(&mut self, look: impl FnOnce(&Live) -> T) -> T {
         let live = self.live.read();
@@ -187,16 +208,11 @@ impl<W: Write> Writer<'_, W> {
         let mut now_ms = 0;
         while let Some(group) = from {
             packer.clear();
-            from = self
-                .hold(|live| {
-                    now_ms = live.reports.now_ms();
-                    let current = live.reports.is_current(cut);
-                    current.then(|| {
-                        live.reports
-                            .copy_groups(cut, at, group, &live.pool, &mut packer)
-                    })
-                })
-                .ok_or(WriteError::Overtaken)?;
+            from = self.hold_current(cut, |live| {
+                now_ms = live.reports.now_ms();
+                let (reports, pool) = (&live.reports, &live.pool);
+                reports.copy_groups(cut, at, group, pool, &mut packer)
+            })?;
             if !packer.is_empty() {
                 self.blocks.block(Kind::Groups, packer.bytes())?;
             }
@@ -211,15 +227,12 @@ impl<W: Write> Writer<'_, W> {
         let mut copy = RowsCopy::new();
         let mut from = 1;
         loop {
-            let next = self.hold(|live| {
-                let current = live.reports.is_current(cut);
+            let next = self.hold_current(cut, |live| {
                 let now_ms = live.reports.now_ms();
-                current.then(|| {
-                    live.pool
-                        .copy_rows(from, ids.next_request, now_ms, &mut copy)
-                })
-            });
-            let Some(next) = next.ok_or(WriteError::Overtaken)? else {
+                let (pool, until) = (&live.pool, ids.next_request);
+                pool.copy_rows(from, until, now_ms, &mut copy)
+            })?;
+            let Some(next) = next else {
                 return Ok(());
             };
             self.blocks.block(Kind::Rows, copy.bytes())?;
@@ -238,18 +251,21 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut counters = SavedCounters::default();
     loop {
         let before = reader.blocks();
-        let (kind, bytes) = reader.read()?;
-        let block = before + 1;
-        let damaged = |damage| ReadError::Damaged { block, damage };
-        let mut from = Unpacker::new(bytes);
+        let kind = reader.advance()?;
+        let damaged = |damage| ReadError::Damaged {
+            block: before + 1,
+            damage,
+        };
         if (kind == Kind::Head) != (before == 0) {
             return Err(damaged(Damage("the head is not where it should be")));
         }
         match kind {
             Kind::Counters => {
+                let mut from = Unpacker::new(reader.unpack()?);
                 counters = SavedCounters::unpack(&mut from).map_err(damaged)?;
             }
             Kind::End => {
+                let mut from = Unpacker::new(reader.unpack()?);
                 let (mono_ms, unix_ms) = unpack_end(&mut from, before).map_err(damaged)?;
                 return Ok(Contents {
                     counters,
@@ -284,36 +300,76 @@ pub fn restore(
     now_ms: u64,
 ) -> Result<Restored, ReadError> {
     let mut reader = BlockReader::new(from)?;
-    let mut restore = ReportsRestore::new(reports, now_ms);
-    let mut ids = None;
-    let mut requests = 0;
+    let mut restoring = Restoring::new(live, reports, now_ms);
     loop {
         let block = reader.blocks() + 1;
         let (kind, bytes) = reader.read()?;
-        let mut from = Unpacker::new(bytes);
-        let (reports, pool) = (&mut live.reports, &mut live.pool);
-        let done = match kind {
-            Kind::Head => unpack_head(&mut from).map(|(found, folded)| {
-                reports.restore_folded(folded);
-                ids = Some(found);
-            }),
-            Kind::Counters => Ok(()),
-            Kind::Family => restore.family(&mut from, reports, pool),
-            Kind::Groups => restore.groups(&mut from, reports, pool),
-            Kind::Journal => restore.journal(&mut from, reports, pool),
-            Kind::Rows => live
-                .restore_rows(&mut from, now_ms)
-                .map(|more| requests += more),
-            Kind::End => break,
-        };
-        done.map_err(|damage| ReadError::Damaged { block, damage })?;
+        if kind == Kind::End {
+            return Ok(restoring.finish());
+        }
+        restoring
+            .block(kind, bytes)
+            .map_err(|damage| ReadError::Damaged { block, damage })?;
     }
-    let ids = ids.ok_or(ReadError::Damaged {
-        block: 1,
-        damage: Damage("it has no head"),
-    })?;
-    let left_out = live.restored(ids, restore, now_ms);
-    Ok(Restored { requests, left_out })
+}
+
+/// A [`Live`] that is being filled, block by block.
+#[derive(Debug)]
+pub struct Restoring<'a> {
+    live: &'a mut Live,
+    reports: ReportsRestore,
+    ids: Option<PoolIds>,
+    requests: u64,
+    now_ms: u64,
+}
+
+impl<'a> Restoring<'a> {
+    /// Begins with an empty one; see [`restore`].
+    #[must_use]
+    pub fn new(live: &'a mut Live, reports: Vec<(Definition, DefinedBy)>, now_ms: u64) -> Self {
+        Self {
+            live,
+            reports: ReportsRestore::new(reports, now_ms),
+            ids: None,
+            requests: 0,
+            now_ms,
+        }
+    }
+
+    /// Takes a block in, whatever its bytes are.
+    ///
+    /// # Errors
+    /// When it cannot be what was written.
+    pub fn block(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Damage> {
+        let mut from = Unpacker::new(bytes);
+        let (reports, pool) = (&mut self.live.reports, &mut self.live.pool);
+        match kind {
+            Kind::Head => {
+                let (ids, folded) = unpack_head(&mut from)?;
+                if self.ids.replace(ids).is_some() {
+                    return Err(Damage("it has two heads"));
+                }
+                reports.restore_folded(folded);
+            }
+            Kind::Family => self.reports.family(&mut from, reports, pool)?,
+            Kind::Groups => self.reports.groups(&mut from, reports, pool)?,
+            Kind::Journal => self.reports.journal(&mut from, reports, pool)?,
+            Kind::Rows => self.requests += self.live.restore_rows(&mut from, self.now_ms)?,
+            // Looked at before.
+            Kind::Counters | Kind::End => {}
+        }
+        Ok(())
+    }
+
+    /// Ends it: all reports are there, those that did not come back are filled from the raw rows, and ids go on.
+    #[must_use]
+    pub fn finish(self) -> Restored {
+        let left_out = self.live.restored(self.ids, self.reports, self.now_ms);
+        Restored {
+            requests: self.requests,
+            left_out,
+        }
+    }
 }
 
 fn unpack_head(from: &mut Unpacker<'_>) -> Result<(PoolIds, u64), Damage> {

@@ -1,6 +1,10 @@
 //! What a restart keeps: raw rows, reports, counters and ids, whatever ended the process before; and with sockets that
 //! are handed over also what arrives while there is no process. What cannot be read is set aside, what cannot be
 //! written is said, and neither keeps the daemon from working.
+#![expect(
+    clippy::print_stdout,
+    reason = "figures of the full size, and what could not be tried, are for whoever runs the tests"
+)]
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -42,10 +46,10 @@ fn refs(settings: &[String]) -> Vec<&str> {
 fn packet(n: u64) -> Vec<u8> {
     let mut sent = model::Request::named(format!("web-{}", n % 3), "shop", format!("/{}", n % 41));
     sent.request_time = Some((n % 500) as f32 / 1000.0);
-    sent.status = Some(if n % 7 == 0 { 503 } else { 200 });
+    sent.status = Some(if n.is_multiple_of(7) { 503 } else { 200 });
     sent.memory_peak = Some((n * 777 % 100_000) as u32);
-    if n % 3 > 0 {
-        sent.add_tag("env", if n % 2 == 0 { "prod" } else { "test" });
+    if !n.is_multiple_of(3) {
+        sent.add_tag("env", if n.is_multiple_of(2) { "prod" } else { "test" });
     }
     for timer in 0..n % 4 {
         let op = format!("op{}", (n + timer) % 20);
@@ -614,6 +618,42 @@ fn sockets_that_were_handed_over_take_the_place_of_all_and_are_told_by_name_or_p
         .args(["check"])
         .envs([("LISTEN_FDS", "3"), ("LISTEN_PID", "1")]));
     assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// systemd's own tool: it holds the socket, and starts the program when the first packet comes.
+#[test]
+fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
+    if Command::new("systemd-socket-activate")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        println!("left out: there is no systemd-socket-activate");
+        return;
+    }
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let mut command = clean(Command::new("systemd-socket-activate"));
+    command.args(["--datagram", "--fdname=udp", "--listen"]);
+    command.args([&address.to_string(), &program()]);
+    let program = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            await_condition("the port is taken", || match UdpSocket::bind(address) {
+                Ok(_) => Err(()),
+                Err(_) => Ok(()),
+            });
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for n in 0..100 {
+                socket.send_to(&packet(n), address).unwrap();
+            }
+        });
+        Program::start_as(command, &["serve"], &[])
+    });
+    assert_eq!(program.site.udp, [address]);
+    let status = program.site.at_rest(100);
+    assert_eq!(status.count("requests_merged"), 100);
+    assert_eq!(status.sockets()[0].0["handed_over"], true);
 }
 
 /// What waits in the kernel while there is no process, and what overflowed meanwhile, is counted by the next one.

@@ -39,8 +39,8 @@ const SUM_END: u128 = 1 << 96;
 /// All samples of a family stay below this.
 const SAMPLES_END: u64 = 1 << 62;
 
-/// Samples of one bucket in one tick; more would take megabytes.
-const SAMPLES_MAX: u64 = 1 << 48;
+/// Samples of one bucket in one tick; so many take megabytes.
+const SAMPLES_MAX: u64 = 1 << 54;
 
 /// Reports of a family that are read back.
 const REPORTS_MAX: u64 = 4_096;
@@ -151,7 +151,14 @@ impl Family {
         let before = closed.filter(|&&(tick, _)| tick < cut.tick);
         let running = cut.extremes.binary_search_by_key(&id, |&(group, _)| group);
         let running = running.ok().map(|at| (cut.tick, cut.extremes[at].1));
-        let all: Vec<_> = before.copied().chain(running).collect();
+        let mut all: Vec<(u64, Extremes)> = Vec::new();
+        for (tick, seen) in before.copied().chain(running) {
+            // A tick whose sums did not fit one slot has more than one entry.
+            match all.last_mut() {
+                Some((last, all)) if *last == tick => all.widen(&seen),
+                _ => all.push((tick, seen)),
+            }
+        }
         to.number(all.len() as u64);
         for (tick, seen) in all {
             to.number(tick);
@@ -226,11 +233,17 @@ pub(in crate::report) struct FamilyRestore {
     samples: u64,
     /// Extremes so far.
     extremes: usize,
+    /// Bytes that histograms may take.
+    histogram_bytes_max: usize,
 }
 
 impl FamilyRestore {
     /// Reads the head.
-    pub(in crate::report) fn begin(from: &mut Unpacker<'_>, now_ms: u64) -> Result<Self, Damage> {
+    pub(in crate::report) fn begin(
+        from: &mut Unpacker<'_>,
+        now_ms: u64,
+        budget: &Budget,
+    ) -> Result<Self, Damage> {
         let Identity {
             scope,
             filters,
@@ -258,6 +271,7 @@ impl FamilyRestore {
             folded,
             samples: 0,
             extremes: 0,
+            histogram_bytes_max: budget.limit(),
         })
     }
 
@@ -397,7 +411,7 @@ impl FamilyRestore {
         };
         let mut pairs = std::mem::take(&mut self.family.pairs);
         pairs.clear();
-        let read = self.read_pairs(from, &mut pairs);
+        let mut read = self.read_pairs(from, &mut pairs);
         let family = &mut *self.family;
         if read.is_ok() {
             family
@@ -408,6 +422,11 @@ impl FamilyRestore {
             let before = group.histogram.heap_bytes();
             for &(bucket, count) in &pairs {
                 group.histogram.add(bucket, count);
+                // Counts that are short in the file may be long in memory.
+                if group.histogram.heap_bytes() > self.histogram_bytes_max {
+                    read = Err(Trouble::TooLarge);
+                    break;
+                }
             }
             let after = group.histogram.heap_bytes();
             family.groups.histogram_bytes = family.groups.histogram_bytes + after - before;
@@ -430,6 +449,9 @@ impl FamilyRestore {
                 .ok_or(Damage("a histogram has a bucket that cannot be"))?;
             let count = from.number()?;
             self.samples = self.samples.saturating_add(count);
+            if count == 0 {
+                return Err(Damage("a histogram has an empty bucket").into());
+            }
             if count > SAMPLES_MAX || self.samples >= SAMPLES_END {
                 return Err(Trouble::TooLarge);
             }

@@ -157,7 +157,7 @@ impl ReportsRestore {
         pool: &mut Pool,
     ) -> Result<(), Damage> {
         self.end_family(reports, pool);
-        let found = FamilyRestore::begin(from, self.now_ms)?;
+        let found = FamilyRestore::begin(from, self.now_ms, &reports.budget)?;
         let mut wanted = false;
         for (name, _) in &found.reports {
             let reason = match self.remaining.iter().find(|(it, _)| it.name == *name) {

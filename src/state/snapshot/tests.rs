@@ -137,6 +137,22 @@ impl Process {
         self.live.write().merge(&records, self.now_ms);
     }
 
+    /// More than the sums of one slot hold: the longest requests there can be, timers with the most hits.
+    fn send_longest(&mut self) {
+        let mut sent = model::Request::named("h1", "s", "/1");
+        sent.request_time = Some(2_147_483_520.0);
+        sent.add_tag("env", "prod");
+        sent.add_timer(u32::MAX, 2_147_483_520.0, &[("group", "db"), ("op", "op1")]);
+        let packet = sent.encode_to_vec();
+        let mut records = Vec::new();
+        for _ in 0..2_500 {
+            self.decoder
+                .decode(&packet, 1_700_000_000, &mut records)
+                .unwrap();
+        }
+        self.live.write().merge(&records, self.now_ms);
+    }
+
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.clock.advance_ms(ms);
@@ -149,6 +165,7 @@ impl Process {
             counters: &Counters::new(1),
             sockets: &[],
             clock: &self.clock,
+            stop: &Shutdown::new(),
         };
         write(subject, Vec::new()).unwrap().0
     }
@@ -186,9 +203,14 @@ fn busy() -> Process {
     let mut process = Process::start(PLAN);
     for step in 0..80 {
         process.send(step * 100);
+        if step > 76 {
+            process.send_longest();
+        }
         process.pass(700 + step % 5 * 300);
     }
     process.send(8_000);
+    process.send_longest();
+    process.send_longest();
     process
 }
 
