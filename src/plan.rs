@@ -217,6 +217,15 @@ impl MemoryPlan {
                 ),
             ),
             line(
+                "pages",
+                match config.http.listen {
+                    Some(_) => http.page_bytes_max(),
+                    None => 0,
+                },
+                "web pages of the last second, and sums over raw timers while one is made"
+                    .to_owned(),
+            ),
+            line(
                 "process",
                 BASE_BYTES,
                 "code, thread stacks, connections".to_owned(),
@@ -389,6 +398,8 @@ mod tests {
             ("timers", 80_000),
             ("reports", 16 << 20),
             ("answers", 6 * 100_000 * 290),
+            // Pages of the last second, and the sums of two that are being made.
+            ("pages", (8 << 20) + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40)),
             ("process", 16 << 20),
         ] {
             assert_eq!(bytes(&plan, name), expected, "{name}");
@@ -515,7 +526,7 @@ mod tests {
             if cfg!(feature = "sql") {
                 "  total                   658.0 MiB"
             } else {
-                "  total                   338.0 MiB"
+                "  total                   381.1 MiB"
             },
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {

@@ -91,6 +91,17 @@ impl std::fmt::Debug for Answers {
     }
 }
 
+/// A line of the memory plan, as the page shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// What takes it.
+    pub name: &'static str,
+    /// At most so many bytes.
+    pub bytes: u64,
+    /// Which settings make it so.
+    pub why: String,
+}
+
 /// What bounds the front end.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -126,6 +137,8 @@ pub struct HttpSettings {
     pub answer_max: Duration,
     /// How long a connection lives on which nothing moves.
     pub idle_max: Duration,
+    /// The memory plan, for people to see.
+    pub memory_plan: Arc<[Planned]>,
     /// The last hour; `None`: not kept.
     pub series: Option<Series>,
     /// What Prometheus is shown.
@@ -133,6 +146,12 @@ pub struct HttpSettings {
 }
 
 impl HttpSettings {
+    /// Bytes that pages take at most.
+    #[must_use]
+    pub const fn page_bytes_max(&self) -> usize {
+        page::bytes_max(self.readings_max)
+    }
+
     /// The defaults, with these host names, and open to this machine.
     #[must_use]
     pub fn new(host_names: Vec<String>) -> Self {
@@ -141,7 +160,6 @@ impl HttpSettings {
             open_health: false,
             host_names: host_names.into(),
             tls: None,
-            series: None,
             connections_max: 256,
             // Half: one peer alone cannot keep all others out, and a proxy in front has enough.
             peer_connections_max: 128,
@@ -155,6 +173,8 @@ impl HttpSettings {
             body_max: Duration::from_secs(10),
             answer_max: Duration::from_secs(120),
             idle_max: Duration::from_secs(30),
+            memory_plan: [].into(),
+            series: None,
             metrics: Metrics::new(&[], &[], 0),
         }
     }

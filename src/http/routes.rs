@@ -70,7 +70,7 @@ impl App {
             followers: Gate::new("followers", settings.followers_max, 0, Duration::ZERO),
             body_max: settings.body_max,
             series: settings.series.clone(),
-            kept: page::Kept::default(),
+            kept: page::Kept::new(Arc::clone(&settings.memory_plan)),
             stopped,
             metrics: settings.metrics.clone(),
         }))

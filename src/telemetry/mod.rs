@@ -10,4 +10,6 @@ pub mod cpu;
 
 pub mod log;
 
+pub mod memory;
+
 pub use counters::{Counters, MergeCounters, MergeCounts, Reading, SocketCounters, SocketCounts};

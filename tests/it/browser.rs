@@ -261,6 +261,7 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     let browser = Browser::start(&program.site);
     browser.open("/");
     assert!(browser.text("h1").contains("Overview"));
+    browser.find("#past-times svg[role=img] path.line");
     browser.assert_quiet();
     browser.picture("overview-light");
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pinbad::wire::model::Request;
 use prost::Message as _;
 
-use crate::harness::{Here, Sender, Site};
+use crate::harness::{Here, Sender, Site, await_condition};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -369,7 +369,7 @@ fn numbers_agree_with_what_was_sent() {
     assert_eq!(
         timers[1][..8],
         [
-            "cache", "without", "100", "100", "100", "50.0 s", "66.7 %", "502 ms"
+            "cache", "without", "100", "100", "100", "50.0 s", "66.7 %", "500 ms"
         ]
     );
     let timers = rows(
@@ -394,6 +394,107 @@ fn numbers_agree_with_what_was_sent() {
         "{}",
         svg.body
     );
+    here.stop();
+}
+
+#[test]
+fn charts_have_addresses_of_their_own() {
+    let here = Here::start(&[]);
+    let mut sender = Sender::new(&here.site);
+    let site = &here.site;
+    let chart = |target: &str| {
+        let reply = site.get(target);
+        if reply.status == 200 {
+            Ok(reply)
+        } else {
+            Err(reply)
+        }
+    };
+    for _ in 0..20 {
+        sender.send(&request("web-01", "shop", "/<a>").encode_to_vec());
+    }
+    sender.at_rest();
+    for (target, part) in [
+        ("/reports/info/traffic.svg", "requests: now"),
+        ("/reports/info/times.svg?span=1m", "p95: now"),
+        (
+            "/reports/info/errors.svg?span=1h&theme=dark",
+            "errors: now 0",
+        ),
+        (
+            "/reports/report_by_script_name/times.svg?script_name=%2F%3Ca%3E&theme=dark",
+            "p50: now 12",
+        ),
+        (
+            "/reports/report_by_status/cpu.svg?key.status=200",
+            "busy: now",
+        ),
+    ] {
+        let reply = await_condition(target, || {
+            let reply = chart(target)?;
+            if reply.body.contains(part) {
+                Ok(reply)
+            } else {
+                Err(reply)
+            }
+        });
+        assert_eq!(reply.content_type, "image/svg+xml");
+        assert!(
+            reply
+                .body
+                .starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox"),
+            "{}",
+            reply.body
+        );
+        assert!(
+            !reply.body.contains("style") && !reply.body.contains("<a>"),
+            "{}",
+            reply.body
+        );
+        assert!(
+            reply.body.contains("<path class=\"line c"),
+            "{}",
+            reply.body
+        );
+    }
+    let page = site
+        .get("/reports/report_by_script_name/row?script_name=%2F%3Ca%3E&span=5m")
+        .body;
+    for name in ["traffic", "times", "errors", "cpu"] {
+        let address =
+            format!("/reports/report_by_script_name/{name}.svg?script_name=%2F%3Ca%3E&amp;span=5m");
+        assert!(page.contains(&address), "{page}");
+    }
+    for (target, status, part) in [
+        ("/reports/info/nope.svg", 404, "traffic.svg"),
+        ("/reports/info/traffic.svg?span=2h", 400, "1m, 5m, 15m, 1h"),
+        ("/reports/info/traffic.svg?theme=x", 400, "light, dark"),
+        ("/reports/report_by_status/traffic.svg", 400, "is missing"),
+        (
+            "/reports/report_by_status/traffic.svg?status=200&x=1",
+            400,
+            "unknown parameter",
+        ),
+        (
+            "/reports/report_by_schema/traffic.svg?schema=",
+            404,
+            "report_by_schema",
+        ),
+        ("/reports/nope/traffic.svg", 404, "no report"),
+    ] {
+        let detail = site.get(target).problem(status);
+        assert!(detail.contains(part), "{target}: {detail}");
+    }
+    here.stop();
+
+    let here = Here::start(&["series.memory=0"]);
+    assert!(
+        here.site
+            .get("/reports/info/traffic.svg")
+            .problem(404)
+            .contains("series.memory")
+    );
+    assert_eq!(here.site.get("/").status, 200);
     here.stop();
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Server-sent events: browsers ask again by themselves when a stream ends. One task makes the event for all listeners, and
 //! runs only while there are any. A listener has room for [`BEHIND_MAX`] events; one that is slower misses some and nobody waits
-//! for it. At most [`LISTENERS_MAX`] listen at once, others are told 503. A stream ends by itself after [`LIFE`], before the
-//! connection would be cut off for taking too long over one answer.
+//! for it. At most [`LISTENERS_MAX`] listen at once, others are told 503. A peer that is gone is noticed by what is sent to it.
+//! Streams end when the daemon stops.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,13 +13,14 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Response};
+use axum::http::{HeaderName, HeaderValue, Response};
 use hyper::body::Frame;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
+use crate::http::connection::Endless;
 use crate::http::error::Problem;
 use crate::http::routes::App;
 use crate::series::{EVERYTHING, Line, Metric, Series};
@@ -28,8 +29,6 @@ use crate::series::{EVERYTHING, Line, Metric, Series};
 const LISTENERS_MAX: usize = 64;
 /// Events that wait for a slow listener.
 const BEHIND_MAX: usize = 2;
-/// How long one stream lasts.
-const LIFE: Duration = Duration::from_secs(90);
 /// From one event to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 /// The seconds that the numbers are about.
@@ -45,34 +44,23 @@ pub(super) struct Hub {
 
 #[derive(Debug, Default)]
 struct Listeners {
-    all: Vec<Listener>,
+    all: Vec<mpsc::Sender<Bytes>>,
     /// Whether the task runs that sends to them.
     served: bool,
-}
-
-#[derive(Debug)]
-struct Listener {
-    sender: mpsc::Sender<Bytes>,
-    until: Instant,
 }
 
 impl Hub {
     /// A place for one more; whether the task has to be started for it.
     fn join(&self) -> Result<(mpsc::Receiver<Bytes>, bool), Problem> {
         let mut listeners = self.listeners.lock();
-        listeners
-            .all
-            .retain(|listener| !listener.sender.is_closed());
+        listeners.all.retain(|listener| !listener.is_closed());
         if listeners.all.len() >= LISTENERS_MAX {
             return Err(Problem::busy(format!(
                 "{LISTENERS_MAX} pages are live already"
             )));
         }
         let (sender, receiver) = mpsc::channel(BEHIND_MAX);
-        listeners.all.push(Listener {
-            sender,
-            until: Instant::now() + LIFE,
-        });
+        listeners.all.push(sender);
         let start = !std::mem::replace(&mut listeners.served, true);
         Ok((receiver, start))
     }
@@ -80,13 +68,17 @@ impl Hub {
     /// Sends to everyone who has room; false when nobody is left.
     fn send(&self, event: &Bytes) -> bool {
         let mut listeners = self.listeners.lock();
-        let now = Instant::now();
         listeners.all.retain(|listener| {
-            let sent = listener.sender.try_send(event.clone());
-            !matches!(sent, Err(mpsc::error::TrySendError::Closed(_))) && now < listener.until
+            let sent = listener.try_send(event.clone());
+            !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });
         listeners.served = !listeners.all.is_empty();
         listeners.served
+    }
+
+    /// Ends all streams.
+    fn end(&self) {
+        *self.listeners.lock() = Listeners::default();
     }
 }
 
@@ -100,6 +92,12 @@ pub(super) async fn read(State(app): State<App>) -> Result<Response<Body>, Probl
     let mut response = Response::new(Body::new(Stream { first, events }));
     let media_type = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(CONTENT_TYPE, media_type);
+    // Asks nginx to pass on what it gets, when it gets it.
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    response
+        .headers_mut()
+        .insert(buffering, HeaderValue::from_static("no"));
+    response.extensions_mut().insert(Endless);
     Ok(response)
 }
 
@@ -107,8 +105,16 @@ pub(super) async fn read(State(app): State<App>) -> Result<Response<Body>, Probl
 async fn serve(app: App) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut stopped = app.stopped();
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // An error means that the server is gone, which is a stop as well.
+            _ = stopped.wait_for(|stop| *stop) => {
+                app.kept().events.end();
+                return;
+            }
+        }
         // A look that fails is a second without news.
         let event = match numbers(&app).await {
             Ok(numbers) => Bytes::from(format!("event: second\ndata: {numbers}\n\n")),
@@ -190,7 +196,7 @@ impl HttpBody for Stream {
 mod tests {
     use super::*;
 
-    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    #[tokio::test(flavor = "current_thread")]
     async fn slow_listeners_miss_events_and_nobody_else_does() {
         let hub = Hub::default();
         let (mut quick, start) = hub.join().unwrap();
@@ -208,19 +214,20 @@ mod tests {
         assert_eq!(got, ["1", "2"]);
     }
 
-    #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn streams_end_and_their_places_are_free_again() {
+    #[tokio::test(flavor = "current_thread")]
+    async fn places_are_free_again_and_streams_end() {
         let hub = Hub::default();
         let mut listening: Vec<_> = (0..LISTENERS_MAX).map(|_| hub.join().unwrap().0).collect();
         assert_eq!(hub.join().unwrap_err().status.as_u16(), 503);
         listening.pop();
         listening.push(hub.join().unwrap().0);
-        tokio::time::advance(LIFE).await;
-        assert!(!hub.send(&Bytes::from("last")));
+        assert!(hub.send(&Bytes::from("last")));
+        hub.end();
         for mut events in listening {
             assert_eq!(events.recv().await.unwrap(), "last");
             assert_eq!(events.recv().await, None);
         }
         assert!(hub.join().unwrap().1, "the task has to be started again");
+        assert!(!hub.send(&Bytes::from("nobody is left")));
     }
 }

@@ -37,6 +37,8 @@ mod second;
 mod show;
 mod timers;
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response, StatusCode, Uri};
@@ -45,6 +47,7 @@ use axum::routing::{MethodRouter, get};
 use maud::Markup;
 
 use self::second::Seconds;
+use super::Planned;
 use super::error::Problem;
 use super::routes::App;
 use crate::query::source::Source;
@@ -56,6 +59,23 @@ pub(super) use self::overview::read;
 pub(super) struct Kept {
     seconds: Seconds,
     events: events::Hub,
+    rates: health::Rates,
+    plan: Arc<[Planned]>,
+}
+
+impl Kept {
+    /// Nothing yet, but the memory plan.
+    pub(super) fn new(plan: Arc<[Planned]>) -> Self {
+        Self {
+            plan,
+            ..Self::default()
+        }
+    }
+}
+
+/// Bytes that pages take at most while `looks` of them are being made: those that are kept for a second, and sums over raw timers.
+pub(super) const fn bytes_max(looks: usize) -> usize {
+    second::BYTES + looks * timers::SUMS_BYTES
 }
 
 /// What a page may load and do. Nothing inline, nothing from elsewhere.

@@ -66,11 +66,17 @@ fn page(reports: &[ReportSummary], given: &Given, offset: usize) -> Markup {
 
 fn row(report: &ReportSummary) -> Markup {
     let name = visible(&report.name);
+    // The keys in one text are no further key.
+    let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
+    let keys = match &keys[..] {
+        [keys @ .., "index_value"] if !keys.is_empty() => keys.to_vec(),
+        _ => keys,
+    };
     html! {
         tr {
             th.key scope="row" { a href={ "/reports/" (encode(&report.name)) } { (name) } }
             td.key { (visible(&report.kind)) }
-            td.key { (visible(&report.keys.join(", "))) }
+            td.key { (visible(&keys.join(", "))) }
             td { (show::count(report.rows)) }
             td { @if report.window_seconds > 0.0 { (show::roughly(report.window_seconds)) } }
             td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }

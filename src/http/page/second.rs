@@ -2,8 +2,8 @@
 //!
 //! Live pages ask again every second, and what they show is sums over whole reports. So what was made in a second is
 //! kept until the next one, by its address, and who comes while it is being made waits for that instead of making it
-//! again. Refusals are kept as well. At most [`PAGES_MAX`] addresses are kept; others are made anew each time. Called from tasks; the
-//! lock is held for a look-up.
+//! again. Refusals are kept as well. At most [`PAGES_MAX`] pages of [`PAGE_BYTES_MAX`] are kept; others are made anew each time. Called
+//! from tasks; the lock is held for a look-up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,12 @@ use tokio::sync::OnceCell;
 
 use crate::http::error::Problem;
 
-/// Addresses kept at once: with pages of at most a hundred kilobytes a few megabytes.
-const PAGES_MAX: usize = 64;
+/// Pages kept at once.
+const PAGES_MAX: usize = 32;
+/// Longest page kept, bytes; the usual one has a tenth of that.
+const PAGE_BYTES_MAX: usize = 256 << 10;
+/// Bytes that kept pages take at most.
+pub(super) const BYTES: usize = PAGES_MAX * PAGE_BYTES_MAX;
 /// How old a page may be when it is shown.
 const AGE_MAX: Duration = Duration::from_millis(900);
 /// Longest address kept, bytes.
@@ -38,7 +42,13 @@ impl Seconds {
         make: impl Future<Output = Result<Bytes, Problem>>,
     ) -> Result<Bytes, Problem> {
         match self.slot(target) {
-            Some(slot) => slot.get_or_init(|| make).await.clone(),
+            Some(slot) => {
+                let made = slot.get_or_init(|| make).await.clone();
+                if matches!(&made, Ok(bytes) if bytes.len() > PAGE_BYTES_MAX) {
+                    self.pages.lock().remove(target);
+                }
+                made
+            }
             None => make.await,
         }
     }
@@ -103,6 +113,13 @@ mod tests {
             );
         }
         assert_eq!(seconds.pages.lock().len(), PAGES_MAX);
+        let seconds = Seconds::default();
+        let large = Bytes::from(vec![b'x'; PAGE_BYTES_MAX + 1]);
+        assert_eq!(
+            seconds.get("/", async { Ok(large.clone()) }).await,
+            Ok(large.clone())
+        );
+        assert!(seconds.pages.lock().is_empty());
         let long = "x".repeat(TARGET_BYTES_MAX + 1);
         assert!(seconds.slot(&long).is_none());
     }

@@ -26,18 +26,14 @@ impl Render for Name<'_> {
     }
 }
 
-/// The same text with signs for what could not be seen: `⏎`-like pictures for control characters, `⟨202E⟩` for others.
+/// The same text with signs for what could not be seen: `⟨0A⟩`, `⟨202E⟩`.
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '\u{0}'..='\u{1f}' => {
-                shown.push(char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'));
-            }
-            '\u{7f}' => shown.push('\u{2421}'),
             _ if is_hidden(character) => {
                 // Writing to a String cannot fail.
-                let _ = write!(shown, "\u{27e8}{:04X}\u{27e9}", u32::from(character));
+                let _ = write!(shown, "\u{27e8}{:02X}\u{27e9}", u32::from(character));
             }
             _ => shown.push(character),
         }
@@ -45,10 +41,10 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// C1 controls, soft hyphen, marks and overrides of direction, characters without width, line separators, tags.
+/// Controls, soft hyphen, marks and overrides of direction, characters without width, line separators, tags.
 const fn is_hidden(character: char) -> bool {
     matches!(character,
-        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}')
 }
@@ -105,7 +101,7 @@ pub(super) fn count(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// Seconds in the unit that fits: `812 µs`, `36.1 ms`, `2.05 s`, `12.3 min`, `4.2 h`.
+/// Seconds in the unit that fits: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.2 h`.
 pub(super) fn secs(secs: f64) -> String {
     let size = secs.abs();
     if !secs.is_finite() {
@@ -116,10 +112,8 @@ pub(super) fn secs(secs: f64) -> String {
         format!("{} \u{b5}s", number((secs * 1e6).round()))
     } else if size < 0.9995 {
         format!("{} ms", number(secs * 1e3))
-    } else if size < 600.0 {
+    } else if size < 9999.5 {
         format!("{} s", number(secs))
-    } else if size < 7200.0 {
-        format!("{} min", number(secs / 60.0))
     } else if size < 172_800.0 {
         format!("{} h", number(secs / 3600.0))
     } else {
@@ -257,7 +251,7 @@ mod tests {
             (0.999_9, "1.00 s"),
             (2.05, "2.05 s"),
             (599.0, "599 s"),
-            (738.0, "12.3 min"),
+            (3738.4, "3,738 s"),
             (15_120.0, "4.20 h"),
         ];
         for (given, shown) in cases {
@@ -279,7 +273,7 @@ mod tests {
         );
         assert_eq!(
             page("a\nb\u{0}\u{7f}"),
-            "<bdi>a\u{240a}b\u{2400}\u{2421}</bdi>"
+            "<bdi>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}\u{27e8}7F\u{27e9}</bdi>"
         );
         assert_eq!(
             page("x\u{202e}y\u{200b}"),

@@ -15,15 +15,20 @@ use super::frame::{self, Section};
 use super::ranking::share_cell;
 use super::request;
 use super::requests::{self, Conditions};
-use super::row::LOOKED_MAX;
 use super::show::{self, Name, link, visible};
 use crate::http::error::Problem;
 use crate::http::routes::App;
 use crate::query::source::{Source, TimerGroup, TimerGroups, TimerSearch};
-use crate::report::definition::{Field, KEYS_MAX, KeySource};
+use crate::report::definition::{Field, KeySource};
 
 /// Rows summed up; the rest is one row.
-const GROUPS_MAX: usize = 10_000;
+const GROUPS_MAX: usize = 1_000;
+/// Raw rows looked at, at most.
+const LOOKED_MAX: usize = 300_000;
+/// Keys at once.
+const KEYS_MAX: usize = 6;
+/// Bytes that one look takes at most: each row's keys, kept twice, and a bucket of a histogram for each timer looked at.
+pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + LOOKED_MAX * 40;
 /// Longest single timers that are shown.
 const SLOWEST: usize = 10;
 /// Keys when none are given.

@@ -56,7 +56,8 @@ impl Gathered {
         let mut quantiles = Vec::new();
         Layout::LogLinear.quantiles(ranks, self.group.hits, buckets, &mut quantiles);
         for (slot, value) in self.group.quantiles.iter_mut().zip(quantiles) {
-            *slot = value;
+            // The middle of a bucket may lie beyond its longest time, which is known here.
+            *slot = value.min(self.group.max_us as f64 / 1e6);
         }
         self.group
     }

@@ -178,7 +178,7 @@ fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Pre
         // A point alone is drawn as a dot.
         let alone = !drawing && points.get(at + 1).is_none_or(|next| !next.is_finite());
         if alone {
-            data.push_str("h1");
+            data.push_str("h3");
         }
         drawing = true;
     }
