@@ -17,3 +17,5 @@ pub mod operations {}
 pub mod access {}
 #[doc = include_str!("manual/restart.md")]
 pub mod restart {}
+#[doc = include_str!("manual/metrics.md")]
+pub mod metrics {}

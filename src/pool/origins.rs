@@ -31,14 +31,6 @@ pub struct Origin {
     hash: u64,
 }
 
-impl Origin {
-    /// The keyed hash of its texts and status: the same for as long as the daemon lives, whatever its number.
-    #[must_use]
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
 /// The store of origins.
 #[derive(Debug)]
 pub struct Origins {

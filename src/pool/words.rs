@@ -36,6 +36,7 @@ pub struct Words {
     overflowed: u64,
     /// How many words are names of timer tags.
     timer_tags: usize,
+    forgotten: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +108,7 @@ impl Words {
             hasher,
             overflowed: 0,
             timer_tags: 0,
+            forgotten: 0,
         }
     }
 
@@ -239,6 +241,7 @@ impl Words {
             return;
         }
         let word = *word;
+        self.forgotten += 1;
         let hash = self
             .hasher
             .hash_bytes(self.arena.get(word.place, word.len as usize));
@@ -322,6 +325,12 @@ impl Words {
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
+    }
+
+    /// How many texts were forgotten, ever: while this stands still, every number means what it meant.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Bytes of text storage in use, whole chunks.

@@ -4,9 +4,12 @@
 //! the answer stays true after the pool has let go of its words. Called on the slow path only, under the lock that covers
 //! the pool: callers remember the answer by the hashes of what it was made from.
 
-use super::definition::{DEFINITION_KEYS_MAX, Definition, Filter, Level};
+use ahash::RandomState;
+
+use super::definition::{DEFINITION_KEYS_MAX, Definition, Field, Filter, KeySource, Level};
 use super::dimension::{Dimension, Names, Parts, Subject, is_status};
 use crate::pool::Pool;
+use crate::pool::origins::Origin;
 use crate::pool::words::NONE;
 
 /// How a report tells its rows apart.
@@ -16,6 +19,9 @@ pub struct RowKeys {
     dimensions: Vec<Dimension>,
     filters: Vec<Filter>,
     parts: Parts,
+    /// What of the origin it depends on.
+    fields: Vec<Field>,
+    hasher: RandomState,
 }
 
 /// A record by its numbers in the pool.
@@ -34,7 +40,20 @@ impl RowKeys {
     #[must_use]
     pub fn of(definition: &Definition) -> Self {
         let dimensions: Vec<Dimension> = definition.keys.iter().map(Dimension::of).collect();
+        let of_keys = dimensions.iter().filter_map(|it| match &it.source {
+            KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => Some(*field),
+            KeySource::RequestTag(_) | KeySource::TimerTag(_) => None,
+        });
+        let of_filters = definition.filters.iter().filter_map(|it| match it {
+            Filter::Field(field, _) => Some(*field),
+            _ => None,
+        });
+        let mut fields: Vec<Field> = of_keys.chain(of_filters).collect();
+        fields.sort_unstable();
+        fields.dedup();
         Self {
+            fields,
+            hasher: RandomState::new(),
             level: definition.level,
             parts: Parts::of(&dimensions, &definition.filters),
             dimensions,
@@ -49,23 +68,42 @@ impl RowKeys {
     }
 
     /// A number for all that the row of a record depends on: equal for records of one row, and for no others but by a
-    /// chance of 1 in 2^64 (the hashes are keyed). It stays true when the pool gives a number to something else.
+    /// chance of 1 in 2^64. It holds for as long as the pool forgets no word, where it depends on fields
+    /// ([`on_words`](Self::on_words)), and for ever where it depends on tags alone.
+    #[inline]
     #[must_use]
-    pub fn identity(&self, pool: &Pool, of: Numbers) -> u64 {
-        let mut identity = 0u64;
-        let mut add = |hash: u64| {
-            identity = (identity.rotate_left(21) ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        };
-        if self.parts.origin {
-            add(pool.origins.get(of.origin).hash());
+    pub fn identity(&self, pool: &Pool, origin: &Origin, of: Numbers) -> u64 {
+        let field = |field: &Field| u64::from(number_of(origin, *field));
+        match (
+            self.fields.as_slice(),
+            self.parts.request_tags,
+            self.parts.timer_tags,
+        ) {
+            ([], false, false) => 0,
+            ([one], false, false) => field(one),
+            ([one, two], false, false) => field(one) << 32 | field(two),
+            ([], true, false) => pool.tag_sets.hash(of.request_tags),
+            ([], false, true) => pool.tag_sets.hash(of.timer_tags),
+            (fields, request_tags, timer_tags) => {
+                let mut all = [0; Field::ALL.len() + 2];
+                for (place, of) in all.iter_mut().zip(fields) {
+                    *place = field(of);
+                }
+                if request_tags {
+                    all[Field::ALL.len()] = pool.tag_sets.hash(of.request_tags);
+                }
+                if timer_tags {
+                    all[Field::ALL.len() + 1] = pool.tag_sets.hash(of.timer_tags);
+                }
+                self.hasher.hash_one(all)
+            }
         }
-        if self.parts.request_tags {
-            add(pool.tag_sets.hash(of.request_tags));
-        }
-        if self.parts.timer_tags {
-            add(pool.tag_sets.hash(of.timer_tags));
-        }
-        identity
+    }
+
+    /// Whether identities are made from numbers of words.
+    #[must_use]
+    pub fn on_words(&self) -> bool {
+        !self.fields.is_empty()
     }
 
     /// Whether a request of this time passes the filters on time, which no key depends on.
@@ -106,6 +144,17 @@ impl RowKeys {
             }
         }
         true
+    }
+}
+
+/// The word of a field, or the status.
+fn number_of(origin: &Origin, field: Field) -> u32 {
+    match field {
+        Field::Hostname => origin.hostname,
+        Field::ServerName => origin.server_name,
+        Field::ScriptName => origin.script_name,
+        Field::Schema => origin.schema,
+        Field::Status => origin.status,
     }
 }
 

@@ -25,7 +25,8 @@ const BUCKET_BITS: u32 = 12;
 pub(super) const SLOTS_MAX: usize = 1 << 20;
 
 /// Places of the cache.
-const CACHE_PLACES: usize = 1 << 14;
+const CACHE_PLACES: usize = 1 << CACHE_BITS;
+const CACHE_BITS: u32 = 14;
 /// Seconds without a request after which a row leaves a full desk first.
 const IDLE_SECS: u64 = 10;
 /// Least (row, bucket) of a second: more than three rows can have, so that the lightest half of the rows is never nothing.
@@ -95,7 +96,7 @@ impl Desk {
             by_key: HashTable::new(),
             hasher: RandomState::new(),
             unused: Vec::new(),
-            cache: vec![(0, 0); CACHE_PLACES].into(),
+            cache: vec![(0, OTHER_SLOT); CACHE_PLACES].into(),
             rows_max: rows_max.clamp(16, SLOTS_MAX),
             events: Vec::new(),
             events_max: events_max.max(EVENTS_MIN),
@@ -111,13 +112,18 @@ impl Desk {
     /// The row of what has this identity; `None`: ask for its key.
     #[inline]
     pub(super) fn cached(&self, identity: u64) -> Option<u32> {
-        let (known, slot) = self.cache[identity as usize % CACHE_PLACES];
+        let (known, slot) = self.cache[place(identity)];
         (known == identity && slot != OTHER_SLOT).then_some(slot)
     }
 
     /// Remembers that what has this identity is none of this report's.
     pub(super) fn skip(&mut self, identity: u64) {
-        self.cache[identity as usize % CACHE_PLACES] = (identity, NOT_COUNTED);
+        self.cache[place(identity)] = (identity, NOT_COUNTED);
+    }
+
+    /// Forgets what has which identity.
+    pub(super) fn forget_identities(&mut self) {
+        self.cache.fill((0, OTHER_SLOT));
     }
 
     /// The row of a key, laid on the desk if there is room.
@@ -144,7 +150,7 @@ impl Desk {
                 slot
             }
         };
-        self.cache[identity as usize % CACHE_PLACES] = (identity, slot);
+        self.cache[place(identity)] = (identity, slot);
         slot
     }
 
@@ -281,7 +287,7 @@ impl Desk {
         if self.is_full(enough) {
             self.fold_lightest();
         }
-        self.cache.fill((0, 0));
+        self.forget_identities();
     }
 
     fn leave(&mut self, goes: impl Fn(&DeskRow) -> bool) {
@@ -402,6 +408,11 @@ impl Desk {
             }
         }
     }
+}
+
+/// Where the cache has an identity: identities may differ in any of their bits.
+fn place(identity: u64) -> usize {
+    (identity.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize
 }
 
 const COUNT_MAX: u64 = u32::MAX as u64;

@@ -13,6 +13,8 @@ use super::history::{COARSE_SECS, Dense, FINE_SECS, Merging};
 use super::{Shared, State};
 use crate::merger::SharedLive;
 use crate::pool::Pool;
+use crate::pool::origins::Origin;
+use crate::pool::requests::RequestRow;
 use crate::report::definition::Definition;
 use crate::report::histogram::Layout;
 use crate::report::row_key::{Numbers, RowKeys};
@@ -147,6 +149,10 @@ pub(super) struct Fold {
     /// The next request to look at; 0: none was seen yet.
     next_id: u64,
     missed: u64,
+    /// Words that the pool had forgotten when the last batch was read.
+    forgotten: u64,
+    rows: Vec<RequestRow>,
+    origins: Vec<Origin>,
     seen: Vec<Seen>,
     /// For each request of the batch the row in each report that counts requests.
     slots: Vec<u32>,
@@ -195,6 +201,9 @@ impl Fold {
             second: (mono_ms + shift_ms) / 1000,
             next_id: 0,
             missed: 0,
+            forgotten: 0,
+            rows: Vec::new(),
+            origins: Vec::new(),
             seen: Vec::new(),
             slots: Vec::new(),
             timers: Vec::new(),
@@ -255,60 +264,78 @@ impl Fold {
         self.missed += from - next;
         let to = end.min(from + BATCH);
         self.next_id = to;
-        for id in from..to {
-            let Some(row) = pool.requests.get(id) else {
-                continue;
-            };
-            let status = pool.origins.get(row.origin).status;
-            let mut seen = Seen {
-                id,
-                merged_ms: row.merged_at(now_ms),
-                time: micros(row.request_time),
-                ru_utime: micros(row.ru_utime),
-                ru_stime: micros(row.ru_stime),
-                traffic: row.document_size,
-                memory: row.memory_footprint,
-                timers: row.timers,
-                error: status >= self.error_status,
-                counted_timers: 0,
-            };
-            let mut numbers = Numbers {
-                origin: row.origin,
-                request_tags: row.request_tags,
-                timer_tags: 0,
-            };
-            for report in &mut self.reports {
-                if !report.keys.of_timers() {
-                    let slot = report.slot_of(pool, numbers, seen.time, &mut self.key);
-                    self.slots.push(slot);
-                }
+        if std::mem::replace(&mut self.forgotten, pool.words.forgotten()) != pool.words.forgotten()
+        {
+            let on_words = self.reports.iter_mut().filter(|it| it.keys.on_words());
+            on_words.for_each(|report| report.desk.forget_identities());
+        }
+        // One column of work after the other: what is far away in memory is then waited for together.
+        let (mut rows, mut origins) = (
+            std::mem::take(&mut self.rows),
+            std::mem::take(&mut self.origins),
+        );
+        rows.clear();
+        rows.extend((from..to).filter_map(|id| pool.requests.get(id)));
+        origins.clear();
+        origins.extend(rows.iter().map(|row| *pool.origins.get(row.origin)));
+        for ((id, row), origin) in (from..to).zip(&rows).zip(&origins) {
+            self.see(pool, (id, now_ms), row, origin);
+        }
+        (self.rows, self.origins) = (rows, origins);
+        to > from
+    }
+
+    /// Finds the rows of one request and its timers in the reports.
+    fn see(&mut self, pool: &Pool, (id, now_ms): (u64, u64), row: &RequestRow, origin: &Origin) {
+        let mut seen = Seen {
+            id,
+            merged_ms: row.merged_at(now_ms),
+            time: micros(row.request_time),
+            ru_utime: micros(row.ru_utime),
+            ru_stime: micros(row.ru_stime),
+            traffic: row.document_size,
+            memory: row.memory_footprint,
+            timers: row.timers,
+            error: origin.status >= self.error_status,
+            counted_timers: 0,
+        };
+        let mut numbers = Numbers {
+            origin: row.origin,
+            request_tags: row.request_tags,
+            timer_tags: 0,
+        };
+        for report in &mut self.reports {
+            if !report.keys.of_timers() {
+                let of = (pool, origin, numbers);
+                let slot = report.slot_of(of, seen.time, &mut self.key);
+                self.slots.push(slot);
             }
-            if self.of_timers {
-                let before = self.timers.len();
-                for (_, timer) in pool.timers_of(&row) {
-                    numbers.timer_tags = timer.tags;
-                    for (report, number) in self.reports.iter_mut().zip(0..) {
-                        if !report.keys.of_timers() {
-                            continue;
-                        }
-                        let slot = report.slot_of(pool, numbers, seen.time, &mut self.key);
-                        if slot != NOT_COUNTED {
-                            self.timers.push(SeenTimer {
-                                report: number,
-                                slot,
-                                value: micros(timer.value),
-                                ru_utime: micros(timer.ru_utime),
-                                ru_stime: micros(timer.ru_stime),
-                                hits: timer.hit_count,
-                            });
-                        }
+        }
+        if self.of_timers {
+            let before = self.timers.len();
+            for (_, timer) in pool.timers_of(row) {
+                numbers.timer_tags = timer.tags;
+                for (report, number) in self.reports.iter_mut().zip(0..) {
+                    if !report.keys.of_timers() {
+                        continue;
+                    }
+                    let of = (pool, origin, numbers);
+                    let slot = report.slot_of(of, seen.time, &mut self.key);
+                    if slot != NOT_COUNTED {
+                        self.timers.push(SeenTimer {
+                            report: number,
+                            slot,
+                            value: micros(timer.value),
+                            ru_utime: micros(timer.ru_utime),
+                            ru_stime: micros(timer.ru_stime),
+                            hits: timer.hit_count,
+                        });
                     }
                 }
-                seen.counted_timers = (self.timers.len() - before) as u32;
             }
-            self.seen.push(seen);
+            seen.counted_timers = (self.timers.len() - before) as u32;
         }
-        to > from
+        self.seen.push(seen);
     }
 
     /// Adds up what [`read_batch`](Self::read_batch) copied; closes a second when a row of a later one comes.
@@ -528,11 +555,16 @@ impl Fold {
 impl Counting {
     /// The row of a record, [`NOT_COUNTED`] when it is none of this report's.
     #[inline]
-    fn slot_of(&mut self, pool: &Pool, of: Numbers, time_us: u64, key: &mut Vec<u8>) -> u32 {
+    fn slot_of(
+        &mut self,
+        (pool, origin, of): (&Pool, &Origin, Numbers),
+        time_us: u64,
+        key: &mut Vec<u8>,
+    ) -> u32 {
         if !self.keys.time_passes(time_us) {
             return NOT_COUNTED;
         }
-        let identity = self.keys.identity(pool, of);
+        let identity = self.keys.identity(pool, origin, of);
         match self.desk.cached(identity) {
             Some(slot) => slot,
             None => self.find_slot(pool, of, identity, key),
