@@ -4,7 +4,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{Criterion, criterion_group};
 use parking_lot::RwLock;
@@ -21,7 +20,7 @@ use pinbad::report::definition::Defaults;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use pinbad::sql::{Engine, Reply, Session, SqlSettings};
 use pinbad::telemetry::Counters;
-use pinbad::wire::{Decoder, Hasher, RuleCounters, TextLimits};
+use pinbad::wire::{Decoder, Hasher, TextLimits};
 
 const REQUESTS: usize = 1_000_000;
 
@@ -62,16 +61,7 @@ fn catalog() -> Arc<Catalog> {
     }
     let counters = Counters::new(1);
     let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
-    let status = Status {
-        counters,
-        sockets: Vec::new(),
-        sources: None,
-        ring,
-        temp_pool_size: 1024,
-        gathering_period: Duration::from_millis(10),
-        rewrites: Vec::new(),
-        rule_counters: Arc::new(RuleCounters::new(0)),
-    };
+    let status = Status::bare(counters, ring, Arc::new(SystemClock::new()));
     Arc::new(Catalog::new(
         Arc::new(RwLock::new(live)),
         Arc::new(SystemClock::new()),
@@ -142,7 +132,6 @@ fn sql(c: &mut Criterion) {
         ("all timers", "SELECT * FROM timer".to_owned()),
         ("a report", "SELECT * FROM report_by_hostname_server_and_script".to_owned()),
     ] {
-        println!("{name}: {} rows", ask(&text));
         group.bench_function(name, |b| b.iter(|| black_box(ask(&text))));
     }
     group.finish();

@@ -23,16 +23,10 @@ use crate::access::{SecretError, UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::handed::{Handed, HandedError};
-use crate::http::{self, Answers, HttpSettings, Planned};
-use crate::ingest::kernel::KernelGauge;
 use crate::ingest::socket::SocketError;
-use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::ingest::sources::Sources;
-use crate::ingest::sources::{Everyone, Sources, Watch};
-use crate::ingest::{Inlet, RingPlan, TempRing, receive};
 use crate::ingest::{RingPlan, TempRing};
 use crate::merger::{GatheringPeriod, Merger, Pulse};
-use crate::merger::{Live, Merger, Pulse};
 use crate::metrics::Metrics;
 use crate::query::catalog::Catalog;
 use crate::query::definitions::{ConfiguredError, Definitions};
@@ -328,126 +322,6 @@ impl Daemon {
         Ok(())
     }
 
-    fn start_filler(&mut self, filler: series::Filler) -> Result<(), StartError> {
-        let thread = filler.start(&self.filler_stop);
-        self.filler = Some(thread.map_err(|source| StartError::Thread {
-            what: "the series thread",
-            source,
-        })?);
-        Ok(())
-    }
-
-    fn start_http(&mut self, config: &Config, engine: &FrontEngine) -> Result<(), StartError> {
-        let Some(address) = config.http.listen else {
-            return Ok(());
-        };
-        let runtime = front_runtime("http", "the HTTP threads")?;
-        let (listener, bound) =
-            listen(&runtime, address).map_err(|source| StartError::Http { address, source })?;
-        let answers = self.answers(engine);
-        let tls = config.http.tls.as_ref().map(Tls::load).transpose()?;
-        let tls = tls.map(Arc::new);
-        warn_in_the_clear(config, "http", address, tls.is_some());
-        let mut names = config.host_names.clone();
-        names.push(address.ip().to_string());
-        let settings = HttpSettings {
-            access: Access::new(Arc::clone(&self.users), config.http.allow_anonymous),
-            tls,
-            open_health: config.open_health,
-            memory_plan: planned(config),
-            series: self.series.clone(),
-            metrics: self.metrics.clone(),
-            ..HttpSettings::new(names)
-        };
-        let task = runtime.spawn(http::serve(listener, answers, settings, self.stopped()));
-        self.fronts.push(Front {
-            name: "HTTP",
-            task,
-            runtime,
-        });
-        self.http = Some(bound);
-        info!(address = %bound, tls = config.http.tls.is_some(), "Listening for HTTP.");
-        Ok(())
-    }
-
-    /// Where the HTTP front end's answers come from.
-    fn answers(&self, engine: &FrontEngine) -> Answers {
-        let source: Arc<dyn Source> = Arc::clone(&self.catalog) as Arc<dyn Source>;
-        #[cfg_attr(
-            not(feature = "sql"),
-            expect(unused_mut, reason = "there is nothing to add")
-        )]
-        let mut answers = Answers::new(source);
-        #[cfg(feature = "sql")]
-        {
-            answers.sql = Some(engine.clone());
-        }
-        #[cfg(not(feature = "sql"))]
-        let () = engine;
-        answers
-    }
-
-    #[cfg(feature = "sql")]
-    fn start_mysql(
-        &mut self,
-        config: &Config,
-        engine: &FrontEngine,
-        counters: &Counters,
-    ) -> Result<(), StartError> {
-        let Some(address) = config.mysql.listen else {
-            return Ok(());
-        };
-        let runtime = front_runtime("mysql", "the threads of the MySQL wire")?;
-        let (listener, bound) =
-            listen(&runtime, address).map_err(|source| StartError::MySql { address, source })?;
-        let tls = config.mysql.tls.as_ref().map(Tls::load).transpose()?;
-        let tls = tls.map(Arc::new);
-        warn_in_the_clear(config, "mysql", address, tls.is_some());
-        let settings = MySqlSettings {
-            access: Access::new(Arc::clone(&self.users), config.mysql.allow_anonymous),
-            tls,
-            connections_max: config.mysql_limits.connections_max,
-            idle_max: config.mysql_limits.idle_max,
-            packet_max: config.mysql_limits.packet_bytes_max,
-            statements_max: config.mysql_limits.statements_max,
-            memory_max: config.mysql_limits.memory_bytes,
-            ..MySqlSettings::default()
-        };
-        let service = MySql::new(engine.clone(), settings, Arc::clone(&counters.mysql));
-        let task = runtime.spawn(mysql::serve(listener, service, self.stopped()));
-        self.fronts.push(Front {
-            name: "MySQL",
-            task,
-            runtime,
-        });
-        self.mysql = Some(bound);
-        info!(address = %bound, tls = config.mysql.tls.is_some(), "Listening for MySQL clients.");
-        Ok(())
-    }
-
-    #[cfg(not(feature = "sql"))]
-    #[expect(clippy::unnecessary_wraps, reason = "with SQL it can fail")]
-    fn start_mysql(
-        &mut self,
-        config: &Config,
-        (): &FrontEngine,
-        _counters: &Counters,
-    ) -> Result<(), StartError> {
-        if let Some(address) = config.mysql.listen {
-            info!(%address, "Not listening for MySQL clients: this program was built without SQL.");
-        }
-        Ok(())
-    }
-
-    /// Done when the front ends are to stop.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut stopped = self.stop_fronts.subscribe();
-        async move {
-            // An error means that the daemon is gone, which is a stop too.
-            let _gone = stopped.wait_for(|stop| *stop).await;
-        }
-    }
-
     /// The UDP addresses that are bound, with real ports.
     #[must_use]
     pub fn udp_addresses(&self) -> &[SocketAddr] {
@@ -583,60 +457,4 @@ pub fn local(bound: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, bound.port())
-}
-
-/// Opens `state.dir`, where one is configured, and adds what is kept there.
-fn open_state(
-    config: &Config,
-    clock: &dyn Clock,
-    definitions: &mut Definitions,
-    defaults: &Defaults,
-) -> Result<Option<State>, StateError> {
-    let Some(dir) = &config.state_dir else {
-        return Ok(None);
-    };
-    let state = State::open(dir, clock.unix_secs())?;
-    for left_out in definitions.add_kept(state.reports(), defaults) {
-        warn!(
-            report = left_out.name,
-            reason = left_out.reason,
-            dir = %dir.display(),
-            "Left out a report that was made at run time; it stays in state.dir."
-        );
-    }
-    let reports = state.reports().len();
-    info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
-    Ok(Some(state))
-}
-
-/// The memory plan as the page shows it.
-fn planned(config: &Config) -> Arc<[Planned]> {
-    let lines = MemoryPlan::of(config).lines.into_iter();
-    lines
-        .map(|line| Planned {
-            name: line.name,
-            bytes: line.bytes,
-            why: line.why,
-        })
-        .collect()
-}
-
-fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
-    for socket in sockets {
-        let buffer = &socket.buffer;
-        info!(
-            address = %socket.address,
-            asked_bytes = buffer.asked_bytes,
-            granted_bytes = buffer.granted_bytes,
-            "Receiving."
-        );
-        if buffer.granted_bytes < buffer.asked_bytes {
-            warn!(
-                granted_bytes = buffer.granted_bytes,
-                "The receive buffer is smaller than asked for: raise net.core.rmem_max, or give the \
-                 process CAP_NET_ADMIN."
-            );
-        }
-    }
-    MemoryPlan::of(config).log();
 }

@@ -14,10 +14,11 @@ use super::StartError;
 use crate::access::tls::Tls;
 use crate::access::{Access, UserStore};
 use crate::config::Config;
-use crate::http::{self, Answers, HttpSettings};
+use crate::http::{self, Answers, HttpSettings, Planned};
 use crate::metrics::Metrics;
 #[cfg(feature = "sql")]
 use crate::mysql::{self, MySql, MySqlSettings};
+use crate::plan::MemoryPlan;
 use crate::query::catalog::Catalog;
 use crate::query::source::Source;
 use crate::series::Series;
@@ -87,6 +88,7 @@ impl Fronts {
             access: Access::new(Arc::clone(behind.users), config.http.allow_anonymous),
             tls,
             open_health: config.open_health,
+            memory_plan: planned(config),
             series: behind.series.clone(),
             metrics: behind.metrics.clone(),
             ..HttpSettings::new(names)
@@ -258,4 +260,16 @@ fn listen(
         Ok((tokio::net::TcpListener::from_std(listener)?, bound))
     });
     taken.map_err(|source| StartError::Thread { what, source })
+}
+
+/// The memory plan as the page shows it.
+fn planned(config: &Config) -> Arc<[Planned]> {
+    let lines = MemoryPlan::of(config).lines.into_iter();
+    lines
+        .map(|line| Planned {
+            name: line.name,
+            bytes: line.bytes,
+            why: line.why,
+        })
+        .collect()
 }

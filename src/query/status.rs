@@ -1,11 +1,13 @@
 //! What the daemon says of itself: the columns of Pinba's `status`, then its own counters.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::tables::{BUILD, refusals};
-use crate::access::UserStore;
+use crate::access::{UserStore, Users};
+use crate::clock::Clock;
 use crate::config::RewriteRule;
 use crate::ingest::TempRing;
 use crate::ingest::kernel::KernelGauge;
@@ -53,6 +55,23 @@ pub struct Status {
 }
 
 impl Status {
+    /// The status of a daemon without sockets, users and rules: for whoever looks at pools and reports alone.
+    #[must_use]
+    pub fn bare(counters: Counters, ring: Arc<TempRing>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            counters,
+            sockets: Vec::new(),
+            sources: None,
+            users: Arc::new(UserStore::new(Users::none(), clock)),
+            ring,
+            temp_pool_size: 1,
+            gathering_period: Arc::new(GatheringPeriod::new(Duration::from_millis(10))),
+            rewrites: Vec::new(),
+            rule_counters: Arc::new(RuleCounters::new(0)),
+            snapshots: None,
+        }
+    }
+
     /// The object of `GET /api/v1/status`.
     pub fn object(&self, live: &SharedLive) -> Map<String, Json> {
         // What is in the ring is asked for before what came in, so that nothing seems to be missing.

@@ -130,13 +130,10 @@ pub(super) fn write(
             values.map_or(0, <[Literal]>::len)
         )));
     }
-    let mut query = match grammar::parse(&normal.text)? {
-        ast::Statement::Query(query) => query,
-        _ => {
-            return Err(SqlError::not_supported(
-                "SELECT is answered here, not statements that begin like it",
-            ));
-        }
+    let ast::Statement::Query(mut query) = grammar::parse(&normal.text)? else {
+        return Err(SqlError::not_supported(
+            "SELECT is answered here, not statements that begin like it",
+        ));
     };
     let noted = rewrite(&mut query, &normal.items, &surroundings(session, settings))?;
     Ok(Written {

@@ -464,22 +464,22 @@ impl<'a> Reader<'a> {
             What::Databases
         } else if self.words(&["TABLE", "STATUS"]) {
             What::TableStatus {
-                database: self.from_database()?,
+                database: self.of_database()?,
             }
         } else if self.word("TABLES") {
             What::Tables {
-                database: self.from_database()?,
+                database: self.of_database()?,
                 full,
             }
         } else if self.word("COLUMNS") || self.word("FIELDS") {
-            let (database, table) = self.from_table()?;
+            let (database, table) = self.of_table()?;
             What::Columns {
                 database,
                 table,
                 full,
             }
         } else if self.word("INDEX") || self.word("INDEXES") || self.word("KEYS") {
-            let (database, table) = self.from_table()?;
+            let (database, table) = self.of_table()?;
             What::Index { database, table }
         } else if self.words(&["CREATE", "TABLE"]) {
             let (database, table) = self.table()?;
@@ -604,7 +604,7 @@ impl<'a> Reader<'a> {
                 false => Err(SqlError::not_supported(format!("SHOW {what}"))),
             };
         };
-        let _ = self.from_database()?;
+        let _ = self.of_database()?;
         Ok(What::Empty(columns))
     }
 
@@ -614,7 +614,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn from_database(&mut self) -> Result<Option<String>, SqlError> {
+    fn of_database(&mut self) -> Result<Option<String>, SqlError> {
         match self.word("FROM") || self.word("IN") {
             true => self.name().map(Some),
             false => Ok(None),
@@ -622,12 +622,12 @@ impl<'a> Reader<'a> {
     }
 
     /// `FROM table [FROM database]`.
-    fn from_table(&mut self) -> Result<(Option<String>, String), SqlError> {
+    fn of_table(&mut self) -> Result<(Option<String>, String), SqlError> {
         if !self.word("FROM") && !self.word("IN") {
             return Err(self.wrong());
         }
         let (database, table) = self.table()?;
-        let other = self.from_database()?;
+        let other = self.of_database()?;
         Ok((other.or(database), table))
     }
 

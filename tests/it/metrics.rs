@@ -450,11 +450,11 @@ impl Pace {
                 // What is late is sent at once: over seconds the pace is right.
                 let due = begun.elapsed().as_millis() as u64 * per_second / 1000;
                 late.fetch_max((due - sent) * 1000 / per_second, Ordering::Relaxed);
-                for _ in sent..due {
-                    let packet = &packets[sent as usize % packets.len()];
+                for number in sent..due {
+                    let packet = &packets[number as usize % packets.len()];
                     socket.send_to(packet, target).unwrap();
-                    sent += 1;
                 }
+                sent = sent.max(due);
                 std::thread::sleep(Duration::from_millis(5));
             }
             sent

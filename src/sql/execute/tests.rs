@@ -1,7 +1,6 @@
 //! Statements through the engine, against reports that have no rows.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -16,7 +15,7 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::telemetry::Counters;
-use crate::wire::{Hasher, RuleCounters};
+use crate::wire::Hasher;
 
 fn catalog() -> Arc<Catalog> {
     let mut config = Config::default();
@@ -31,16 +30,7 @@ fn catalog() -> Arc<Catalog> {
     reports.define_at_start(built_in.collect(), &pool, 0);
     let counters = Counters::new(1);
     let (ring, ..) = TempRing::new(RingPlan::new(16, 1 << 12, 1), &counters.sockets);
-    let status = Status {
-        counters,
-        sockets: Vec::new(),
-        sources: None,
-        ring,
-        temp_pool_size: 16,
-        gathering_period: Duration::from_millis(10),
-        rewrites: Vec::new(),
-        rule_counters: Arc::new(RuleCounters::new(0)),
-    };
+    let status = Status::bare(counters, ring, Arc::new(SystemClock::new()));
     Arc::new(Catalog::new(
         Arc::new(RwLock::new(Live::new(pool, reports, history))),
         Arc::new(SystemClock::new()),

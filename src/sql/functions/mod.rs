@@ -60,10 +60,13 @@ pub(crate) struct Def {
     /// One row.
     pub(crate) row: for<'a> fn(&'a [V<'a>]) -> V<'a>,
     /// All rows at once, for those that are worth it; `None`: row by row.
-    pub(crate) whole: Option<fn(&[ColumnarValue], usize) -> Result<Option<ColumnarValue>>>,
+    pub(crate) whole: Option<Whole>,
     /// Whether the function says its first argument unchanged when that has this type.
     pub(crate) identity: fn(&DataType) -> bool,
 }
+
+/// All rows at once; `None` when these arguments are better looked at row by row.
+pub(crate) type Whole = fn(&[ColumnarValue], usize) -> Result<Option<ColumnarValue>>;
 
 impl std::fmt::Debug for Def {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,7 +1,6 @@
 //! A catalog over pools that a test fills as it likes, without sockets and threads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -17,7 +16,7 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, Hasher, RuleCounters, TextLimits};
+use crate::wire::{Decoder, Hasher, TextLimits};
 
 /// Pools, reports, and the catalog over them.
 pub(crate) struct Pools {
@@ -43,16 +42,7 @@ impl Pools {
         reports.define_at_start(built_in.collect(), &pool, 0);
         let counters = Counters::new(1);
         let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
-        let status = Status {
-            counters,
-            sockets: Vec::new(),
-            sources: None,
-            ring,
-            temp_pool_size: 1024,
-            gathering_period: Duration::from_millis(10),
-            rewrites: Vec::new(),
-            rule_counters: Arc::new(RuleCounters::new(0)),
-        };
+        let status = Status::bare(counters, ring, Arc::new(SystemClock::new()));
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let catalog = Catalog::new(
             live,

@@ -38,6 +38,7 @@ pub(super) enum Answer {
 
 /// All of an answer to a statement.
 #[derive(Debug)]
+#[allow(dead_code, reason = "shown when a test fails")]
 pub(super) enum Outcome {
     Done {
         status: u16,

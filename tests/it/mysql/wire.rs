@@ -505,10 +505,12 @@ fn conversation() -> Vec<Vec<u8>> {
 
 fn in_memory(here: &Here) -> (tokio::runtime::Runtime, Arc<MySql>) {
     let engine = Engine::new(Arc::clone(here.catalog()), SqlSettings::default()).unwrap();
-    let mut settings = MySqlSettings::default();
-    settings.login_max = Duration::from_secs(20);
-    settings.packet_max = 1 << 20;
-    settings.memory_max = 1 << 20;
+    let settings = MySqlSettings {
+        login_max: Duration::from_secs(20),
+        packet_max: 1 << 20,
+        memory_max: 1 << 20,
+        ..MySqlSettings::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -334,16 +334,16 @@ impl Rewriter<'_> {
 
 /// The names and the condition of a join.
 fn lower_join(join: &mut JoinOperator) {
-    let constraint = match join {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint)
-        | JoinOperator::CrossJoin(constraint) => constraint,
-        _ => return,
+    let (JoinOperator::Join(constraint)
+    | JoinOperator::Inner(constraint)
+    | JoinOperator::Left(constraint)
+    | JoinOperator::LeftOuter(constraint)
+    | JoinOperator::Right(constraint)
+    | JoinOperator::RightOuter(constraint)
+    | JoinOperator::FullOuter(constraint)
+    | JoinOperator::CrossJoin(constraint)) = join
+    else {
+        return;
     };
     match constraint {
         JoinConstraint::Using(columns) => {
