@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::dialect::typed::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
+use super::planning;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::run;
 #[cfg(test)]
@@ -31,6 +32,12 @@ use crate::query::catalog::Catalog;
 /// Stack of the engine's threads, bytes; used only as far as statements need it.
 const STACK: usize = 8 << 20;
 
+/// Bytes read ahead of a merge whose inputs are in order.
+const READ_AHEAD: usize = 4 << 20;
+
+/// Values of a joined table that are looked up one by one.
+const LOOKUPS: usize = 4_096;
+
 /// Runs statements. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine(Arc<Inner>);
@@ -38,6 +45,8 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     catalog: Arc<Catalog>,
     state: SessionState,
+    /// The same for queries that begin at a few rows.
+    narrow: SessionState,
     settings: SqlSettings,
     running: Arc<Semaphore>,
     /// `None` only while it is being dropped.
@@ -103,6 +112,11 @@ impl Engine {
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
         let mut config = config;
+        // What is read ahead where a sort was not needed: the default is a gigabyte.
+        config.options_mut().execution.sort_pushdown_buffer_capacity = READ_AHEAD;
+        // So many values of a joined table are told to the scan of the other one by one.
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
         let parser = &mut config.options_mut().sql_parser;
         parser.dialect = datafusion::config::Dialect::MySQL;
         // Names are put in lower case before.
@@ -132,6 +146,7 @@ impl Engine {
             .map_err(std::io::Error::other)?;
         Ok(Self(Arc::new(Inner {
             catalog,
+            narrow: planning::narrow(&state),
             state,
             running: Arc::new(Semaphore::new(settings.queries_max)),
             settings,
@@ -145,6 +160,10 @@ impl Engine {
 
     pub(super) fn state(&self) -> &SessionState {
         &self.0.state
+    }
+
+    pub(super) fn narrow(&self) -> &SessionState {
+        &self.0.narrow
     }
 
     pub(super) fn catalog(&self) -> &Arc<Catalog> {
@@ -179,7 +198,7 @@ impl Engine {
     pub(super) async fn looked_at(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
         let session = Session::new(0, "test", false);
         let query = self.query(&session, text, None).await?;
-        let plan = self.0.state.create_physical_plan(&query.plan).await?;
+        let plan = self.physical(&query.plan).await?;
         let plan = run::watched(plan, &run::Watch::new(self.0.settings.time_max))?;
         let context = self.context(&plan);
         let shown = datafusion::physical_plan::displayable(&*plan)

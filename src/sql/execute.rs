@@ -279,7 +279,7 @@ impl Engine {
                 if !sleep.is_zero() {
                     tokio::time::sleep(sleep).await;
                 }
-                Ok(engine.state().create_physical_plan(&plan).await?)
+                engine.physical(&plan).await
             })
             .await?;
         self.start(physical, columns).await

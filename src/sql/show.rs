@@ -51,7 +51,7 @@ impl Engine {
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
         let filter = self.condition(session, condition, plan.schema())?;
         let plan = self.operators().finish(plan.filter(filter)?.build()?)?;
-        let physical = self.state().create_physical_plan(&plan).await?;
+        let physical = self.physical(&plan).await?;
         self.start(physical, columns).await
     }
 
@@ -238,7 +238,7 @@ impl Engine {
     pub(super) async fn explain(&self, session: &Session, text: &str) -> Result<Reply, SqlError> {
         let query = self.query(session, text, Some(&[])).await?;
         let optimised = self.state().optimize(&query.plan)?;
-        let physical = self.state().create_physical_plan(&query.plan).await?;
+        let physical = self.physical(&query.plan).await?;
         let shown = datafusion::physical_plan::displayable(physical.as_ref()).indent(false);
         let mut sheet = plan_sheet();
         let logical = optimised.display_indent().to_string();

@@ -78,6 +78,11 @@ impl ListedTable {
             rows,
         }
     }
+
+    /// Whether it is worth to divide.
+    pub(super) fn is_large(&self) -> bool {
+        self.rows > 4 * BATCH_ROWS
+    }
 }
 
 /// The value that a condition chooses a row of a histogram by.

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::Result;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use self::listed::ListedTable;
 pub(super) use self::listed::{Moment, needed};
@@ -138,6 +138,28 @@ pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
     let live = catalog.live().read();
     let mut names = live.reports.iter().map(|entry| &entry.definition.name);
     names.find(|own| own.to_lowercase() == lower).cloned()
+}
+
+/// How much of a table a scan looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// A few rows, found by their ids.
+    Few,
+    /// All of a table that is small.
+    Small,
+    /// More than that.
+    Large,
+}
+
+/// How much of a table a scan with these conditions looks at.
+pub(super) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
+    if let Some(raw) = table.downcast_ref::<RawTable>() {
+        return raw.extent(conditions);
+    }
+    let large = table
+        .downcast_ref::<ListedTable>()
+        .is_some_and(ListedTable::is_large);
+    if large { Extent::Large } else { Extent::Small }
 }
 
 /// The columns of a plan's answer.

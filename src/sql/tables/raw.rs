@@ -12,12 +12,15 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::condition::{Condition, Kind};
-use super::declared;
+use super::condition::{Condition, Kind, Test};
 use super::scan::PoolScan;
+use super::{Extent, declared};
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 use crate::value::{Column, ColumnType};
+
+/// Ids that are few.
+const FEW: u64 = 1_000;
 
 /// Which table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -191,6 +194,23 @@ impl RawTable {
             raw,
             catalog,
             schema,
+        }
+    }
+
+    /// How much of it a scan with these conditions looks at.
+    pub(super) fn extent(&self, conditions: &[Expr]) -> Extent {
+        let lanes = self.raw.lanes();
+        let few = conditions
+            .iter()
+            .filter_map(|expr| self.condition(expr))
+            .any(|condition| {
+                let by_id = matches!(lanes[condition.column], Lane::Id | Lane::Owner);
+                by_id && matches!(&condition.test, Test::Ints(ranges) if ranges.count() <= FEW)
+            });
+        match self.raw {
+            _ if few => Extent::Few,
+            Raw::Tag => Extent::Small,
+            _ => Extent::Large,
         }
     }
 

@@ -38,7 +38,7 @@ use crate::query::catalog::Catalog;
 use crate::sql::snapshot::Snapshot;
 
 /// Below so many rows a scan is one piece: dividing it costs more than it saves.
-const PIECE_ROWS: u64 = 65_536;
+const PIECE_ROWS: u64 = if cfg!(test) { 128 } else { 65_536 };
 
 /// A scan.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl PoolScan {
         };
         Self {
             raw,
-            properties: properties(&schema, pieces),
+            properties: properties(EquivalenceProperties::new(Arc::clone(&schema)), pieces),
             schema,
             columns: columns.into(),
             conditions: conditions.into(),
@@ -121,9 +121,9 @@ impl PoolScan {
     }
 }
 
-fn properties(schema: &SchemaRef, pieces: usize) -> Arc<PlanProperties> {
+fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
     let properties = PlanProperties::new(
-        EquivalenceProperties::new(Arc::clone(schema)),
+        of,
         Partitioning::UnknownPartitioning(pieces),
         EmissionType::Incremental,
         Boundedness::Bounded,
@@ -338,10 +338,12 @@ impl ExecutionPlan for PoolScan {
                 break;
             }
         }
+        let ordered =
+            EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [order.to_vec()]);
         Ok(SortOrderPushdownResult::Exact {
             inner: Arc::new(Self {
                 reverse: reverse.unwrap_or(false),
-                properties: properties(&self.schema, 1),
+                properties: properties(ordered, 1),
                 ..self.clone()
             }),
         })

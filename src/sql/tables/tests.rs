@@ -1,6 +1,6 @@
 //! The tables of raw data against the pools they show, and scans with conditions against scans without.
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 
@@ -557,4 +557,70 @@ fn columns_are_what_they_were_declared_as() {
     assert_eq!(origins[5..], [None, None], "{shown:?}");
     assert!(!shown[0].nullable && shown[1].nullable);
     assert_eq!(shown[0].table.as_deref(), Some("r"));
+}
+
+/// An order by id or timestamp is that of the rows, whichever way, with conditions and limits, in one piece or more.
+#[test]
+fn orders_are_right() {
+    let mut pools = Pools::new(1_000, 3_000);
+    pools.fill(&traffic(), 2_000);
+    for threads in [1, 3] {
+        let asked = Asked::new(&pools, threads);
+        for (text, first, last) in [
+            (
+                "SELECT id FROM request ORDER BY id DESC LIMIT 3",
+                2000,
+                1998,
+            ),
+            ("SELECT id FROM request ORDER BY id LIMIT 3", 1001, 1003),
+            (
+                "SELECT id FROM request WHERE status >= 0 ORDER BY timestamp DESC, id DESC LIMIT 50",
+                2000,
+                1951,
+            ),
+            (
+                "SELECT id FROM request WHERE abs(status) >= 0 ORDER BY id DESC LIMIT 2",
+                2000,
+                1999,
+            ),
+            ("SELECT id FROM request ORDER BY id DESC", 2000, 1001),
+            (
+                "SELECT id, tags, script_name FROM request ORDER BY id",
+                1001,
+                2000,
+            ),
+            (
+                "SELECT request_id FROM timer ORDER BY request_id DESC LIMIT 4",
+                2000,
+                1999,
+            ),
+            (
+                "SELECT timer_id FROM timertag ORDER BY timer_id LIMIT 4",
+                3001,
+                3002,
+            ),
+            (
+                "SELECT x.id FROM (SELECT id FROM request ORDER BY id DESC LIMIT 20) x ORDER BY x.id LIMIT 5",
+                1981,
+                1985,
+            ),
+        ] {
+            let rows = asked
+                .try_rows(text)
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            let ids: Vec<i64> = rows
+                .iter()
+                .flat_map(|batch| {
+                    let ids = batch
+                        .column(0)
+                        .as_any()
+                        .downcast_ref::<Int64Array>()
+                        .unwrap();
+                    ids.values().to_vec()
+                })
+                .collect();
+            assert_eq!((ids[0], ids[ids.len() - 1]), (first, last), "{text}");
+            assert!(ids.is_sorted() || ids.iter().rev().is_sorted(), "{text}");
+        }
+    }
 }
