@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args as FlagGroup, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::ask::QueryFlags;
 use crate::bench::{BenchOptions, BenchPart};
 use crate::config::ConfigFlags;
 use crate::import::ImportFlags;
@@ -47,6 +48,17 @@ Restarts:
   from systemd (LISTEN_FDS) no packet is lost. SIGHUP reads the file anew.
 
 Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
+";
+
+const QUERY: &str = "\
+Examples:
+  pinbad query 'SHOW TABLES'
+  pinbad query 'SELECT script_name, req_count, p95 FROM report_by_script_name
+                ORDER BY req_time_total DESC LIMIT 10'
+  pinbad query --format csv 'SELECT * FROM request WHERE req_time > 1' > slow.csv
+  echo 'SELECT count(*) FROM timer' | pinbad query -
+
+Exit codes: 0 ok, 1 failure or a statement that cannot be run, 2 wrong usage.
 ";
 
 const DOCTOR: &str = "\
@@ -162,6 +174,9 @@ pub enum Command {
     /// Print the requests of a running daemon as they pass.
     #[command(after_help = TAIL)]
     Tail(Box<TailFlags>),
+    /// Ask a running daemon in SQL: Pinba's tables and every report, in MySQL's dialect.
+    #[command(after_help = QUERY)]
+    Query(Box<QueryFlags>),
     /// Measure this machine: the whole daemon against a bare receive loop, with the same sender, over loopback.
     Bench(BenchOptions),
     /// Look at this machine: kernel buffers, limits, ports, memory; say what to change, and how much traffic the buffers hold.
@@ -267,6 +282,8 @@ mod tests {
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
             ("pinbad doctor --help", 0),
+            ("pinbad query", 2),
+            ("pinbad query --help", 0),
             ("pinbad completions", 2),
             ("pinbad completions tcsh", 2),
             ("pinbad man --help", 0),

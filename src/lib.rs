@@ -77,6 +77,7 @@ pub mod import;
 pub mod bench;
 
 pub mod args;
+pub mod ask;
 pub mod clock;
 pub mod doctor;
 pub mod handed;

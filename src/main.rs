@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use clap::{CommandFactory as _, Parser};
 use pinbad::access::{Users, tls};
 use pinbad::args::{Args, Command, TablesFlags};
+use pinbad::ask;
 use pinbad::bench::{self, BenchOptions};
 use pinbad::client::ClientError;
 use pinbad::clock::SystemClock;
@@ -51,6 +52,18 @@ fn main() -> ExitCode {
             configured(&found, |config| import_dump(&flags, config))
         }
         Command::Top(flags) => show_top(&flags),
+        Command::Query(flags) => {
+            let stdout = std::io::stdout();
+            let terminal = stdout.is_terminal();
+            match ask::execute(&flags, terminal, std::io::stdin(), stdout) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) if error.is_usage() => {
+                    complain(error);
+                    ExitCode::from(BAD_CONFIGURATION)
+                }
+                Err(error) => fail(error),
+            }
+        }
         Command::Tail(flags) => tail_requests(&flags),
         Command::Doctor(flags) => configured(&flags, examine),
         Command::Man { dir } => man(dir.as_deref()),

@@ -2,20 +2,22 @@
 //!
 //! `main` reads the configuration anew on SIGHUP, the same file, environment and flags as at start, and calls
 //! [`Daemon::reload`] only with one that is right: a bad file changes nothing. Here every setting is held against the one
-//! in force. Those of [`LIVE`] and the `[[report]]` entries take effect; all others need a restart and are named in the
+//! in force. Those of [`LIVE`], the `[[report]]` entries and the users (with what their files hold now) take effect; all others need a restart and are named in the
 //! log, and the value in force stays what it was, also for the next comparison.
 
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::access::Users;
+use crate::config::{Config, FrontConfig};
 use crate::daemon::{self, Daemon};
 use crate::query::definitions::{ConfiguredError, Definitions};
 
-/// The settings that change while the daemon runs, beside `[[report]]`.
-pub const LIVE: [&str; 3] = [
+/// The settings and lists that change while the daemon runs, beside `[[report]]`.
+pub const LIVE: [&str; 4] = [
     "ingest.stats_gathering_period",
     "state.snapshot_period",
     "log.level",
+    "user",
 ];
 
 /// What a reload came to.
@@ -59,59 +61,122 @@ impl Reloaded {
 
 /// Each setting with whether it differs between two configurations.
 fn differences(a: &Config, b: &Config) -> Vec<(&'static str, bool)> {
-    let (ai, bi) = (&a.ingest, &b.ingest);
-    let (ap, bp) = (&a.pool, &b.pool);
-    let (ar, br) = (&a.reports, &b.reports);
+    let cert = |front: &FrontConfig| front.tls.as_ref().map(|tls| tls.cert.clone());
+    let key = |front: &FrontConfig| front.tls.as_ref().map(|tls| tls.key.clone());
     vec![
-        ("ingest.listen", ai.listen != bi.listen),
-        ("ingest.receivers", ai.receivers != bi.receivers),
+        ("ingest.listen", a.ingest.listen != b.ingest.listen),
+        ("ingest.receivers", a.ingest.receivers != b.ingest.receivers),
         (
             "ingest.recv_buffer",
-            ai.recv_buffer_bytes != bi.recv_buffer_bytes,
+            a.ingest.recv_buffer_bytes != b.ingest.recv_buffer_bytes,
         ),
         (
             "ingest.temp_pool_size",
-            ai.temp_pool_size != bi.temp_pool_size,
+            a.ingest.temp_pool_size != b.ingest.temp_pool_size,
         ),
         (
             "ingest.temp_pool_bytes",
-            ai.temp_pool_bytes != bi.temp_pool_bytes,
+            a.ingest.temp_pool_bytes != b.ingest.temp_pool_bytes,
         ),
         (
             "ingest.stats_gathering_period",
-            ai.stats_gathering_period != bi.stats_gathering_period,
+            a.ingest.stats_gathering_period != b.ingest.stats_gathering_period,
         ),
         (
             "ingest.text_bytes_max",
-            ai.text_bytes_max != bi.text_bytes_max,
+            a.ingest.text_bytes_max != b.ingest.text_bytes_max,
         ),
         (
             "ingest.script_name_bytes_max",
-            ai.script_name_bytes_max != bi.script_name_bytes_max,
+            a.ingest.script_name_bytes_max != b.ingest.script_name_bytes_max,
+        ),
+        ("ingest.allow", a.ingest.allow != b.ingest.allow),
+        (
+            "ingest.source_rate_max",
+            a.ingest.source_rate_max != b.ingest.source_rate_max,
+        ),
+        (
+            "ingest.count_sources",
+            a.ingest.count_sources != b.ingest.count_sources,
         ),
         (
             "pool.request_pool_size",
-            ap.request_pool_size != bp.request_pool_size,
+            a.pool.request_pool_size != b.pool.request_pool_size,
         ),
         (
             "pool.timer_pool_size",
-            ap.timer_pool_size != bp.timer_pool_size,
+            a.pool.timer_pool_size != b.pool.timer_pool_size,
         ),
-        ("pool.stats_history", ap.stats_history != bp.stats_history),
-        ("pool.words_memory", ap.words_bytes != bp.words_bytes),
-        ("reports.rows_max", ar.rows_max != br.rows_max),
-        ("reports.memory", ar.memory_bytes != br.memory_bytes),
-        ("reports.error_status", ar.error_status != br.error_status),
+        (
+            "pool.stats_history",
+            a.pool.stats_history != b.pool.stats_history,
+        ),
+        (
+            "pool.words_memory",
+            a.pool.words_bytes != b.pool.words_bytes,
+        ),
+        ("reports.rows_max", a.reports.rows_max != b.reports.rows_max),
+        (
+            "reports.memory",
+            a.reports.memory_bytes != b.reports.memory_bytes,
+        ),
+        (
+            "reports.error_status",
+            a.reports.error_status != b.reports.error_status,
+        ),
+        (
+            "series.memory",
+            a.series.memory_bytes != b.series.memory_bytes,
+        ),
+        ("series.reports", a.series.reports != b.series.reports),
+        ("metrics.reports", a.metrics.reports != b.metrics.reports),
+        (
+            "metrics.series_max",
+            a.metrics.series_max != b.metrics.series_max,
+        ),
+        ("metrics.buckets", a.metrics.buckets != b.metrics.buckets),
         ("http.listen", a.http.listen != b.http.listen),
         (
             "http.allow_anonymous",
             a.http.allow_anonymous != b.http.allow_anonymous,
         ),
+        ("http.tls_cert", cert(&a.http) != cert(&b.http)),
+        ("http.tls_key", key(&a.http) != key(&b.http)),
+        ("http.open_health", a.open_health != b.open_health),
+        ("http.host_names", a.host_names != b.host_names),
         ("mysql.listen", a.mysql.listen != b.mysql.listen),
         (
             "mysql.allow_anonymous",
             a.mysql.allow_anonymous != b.mysql.allow_anonymous,
         ),
+        (
+            "mysql.connections_max",
+            a.mysql_limits.connections_max != b.mysql_limits.connections_max,
+        ),
+        (
+            "mysql.idle_max",
+            a.mysql_limits.idle_max != b.mysql_limits.idle_max,
+        ),
+        (
+            "mysql.packet_max",
+            a.mysql_limits.packet_bytes_max != b.mysql_limits.packet_bytes_max,
+        ),
+        (
+            "mysql.statements_max",
+            a.mysql_limits.statements_max != b.mysql_limits.statements_max,
+        ),
+        (
+            "mysql.memory",
+            a.mysql_limits.memory_bytes != b.mysql_limits.memory_bytes,
+        ),
+        ("mysql.tls_cert", cert(&a.mysql) != cert(&b.mysql)),
+        ("mysql.tls_key", key(&a.mysql) != key(&b.mysql)),
+        ("sql.threads", a.sql.threads != b.sql.threads),
+        ("sql.memory", a.sql.memory_bytes != b.sql.memory_bytes),
+        ("sql.time_max", a.sql.time_max != b.sql.time_max),
+        ("sql.rows_max", a.sql.rows_max != b.sql.rows_max),
+        ("sql.queries_max", a.sql.queries_max != b.sql.queries_max),
+        ("sql.text_max", a.sql.text_bytes_max != b.sql.text_bytes_max),
         ("state.dir", a.state_dir != b.state_dir),
         (
             "state.snapshot_period",
@@ -119,8 +184,9 @@ fn differences(a: &Config, b: &Config) -> Vec<(&'static str, bool)> {
         ),
         ("log.format", a.log.format != b.log.format),
         ("log.level", a.log.level != b.log.level),
-        // Not a key of its own: the list of `[[rewrite]]`.
+        // Not keys of their own: the lists.
         ("rewrite", a.rewrites != b.rewrites),
+        ("user", a.users != b.users),
     ]
 }
 
@@ -148,6 +214,17 @@ impl Daemon {
             snapshots.set_period(new.snapshot_period);
         }
         old.log.level = new.log.level;
+        // Always: the secrets in their files may be new ones.
+        match Users::load(&new.users, |name| std::env::var_os(name)) {
+            Ok(users) => {
+                self.users().replace(users);
+                old.users.clone_from(&new.users);
+            }
+            Err(error) => {
+                reloaded.changed.retain(|key| *key != "user");
+                warn!(%error, "The users stay who they were.");
+            }
+        }
         old.configured_reports.clone_from(&new.configured_reports);
         let reconfigured = self.catalog().reconfigure(definitions);
         reloaded.made = reconfigured.made;

@@ -193,14 +193,29 @@ impl Client {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn stream(&self, path: &str) -> Result<impl Read + use<>, ClientError> {
-        let request = self.request("GET", path);
-        let request = request
-            .body(())
-            .map_err(|error| self.unreachable(error.to_string()))?;
-        let mut answer = self
-            .streams
-            .run(request)
-            .map_err(|error| self.unreachable(told(&error)))?;
+        let request = self.request("GET", path).body(());
+        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
+        self.streamed(path, self.streams.run(request))
+    }
+
+    /// POST of JSON whose answer is read while it is made.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn post_stream(&self, path: &str, body: &Json) -> Result<impl Read + use<>, ClientError> {
+        let request = self.request("POST", path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(body.to_string());
+        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
+        self.streamed(path, self.streams.run(request))
+    }
+
+    fn streamed(
+        &self,
+        path: &str,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<impl Read + use<>, ClientError> {
+        let mut answer = answer.map_err(|error| self.unreachable(told(&error)))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let text = read(&mut answer, REFUSAL_BYTES_MAX).unwrap_or_default();

@@ -4,7 +4,7 @@ use datafusion::arrow::ipc::reader::StreamReader;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::harness::{Here, Sender};
+use crate::harness::{Here, Sender, pinbad, run};
 use crate::packets::request;
 
 /// A daemon that got requests of three scripts.
@@ -84,4 +84,27 @@ fn what_is_wrong_is_said_with_mysqls_numbers() {
         .site
         .post("/api/v1/sql", r#"{"query": "SELECT 1", "limit": 1}"#);
     assert!(odd.problem(400).contains("accepted: query, values"));
+}
+
+#[test]
+fn the_command_prints_a_table_or_csv() {
+    let here = with_three_scripts();
+    let ask = |arguments: &[&str]| {
+        let url = format!("http://{}", here.site.http);
+        run(pinbad().args(["query", "--url", &url]).args(arguments))
+    };
+    let statement = "SELECT script_name, req_count FROM report_by_script_name ORDER BY 2 DESC";
+    let csv = ask(&[statement]);
+    assert_eq!((csv.code, csv.out.lines().count()), (Some(0), 4), "{csv:?}");
+    let table = ask(&["--format", "table", statement]);
+    assert_eq!(
+        table.out,
+        "script_name  req_count\n-----------  ---------\n/a.php               3\n\
+         /b.php               2\n/c.php               1\n(3 rows)\n"
+    );
+    let wrong = ask(&["SELECT 1 FROM nothing_here"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
+    let nobody = run(pinbad().args(["query", "--url", "http://127.0.0.1:1", "SELECT 1"]));
+    assert_eq!(nobody.code, Some(1));
 }

@@ -517,7 +517,7 @@ fn a_report_is_read_once() {
                 JOIN report_by_script_name b ON a.script_name = b.script_name";
     let lines = asked.lines(text);
     assert!(
-        lines.len() > 5 && lines.iter().all(|line| line.contains("true | false")),
+        lines.len() > 5 && lines.iter().all(|line| line.contains("1 | 0")),
         "{lines:?}"
     );
 }
