@@ -524,7 +524,7 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             if cfg!(feature = "sql") {
-                "  total                   658.0 MiB"
+                "  total                   757.1 MiB"
             } else {
                 "  total                   381.1 MiB"
             },
