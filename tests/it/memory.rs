@@ -179,9 +179,9 @@ fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
     let held = HELD_BYTES.get();
     let counts = path.run(100_000);
     assert_eq!(counts.decode, 0, "{counts:?}");
-    // A block of some hundred packets has one list of what is in it.
+    // A block of some hundred packets has one list of what is in it, and now and then an epoch has a longer one.
     assert!(
-        counts.merge <= counts.blocks && counts.blocks < 1_000,
+        counts.merge <= counts.blocks * 3 / 2 && counts.blocks < 1_000,
         "{counts:?}"
     );
     // Ten ticks closed, each with a journal.

@@ -28,6 +28,7 @@ fn config(settings: &[&str]) -> Config {
         "pool.timer_pool_size=10000",
         "pool.words_memory=1MiB",
         "http.listen=127.0.0.1:0",
+        "mysql.listen=127.0.0.1:0",
     ]
     .iter()
     .chain(settings)

@@ -261,7 +261,7 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
     };
     let memory = said
         .out
-        .split("Memory")
+        .split("Memory, the most")
         .nth(1)
         .unwrap()
         .split("Beside")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pinbad::config::{PoolConfig, ReportsConfig};
 use pinbad::merger::Live;
-use pinbad::pool::Pool;
+use pinbad::pool::{HELD_MS, Pool};
 use pinbad::report::definition::{Defaults, Definition};
 use pinbad::report::form::ReportForm;
 use pinbad::report::{Defined, DefinedBy, Reports, Ticks, builtin};
@@ -411,6 +411,8 @@ impl World {
         self.advance(2 * longest_window_ms);
         self.end_epoch();
         self.advance(2 * longest_window_ms);
+        // What left is held for a moment, for queries that began before.
+        self.advance(HELD_MS);
         for entry in self.live.reports.iter() {
             let rows = usize::from(entry.definition.keys.is_empty());
             assert_eq!(
