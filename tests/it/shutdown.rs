@@ -238,6 +238,11 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         "127.0.0.1:40002",
         "--set",
         "pool.request_pool_size=2345678",
+        // So that all of it is shown in MiB.
+        "--set",
+        "sql.memory=16MiB",
+        "--set",
+        "reports.memory=64MiB",
     ]));
     assert_eq!(said.code, Some(0), "{said:?}");
     for part in [
