@@ -242,6 +242,12 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         "--set",
         "sql.memory=16MiB",
         "--set",
+        "pool.words_memory=16MiB",
+        "--set",
+        "series.memory=0",
+        "--mysql",
+        "",
+        "--set",
         "reports.memory=64MiB",
     ]));
     assert_eq!(said.code, Some(0), "{said:?}");
