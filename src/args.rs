@@ -209,7 +209,7 @@ pub struct TablesFlags {
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Print them for a MariaDB in front of pinbad (ENGINE=FEDERATED), which reaches it as this user at this address
-    /// [default of SERVER: mysql://pinba@ and mysql.listen].
+    /// (default of SERVER: mysql://pinba@ and mysql.listen).
     #[arg(long, value_name = "SERVER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub federated: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! `pinbad query`: one statement, asked of a running daemon, and its rows printed while they come.
 //!
 //! Called by `main`, on its thread. As a table on a terminal, as CSV into a file or a pipe, or as the flag says; all but the
-//! table is passed on as the daemon sends it. A table's columns are as wide as what its first [`WIDTH_ROWS`] rows hold; names
+//! table is passed on as the daemon sends it. A table's columns are as wide as what its first `WIDTH_ROWS` rows hold; names
 //! are shown, never executed ([`shown`]). An answer whose end is missing is an error.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -1,7 +1,7 @@
 //! `pinbad import`: the reports of an old Pinba database, of either engine, made here.
 //!
 //! Reads CREATE TABLE statements ([`dump`]), holds each against what there is already, and makes the rest: in a running
-//! daemon over its HTTP interface ([`remote`]), or as `[[report]]` entries on stdout. Called by `main`, on its thread; what it
+//! daemon over its HTTP interface ([`mod@remote`]), or as `[[report]]` entries on stdout. Called by `main`, on its thread; what it
 //! says goes to the writers that it is given. Everything that could not be taken is listed with the reason, and the
 //! others are taken all the same.
 

@@ -1,7 +1,7 @@
 //! An answer without an end, read line by line on a thread of its own, with new connections when one breaks.
 //!
 //! The reader thread (`lines`) blocks in the socket; whoever takes the lines waits with a time limit and so can look at a stop
-//! flag or at keys meanwhile. Between the two is a channel of [`WAITING`] lines: when it is full the thread stands still,
+//! flag or at keys meanwhile. Between the two is a channel of `WAITING` lines: when it is full the thread stands still,
 //! then the connection, and the daemon counts what is missed. The thread ends with the receiver; it is not joined,
 //! because it may stand in the socket.
 

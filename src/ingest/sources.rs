@@ -9,7 +9,7 @@
 //!   address --hash--> set of 8 rows --compare--> row: datagrams, bytes, refused, bucket, last seen
 //! ```
 //!
-//! A receiver keeps what it counts to itself ([`Watch::slots`], by the same hash) and writes it to the table when a batch
+//! A receiver keeps what it counts to itself (`Watch::slots`, by the same hash) and writes it to the table when a batch
 //! was not full, that is when it has time, or after 16 batches. A source address can be forged, so this tells who sends and
 //! stops who sends too much by mistake; it is no proof of anything.
 //!

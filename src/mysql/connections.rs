@@ -1,6 +1,6 @@
 //! The connections there are, so that one can be ended from another.
 //!
-//! Each has a number, as clients know it, and a [`Fate`] that says whether its query, or all of it, shall end. Kept by
+//! Each has a number, as clients know it, and a `Fate` that says whether its query, or all of it, shall end. Kept by
 //! the session for as long as it lives; as many as `mysql.connections_max`.
 
 use std::collections::HashMap;

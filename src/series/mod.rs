@@ -273,7 +273,7 @@ impl Tracked {
     }
 }
 
-/// What fills a series; [`run`](Self::run) is the thread.
+/// What fills a series; its `run` is the thread.
 #[derive(Debug)]
 pub struct Filler {
     fold: Fold,

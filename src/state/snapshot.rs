@@ -10,7 +10,7 @@
 //!   END       monotonic time and wall clock
 //! ```
 //!
-//! [`write`] runs while the merger goes on. The moment is the cut: taken under one hold of the read lock, a few
+//! [`write()`] runs while the merger goes on. The moment is the cut: taken under one hold of the read lock, a few
 //! milliseconds at most, and it fixes what the running ticks have and the id up to which rows belong to it. The rest is
 //! copied piece by piece, each under the lock for about a millisecond, and written out without it: rows, closed
 //! journals and the names of groups do not change. One block is in memory at a time, and the cut.
@@ -53,7 +53,7 @@ pub struct Subject<'a> {
     pub stop: &'a Shutdown,
 }
 
-/// What [`write`] did.
+/// What [`write()`] did.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Written {
     /// Bytes in the file.
@@ -245,7 +245,7 @@ impl<W: Write> Writer<'_, W> {
 /// Reads a snapshot through: whether it is whole, and what it says of itself.
 ///
 /// # Errors
-/// When it is not what [`write`] wrote, or cannot be read.
+/// When it is not what [`write()`] wrote, or cannot be read.
 pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut reader = BlockReader::new(from)?;
     let mut counters = SavedCounters::default();
@@ -292,7 +292,7 @@ fn unpack_end(from: &mut Unpacker<'_>, blocks: u64) -> Result<(u64, u64), Damage
 /// are those that are to be there from the start; all of them are, afterwards.
 ///
 /// # Errors
-/// When it is not what [`write`] wrote, or cannot be read; then `live` is sound but of no use.
+/// When it is not what [`write()`] wrote, or cannot be read; then `live` is sound but of no use.
 pub fn restore(
     from: impl Read,
     live: &mut Live,

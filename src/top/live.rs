@@ -1,6 +1,6 @@
 //! The screen's loop: keys and news in, lines out, until a key or a signal ends it.
 //!
-//! Runs on the main thread and never asks the daemon itself. It waits for keys for [`GLANCE`] at most, then takes what news
+//! Runs on the main thread and never asks the daemon itself. It waits for keys for `GLANCE` at most, then takes what news
 //! there are and draws if something changed. The terminal is put back as it was however this ends, a panic included.
 
 use std::io;

@@ -3,7 +3,7 @@
 //! The five things to know: which tab, what was opened from it (a stack, the last on top), the tables of each with their sort,
 //! filter and selection, how the daemon does ([`Pulse`]), and whether it is there. News change the second half, keys the first;
 //! [`Model::wish`] says what to ask the daemon for. Pure: no terminal, no thread, no clock. What is opened is bounded by
-//! [`OPENED_MAX`].
+//! `OPENED_MAX`.
 
 use std::time::Duration;
 

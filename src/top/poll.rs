@@ -2,7 +2,7 @@
 //!
 //! The screen says what it shows ([`Wish`]); the thread (`poll`) asks for that and for the counters, again and again, and
 //! sends what it got, made into tables already ([`News`]). A new wish is met at once. Answers are bounded by the rows asked
-//! for and by the client's limits; the channel holds [`WAITING`] news, and when it is full the thread waits. It ends when the
+//! for and by the client's limits; the channel holds `WAITING` news, and when it is full the thread waits. It ends when the
 //! screen is gone.
 
 use std::io;

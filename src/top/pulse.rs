@@ -1,7 +1,7 @@
 //! How the daemon does: rates from its counters, latency from its newest requests, and what both were for a while.
 //!
 //! Counters only grow, so a rate is a difference over the time between two polls; one that shrinks means that another daemon
-//! has come, and the rates begin anew. The past is what this program has polled since it was started ([`KEPT`] polls).
+//! has come, and the rates begin anew. The past is what this program has polled since it was started (`KEPT` polls).
 //! Pure; times come from the poller.
 
 use std::collections::VecDeque;
