@@ -404,7 +404,7 @@ mod tests {
             ("answers", 6 * 100_000 * 290),
             // Pages of the last second, and the sums of two that are being made.
             ("pages", (8 << 20) + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40)),
-            ("process", 16 << 20),
+            ("process", BASE_BYTES as u64),
         ] {
             assert_eq!(bytes(&plan, name), expected, "{name}");
         }
