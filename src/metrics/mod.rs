@@ -98,13 +98,7 @@ impl Metrics {
     /// What the rows take of their budget, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Json {
-        let budget = self.rows.read().budget();
-        json!({
-            "series": budget.series,
-            "series_max": budget.series_max,
-            "rows": budget.rows,
-            "requests_folded": budget.requests_folded,
-        })
+        budget_json(&self.rows.read())
     }
 
     /// All metrics; `status` is the object of `/api/v1/status` as it is now.
@@ -125,6 +119,16 @@ impl Metrics {
     }
 }
 
+fn budget_json(rows: &Rows) -> Json {
+    let budget = rows.budget();
+    json!({
+        "series": budget.series,
+        "series_max": budget.series_max,
+        "rows": budget.rows,
+        "requests_folded": budget.requests_folded,
+    })
+}
+
 #[derive(Debug)]
 struct Scrape {
     metrics: Metrics,
@@ -133,9 +137,16 @@ struct Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        status::encode(&mut encoder, &self.status)?;
+        // What the rows take is told of the moment in which they are written: the status is older, and a second may
+        // have closed since.
+        let rows = self.metrics.rows.read();
+        let mut status = self.status.clone();
+        if let Some(metrics) = status.get_mut("metrics") {
+            *metrics = budget_json(&rows);
+        }
+        status::encode(&mut encoder, &status)?;
         process::encode(&mut encoder, self.metrics.started)?;
-        self.metrics.rows.read().encode(&mut encoder)
+        rows.encode(&mut encoder)
     }
 }
 
@@ -173,6 +184,7 @@ mod tests {
             "sockets": [{"address": "0.0.0.0:30002", "kernel_drops": 4}],
             "brand_new": 5,
             "lost_tmp_records": 6,
+            "metrics": {"series": 1, "series_max": 2, "rows": 3, "requests_folded": 40},
         });
         let Json::Object(status) = status else {
             unreachable!()
@@ -188,6 +200,8 @@ mod tests {
             "pinbad_series_requests_missed_total 3",
             "pinbad_socket_kernel_drops_total{socket=\"0\",address=\"0.0.0.0:30002\"} 4",
             "pinbad_brand_new 5",
+            // Of the rows beside it, not of the older status.
+            "pinbad_metrics_requests_folded_total 0",
             "pinbad_build_info{version=\"1.2.3\"} 1",
         ] {
             assert!(text.lines().any(|is| is == line), "{line}\nin\n{text}");

@@ -130,7 +130,7 @@ impl Rows {
         }
     }
 
-    fn take(&mut self, definition: &Definition, gained: &mut Gained<'_>) {
+    fn take(&mut self, definition: &Definition, mut gained: Gained<'_>) {
         let bounds = self.bounds.len();
         let Some(report) = self
             .reports
@@ -390,8 +390,12 @@ impl Sink for Feed {
         wanted.then(|| Arc::clone(&rows.bounds))
     }
 
-    fn take(&mut self, report: &Definition, rows: &mut Gained<'_>) {
-        self.0.write().take(report, rows);
+    fn take<'a>(&mut self, reports: &mut dyn Iterator<Item = (&'a Definition, Gained<'a>)>) {
+        // Under one hold of the lock: a scrape finds a second in all reports or in none.
+        let mut rows = self.0.write();
+        for (report, gained) in reports {
+            rows.take(report, gained);
+        }
     }
 }
 

@@ -32,11 +32,9 @@ pub trait Sink: Send + std::fmt::Debug {
     /// The bounds of a report's buckets in microseconds, ascending; `None`: it is not wanted at all.
     fn bounds(&self, report: &str) -> Option<Arc<[u64]>>;
 
-    /// What the rows of a report gained in a second.
-    fn take(&mut self, report: &Definition, rows: &mut Gained<'_>);
-
-    /// All reports were given.
-    fn second(&mut self) {}
+    /// What the rows of the reports gained in a second: of all of them at once, so that whoever reads the sink can
+    /// see whole seconds only.
+    fn take<'a>(&mut self, reports: &mut dyn Iterator<Item = (&'a Definition, Gained<'a>)>);
 }
 
 /// The rows of one report that gained something in a second.
@@ -402,18 +400,12 @@ impl Fold {
 
     /// Makes a frame of the running second, and one of ten if it was the last of them.
     fn close_second(&mut self) {
-        for report in &mut self.reports {
-            let mut rows = Gained {
-                desk: &mut report.desk,
-            };
-            for sink in &mut self.sinks {
-                if sink.bounds(&report.definition.name).is_some() {
-                    sink.take(&report.definition, &mut rows);
-                }
-            }
-        }
         for sink in &mut self.sinks {
-            sink.second();
+            let mut reports = self.reports.iter_mut().map(|report| {
+                let desk = &mut report.desk;
+                (&*report.definition, Gained { desk })
+            });
+            sink.take(&mut reports);
         }
         let missed = std::mem::take(&mut self.missed);
         self.shared.missed(missed);
