@@ -78,6 +78,7 @@ pub(super) struct Desk {
     cache: Box<[(u64, u32)]>,
     rows_max: usize,
     events: Vec<u64>,
+    scratch: Vec<u64>,
     events_max: usize,
     /// Times whose row went without a histogram: the total has them.
     spilled: Dense,
@@ -99,6 +100,7 @@ impl Desk {
             cache: vec![(0, OTHER_SLOT); CACHE_PLACES].into(),
             rows_max: rows_max.clamp(16, SLOTS_MAX),
             events: Vec::new(),
+            scratch: Vec::new(),
             events_max: events_max.max(EVENTS_MIN),
             spilled: Dense::new(),
             bounds,
@@ -222,7 +224,7 @@ impl Desk {
 
     /// Rows of so many events are one after the other, each bucket once, when this returns.
     fn compact(&mut self) {
-        self.events.sort_unstable();
+        sort(&mut self.events, &mut self.scratch);
         let mut kept = 0;
         for at in 0..self.events.len() {
             let event = self.events[at];
@@ -415,6 +417,42 @@ fn place(identity: u64) -> usize {
     (identity.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize
 }
 
+/// Digits of a sort: eleven bits each, of the 32 that tell events apart.
+const DIGITS: [u32; 3] = [32, 43, 54];
+/// What a digit can be.
+const DIGIT: usize = 1 << 11;
+
+/// Sorts events by row and bucket, whatever their count: digit by digit, which takes a third of the time that comparing
+/// would for the tens of thousands of a busy second.
+fn sort(events: &mut Vec<u64>, scratch: &mut Vec<u64>) {
+    if events.len() < DIGIT {
+        events.sort_unstable();
+        return;
+    }
+    scratch.resize(events.len(), 0);
+    for shift in DIGITS {
+        let digit = |event: u64| (event >> shift) as usize % DIGIT;
+        let mut starts = [0_u32; DIGIT];
+        for &event in &*events {
+            starts[digit(event)] += 1;
+        }
+        if starts.contains(&(events.len() as u32)) {
+            // All have the same: reports of few rows know few digits.
+            continue;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += std::mem::replace(start, sum);
+        }
+        for &event in &*events {
+            let start = &mut starts[digit(event)];
+            scratch[*start as usize] = event;
+            *start += 1;
+        }
+        std::mem::swap(events, scratch);
+    }
+}
+
 const COUNT_MAX: u64 = u32::MAX as u64;
 
 fn event(slot: u32, bucket: u32, count: u32) -> u64 {
@@ -427,4 +465,89 @@ fn slot_of(event: u64) -> u32 {
 
 fn bucket_of(event: u64) -> u32 {
     (event >> 32) as u32 & ((1 << BUCKET_BITS) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_sorted_by_row_and_bucket() {
+        let mut seed = 5u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for (rows, count) in [(1, 10), (1, 5_000), (40, 5_000), (SLOTS_MAX as u64, 20_000)] {
+            let mut events: Vec<u64> = (0..count)
+                .map(|_| event(next(rows) as u32, next(2_944) as u32, next(9) as u32 + 1))
+                .collect();
+            let mut expected: Vec<u64> = events.iter().map(|event| event >> 32).collect();
+            expected.sort_unstable();
+            let counts: u64 = events.iter().map(|event| event & COUNT_MAX).sum();
+            sort(&mut events, &mut Vec::new());
+            assert_eq!(
+                events.iter().map(|event| event & COUNT_MAX).sum::<u64>(),
+                counts
+            );
+            let sorted: Vec<u64> = events.iter().map(|event| event >> 32).collect();
+            assert!(sorted == expected, "{rows} rows");
+        }
+    }
+
+    /// More rows, and more times, than there is room for: sums stay exact, and the heaviest row keeps its times.
+    #[test]
+    fn without_room_the_lightest_go_first() {
+        let mut desk = Desk::new(200, 0, Arc::from([1_000].as_slice()));
+        let gain = |request, time: u64| Gain {
+            request,
+            time,
+            ru_utime: 0,
+            ru_stime: 0,
+            traffic: 1,
+            memory: 0,
+            hits: 0,
+            error: false,
+            sample: time,
+            bucket: crate::report::histogram::Layout::LogLinear.bucket(time),
+            weight: 1,
+        };
+        let mut request = 0;
+        for round in 0..2_000_u64 {
+            if desk.is_full(16) {
+                desk.sweep();
+            }
+            for row in 0..16_u32 {
+                request += 1;
+                // Row 0 is always the same, the others never.
+                let key = if row == 0 { 0 } else { request };
+                let slot = desk.row_of(request, &key.to_le_bytes());
+                let time = if row == 0 {
+                    1_000_000 + round
+                } else {
+                    round % 3_000
+                };
+                desk.add(slot, &gain(request, time));
+            }
+        }
+        let (mut all, mut pairs) = (Dense::new(), Vec::new());
+        let (mut requests, mut heaviest) = (0, None);
+        desk.close(&mut all, &mut pairs, |_, row, pairs| {
+            requests += row.totals.requests;
+            if *row.key == 0_u64.to_le_bytes() {
+                let counted = pairs.map(|pairs| pairs.iter().map(|(_, count)| count).sum());
+                heaviest = Some((row.totals.requests, counted));
+            }
+        });
+        assert_eq!(requests, request);
+        assert_eq!(heaviest, Some((2_000, Some(2_000))));
+        all.take(&mut pairs);
+        let times: u64 = pairs.iter().map(|(_, count)| count).sum();
+        assert_eq!(times, request, "the total has every time");
+        let mut buckets = 0;
+        desk.gained(|_, _, counts| buckets += counts.iter().sum::<u64>());
+        assert_eq!(buckets, request, "and so have the metrics");
+        desk.clear(1);
+        desk.close(&mut all, &mut pairs, |_, _, _| panic!("nothing is left"));
+    }
 }

@@ -173,7 +173,8 @@ impl Fold {
     ) -> Self {
         let reports = shared.state.read().reports.len().max(1);
         let rows_max = (budgets.desks / reports).saturating_sub(DESK_BYTES) / DESK_ROW_BYTES;
-        let events_max = budgets.events / reports / size_of::<u64>();
+        // Sorting takes as much again.
+        let events_max = budgets.events / reports / (2 * size_of::<u64>());
         let state = shared.state.read();
         let counting = state.reports.iter().map(|tracked| {
             let name = tracked.definition.name.as_str();

@@ -355,7 +355,31 @@ fn rules_and_dashboards_ask_for_what_there_is() {
         let table = pair[1].trim_end_matches(['"', ',']);
         assert!(table == "request" || reports.contains(table), "{table}");
     }
+    if cfg!(feature = "sql") {
+        let panels = mysql["panels"].as_array().unwrap().iter();
+        let statements = panels.filter_map(|panel| panel["targets"][0]["rawSql"].as_str());
+        for statement in statements {
+            let query = grafana(statement);
+            let body = serde_json::json!({ "query": query }).to_string();
+            let reply = here.site.post("/api/v1/sql", &body);
+            assert_eq!(reply.status, 200, "{query}: {reply:?}");
+        }
+    }
     here.stop();
+}
+
+/// A statement with Grafana's macros written out as its MySQL data source does.
+fn grafana(statement: &str) -> String {
+    statement
+        .replace(
+            "$__unixEpochGroup(timestamp, $__interval)",
+            "timestamp DIV 15 * 15",
+        )
+        .replace(
+            "$__unixEpochFilter(timestamp)",
+            "timestamp >= 1700000000 AND timestamp <= 4000000000",
+        )
+        .replace("${server:sqlstring}", "'s','t'")
 }
 
 /// A real Prometheus, started for this and stopped at the end.
