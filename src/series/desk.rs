@@ -24,6 +24,9 @@ const BUCKET_BITS: u32 = 12;
 /// Most rows, by the bits that an event has for them.
 pub(super) const SLOTS_MAX: usize = 1 << 20;
 
+/// Least rows of a desk, however little memory there is.
+const ROWS_MIN: usize = 16;
+
 /// Places of the cache.
 const CACHE_PLACES: usize = 1 << CACHE_BITS;
 const CACHE_BITS: u32 = 14;
@@ -31,10 +34,10 @@ const CACHE_BITS: u32 = 14;
 const IDLE_SECS: u64 = 10;
 /// Least (row, bucket) of a second: more than three rows can have, so that the lightest half of the rows is never nothing.
 const EVENTS_MIN: usize = 1 << 14;
-/// Bytes that a row takes, its key and its place in the table included.
-pub(super) const DESK_ROW_BYTES: usize = size_of::<DeskRow>() + 96;
+/// Bytes that a row takes beside its counts for metrics, its key and its place in the table included.
+const DESK_ROW_BYTES: usize = size_of::<DeskRow>() + 96;
 /// Bytes that a desk takes beside its rows and events.
-pub(super) const DESK_BYTES: usize = CACHE_PLACES * size_of::<(u64, u32)>() + (64 << 10);
+const DESK_BYTES: usize = CACHE_PLACES * size_of::<(u64, u32)>() + (64 << 10);
 
 /// A busy row.
 #[derive(Debug)]
@@ -90,21 +93,26 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// A desk for so many rows and so many (row, bucket).
-    pub(super) fn new(rows_max: usize, events_max: usize, bounds: Arc<[u64]>) -> Self {
+    /// A desk of so many bytes, with room for so many (row, bucket).
+    pub(super) fn new(bytes: usize, events_max: usize, bounds: Arc<[u64]>) -> Self {
+        let counts = if bounds.is_empty() { 0 } else { bounds.len() + 1 };
+        let row_bytes = DESK_ROW_BYTES + counts * size_of::<u64>();
+        let rows_max = bytes.saturating_sub(DESK_BYTES) / row_bytes;
+        let rows_max = rows_max.clamp(ROWS_MIN, SLOTS_MAX);
+        // All that it can hold, at once: doubled step by step it would take more. Pages are resident when they are used.
         let mut desk = Self {
-            rows: Vec::new(),
-            by_key: HashTable::new(),
+            rows: Vec::with_capacity(rows_max + 1),
+            by_key: HashTable::with_capacity(rows_max),
             hasher: RandomState::new(),
             unused: Vec::new(),
             cache: vec![(0, OTHER_SLOT); CACHE_PLACES].into(),
-            rows_max: rows_max.clamp(16, SLOTS_MAX),
+            rows_max,
             events: Vec::new(),
             scratch: Vec::new(),
             events_max: events_max.max(EVENTS_MIN),
             spilled: Dense::new(),
             bounds,
-            counts: Vec::new(),
+            counts: Vec::with_capacity((rows_max + 1) * counts),
             second: 0,
         };
         desk.add_row(Arc::from([].as_slice()));
@@ -498,7 +506,8 @@ mod tests {
     /// More rows, and more times, than there is room for: sums stay exact, and the heaviest row keeps its times.
     #[test]
     fn without_room_the_lightest_go_first() {
-        let mut desk = Desk::new(200, 0, Arc::from([1_000].as_slice()));
+        let bytes = DESK_BYTES + 200 * (DESK_ROW_BYTES + 16);
+        let mut desk = Desk::new(bytes, 0, Arc::from([1_000].as_slice()));
         let gain = |request, time: u64| Gain {
             request,
             time,

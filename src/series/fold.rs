@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::desk::{DESK_BYTES, DESK_ROW_BYTES, Desk, DeskRow, Gain, NOT_COUNTED, OTHER_SLOT};
+use super::desk::{Desk, DeskRow, Gain, NOT_COUNTED, OTHER_SLOT};
 use super::frame::{Draft, Frame, Kept};
 use super::history::{COARSE_SECS, Dense, FINE_SECS, Merging};
 use super::{Shared, State};
@@ -23,6 +23,9 @@ use crate::wire::micros;
 
 /// Rows looked at under one hold of the lock.
 const BATCH: u64 = 2_048;
+
+/// Timers looked at under one hold of the lock, those of the last request apart: what is copied of them is bounded too.
+const TIMERS_MAX: usize = 16_384;
 
 /// Places on a desk that must be free before a batch.
 const DESK_ROOM: usize = 2_048;
@@ -172,7 +175,7 @@ impl Fold {
         (mono_ms, unix_ms): (u64, u64),
     ) -> Self {
         let reports = shared.state.read().reports.len().max(1);
-        let rows_max = (budgets.desks / reports).saturating_sub(DESK_BYTES) / DESK_ROW_BYTES;
+        let desk_bytes = budgets.desks / reports;
         // Sorting takes as much again.
         let events_max = budgets.events / reports / (2 * size_of::<u64>());
         let state = shared.state.read();
@@ -181,7 +184,7 @@ impl Fold {
             let mut bounds = sinks.iter().filter_map(|sink| sink.bounds(name));
             Counting {
                 keys: RowKeys::of(&tracked.definition),
-                desk: Desk::new(rows_max, events_max, bounds.next().unwrap_or_default()),
+                desk: Desk::new(desk_bytes, events_max, bounds.next().unwrap_or_default()),
                 definition: Arc::clone(&tracked.definition),
             }
         });
@@ -261,8 +264,7 @@ impl Fold {
         let next = if self.next_id == 0 { 1 } else { self.next_id };
         let from = next.max(oldest);
         self.missed += from - next;
-        let to = end.min(from + BATCH);
-        self.next_id = to;
+        let mut to = end.min(from + BATCH);
         if std::mem::replace(&mut self.forgotten, pool.words.forgotten()) != pool.words.forgotten()
         {
             let on_words = self.reports.iter_mut().filter(|it| it.keys.on_words());
@@ -274,7 +276,16 @@ impl Fold {
             std::mem::take(&mut self.origins),
         );
         rows.clear();
-        rows.extend((from..to).filter_map(|id| pool.requests.get(id)));
+        let mut timers = 0;
+        for row in (from..to).map_while(|id| pool.requests.get(id)) {
+            rows.push(row);
+            timers += usize::from(row.timers);
+            if self.of_timers && timers >= TIMERS_MAX {
+                break;
+            }
+        }
+        to = from + rows.len() as u64;
+        self.next_id = to;
         origins.clear();
         origins.extend(rows.iter().map(|row| *pool.origins.get(row.origin)));
         for ((id, row), origin) in (from..to).zip(&rows).zip(&origins) {
@@ -340,7 +351,8 @@ impl Fold {
     /// Adds up what [`read_batch`](Self::read_batch) copied; closes a second when a row of a later one comes.
     fn count_batch(&mut self) {
         let seen = std::mem::take(&mut self.seen);
-        let mut timers = std::mem::take(&mut self.timers).into_iter();
+        let mut all_timers = std::mem::take(&mut self.timers);
+        let mut timers = all_timers.drain(..);
         let slots = std::mem::take(&mut self.slots);
         let mut slots_left = slots.as_slice();
         for request in &seen {
@@ -389,7 +401,9 @@ impl Fold {
             }
         }
         self.shared.counted(seen.len() as u64);
-        (self.seen, self.slots) = (seen, slots);
+        drop(timers);
+        all_timers.shrink_to(TIMERS_MAX);
+        (self.seen, self.slots, self.timers) = (seen, slots, all_timers);
     }
 
     fn start_second(&mut self, second: u64) {
