@@ -272,7 +272,9 @@ async fn nothing_here(uri: Uri) -> Problem {
         "/api/v1/sql" => {
             "this version has no SQL; /api/v1/reports/{name} sorts and filters".to_owned()
         }
-        path => format!("there is nothing at {path:?}; GET / lists what there is"),
+        path => {
+            format!("there is nothing at {path:?}; GET /api/v1/openapi.json lists what there is")
+        }
     };
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
