@@ -24,7 +24,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use ring::rand::{SecureRandom, SystemRandom};
 use subtle::Choice;
 use tracing::warn;
 
@@ -225,20 +224,6 @@ impl Access {
         attempts.succeeded(peer);
         Ok(identity)
     }
-}
-
-/// A salt for MySQL's handshake, fresh for each connection: 20 random bytes from 1 to 127, as clients that take it for a
-/// text with a zero at its end expect.
-///
-/// # Errors
-/// The system has no random bytes to give.
-pub fn salt() -> std::io::Result<[u8; 20]> {
-    let mut salt = [0; 20];
-    SystemRandom::new()
-        .fill(&mut salt)
-        .map_err(|_| std::io::Error::other("the system gave no random bytes"))?;
-    // 7 bits of each; what would be 0 is 1, so 1 comes twice as often as the others.
-    Ok(salt.map(|byte| (byte & 0x7f).max(1)))
 }
 
 #[cfg(test)]

@@ -135,7 +135,11 @@ fn without_credentials_there_is_nothing_but_401() {
             "/api/v1/reset",
             "/api/v1/openapi.json",
             "/api/v1/sql?query=SELECT+1",
+            "/api/v1/reports/report_by_script_name/series",
+            "/api/v1/sources",
+            "/api/v1/stream/requests",
             "/metrics",
+            "/reports/report_by_script_name",
             "/nothing/here",
             "*",
         ] {
