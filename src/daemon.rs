@@ -340,6 +340,12 @@ impl Daemon {
         self.mysql
     }
 
+    /// Reads the files of `tls_cert` and `tls_key` again, as after a renewal. Connections that are open keep what they have;
+    /// files that cannot be used change nothing and are named in the log.
+    pub fn reload_certificates(&self) {
+        self.fronts.reload_certificates();
+    }
+
     /// The users of all front ends; who they are can be replaced while the daemon runs.
     #[must_use]
     pub fn users(&self) -> &Arc<UserStore> {

@@ -2,8 +2,9 @@
 //!
 //! `main` reads the configuration anew on SIGHUP, the same file, environment and flags as at start, and calls
 //! [`Daemon::reload`] only with one that is right: a bad file changes nothing. Here every setting is held against the one
-//! in force. Those of [`LIVE`], the `[[report]]` entries and the users (with what their files hold now) take effect; all others need a restart and are named in the
-//! log, and the value in force stays what it was, also for the next comparison.
+//! in force. Those of [`LIVE`], the `[[report]]` entries and the users take effect, and files with secrets and
+//! certificates are read again; all others need a restart and are named in the log, and the value in force stays what it
+//! was, also for the next comparison.
 
 use tracing::{info, warn};
 
@@ -214,7 +215,8 @@ impl Daemon {
             snapshots.set_period(new.snapshot_period);
         }
         old.log.level = new.log.level;
-        // Always: the secrets in their files may be new ones.
+        // Always, like the secrets below: what is in the files may be new.
+        self.reload_certificates();
         match Users::load(&new.users, |name| std::env::var_os(name)) {
             Ok(users) => {
                 self.users().replace(users);

@@ -51,6 +51,8 @@ pub(super) struct Behind<'a> {
 pub(super) struct Fronts {
     stop: watch::Sender<bool>,
     running: Vec<Front>,
+    /// The certificates of those that speak TLS.
+    certificates: Vec<Arc<Tls>>,
 }
 
 /// A front end: its task, on a runtime of its own.
@@ -66,6 +68,17 @@ impl Fronts {
         Self {
             stop: watch::Sender::new(false),
             running: Vec::new(),
+            certificates: Vec::new(),
+        }
+    }
+
+    /// Reads certificates and keys again, for connections from now on. Those that cannot be used stay as they were, with a
+    /// warning.
+    pub(super) fn reload_certificates(&self) {
+        for tls in &self.certificates {
+            if let Err(error) = tls.reload() {
+                warn!(%error, "The certificate stays what it was.");
+            }
         }
     }
 
@@ -81,6 +94,7 @@ impl Fronts {
         let address = config.http.listen.unwrap_or(bound);
         let tls = config.http.tls.as_ref().map(Tls::load).transpose()?;
         let tls = tls.map(Arc::new);
+        self.certificates.extend(tls.clone());
         warn_in_the_clear(config, "http", address, tls.is_some());
         let mut names = config.host_names.clone();
         names.push(address.ip().to_string());
@@ -121,6 +135,7 @@ impl Fronts {
         let address = config.mysql.listen.unwrap_or(bound);
         let tls = config.mysql.tls.as_ref().map(Tls::load).transpose()?;
         let tls = tls.map(Arc::new);
+        self.certificates.extend(tls.clone());
         warn_in_the_clear(config, "mysql", address, tls.is_some());
         let settings = MySqlSettings {
             access: Access::new(Arc::clone(behind.users), config.mysql.allow_anonymous),

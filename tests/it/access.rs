@@ -20,7 +20,7 @@ const TOKEN: &str = "tok3n-tok3n-tok3n-tok3n";
 
 /// A configuration file with an administrator `kim` (password and token) and a reader `lee` (password), and its folder.
 struct Configured {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     config: String,
 }
 
@@ -40,7 +40,7 @@ impl Configured {
         std::fs::write(path("pinbad.toml"), text).unwrap();
         Self {
             config: path("pinbad.toml"),
-            _dir: dir,
+            dir,
         }
     }
 
@@ -487,6 +487,67 @@ fn over_tls_there_is_http_and_without_it_nothing() {
         certified.curl(http, "/healthz", &["--user", &kim]).code,
         Some(0)
     );
+}
+
+/// A renewed certificate, a new user and a new secret need no restart; files that cannot be used change nothing.
+#[test]
+fn sighup_takes_new_certificates_and_secrets() {
+    let (old, new) = (Certified::new(), Certified::new());
+    let configured = Configured::new("");
+    let [cert, key] = old.settings();
+    let program = Program::start(&["serve", "--config", &configured.config], &[&cert, &key]);
+    let http = program.site.http;
+    let ask = |trusted: &Certified, password: &str| {
+        let user = format!("kim:{password}");
+        let more = [
+            "--user",
+            user.as_str(),
+            "--write-out",
+            "%{http_code}",
+            "--output",
+            "/dev/null",
+        ];
+        let said = trusted.curl(http, "/healthz", &more);
+        said.out
+    };
+    let reloaded = |times: usize| {
+        program.signal("HUP");
+        await_condition("it reads the configuration anew", || {
+            let log = program.log();
+            let lines = log
+                .iter()
+                .filter(|line| line["message"] == "Reloaded the configuration.");
+            if lines.count() == times {
+                Ok(())
+            } else {
+                Err(log)
+            }
+        });
+    };
+    assert_eq!(
+        (ask(&old, PASSWORD), ask(&new, PASSWORD)),
+        ("200".into(), "000".into())
+    );
+    std::fs::copy(new.path("cert.pem"), old.path("cert.pem")).unwrap();
+    reloaded(1);
+    // The key is still that of the old one.
+    assert_eq!(
+        (ask(&old, PASSWORD), ask(&new, PASSWORD)),
+        ("200".into(), "000".into())
+    );
+    std::fs::copy(new.path("key.pem"), old.path("key.pem")).unwrap();
+    std::fs::write(configured.dir.path().join("password"), "another-password").unwrap();
+    reloaded(2);
+    assert_eq!(ask(&old, "another-password"), "000");
+    assert_eq!(
+        (ask(&new, "another-password"), ask(&new, PASSWORD)),
+        ("200".into(), "401".into())
+    );
+    let log = program.log();
+    let kept = log
+        .iter()
+        .filter(|line| line["message"] == "The certificate stays what it was.");
+    assert_eq!(kept.count(), 1, "{log:?}");
 }
 
 /// Bytes of a large answer come whole through TLS, and a client that does not take them does no harm.
