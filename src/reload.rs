@@ -9,7 +9,8 @@
 use tracing::{info, warn};
 
 use crate::access::Users;
-use crate::config::{Config, FrontConfig};
+use crate::config::Config;
+use crate::config::keys::KEYS;
 use crate::daemon::{self, Daemon};
 use crate::query::definitions::{ConfiguredError, Definitions};
 
@@ -60,135 +61,35 @@ impl Reloaded {
     }
 }
 
-/// Each setting with whether it differs between two configurations.
-fn differences(a: &Config, b: &Config) -> Vec<(&'static str, bool)> {
-    let cert = |front: &FrontConfig| front.tls.as_ref().map(|tls| tls.cert.clone());
-    let key = |front: &FrontConfig| front.tls.as_ref().map(|tls| tls.key.clone());
-    vec![
-        ("ingest.listen", a.ingest.listen != b.ingest.listen),
-        ("ingest.receivers", a.ingest.receivers != b.ingest.receivers),
-        (
-            "ingest.recv_buffer",
-            a.ingest.recv_buffer_bytes != b.ingest.recv_buffer_bytes,
-        ),
-        (
-            "ingest.temp_pool_size",
-            a.ingest.temp_pool_size != b.ingest.temp_pool_size,
-        ),
-        (
-            "ingest.temp_pool_bytes",
-            a.ingest.temp_pool_bytes != b.ingest.temp_pool_bytes,
-        ),
-        (
-            "ingest.stats_gathering_period",
-            a.ingest.stats_gathering_period != b.ingest.stats_gathering_period,
-        ),
-        (
-            "ingest.text_bytes_max",
-            a.ingest.text_bytes_max != b.ingest.text_bytes_max,
-        ),
-        (
-            "ingest.script_name_bytes_max",
-            a.ingest.script_name_bytes_max != b.ingest.script_name_bytes_max,
-        ),
-        ("ingest.allow", a.ingest.allow != b.ingest.allow),
-        (
-            "ingest.source_rate_max",
-            a.ingest.source_rate_max != b.ingest.source_rate_max,
-        ),
-        (
-            "ingest.count_sources",
-            a.ingest.count_sources != b.ingest.count_sources,
-        ),
-        (
-            "pool.request_pool_size",
-            a.pool.request_pool_size != b.pool.request_pool_size,
-        ),
-        (
-            "pool.timer_pool_size",
-            a.pool.timer_pool_size != b.pool.timer_pool_size,
-        ),
-        (
-            "pool.stats_history",
-            a.pool.stats_history != b.pool.stats_history,
-        ),
-        (
-            "pool.words_memory",
-            a.pool.words_bytes != b.pool.words_bytes,
-        ),
-        ("reports.rows_max", a.reports.rows_max != b.reports.rows_max),
-        (
-            "reports.memory",
-            a.reports.memory_bytes != b.reports.memory_bytes,
-        ),
-        (
-            "reports.error_status",
-            a.reports.error_status != b.reports.error_status,
-        ),
-        (
-            "series.memory",
-            a.series.memory_bytes != b.series.memory_bytes,
-        ),
-        ("series.reports", a.series.reports != b.series.reports),
-        ("metrics.reports", a.metrics.reports != b.metrics.reports),
-        (
-            "metrics.series_max",
-            a.metrics.series_max != b.metrics.series_max,
-        ),
-        ("metrics.buckets", a.metrics.buckets != b.metrics.buckets),
-        ("http.listen", a.http.listen != b.http.listen),
-        (
-            "http.allow_anonymous",
-            a.http.allow_anonymous != b.http.allow_anonymous,
-        ),
-        ("http.tls_cert", cert(&a.http) != cert(&b.http)),
-        ("http.tls_key", key(&a.http) != key(&b.http)),
-        ("http.open_health", a.open_health != b.open_health),
-        ("http.host_names", a.host_names != b.host_names),
-        ("mysql.listen", a.mysql.listen != b.mysql.listen),
-        (
-            "mysql.allow_anonymous",
-            a.mysql.allow_anonymous != b.mysql.allow_anonymous,
-        ),
-        (
-            "mysql.connections_max",
-            a.mysql_limits.connections_max != b.mysql_limits.connections_max,
-        ),
-        (
-            "mysql.idle_max",
-            a.mysql_limits.idle_max != b.mysql_limits.idle_max,
-        ),
-        (
-            "mysql.packet_max",
-            a.mysql_limits.packet_bytes_max != b.mysql_limits.packet_bytes_max,
-        ),
-        (
-            "mysql.statements_max",
-            a.mysql_limits.statements_max != b.mysql_limits.statements_max,
-        ),
-        (
-            "mysql.memory",
-            a.mysql_limits.memory_bytes != b.mysql_limits.memory_bytes,
-        ),
-        ("mysql.tls_cert", cert(&a.mysql) != cert(&b.mysql)),
-        ("mysql.tls_key", key(&a.mysql) != key(&b.mysql)),
-        ("sql.threads", a.sql.threads != b.sql.threads),
-        ("sql.memory", a.sql.memory_bytes != b.sql.memory_bytes),
-        ("sql.time_max", a.sql.time_max != b.sql.time_max),
-        ("sql.rows_max", a.sql.rows_max != b.sql.rows_max),
-        ("sql.queries_max", a.sql.queries_max != b.sql.queries_max),
-        ("sql.text_max", a.sql.text_bytes_max != b.sql.text_bytes_max),
-        ("state.dir", a.state_dir != b.state_dir),
-        (
-            "state.snapshot_period",
-            a.snapshot_period != b.snapshot_period,
-        ),
-        ("log.format", a.log.format != b.log.format),
-        ("log.level", a.log.level != b.log.level),
-        // Not keys of their own: the lists.
-        ("rewrite", a.rewrites != b.rewrites),
-        ("user", a.users != b.users),
-    ]
+/// The settings and lists that differ between two configurations, `[[report]]` apart.
+fn differences(a: &Config, b: &Config) -> Vec<&'static str> {
+    let keys = KEYS.iter().map(|key| key.name);
+    let mut differences: Vec<_> = keys
+        .filter(|key| a.settings.get(key) != b.settings.get(key))
+        .collect();
+    // Not where they stand: a line that was moved is no other rule.
+    let rules = |config: &Config| -> Vec<_> {
+        let rules = config.rewrites.iter();
+        rules
+            .map(|rule| {
+                let change = &rule.change;
+                let texts = [
+                    rule.field.to_string(),
+                    change.form().to_owned(),
+                    change.pattern().unwrap_or_default().to_owned(),
+                    change.replace().to_owned(),
+                ];
+                (texts, rule.stop)
+            })
+            .collect()
+    };
+    if rules(a) != rules(b) {
+        differences.push("rewrite");
+    }
+    if a.users != b.users {
+        differences.push("user");
+    }
+    differences
 }
 
 impl Daemon {
@@ -201,8 +102,11 @@ impl Daemon {
         // What definitions leave open comes from the settings in force, which need not be the new ones.
         let definitions = Definitions::new(&new.configured_reports, &daemon::defaults(old))?;
         let mut reloaded = Reloaded::default();
-        for (key, _) in differences(old, new).iter().filter(|(_, differs)| *differs) {
-            if LIVE.contains(key) {
+        for key in differences(old, new) {
+            if LIVE.contains(&key) {
+                if let Some(value) = new.settings.get(key) {
+                    old.settings.insert(key, value.clone());
+                }
                 reloaded.changed.push(key);
             } else {
                 reloaded.needs_restart.push(key);
@@ -239,18 +143,19 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::{KEYS, LISTS};
+    use crate::config::keys::LISTS;
 
     #[test]
-    fn every_setting_is_looked_at() {
+    fn every_setting_and_every_list_is_looked_at() {
         let config = Config::default();
-        let differences = differences(&config, &config);
-        assert!(differences.iter().all(|(_, differs)| !differs));
-        let looked_at: Vec<_> = differences.iter().map(|(key, _)| *key).collect();
-        let keys = KEYS.iter().map(|key| key.name);
-        let lists = LISTS.into_iter().filter(|list| *list != "report");
-        assert_eq!(looked_at, keys.chain(lists).collect::<Vec<_>>());
-        assert!(LIVE.iter().all(|key| looked_at.contains(key)));
+        assert!(differences(&config, &config).is_empty());
+        let read: Vec<_> = config.settings.keys().copied().collect();
+        let mut keys: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+        keys.sort_unstable();
+        assert_eq!(read, keys);
+        assert!(LIVE.iter().all(|key| keys.contains(key) || LISTS.contains(key)));
+        // Another list needs its lines in `differences`.
+        assert_eq!(LISTS, ["report", "rewrite", "user"]);
     }
 
     #[test]
@@ -264,9 +169,10 @@ mod tests {
             ("[log]\nlevel = \"debug\"\n", "log.level"),
             ("[[rewrite]]\nfield = \"schema\"\ncut = \"?\"\n", "rewrite"),
         ] {
-            let all = differences(&config(""), &config(text));
-            let found: Vec<_> = all.iter().filter(|(_, differs)| *differs).collect();
-            assert_eq!(found, [&(key, true)], "{text}");
+            assert_eq!(differences(&config(""), &config(text)), [key], "{text}");
         }
+        let rule = "[[rewrite]]\nfield = \"schema\"\ncut = \"?\"\n";
+        let moved = format!("# moved down\n\n{rule}");
+        assert!(differences(&config(rule), &config(&moved)).is_empty());
     }
 }

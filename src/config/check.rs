@@ -4,6 +4,7 @@
 //! so that all errors are found in one go; the caller throws the result away when there is any. Nothing is opened or
 //! bound here, only the number of cores is asked for (`ingest.receivers = 0`).
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,12 +30,20 @@ const SOCKETS_MAX: usize = 1024;
 struct Reading<'r> {
     raw: &'r RawConfig,
     errors: &'r mut Vec<ConfigError>,
+    /// Every key that was read, with its value.
+    settings: BTreeMap<&'static str, Value>,
 }
 
 /// Checks everything; what is wrong is pushed to `errors`, and the result is of use only if nothing was.
 pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
-    let mut reading = Reading { raw, errors };
-    let config = Config {
+    let mut reading = Reading {
+        raw,
+        errors,
+        settings: BTreeMap::new(),
+    };
+    let mut config = Config {
+        // Once all were read.
+        settings: BTreeMap::new(),
         ingest: reading.ingest(),
         pool: PoolConfig {
             request_pool_size: reading.count("pool.request_pool_size"),
@@ -102,6 +111,7 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
         rewrites: rewrite::read(&raw.rewrites, reading.errors),
         users: user::read(&raw.users.0, reading.errors),
     };
+    config.settings = std::mem::take(&mut reading.settings);
     reading.whole_seconds(&config);
     reading.sockets(&config);
     reading.exposure("http", &config.http, !raw.users.0.is_empty());
@@ -249,14 +259,15 @@ impl Reading<'_> {
 
     fn value(&mut self, name: &str) -> Value {
         let key = key(name);
-        match self.raw.settings.get(name).map(|typed| typed.read(key)) {
-            Some(Ok(value)) => return value,
-            Some(Err(error)) => self.errors.push(error),
-            None => {}
-        }
-        default(key)
-            .read(key)
-            .expect("the defaults in keys.rs are within their ranges")
+        let typed = self.raw.settings.get(name).map(|typed| typed.read(key));
+        let typed = typed.and_then(|read| read.map_err(|error| self.errors.push(error)).ok());
+        let value = typed.unwrap_or_else(|| {
+            default(key)
+                .read(key)
+                .expect("the defaults in keys.rs are within their ranges")
+        });
+        self.settings.insert(key.name, value.clone());
+        value
     }
 
     /// A number, in a width that the range of the key fits.

@@ -17,6 +17,7 @@ pub mod typed;
 pub mod units;
 pub mod user;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -72,6 +73,8 @@ pub struct Config {
     pub rewrites: Vec<RewriteRule>,
     /// `[[user]]`: who may ask over HTTP and MySQL.
     pub users: Vec<ConfiguredUser>,
+    /// Every key with its value, as typed or by default: what a reload holds against the next configuration.
+    pub settings: BTreeMap<&'static str, typed::Value>,
 }
 
 impl Config {
