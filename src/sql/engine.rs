@@ -112,6 +112,11 @@ impl Engine {
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
         let mut config = config;
+        // Scans divide themselves; dealing out the rows of one that is in order would only lose the order.
+        config
+            .options_mut()
+            .optimizer
+            .enable_round_robin_repartition = false;
         // What is read ahead where a sort was not needed: the default is a gigabyte.
         config.options_mut().execution.sort_pushdown_buffer_capacity = READ_AHEAD;
         // So many values of a joined table are told to the scan of the other one by one.

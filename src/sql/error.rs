@@ -61,6 +61,8 @@ errors! {
     too_many_rows = 1104 "42000";
     /// ER_CON_COUNT_ERROR: too many queries at once.
     busy = 1040 "08004";
+    /// ER_OPERAND_COLUMNS: several values where there can be one.
+    several_values = 1241 "21000";
     /// ER_WRONG_ARGUMENTS: a value that cannot be used.
     wrong_arguments = 1210 "HY000";
     /// ER_UNKNOWN_ERROR: a defect of the daemon.

@@ -225,7 +225,7 @@ impl Engine {
                 code: 1153,
                 state: "08S01",
                 message: format!(
-                    "the statement has {} bytes, at most {most} are accepted",
+                    "the statement has {} bytes, at most {most} are accepted (sql.text_max)",
                     text.len()
                 ),
             });
@@ -254,6 +254,17 @@ impl Engine {
         let statement = PlannedStatement::Statement(Box::new(statement));
         let plan = self.state().statement_to_plan(statement).await?;
         let plan = self.operators().finish(plan)?;
+        // (1, 2) can be compared, and not shown.
+        if plan
+            .schema()
+            .fields()
+            .iter()
+            .any(|field| field.data_type().is_nested())
+        {
+            return Err(SqlError::several_values(
+                "Operand should contain 1 column(s)",
+            ));
+        }
         let columns = named(tables::columns_of(&plan), &written.noted);
         Ok(Query {
             plan,

@@ -106,6 +106,14 @@ impl Dialect for Grammar {
         true
     }
 
+    fn supports_group_by_with_modifier(&self) -> bool {
+        true
+    }
+
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
     fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser<'_>) -> bool {
         self.0.is_table_factor_alias(explicit, kw, parser)
     }

@@ -559,6 +559,9 @@ impl Writer<'_> {
         match &self.tokens[start.min(end)..end] {
             [] => String::new(),
             [one] if one.kind == Kind::Text => one.value(self.text).into_owned(),
+            texts if texts.iter().all(|one| one.kind == Kind::Text) => {
+                texts.iter().map(|one| one.value(self.text)).collect()
+            }
             [first, .., last] => self.text[first.start..last.end].to_owned(),
             [one] => one.text(self.text).to_owned(),
         }

@@ -7,10 +7,10 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result};
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::sql::functions;
@@ -154,7 +154,20 @@ impl MysqlOperators {
     /// # Errors
     /// DataFusion's.
     pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let changed = std::cell::Cell::new(false);
         let plan = plan.transform_up_with_subqueries(|plan| {
+            let plan = match plan {
+                LogicalPlan::Union(union) => match united(&union)? {
+                    Some(plan) => {
+                        changed.set(true);
+                        return Ok(Transformed::yes(plan));
+                    }
+                    None => LogicalPlan::Union(union),
+                },
+                // What stands above a union whose types changed.
+                other if changed.get() => other.recompute_schema()?,
+                other => other,
+            };
             let schema = match plan.inputs().as_slice() {
                 [] => (**plan.schema()).clone(),
                 inputs => {
@@ -174,6 +187,7 @@ impl MysqlOperators {
                     false => mapped,
                 })
             })?;
+            changed.set(changed.get() || mapped.transformed);
             match mapped.transformed {
                 true => mapped.map_data(LogicalPlan::recompute_schema),
                 false => Ok(mapped),
@@ -182,9 +196,32 @@ impl MysqlOperators {
         truths_as_numbers(plan.data)
     }
 
+    /// Of texts and other values COALESCE makes texts.
+    fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let classes: Vec<Class> = call_of
+            .args
+            .iter()
+            .map(|argument| Ok(class(&argument.get_type(schema)?)))
+            .collect::<Result<_>>()?;
+        let others = |class: &Class| !matches!(class, Class::Text | Class::Null);
+        if !classes.contains(&Class::Text) || !classes.iter().any(others) {
+            return Ok(Transformed::no(Expr::ScalarFunction(call_of)));
+        }
+        for (argument, class) in call_of.args.iter_mut().zip(&classes) {
+            if others(class) {
+                *argument = call("__text", std::mem::take(argument));
+            }
+        }
+        Ok(Transformed::yes(Expr::ScalarFunction(call_of)))
+    }
+
     fn in_list(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-        let Expr::InList(list) = expr else {
-            return Ok(Transformed::no(expr));
+        let list = match expr {
+            Expr::InList(list) => list,
+            Expr::ScalarFunction(call_of) if call_of.name() == "coalesce" => {
+                return Self::coalesced(call_of, schema);
+            }
+            other => return Ok(Transformed::no(other)),
         };
         let InList {
             expr: inner,
@@ -218,6 +255,54 @@ impl MysqlOperators {
             negated,
         ))))
     }
+}
+
+/// A union of texts and numbers is one of texts. `None` when there is nothing to put right.
+fn united(union: &Union) -> Result<Option<LogicalPlan>> {
+    let classes = |at: usize| {
+        let types = union
+            .inputs
+            .iter()
+            .map(move |input| input.schema().field(at));
+        types.map(|field| class(field.data_type()))
+    };
+    let width = union.schema.fields().len();
+    let texts: Vec<bool> = (0..width)
+        .map(|at| {
+            classes(at).any(|class| class == Class::Text)
+                && classes(at).any(|class| !matches!(class, Class::Text | Class::Null))
+        })
+        .collect();
+    if !texts.contains(&true) {
+        return Ok(None);
+    }
+    let inputs = union.inputs.iter().map(|input| {
+        let items = input
+            .schema()
+            .iter()
+            .zip(&texts)
+            .map(|((qualifier, field), text)| {
+                let column = Expr::Column(Column::from((qualifier, field)));
+                match text {
+                    true => {
+                        call("__text", column).alias_qualified(qualifier.cloned(), field.name())
+                    }
+                    false => column,
+                }
+            });
+        let items: Vec<Expr> = items.collect();
+        let input = LogicalPlan::clone(input);
+        LogicalPlanBuilder::from(input).project(items)?.build()
+    });
+    let mut made: Option<LogicalPlan> = None;
+    for input in inputs {
+        let input = input?;
+        made = Some(match made {
+            Some(before) => LogicalPlanBuilder::from(before).union(input)?.build()?,
+            None => input,
+        });
+    }
+    Ok(made)
 }
 
 /// TRUE is 1 in an answer.
@@ -264,7 +349,21 @@ impl ExprPlanner for MysqlOperators {
             | BinaryOperator::GtEq
             | BinaryOperator::Spaceship => self.compared(left, right, schema)?,
             BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply => {
-                Self::calculated(left, right, schema)?
+                let (left, right) = Self::calculated(left, right, schema)?;
+                let whole =
+                    |expr: &Expr| -> Result<bool> { Ok(expr.get_type(schema)? == DataType::Int64) };
+                if whole(&left)? && whole(&right)? {
+                    // DataFusion's would come out wrong when they are too large.
+                    let name = match op {
+                        BinaryOperator::Plus => "__plus",
+                        BinaryOperator::Minus => "__minus",
+                        _ => "__times",
+                    };
+                    if let Some(call) = functions::call(name, vec![left.clone(), right.clone()]) {
+                        return Ok(PlannerResult::Planned(call));
+                    }
+                }
+                (left, right)
             }
             BinaryOperator::And | BinaryOperator::Or => (
                 Self::condition(left, schema)?,

@@ -3,14 +3,17 @@
 //! Whole numbers and decimals are calculated exactly, 38 digits at most, and by doubles beyond that; a division has four digits
 //! more after the point than what is divided. By zero it is NULL, as is whatever is not a finite number.
 
-use datafusion::arrow::array::{AsArray, Float64Array};
+use datafusion::arrow::array::{ArrayRef, AsArray, Datum, Float64Array};
 use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 
 use super::value::{V, rescale};
 use super::{Def, Known, MANY, def, int_type, real_type, text_type, uint_type};
+use crate::sql::error::SqlError;
 
 /// Digits that a division adds: `div_precision_increment`.
 const DIVISION_DIGITS: i8 = 4;
@@ -22,6 +25,18 @@ pub(super) const FUNCTIONS: &[Def] = &[
     Def {
         whole: Some(divide_reals),
         ..def("__div", (2, 2), division_type, divide)
+    },
+    Def {
+        whole: Some(|arguments, rows| checked(arguments, rows, numeric::add)),
+        ..def("__plus", (2, 2), int_type, |_| V::Null)
+    },
+    Def {
+        whole: Some(|arguments, rows| checked(arguments, rows, numeric::sub)),
+        ..def("__minus", (2, 2), int_type, |_| V::Null)
+    },
+    Def {
+        whole: Some(|arguments, rows| checked(arguments, rows, numeric::mul)),
+        ..def("__times", (2, 2), int_type, |_| V::Null)
     },
     def("__div_int", (2, 2), whole_type, divide_whole),
     def("__mod", (2, 2), arithmetic_type, remainder),
@@ -304,6 +319,34 @@ fn divide_reals(arguments: &[ColumnarValue], rows: usize) -> Result<Option<Colum
         })
         .collect();
     Ok(Some(ColumnarValue::Array(std::sync::Arc::new(divided))))
+}
+
+/// Whole numbers, calculated so that none comes out wrong.
+fn checked(
+    arguments: &[ColumnarValue],
+    rows: usize,
+    how: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>,
+) -> Result<Option<ColumnarValue>> {
+    let constant = arguments
+        .iter()
+        .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+    let rows = if constant { 1 } else { rows };
+    let mut sides = Vec::with_capacity(2);
+    for argument in arguments {
+        sides.push(cast(&argument.to_array(rows)?, &DataType::Int64)?);
+    }
+    let made = how(&sides[0], &sides[1]).map_err(|_| SqlError {
+        code: 1690,
+        state: "22003",
+        message: "BIGINT value is out of range; CAST(... AS DECIMAL(38)) has room for more"
+            .to_owned(),
+    })?;
+    match constant {
+        true => Ok(Some(ColumnarValue::Scalar(ScalarValue::try_from_array(
+            &made, 0,
+        )?))),
+        false => Ok(Some(ColumnarValue::Array(made))),
+    }
 }
 
 fn divide_whole<'a>(a: &'a [V<'a>]) -> V<'a> {

@@ -203,7 +203,7 @@ pub(super) const FUNCTIONS: &[Def] = &[
             None => V::Null,
         })
     }),
-    def("str_to_date", (2, 2), time_type, |a| {
+    def("str_to_date", (2, 2), read_type, |a| {
         or_null(a, |a| {
             read(&a[0].said(), &a[1].said()).map_or(V::Null, V::Time)
         })
@@ -217,6 +217,16 @@ fn fraction_type(known: &Known<'_>) -> DataType {
             DataType::Timestamp(TimeUnit::Second, None)
         }
         _ => DataType::Timestamp(TimeUnit::Microsecond, None),
+    }
+}
+
+/// A day if the format has no time in it.
+fn read_type(known: &Known<'_>) -> DataType {
+    let format = known.values.get(1).copied().flatten();
+    let format = format.and_then(|format| format.try_as_str().flatten());
+    match format {
+        Some(format) if !format.contains(|sign| "HkhIlisSfpTr".contains(sign)) => DataType::Date32,
+        _ => DataType::Timestamp(TimeUnit::Second, None),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod correlated;
 mod expressions;
+mod fold;
 mod select;
 
 use std::collections::{HashMap, HashSet};

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Distinct, Expr, GroupByExpr, OrderBy, OrderByExpr, OrderByKind, Select,
-    SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
+    Select, SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
-use super::correlated;
 use super::expressions::{as_condition, call, name_of};
 use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
+use super::{correlated, fold};
 use crate::sql::dialect::lex::tokens;
 use crate::sql::error::SqlError;
 
@@ -90,6 +90,7 @@ pub(super) fn shape(
     };
     // ORDER BY NULL: no order.
     orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
+    roll_up(&mut select.group_by)?;
     correlated::rewrite(select, orders)?;
     let grouped = !group_expressions(&select.group_by).is_empty();
     if (grouped || is_aggregate(select, orders)) && correlated::split(select, orders)? {
@@ -99,7 +100,7 @@ pub(super) fn shape(
         as_condition(condition);
     }
     if around.case_insensitive {
-        fold(select)?;
+        fold::fold(select, orders)?;
     }
     let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
@@ -122,6 +123,25 @@ pub(super) fn shape(
         });
     }
     Ok(names)
+}
+
+/// `GROUP BY a, b WITH ROLLUP` as the standard writes it.
+fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
+    let GroupByExpr::Expressions(expressions, modifiers) = group_by else {
+        return Err(SqlError::parse("GROUP BY ALL is not MySQL's"));
+    };
+    match modifiers.as_slice() {
+        [] => Ok(()),
+        [GroupByWithModifier::Rollup] => {
+            modifiers.clear();
+            let sets = expressions.drain(..).map(|expr| vec![expr]).collect();
+            expressions.push(Expr::Rollup(sets));
+            Ok(())
+        }
+        _ => Err(SqlError::not_supported(
+            "GROUP BY ... WITH anything but ROLLUP",
+        )),
+    }
 }
 
 /// ORDER BY NULL after a UNION.
@@ -209,7 +229,7 @@ fn last_name(written: &str) -> Option<String> {
 }
 
 /// What each alias of a SELECT stands for.
-fn aliases(select: &Select) -> HashMap<String, Expr> {
+pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
     let aliased = select.projection.iter().filter_map(|item| match item {
         SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
         _ => None,
@@ -281,64 +301,24 @@ impl Visitor for FindAggregate {
     }
 }
 
-fn has_aggregate(expr: &Expr) -> bool {
+pub(super) fn has_aggregate(expr: &Expr) -> bool {
     Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break()
 }
 
-fn item_expr(item: &SelectItem) -> Option<&Expr> {
+pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     }
 }
 
-fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
+pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
     let in_items = select.projection.iter().filter_map(item_expr);
     let in_orders = orders.iter().map(|order| &order.expr);
     in_items
         .chain(in_orders)
         .chain(select.having.iter())
         .any(has_aggregate)
-}
-
-/// Groups, and items that are DISTINCT, without telling cases apart.
-fn fold(select: &mut Select) -> Result<(), SqlError> {
-    let by_place = |place: &str, items: &[SelectItem]| {
-        let at: usize = place.parse().ok()?;
-        item_expr(items.get(at.checked_sub(1)?)?).cloned()
-    };
-    let aliases = aliases(select);
-    if matches!(select.distinct, Some(Distinct::Distinct))
-        && group_expressions(&select.group_by).is_empty()
-        && !is_aggregate(select, &[])
-    {
-        let items: Option<Vec<Expr>> = select
-            .projection
-            .iter()
-            .map(|item| item_expr(item).cloned())
-            .collect();
-        let items = items.ok_or_else(|| {
-            SqlError::not_supported("SELECT DISTINCT * with sql.case_insensitive")
-        })?;
-        select.distinct = None;
-        select.group_by = GroupByExpr::Expressions(items, Vec::new());
-    }
-    let GroupByExpr::Expressions(expressions, _) = &mut select.group_by else {
-        return Ok(());
-    };
-    for expr in expressions {
-        let meant = match expr {
-            Expr::Value(value) => match &value.value {
-                Value::Number(place, _) => by_place(place, &select.projection),
-                _ => None,
-            },
-            Expr::Identifier(name) => aliases.get(&name.value).cloned(),
-            _ => None,
-        };
-        let meant = meant.unwrap_or_else(|| expr.clone());
-        *expr = call("__fold", vec![meant]);
-    }
-    Ok(())
 }
 
 /// Columns that are neither grouped nor in an aggregate become those of the first row of the group.

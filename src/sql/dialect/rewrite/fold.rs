@@ -1,0 +1,146 @@
+//! Texts without telling upper and lower case apart (`sql.case_insensitive`): what is grouped, ordered or DISTINCT.
+//!
+//! Called by `select` for each SELECT. Comparisons are folded where their types are known (`typed`), LIKE and REGEXP where they
+//! are rewritten (`expressions`); `__fold` leaves alone whatever is not a text.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Distinct, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, OrderByExpr, Select, SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
+    WindowSpec, WindowType,
+};
+
+use super::expressions::call;
+use super::group_expressions;
+use super::select::{aliases, has_aggregate, is_aggregate, item_expr};
+use crate::sql::error::SqlError;
+
+/// Groups, orders, and what is DISTINCT, without telling cases apart.
+pub(super) fn fold(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
+    let aliases = aliases(select);
+    if matches!(select.distinct, Some(Distinct::Distinct))
+        && group_expressions(&select.group_by).is_empty()
+        && !is_aggregate(select, &[])
+    {
+        let items: Option<Vec<Expr>> = select
+            .projection
+            .iter()
+            .map(|item| item_expr(item).cloned())
+            .collect();
+        let items = items.ok_or_else(|| {
+            SqlError::not_supported("SELECT DISTINCT * with sql.case_insensitive")
+        })?;
+        select.distinct = None;
+        select.group_by = GroupByExpr::Expressions(items, Vec::new());
+    }
+    let meant = |expr: &Expr, items: &[SelectItem]| {
+        let meant = match expr {
+            Expr::Value(value) => match &value.value {
+                Value::Number(place, _) => by_place(place, items),
+                _ => None,
+            },
+            Expr::Identifier(name) => aliases.get(&name.value).cloned(),
+            _ => None,
+        };
+        meant.unwrap_or_else(|| expr.clone())
+    };
+    for order in orders {
+        let meant = meant(&order.expr, &select.projection);
+        if is_plain(&meant) {
+            order.expr = call("__fold", vec![meant]);
+        }
+    }
+    if let GroupByExpr::Expressions(expressions, _) = &mut select.group_by {
+        for expr in expressions {
+            *expr = match &*expr {
+                Expr::Rollup(sets) => {
+                    let sets = sets.iter().map(|set| {
+                        let set = set.iter().map(|expr| meant(expr, &select.projection));
+                        set.map(|expr| call("__fold", vec![expr])).collect()
+                    });
+                    Expr::Rollup(sets.collect())
+                }
+                expr => call("__fold", vec![meant(expr, &select.projection)]),
+            };
+        }
+    }
+    let _ = VisitMut::visit(&mut select.projection, &mut Fold);
+    let _ = VisitMut::visit(&mut select.having, &mut Fold);
+    Ok(())
+}
+
+fn by_place(place: &str, items: &[SelectItem]) -> Option<Expr> {
+    let at: usize = place.parse().ok()?;
+    item_expr(items.get(at.checked_sub(1)?)?).cloned()
+}
+
+/// Whether an expression is one of columns and functions of them, which can be written twice.
+fn is_plain(expr: &Expr) -> bool {
+    struct Find;
+    impl Visitor for Find {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(Function { over: Some(_), .. })
+                | Expr::Subquery(_)
+                | Expr::Exists { .. }
+                | Expr::InSubquery { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    !matches!(expr, Expr::Value(_))
+        && !has_aggregate(expr)
+        && Visit::visit(expr, &mut Find).is_continue()
+}
+
+/// COUNT(DISTINCT x), and what windows are divided and ordered by.
+struct Fold;
+
+impl VisitorMut for Fold {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::Function(function) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let counts = function.name.to_string().eq_ignore_ascii_case("count");
+        if let FunctionArguments::List(list) = &mut function.args
+            && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+            && counts
+        {
+            fold_arguments(&mut list.args);
+        }
+        if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
+            let WindowSpec {
+                partition_by,
+                order_by,
+                ..
+            } = spec;
+            let orders = order_by.iter_mut().map(|order| &mut order.expr);
+            for expr in partition_by.iter_mut().chain(orders) {
+                *expr = call("__fold", vec![expr.clone()]);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn fold_arguments(arguments: &mut [FunctionArg]) {
+    for argument in arguments {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument else {
+            continue;
+        };
+        match expr {
+            // Several values as one text: each of them.
+            Expr::Function(Function {
+                name,
+                args: FunctionArguments::List(list),
+                ..
+            }) if name.to_string().contains("__tuple") => fold_arguments(&mut list.args),
+            expr => *expr = call("__fold", vec![expr.clone()]),
+        }
+    }
+}
