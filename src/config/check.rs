@@ -87,6 +87,7 @@ pub(super) fn check(raw: &RawConfig, errors: &mut Vec<ConfigError>) -> Config {
             rows_max: reading.count("sql.rows_max"),
             queries_max: reading.count("sql.queries_max"),
             text_bytes_max: reading.count("sql.text_max"),
+            case_insensitive: reading.switch("sql.case_insensitive"),
         },
         mysql_limits: MySqlLimits {
             connections_max: reading.count("mysql.connections_max"),

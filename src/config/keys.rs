@@ -353,6 +353,12 @@ pub const KEYS: &[Key] = &[
         why: "one statement",
     },
     Key {
+        name: "sql.case_insensitive",
+        default: "false",
+        takes: Takes::Switch,
+        why: "",
+    },
+    Key {
         name: "state.dir",
         default: "\"\"",
         takes: Takes::Path,

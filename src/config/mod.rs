@@ -268,6 +268,8 @@ pub struct SqlConfig {
     pub queries_max: usize,
     /// The longest statement.
     pub text_bytes_max: usize,
+    /// Whether texts are compared and grouped without telling upper and lower case apart.
+    pub case_insensitive: bool,
 }
 
 /// `[mysql]`: what bounds its connections.
