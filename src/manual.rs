@@ -19,3 +19,5 @@ pub mod access {}
 pub mod restart {}
 #[doc = include_str!("manual/metrics.md")]
 pub mod metrics {}
+#[doc = include_str!("manual/sql.md")]
+pub mod sql {}

@@ -3,7 +3,7 @@
 #
 #   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run.
 #
-# It needs a Rust toolchain, and a C linker, PHP with the Pinba extension and Chromium, which it installs from Debian's
+# It needs a Rust toolchain, and a C linker, PHP with the Pinba extension, Chromium and MariaDB, which it installs from Debian's
 # packages when it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out,
 # and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again and again:
 # what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
@@ -30,11 +30,15 @@ have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix p
 
 have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
 
+have_mariadb() { command -v mariadb >/dev/null && [ -x /usr/sbin/mariadbd ]; }
+
 packages=()
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
 have_php_pinba || packages+=(php-cli php-pinba)
 have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 command -v curl >/dev/null || packages+=(curl)
+# These start no service: a test that wants a server starts one of its own.
+have_mariadb || packages+=(mariadb-client mariadb-server-core)
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "Installing ${packages[*]}"
@@ -75,6 +79,10 @@ fi
 if ! have_browser; then
     skip+=(--skip browser::)
     left_out+=("the tests of the pages in a browser: chromium or chromium-driver is missing")
+fi
+if ! have_mariadb; then
+    skip+=(--skip sql_mariadb::)
+    left_out+=("the comparison of SQL's answers with MariaDB's: mariadb-client or mariadb-server-core is missing")
 fi
 if ! command -v curl >/dev/null; then
     export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},curl"

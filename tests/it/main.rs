@@ -12,6 +12,9 @@
 
 /// Starting and stopping daemons, sending packets, asking over HTTP.
 mod harness;
+/// A MariaDB of the test's own.
+#[cfg(feature = "sql")]
+mod mariadb;
 /// The packets that tests send, and what they have to become.
 mod packets;
 /// A terminal for programs that want one.
@@ -71,6 +74,9 @@ mod shutdown;
 /// Statements over HTTP.
 #[cfg(feature = "sql")]
 mod sql;
+/// Statements against a real MariaDB with the same rows.
+#[cfg(feature = "sql")]
+mod sql_mariadb;
 /// Requests as they pass, over HTTP.
 mod stream;
 /// `pinbad tail`.

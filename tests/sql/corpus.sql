@@ -1,0 +1,165 @@
+# Statements that have to answer what MariaDB answers for the same rows, one a line. Empty lines and lines that begin
+# with # are not asked. "~" before a statement: the order of rows is not promised, both answers are sorted.
+# "!" before it: the answers differ, and src/manual/sql.md says why; that they still do is checked, too.
+
+# --- Pinboard: what it aggregates (its INSERT ... SELECTs without the INSERT)
+~SELECT server_name, script_name, status, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status
+~SELECT server_name, script_name, status, max(hostname) AS hostname, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status
+~SELECT server_name, hostname, COUNT(*) AS cnt FROM request GROUP BY server_name, hostname
+SELECT "shop" AS server_name, "web1" AS hostname, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.req_time DESC LIMIT 3, 1) as req_time_90, (SELECT r.mem_peak_usage FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.mem_peak_usage DESC LIMIT 1, 1) as mem_95, (SELECT r.ru_utime FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.ru_utime DESC LIMIT 0, 1) as cpu_99, max(req_time), max(doc_size), max(r2.mem_peak_usage) FROM request r2 WHERE r2.server_name = "shop" and r2.hostname = "web1"
+SELECT "none" AS server_name, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name ORDER BY r.req_time DESC LIMIT 3, 1) as p, max(req_time) FROM request r2 WHERE r2.server_name = "none"
+~SELECT LEFT(hostname,2), req_time_total, CASE WHEN TRIM(CONVERT(req_time_total, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(req_time_total, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(req_count, 2), 4) ELSE NULL END AS p90, '2026-01-01 00:00:00' FROM report_by_hostname
+~SELECT LEFT(hostname,64), LEFT(server_name,64), LEFT(script_name, 5), status, LEFT(max(tags),1024), max(tags_cnt), FROM_UNIXTIME(max(timestamp)) FROM request WHERE status >= 404 GROUP BY server_name, hostname, script_name, status LIMIT 25
+SELECT server_name, hostname, script_name, req_time, mem_peak_usage, tags, tags_cnt, timers_cnt, FROM_UNIXTIME(timestamp) FROM (SELECT r.*, ROW_NUMBER() OVER (PARTITION BY r.server_name, r.hostname, r.script_name ORDER BY r.req_time DESC, r.timestamp DESC, r.id DESC) AS rn FROM request r WHERE r.req_time > 0.2) ranked WHERE rn = 1 ORDER BY req_time DESC, script_name, hostname LIMIT 10
+SELECT t.id, r.script_name, t.hit_count, t.value, tag.name as tag_name, tt.value as tag_value FROM timer t JOIN request r ON t.request_id = r.id JOIN timertag tt ON tt.timer_id = t.id JOIN tag ON tt.tag_id = tag.id WHERE t.request_id IN (2, 5, 7) ORDER BY t.id, tag_name
+SELECT server_name, hostname, script_name, max(mem_peak_usage) FROM request GROUP BY server_name, hostname, script_name ORDER BY max(mem_peak_usage) DESC, script_name, hostname LIMIT 10
+SELECT script_name, max(ru_utime) FROM request GROUP BY script_name ORDER BY max(ru_utime) DESC, 1 LIMIT 10
+SELECT * FROM request WHERE id = 5
+SELECT t.id, t.hit_count, t.value, tag.name as tag_name, tt.value as tag_value FROM timer t JOIN timertag tt ON tt.timer_id = t.id JOIN tag ON tt.tag_id = tag.id WHERE t.request_id = '4' ORDER BY 1, 4
+SELECT id, script_name, req_time FROM request WHERE server_name = 'shop' AND hostname = 'web1' AND id <> 3 AND timestamp >= 1 ORDER BY timestamp DESC, id DESC LIMIT 50
+SELECT id, tags, tags_cnt, timers_cnt FROM request WHERE id IN (1, 3, '5') ORDER BY id
+~SELECT * FROM report_by_hostname
+~SELECT * FROM report_by_script_name
+
+# its reports with percentiles, the guard around each of them as it is there
+~SELECT server_name, req_time_median, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_report_by_server_90_95_99
+~SELECT hostname, req_time_median, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_report_by_hostname_90_95_99
+~SELECT server_name, LEFT(hostname,64), req_time_median, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_report_by_hostname_and_server_90_95_99
+~SELECT LEFT(tag1_value,64), LEFT(tag2_value,64), req_count, req_per_sec, hit_count, hit_per_sec, timer_value, timer_median, ru_utime_value, ru_stime_value, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_tag_info_group_server_name
+~SELECT LEFT(tag1_value,64), LEFT(tag2_value,64), LEFT(tag3_value,64), req_count, req_per_sec, hit_count, hit_per_sec, timer_value, timer_median, ru_utime_value, ru_stime_value, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_tag_info_group_server_server_name
+~SELECT LEFT(tag1_value,64), LEFT(tag2_value,64), LEFT(tag3_value,64), req_count, req_per_sec, hit_count, hit_per_sec, timer_value, timer_median, ru_utime_value, ru_stime_value, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_tag_info_group_server_name_hostname
+~SELECT LEFT(tag1_value,64), LEFT(tag2_value,64), LEFT(tag3_value,64), LEFT(tag4_value,64), req_count, req_per_sec, hit_count, hit_per_sec, timer_value, timer_median, ru_utime_value, ru_stime_value, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_tag_info_group_server_server_name_hostname
+~SELECT LEFT(tag1_value,64), LEFT(tag2_value,64), req_count, req_per_sec, hit_count, hit_per_sec, timer_value, timer_median, ru_utime_value, ru_stime_value, CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p90, CASE WHEN TRIM(CONVERT(p95, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p95, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p95, CASE WHEN TRIM(CONVERT(p99, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(CAST(TRIM(CONVERT(p99, CHAR)) AS DOUBLE), 0), 1000000) ELSE NULL END AS p99, '2026-01-01 00:00:00' FROM ipm_pinba_tag_info_category_server_name
+
+# --- other clients
+SELECT req_count FROM report_by_script_name WHERE script_name='/index.php'
+~SELECT script_name, req_time_total, req_count/3 AS x, req_time_total/req_count AS avg, req_count/req_time_total FROM report_by_script_name
+SELECT 'req' as c_key ,count(1) AS c_value FROM request
+SELECT 'mem' as c_key, avg(mem_peak_usage) as c_val from request
+~select script_name, req_count, req_time_total/req_count as time_avg from pinba.report_by_script_name
+SELECT hostname FROM report_by_hostname_and_server WHERE server_name = 'shop' ORDER BY 1
+SELECT req_count, req_time_total FROM report_by_hostname_server_and_script WHERE 1 = '1' ORDER BY req_count DESC, req_time_total LIMIT 10 OFFSET 0
+SELECT count(*) FROM report_by_hostname_server_and_script LIMIT 9223372036854775807
+~select concat('INSERT "',script_name,'" ',count(*)) from request where id not between 3 and 5 group by script_name
+select script_name, req_count, req_time_total/req_count rt from report_by_script_name where req_count>1 order by rt
+SELECT script_name, count(*), avg(req_time) FROM request GROUP BY 1 ORDER BY 3 DESC LIMIT 10
+SELECT `script_name` FROM `request` WHERE  (`id` = 2)
+SELECT `id` FROM `request` WHERE  (`server_name` LIKE 's%')  AND  (`hostname` = 'web1') ORDER BY id
+SELECT SQL_NO_CACHE `id` FROM request USE INDEX (PRIMARY) WHERE id < 3 ORDER BY id LOCK IN SHARE MODE
+SELECT id FROM request WHERE 1=0
+SELECT req_time_total FROM report_by_hostname WHERE hostname='web1'
+SELECT req_time_total FROM report_by_server_name WHERE server_name='shop'
+~SELECT group_value, operation_value, timer_value, timer_value/req_count AS timer_per_req, hit_count/req_count AS hits_per_req, timer_value/hit_count AS timer_per_hit FROM tag_info_group_operation
+~select script, req_count, req_per_sec, req_time_total/req_count as time_avg, ru_utime_total/req_count as cpu from pinba.report_script_span
+~select script, req_count, req_time_total/req_count as time_avg, p95 from pinba.report_by_script_name_95
+SELECT hostname, server_name, script_name, req_count, req_time_total FROM report_by_hostname_server_and_script WHERE 1 = '1' AND server_name = 'shop' ORDER BY req_count DESC, 3, 1 LIMIT 10 OFFSET 2
+SELECT server_name FROM report_by_hostname_and_server WHERE hostname = 'web2' ORDER BY 1
+select count(*) from report_by_hostname_server_and_script where script_name like '%cart%' limit 9223372036854775807
+SELECT table_name FROM information_schema.tables WHERE table_schema='pinba' AND table_name='request';
+SELECT * FROM report_by_script_name WHERE script_name='/cart.php';
+~select * from pinba.request
+~select * from pinba.tag
+~select * from pinba.timer
+~select * from pinba.timertag
+~select concat('INSERT INTO t VALUES ("',script_name,'" ',avg(req_time),');') from request where id not between 3 and 5 group by script_name
+select script_name, req_count, req_time_total/req_count rt from report_by_script_name where req_count>100 order by rt
+select * from info
+select *, req_count/timer_count as per_timer from info
+SELECT CHARACTER_MAXIMUM_LENGTH FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'pinba' AND TABLE_NAME = 'ipm_pinba_report_by_server_90_95_99' AND COLUMN_NAME = 'server_name'
+SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'pinba' AND table_name = 'request' ORDER BY column_name
+SELECT table_name FROM information_schema.tables WHERE table_schema = 'pinba' AND table_name LIKE 'report\_by\_%' AND table_name IN ('report_by_status', 'report_by_hostname') ORDER BY table_name
+
+# --- Grafana
+SELECT timestamp DIV 60 * 60 AS "time", count(*) AS "n", sum(req_count) FROM request WHERE timestamp >= 1 AND timestamp <= 2000000000 GROUP BY 1 ORDER BY 1
+SELECT UNIX_TIMESTAMP(FROM_UNIXTIME(timestamp)) DIV 60 * 60 AS "time", script_name AS metric, max(req_time) AS value FROM request WHERE FROM_UNIXTIME(timestamp) BETWEEN FROM_UNIXTIME(1) AND FROM_UNIXTIME(2000000000) GROUP BY 1,2 ORDER BY 1,2
+SELECT timestamp DIV 60 * 60 AS "time", hostname AS metric, avg(req_time) AS "value" FROM request WHERE timestamp BETWEEN 1 AND 2000000000 GROUP BY 1, 2 ORDER BY 1, 2
+SELECT UNIX_TIMESTAMP(FROM_UNIXTIME(timestamp)) as time_sec, req_time as value, script_name as metric FROM request WHERE FROM_UNIXTIME(timestamp) > FROM_UNIXTIME(1) ORDER BY timestamp ASC, id LIMIT 5
+SELECT cast(cast(UNIX_TIMESTAMP(FROM_UNIXTIME(timestamp))/(300) as signed)*300 as signed) AS "time", count(*) FROM request GROUP BY 1 ORDER BY 1
+SELECT DISTINCT server_name FROM request ORDER BY server_name
+SELECT count(DISTINCT script_name, hostname), count(DISTINCT status) FROM request
+
+# --- what a dialect is made of: aggregates
+SELECT count(*), count(status), sum(status), avg(status), min(status), max(status), sum(req_time), avg(req_time), min(req_time), max(req_time), min(script_name), max(script_name) FROM request
+SELECT sum(id), avg(id), sum(id)/count(*), sum(DISTINCT status), avg(DISTINCT status), count(DISTINCT hostname) FROM request
+!SELECT STD(status), VARIANCE(status) FROM request
+SELECT ROUND(STD(status), 4), STDDEV_POP(req_time) > 0, ROUND(STDDEV_SAMP(status), 3), ROUND(VARIANCE(status), 2), ROUND(VAR_SAMP(status), 2), BIT_AND(status), BIT_OR(status), BIT_XOR(status) FROM request
+SELECT sum(status), avg(req_time), max(hostname), count(*) FROM request WHERE id < 0
+SELECT GROUP_CONCAT(id ORDER BY id DESC SEPARATOR '-') FROM request WHERE id < 7
+SELECT GROUP_CONCAT(DISTINCT hostname ORDER BY hostname), count(*) FROM request WHERE id < 7
+SELECT GROUP_CONCAT(id, ':', status ORDER BY id) FROM request WHERE id < 7
+!SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY id DESC) FROM request
+SELECT hostname, status, count(*) FROM request WHERE hostname = 'web1' AND status = 200 GROUP BY hostname
+SELECT hostname, count(*) c FROM request GROUP BY hostname HAVING c > 2 ORDER BY c DESC, hostname
+SELECT hostname h, sum(status >= 500) bad, avg(status = 200) good FROM request GROUP BY h ORDER BY h
+~SELECT hostname, script_name, count(*), sum(req_count) FROM request GROUP BY hostname, script_name WITH ROLLUP
+SELECT id * 2 d FROM request HAVING d > 6 AND d < 12 ORDER BY d
+SELECT LEFT(script_name, 4) g, max(id) FROM request GROUP BY g ORDER BY g
+SELECT hostname FROM request GROUP BY hostname ORDER BY max(id) DESC
+SELECT script_name, sum(req_time) OVER (PARTITION BY hostname ORDER BY id) FROM request WHERE id < 6 ORDER BY id
+SELECT id, ROW_NUMBER() OVER (ORDER BY id DESC), RANK() OVER (ORDER BY status), LAG(id) OVER (ORDER BY id), SUM(id) OVER () FROM request WHERE id < 6 ORDER BY id
+(SELECT id FROM request WHERE id = 1) UNION (SELECT id FROM request WHERE id IN (1, 2)) ORDER BY id DESC
+SELECT id FROM request WHERE id < 3 UNION ALL SELECT 'x' FROM request WHERE id = 1 ORDER BY id
+SELECT id, (SELECT count(*) FROM timer t WHERE t.request_id = r.id) n FROM request r WHERE id < 5 ORDER BY id
+SELECT id FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.hit_count > 1) ORDER BY id
+SELECT id FROM request WHERE hostname IN (SELECT hostname FROM report_by_hostname WHERE req_count > 2) ORDER BY id LIMIT 2, 3
+SELECT r.id, t.id FROM request r LEFT JOIN timer t ON t.request_id = r.id AND t.hit_count > 2 WHERE r.id < 5 ORDER BY 1, 2
+WITH w AS (SELECT hostname, count(*) n FROM request GROUP BY hostname) SELECT w.hostname, n FROM w WHERE n = (SELECT max(n) FROM w) ORDER BY 1
+SELECT Hostname, R.STATUS, req_time AS `Req Time` FROM request R WHERE R.ID = 1 ORDER BY HOSTNAME
+
+# --- numbers
+SELECT 1+1, 7/2, 1/3, 7 DIV 2, -7 DIV 2, 7 % 2, -7 % 2, 7 MOD 4, 5.5 % 2, 1/0, 5 DIV 0, 5 % 0
+SELECT 10/4/2, (1+2)/3, 1/3.0, 2.50/0.5, 1e1/4, 2/'4', 0.1+0.2, 0.1e0+0.2e0, 1.5*1.5, 3-5, -(-3), - -2
+SELECT '3abc'+1, '1.5'*2, 'x'+0, '1e2'+0, ' 12 '+0, '-5'-1, -'5', NULL+1
+SELECT 1+2*3, (1+2)*3, 2*3%4, 100 DIV 60 * 60, 1 | 2 & 3, 1 << 2 + 1, 5 ^ 3, ~0, 5 & 12, 256 >> 4
+SELECT ROUND(2.567, 1), ROUND(2.5), ROUND(-2.5), ROUND(1234, -2), ROUND(2.5e0), ROUND(1.005, 2), ROUND(NULL), ROUND(15.5e0, -1), ROUND('2.4')
+SELECT TRUNCATE(2.567, 2), TRUNCATE(-2.567, 1), TRUNCATE(1234, -2), FLOOR(-1.5), FLOOR(1.9e0), CEIL(1.2), CEILING(-1.2), ABS(-3), ABS(-2.5), ABS('-1'), SIGN(-2), SIGN(0), SIGN(0.5)
+SELECT FORMAT(1234567.891, 2), FORMAT(-1234.5, 0), FORMAT(0.5, 0), FORMAT('12', 1), GREATEST(1, 2.5, 2), LEAST(3, 1), GREATEST('b', 'a'), LEAST(1, NULL), GREATEST(1, '2')
+SELECT POW(2, 10), SQRT(16), SQRT(-1), EXP(0), LN(1), LN(0), LOG(2, 8), LOG2(8), LOG10(1000), ROUND(PI(), 6), SIN(0), COS(0), DEGREES(PI()), MOD(10, 3)
+SELECT CONV('ff', 16, 10), CONV(10, 10, 2), HEX(255), HEX('abc'), UNHEX('414243'), BIN(5), OCT(8), BIT_COUNT(7), CRC32('abc')
+SELECT CAST('12abc' AS SIGNED), CAST(-1 AS UNSIGNED), CAST(1.5 AS SIGNED), CAST(2.5 AS SIGNED), CAST('1.555' AS DECIMAL(10,2)), CAST(7 AS DECIMAL(5,2)), CAST(1.5 AS CHAR), CAST('abcd' AS CHAR(2)), CAST('1e2x' AS DOUBLE), CONVERT('7', UNSIGNED INTEGER), CONVERT('x' USING utf8mb4)
+SELECT 1.10, 1.0, 100, -0.5, 1e3, 1.5e-7, 123456789012345678, 9223372036854775807, 18446744073709551615, 0x41, x'42', TRUE, FALSE
+SELECT req_time, req_time+0, req_time*2, req_time*1000, ROUND(req_time, 2), req_time = 0.125, req_time > '0.1', req_time/3, CONCAT(req_time), FLOOR(req_time*10) FROM request WHERE id < 6 ORDER BY id
+SELECT id/3, id DIV 3, id%3, id*1.5, id+0.5, -id, id = '3', status/100 FROM request WHERE id < 5 ORDER BY id
+!SELECT (1/3)*3
+
+# --- conditions
+SELECT 1 = '1', '1.0' = 1, 'abc' = 0, '10' > 9, 'b' > 'a', NULL = 1, NULL <=> NULL, 1 <=> NULL, 1 <> 2, 1 != 1
+SELECT 5 BETWEEN 1 AND 9, 5 NOT BETWEEN '1' AND '3', 2 IN (1, '2'), '2' IN (1, 2), 3 NOT IN (1, 2), NULL IN (1), 1 IN (NULL, 1), 2 IN (NULL, 1)
+SELECT NOT 0, NOT 5, !1, NOT NULL, 1 AND 0, 1 AND NULL, 0 AND NULL, 1 OR NULL, 0 OR NULL, 1 XOR 1, 1 XOR 0, 'a' || 'b', 1 && 2, 2 AND 3
+SELECT 1 IS TRUE, 0 IS FALSE, NULL IS UNKNOWN, NULL IS NULL, 1 IS NOT NULL, 2 IS TRUE, ISNULL(1), ISNULL(NULL)
+SELECT 'abc' LIKE 'a%', 'abc' LIKE '_b_', 'a_c' LIKE 'a\_c', 'abc' LIKE 'a\_c', 'a%c' LIKE 'a|%c' ESCAPE '|', 'abc' NOT LIKE 'b%', NULL LIKE 'a', 12 LIKE '1%'
+SELECT 'abc' REGEXP '^a.c$', 'abc' NOT REGEXP 'b', 'abc' RLIKE 'x', '12.5' REGEXP '^[0-9]+(\\.[0-9]+)?$', NULL REGEXP 'a'
+SELECT IF(1 > 2, 'a', 'b'), IF(NULL, 1, 2), IF('0', 1, 2), IFNULL(NULL, 5), IFNULL(0, 5), NULLIF(1, 1), NULLIF(1, 2), COALESCE(NULL, NULL, 3), CASE 2 WHEN 1 THEN 'a' WHEN 2 THEN 'b' END, CASE WHEN 0 THEN 1 END, CASE WHEN NULL THEN 1 ELSE 2 END
+SELECT (1, 2) = (1, 2), (1, 2) = (1, 3), (1, 2) IN ((3, 4), (1, 2)), (1, 2) <> (1, 2)
+SELECT id FROM request WHERE status AND id < 4 ORDER BY id
+SELECT id FROM request WHERE script_name ORDER BY id
+SELECT id FROM request WHERE (hostname, status) IN (('web1', 200), ('web2', 500)) ORDER BY id
+SELECT id FROM request WHERE NOT (status = 200) AND NOT id > 9 ORDER BY id
+SELECT a FROM (SELECT 1 a UNION ALL SELECT NULL UNION ALL SELECT 0) t ORDER BY a
+SELECT a FROM (SELECT 1 a UNION ALL SELECT NULL UNION ALL SELECT 0) t ORDER BY a DESC
+!SELECT 'a' = 'A', 'a ' = 'a', 'ABC' LIKE 'abc'
+SELECT COALESCE(NULL, id, 'x'), IFNULL(status, '-'), IF(id > 2, 'big', id), CASE WHEN id > 2 THEN 'big' ELSE status END, IFNULL(req_time, 0) > 0 FROM request WHERE id < 4 ORDER BY id
+
+# --- texts
+SELECT CONCAT('a', 1, 2.50), CONCAT('a', NULL), CONCAT_WS('-', 'a', NULL, 'b', 3), CONCAT_WS(NULL, 'a'), 'a' 'b', "x""y", 'it''s', 'a\'b', 'tab\tx'
+SELECT LEFT('abc', 2), LEFT('abc', 0), RIGHT('abc', 2), RIGHT('abc', 9), SUBSTRING('abcdef', 2, 3), SUBSTRING('abc', -2), SUBSTRING('abc', 0), SUBSTR('abc' FROM 2 FOR 1), MID('abc', 2, 1), SUBSTRING('abc', 2, -1)
+SELECT SUBSTRING_INDEX('a.b.c', '.', 2), SUBSTRING_INDEX('a.b.c', '.', -2), SUBSTRING_INDEX('a.b.c', '.', 0), SUBSTRING_INDEX('abc', '.', 1)
+SELECT LOCATE('b', 'abc'), LOCATE('x', 'abc'), LOCATE('b', 'abcb', 3), LOCATE('', 'abc'), INSTR('abc', 'c'), POSITION('b' IN 'abc')
+SELECT UPPER('aé'), UCASE('a'), LOWER('AÉ'), LCASE('A'), LENGTH('é'), CHAR_LENGTH('é'), CHARACTER_LENGTH('ab'), OCTET_LENGTH('é'), BIT_LENGTH('a')
+SELECT TRIM('  a '), LTRIM(' a'), RTRIM('a '), TRIM(LEADING 'x' FROM 'xxa'), TRIM(TRAILING 'x' FROM 'axx'), TRIM(BOTH 'x' FROM 'xax'), TRIM('x' FROM 'xax')
+SELECT REPLACE('aXbX', 'X', '-'), REPLACE('abc', '', 'x'), REVERSE('abc'), REPEAT('ab', 2), REPEAT('a', -1), SPACE(2), LPAD('a', 3, 'xy'), RPAD('a', 4, 'xy'), LPAD('abc', 2, 'x'), INSERT('abcdef', 2, 3, 'X')
+SELECT ASCII('a'), ASCII(''), ORD('é'), CHAR(65, 66), FIELD('b', 'a', 'b'), FIELD('x', 'a'), FIELD(2, 1, 2), ELT(2, 'a', 'b'), ELT(3, 'a'), FIND_IN_SET('b', 'a,b'), FIND_IN_SET('x', 'a,b'), STRCMP('a', 'b'), STRCMP('a', 'a'), QUOTE('it''s')
+SELECT REGEXP_REPLACE('abcabc', 'b(c)', '[\\1]'), REGEXP_INSTR('abc', 'c'), REGEXP_SUBSTR('abc123', '[0-9]+')
+SELECT HEX(CONCAT(script_name)), LENGTH(script_name), UPPER(hostname) FROM request WHERE id = 1
+
+# --- times (the session's zone is +00:00)
+SELECT FROM_UNIXTIME(0), FROM_UNIXTIME(1700000000), FROM_UNIXTIME(1700000000, '%Y/%m/%d'), FROM_UNIXTIME(NULL), UNIX_TIMESTAMP('2023-11-14 22:13:20'), UNIX_TIMESTAMP('2023-11-14'), UNIX_TIMESTAMP(FROM_UNIXTIME(1700000000))
+SELECT DATE_FORMAT('2026-11-21 09:05:07', '%Y %y %m %c %d %e %D %H %k %h %I %l %i %s %S %f %p %T %r %a %W %b %M %w %j %U %u %V %v %X %x %%')
+SELECT DATE_FORMAT('2008-01-01', '%U %u %V %v %X %x'), WEEK('2008-02-20'), WEEK('2008-02-20', 1), WEEK('2008-12-31', 3), WEEKOFYEAR('2008-02-20'), YEARWEEK('2000-01-01'), YEARWEEK('2008-02-20', 1)
+SELECT YEAR('2026-11-21'), QUARTER('2026-11-21'), MONTH('2026-11-21'), DAY('2026-11-21'), DAYOFMONTH('2026-11-21'), DAYOFYEAR('2026-11-21'), DAYOFWEEK('2026-11-21'), WEEKDAY('2026-11-21'), DAYNAME('2026-11-21'), MONTHNAME('2026-11-21'), LAST_DAY('2026-02-03')
+SELECT HOUR('2026-11-21 09:05:07'), MINUTE('2026-11-21 09:05:07'), SECOND('2026-11-21 09:05:07'), HOUR('09:05:07'), MICROSECOND('2026-11-21 09:05:07.25'), TIME_TO_SEC('01:01:01'), SEC_TO_TIME(3661), EXTRACT(YEAR FROM '2026-11-21'), EXTRACT(DAY_HOUR FROM '2026-11-21 09:05:07'), EXTRACT(YEAR_MONTH FROM '2026-11-21')
+SELECT DATE('2026-11-21 09:05:07'), DATEDIFF('2026-11-21', '2026-11-01 23:59:59'), TO_DAYS('2026-11-21'), FROM_DAYS(740000), MAKEDATE(2026, 60), STR_TO_DATE('21.11.2026', '%d.%m.%Y'), CAST('2026-11-21 10:00:00' AS DATE), CAST('2026-11-21' AS DATETIME)
+SELECT FROM_UNIXTIME(0) + INTERVAL 1 DAY, DATE_ADD(FROM_UNIXTIME(0), INTERVAL 1 MONTH), DATE_SUB(FROM_UNIXTIME(86400), INTERVAL 2 HOUR), ADDDATE(FROM_UNIXTIME(0), 3), DATE_ADD(FROM_UNIXTIME(2678400 - 86400), INTERVAL 1 MONTH), FROM_UNIXTIME(0) - INTERVAL 1 WEEK
+SELECT TIMESTAMPDIFF(SECOND, '2026-01-01', '2026-01-02'), TIMESTAMPDIFF(MINUTE, '2026-01-01 00:00:00', '2026-01-01 01:30:59'), TIMESTAMPDIFF(MONTH, '2026-01-31', '2026-02-28'), TIMESTAMPDIFF(YEAR, '2020-02-29', '2026-02-28'), TIMESTAMPDIFF(DAY, '2026-01-02', '2026-01-01')
+SELECT CONVERT_TZ('2026-01-01 12:00:00', '+00:00', '+02:30'), TIMESTAMP('2026-01-01'), TIMESTAMPADD(HOUR, 5, FROM_UNIXTIME(0)), FROM_UNIXTIME(timestamp) > '2001-01-01' FROM request WHERE id = 1
+!SELECT '2026-01-31' + INTERVAL 1 MONTH, FROM_UNIXTIME(1.5)
