@@ -163,6 +163,18 @@ impl Engine {
         &self.0.settings
     }
 
+    /// Whether no query runs and nothing is held for one.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let Inner {
+            running,
+            settings,
+            state,
+            ..
+        } = &*self.0;
+        let memory = &state.runtime_env().memory_pool;
+        running.available_permits() == settings.queries_max && memory.reserved() == 0
+    }
+
     pub(super) fn state(&self) -> &SessionState {
         &self.0.state
     }

@@ -30,7 +30,7 @@ mod variables;
 pub use dialect::split;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;
-pub use fuzz::fuzz_text;
+pub use fuzz::{fuzz_run, fuzz_text};
 pub use reply::{Done, Reply, Rows, SqlColumn, SqlType};
 pub use session::{Literal, Session};
 pub use settings::SqlSettings;

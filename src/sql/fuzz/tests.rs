@@ -6,9 +6,20 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
+use crate::load::TrafficOptions;
+use crate::sql::tests::pools::Pools;
+
+/// The statements that are compared with MariaDB's answers, without the marks before them.
+const CORPUS: &str = include_str!("../../../tests/sql/corpus.sql");
+
+fn corpus() -> impl Iterator<Item = &'static str> {
+    let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
+    let statements = lines.map(|line| line.trim_start_matches(['~', '!']));
+    statements.filter(|statement| !statement.is_empty())
+}
 
 /// Statements that are answered.
-pub(in crate::sql) const STATEMENTS: [&str; 16] = [
+const STATEMENTS: [&str; 16] = [
     "SELECT server_name, script_name, status, max(hostname) AS hostname, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status",
     "SELECT \"srv\" AS s, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name ORDER BY r.req_time DESC LIMIT 3, 1) as p, max(req_time) FROM request r2 WHERE r2.hostname = \"h\"",
     "SELECT LEFT(hostname,64), CASE WHEN TRIM(CONVERT(p90, CHAR)) REGEXP '^[0-9.]+$' AND ABS(CAST(TRIM(CONVERT(p90, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(p90, 0), 1) ELSE NULL END AS p90 FROM report_by_hostname",
@@ -91,8 +102,9 @@ const WORDS: [&str; 60] = [
 ];
 
 /// Texts from one seed.
-pub(in crate::sql) fn texts(seed: u64, count: usize) -> Vec<String> {
+fn texts(seed: u64, count: usize) -> Vec<String> {
     let mut random = StdRng::seed_from_u64(seed);
+    let known: Vec<&str> = STATEMENTS.into_iter().chain(corpus()).collect();
     let mut texts = Vec::with_capacity(count);
     while texts.len() < count {
         let text = match random.random_range(0..3) {
@@ -102,7 +114,7 @@ pub(in crate::sql) fn texts(seed: u64, count: usize) -> Vec<String> {
                 format!("SELECT {}", soup.collect::<Vec<_>>().join(" "))
             }
             1 => {
-                let from = STATEMENTS[random.random_range(0..STATEMENTS.len())];
+                let from = known[random.random_range(0..known.len())];
                 let mut signs: Vec<char> = from.chars().collect();
                 for _ in 0..random.random_range(1..6) {
                     let at = random.random_range(0..signs.len());
@@ -118,7 +130,7 @@ pub(in crate::sql) fn texts(seed: u64, count: usize) -> Vec<String> {
             }
             _ => {
                 let piece = |random: &mut StdRng| {
-                    let words: Vec<&str> = STATEMENTS[random.random_range(0..STATEMENTS.len())]
+                    let words: Vec<&str> = known[random.random_range(0..known.len())]
                         .split(' ')
                         .collect();
                     let start = random.random_range(0..words.len());
@@ -156,6 +168,36 @@ fn no_text_does_harm() {
         assert!(took < Duration::from_secs(30), "{took:?} {text}");
     }
     assert!(fit > 25, "{fit} of them are statements");
+}
+
+/// Texts are run, too: over pools with some rows, and whatever they asked for is over and let go afterwards.
+#[test]
+fn no_text_that_is_run_does_harm() {
+    let mut pools = Pools::new(2_000, 5_000);
+    let options = TrafficOptions {
+        timers: 2,
+        ..TrafficOptions::default()
+    };
+    pools.fill(&options, 200);
+    let settings = SqlSettings {
+        threads: 2,
+        time_max: Duration::from_secs(5),
+        memory_max: 32 << 20,
+        ..SqlSettings::default()
+    };
+    let engine = Engine::new(pools.catalog, settings).expect("threads");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let run = |text: &str| match runtime.block_on(fuzz_run(&engine, text)) {
+        Ok(answered) => answered,
+        Err(harm) => panic!("{harm}"),
+    };
+    let known: usize = corpus().map(run).sum();
+    assert!(known > 80, "{known} of the corpus were answered");
+    let answered: usize = texts(2, 1_500).iter().map(|text| run(text)).sum();
+    assert!(answered > 20, "{answered} were answered");
 }
 
 #[test]
