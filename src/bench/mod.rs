@@ -4,8 +4,8 @@
 //! binary, so that processor time and memory are those of one part alone: `sink` receives as the daemon does and throws
 //! the packets away, the daemon is `pinbad serve` as anybody starts it. Both get the same packets from the same sender
 //! (`load`), in turn. In reading order: `options`, `part` (the children), `client` (HTTP), `trial` (send, and count what
-//! came), `search` (the highest rate that loses nothing), `whole` (all of it, round by round), `table` and
-//! `machine` (what is printed).
+//! came), `search` (the highest rate that loses nothing), `whole` (all of it, round by round), `growth` and
+//! `sql` (other questions), `table` and `machine` (what is printed).
 //!
 //! Bounded: every wait has an end, all packets go over loopback, and children are stopped by their number when this
 //! ends, whatever way it ends.
@@ -18,6 +18,7 @@ pub mod options;
 mod part;
 mod search;
 mod sink;
+mod sql;
 pub mod stage;
 mod table;
 mod trial;
@@ -64,8 +65,11 @@ pub fn execute(
     progress: &mut dyn Write,
 ) -> Result<(), BenchError> {
     let before = machine::load_average();
-    if options.growth {
-        let tables = growth::run(options, shutdown, progress)?;
+    if options.growth || options.sql {
+        let tables = match options.sql {
+            true => sql::run(options, shutdown, progress)?,
+            false => growth::run(options, shutdown, progress)?,
+        };
         machine::write(out, &before)?;
         for table in &tables {
             table.write(out, options.markdown)?;

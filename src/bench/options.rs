@@ -15,6 +15,9 @@ pub struct BenchOptions {
     /// Measure how the cost of a packet grows with reports, keys, timers, windows, receivers and questions instead
     #[arg(long)]
     pub growth: bool,
+    /// Measure statements over a million requests and five million timers, by themselves and beside packets, instead
+    #[arg(long, conflicts_with = "growth")]
+    pub sql: bool,
     /// Print tables in markdown
     #[arg(long)]
     pub markdown: bool,

@@ -27,7 +27,7 @@ pub(super) const TAG_REPORTS: [&str; 5] = [
     "tag_report2:group",
 ];
 /// What fills the pools: each combination of 20 hosts, 10 servers and 500 scripts, ten times.
-const FILL_REQUESTS: u64 = 1_000_000;
+pub(super) const FILL_REQUESTS: u64 = 1_000_000;
 pub(super) const FILL_KEYS: u32 = 100_000;
 
 /// How long and how often.
