@@ -1,10 +1,13 @@
 //! Statements over HTTP, asked of the real daemon: formats, values, errors. What SQL itself can do is tested beside the engine.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+
 use datafusion::arrow::ipc::reader::StreamReader;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::harness::{Here, Sender, pinbad, run};
+use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
 
 /// A daemon that got requests of three scripts.
@@ -107,4 +110,80 @@ fn the_command_prints_a_table_or_csv() {
     assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
     let nobody = run(pinbad().args(["query", "--url", "http://127.0.0.1:1", "SELECT 1"]));
     assert_eq!(nobody.code, Some(1));
+}
+
+/// Would take hours.
+const LONG: &str = "SELECT count(*) FROM request a, request b, request c, request d, request e, request f, request g, request h, \
+     request i, request j, request k, request l, request m WHERE a.status + m.status < 0";
+
+/// A daemon with so many requests and these limits.
+fn with_limits(requests: u32, limits: &[&str]) -> Here {
+    let (here, _clock) = Here::with_manual_clock(limits);
+    let mut sender = Sender::new(&here.site);
+    for number in 0..requests {
+        let packet = request("web1", "shop", &format!("/{number}.php"));
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+    here
+}
+
+/// What a statement says that gets no answer: status, MySQL's number, and the text.
+fn refused(here: &Here, statement: &str) -> (u16, u64, String) {
+    let body = json!({"query": statement}).to_string();
+    let reply = here.site.post("/api/v1/sql", &body);
+    let problem = reply.json();
+    let detail = problem["detail"].as_str().unwrap_or_default().to_owned();
+    let code = problem["code"].as_u64().unwrap_or_default();
+    (reply.status, code, detail)
+}
+
+#[test]
+fn each_limit_is_an_error_that_names_its_setting() {
+    let wide = "SELECT a.script_name, b.script_name FROM request a, request b ORDER BY 2, 1";
+    for (limit, statement, status, code) in [
+        ("sql.rows_max=100", "SELECT id FROM request", 413, 1104),
+        ("sql.time_max=200ms", LONG, 503, 1969),
+        ("sql.memory=16MiB", wide, 503, 1041),
+        ("sql.text_max=1KiB", &LONG.repeat(5), 400, 1153),
+    ] {
+        let here = with_limits(1_000, &[limit]);
+        let (got, number, detail) = refused(&here, statement);
+        assert_eq!((got, number), (status, code), "{limit}: {detail}");
+        let setting = limit.split('=').next().unwrap();
+        assert!(detail.contains(setting), "{limit}: {detail}");
+        // It left nothing behind.
+        assert_eq!(
+            here.site.json("/api/v1/sql?query=SELECT+1")["rows"],
+            json!([[1]])
+        );
+    }
+}
+
+/// One place for queries is taken, by a client that asked for what takes hours; when it leaves, the place is free.
+#[test]
+fn a_client_that_leaves_ends_its_query() {
+    let limits = ["sql.queries_max=1", "sql.threads=1", "sql.time_max=1h"];
+    let here = with_limits(50, &limits);
+    let mut leaving = TcpStream::connect(here.site.http).unwrap();
+    let statement = LONG.replace(' ', "+");
+    let asked = format!(
+        "GET /api/v1/sql?query={statement} HTTP/1.1\r\nhost: {}\r\n\r\n",
+        here.site.http
+    );
+    leaving.write_all(asked.as_bytes()).unwrap();
+    await_condition("it runs", || {
+        let (status, code, detail) = refused(&here, "SELECT 1");
+        match (status, code) {
+            (503, 1040) if detail.contains("sql.queries_max") => Ok(()),
+            _ => Err((status, code, detail)),
+        }
+    });
+    drop(leaving);
+    await_condition("its place is free", || {
+        match here.site.get("/api/v1/sql?query=SELECT+1").status {
+            200 => Ok(()),
+            other => Err(other),
+        }
+    });
 }
