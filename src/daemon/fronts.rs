@@ -164,7 +164,6 @@ impl Fronts {
 
     /// Nobody is served who speaks SQL.
     #[cfg(not(feature = "sql"))]
-    #[expect(clippy::unnecessary_wraps, reason = "with SQL it can fail")]
     #[expect(clippy::needless_pass_by_value, reason = "with SQL it is taken")]
     pub(super) fn start_mysql(
         &mut self,
@@ -248,7 +247,6 @@ pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEng
 }
 
 #[cfg(not(feature = "sql"))]
-#[expect(clippy::unnecessary_wraps, reason = "with SQL it can fail")]
 pub(super) fn engine(_config: &Config, _catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
     Ok(())
 }
