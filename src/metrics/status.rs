@@ -283,6 +283,36 @@ const LINES: &[Line] = &[
         Count,
         "Requests counted under (other) because metrics.series_max was used up, over all reports",
     ),
+    line(
+        "snapshot.period_seconds",
+        "snapshot_period_seconds",
+        Level,
+        "How often a snapshot is written; 0: at the stop only (state.snapshot_period)",
+    ),
+    line(
+        "snapshot.written",
+        "snapshots_written",
+        Count,
+        "Snapshots that were written to state.dir",
+    ),
+    line(
+        "snapshot.failed",
+        "snapshots_failed",
+        Count,
+        "Snapshots that could not be written to state.dir; the one before stays",
+    ),
+    line(
+        "snapshot.last_timestamp",
+        "snapshot_timestamp_seconds",
+        Level,
+        "When the newest snapshot in state.dir was finished: what came since is lost should the process be killed",
+    ),
+    line(
+        "snapshot.damaged_files",
+        "snapshot_damaged_files",
+        Level,
+        "Snapshots in state.dir that could not be read and were set aside",
+    ),
 ];
 
 /// Numbers of one socket.
@@ -383,7 +413,14 @@ pub(super) fn encode(
         match value {
             Json::Array(list) => encode_list(encoder, key, list)?,
             Json::Object(inner) if inner.keys().any(|name| has_line(key, name)) => {
-                for (name, value) in inner {
+                let derived = if key == "snapshot" {
+                    of_snapshots(inner)
+                } else {
+                    Vec::new()
+                };
+                let derived = derived.iter().map(|(name, value)| (*name, value));
+                let inner = inner.iter().map(|(name, value)| (name.as_str(), value));
+                for (name, value) in inner.chain(derived) {
                     let key = format!("{key}.{name}");
                     encode_number(encoder, LINES, &key, &[(Vec::new(), value)])?;
                 }
@@ -399,6 +436,25 @@ pub(super) fn encode(
         }
     }
     Ok(())
+}
+
+/// What of snapshots is no number by itself in the status: when the newest one was finished, by this process or the one
+/// before, and how many lie there damaged.
+fn of_snapshots(snapshot: &Map<String, Json>) -> Vec<(&'static str, Json)> {
+    let time = |of: &str| {
+        snapshot
+            .get(of)?
+            .get("time")
+            .filter(|time| time.is_number())
+    };
+    let damaged = snapshot.get("damaged").and_then(Json::as_array);
+    let time = time("last").or_else(|| time("restored")).cloned();
+    let damaged = damaged.map(|files| files.len().into());
+    let named = [("last_timestamp", time), ("damaged_files", damaged)];
+    let known = named
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    known.collect()
 }
 
 fn has_line(key: &str, name: &str) -> bool {

@@ -309,7 +309,8 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/metrics/rules.yml");
     promtool(&["test", "rules", tests.to_str().unwrap()], None);
 
-    let here = Here::start(&[]);
+    let state = tempfile::tempdir().unwrap();
+    let here = Here::start(&[&format!("state.dir={}", state.path().display())]);
     let mut sender = Sender::new(&here.site);
     sender.send(&packet("/a", 200, 0.1));
     sender.at_rest();
