@@ -153,7 +153,10 @@ mod tests {
         let mut keys: Vec<_> = KEYS.iter().map(|key| key.name).collect();
         keys.sort_unstable();
         assert_eq!(read, keys);
-        assert!(LIVE.iter().all(|key| keys.contains(key) || LISTS.contains(key)));
+        assert!(
+            LIVE.iter()
+                .all(|key| keys.contains(key) || LISTS.contains(key))
+        );
         // Another list needs its lines in `differences`.
         assert_eq!(LISTS, ["report", "rewrite", "user"]);
     }

@@ -36,6 +36,8 @@ mod clock;
 mod http;
 /// Every datagram ends in exactly one counter, whatever it is.
 mod ingest;
+/// Killed at any moment, again and again: what is there afterwards.
+mod killed;
 /// `pinbad load` and `pinbad demo` against the daemon.
 mod load;
 /// No memory per packet, counted.

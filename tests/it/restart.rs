@@ -39,7 +39,7 @@ fn settings(dir: &Path) -> Vec<String> {
     .collect()
 }
 
-fn refs(settings: &[String]) -> Vec<&str> {
+pub(crate) fn refs(settings: &[String]) -> Vec<&str> {
     settings.iter().map(String::as_str).collect()
 }
 
@@ -373,6 +373,108 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     }
 }
 
+/// Without room nothing is kept, which the log, the status and the metrics say; packets and questions go on; and when there
+/// is room again snapshots and reports are kept again, without anybody's help.
+#[test]
+fn when_there_is_room_again_it_keeps_again() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=512k", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let filler = place.path().join("filler");
+    let mut settings = settings(place.path());
+    settings.retain(|setting| !setting.starts_with("pool.stats_history"));
+    settings.push("state.snapshot_period=1s".to_owned());
+    let mut program = Program::serve(&refs(&settings));
+    let mut sender = Sender::new(&program.site);
+    let mut send = |count: u64| {
+        for n in 0..count {
+            sender.send(&packet(n));
+        }
+        sender.at_rest().count("requests_merged")
+    };
+    let snapshot = |program: &Program, what: &str, is: &dyn Fn(&Json) -> bool| {
+        await_condition(what, || {
+            let snapshot = program.site.status().0["snapshot"].clone();
+            if is(&snapshot) {
+                Ok(snapshot)
+            } else {
+                Err(snapshot)
+            }
+        })
+    };
+    let metric = |program: &Program, name: &str| -> f64 {
+        let text = program.site.get("/metrics").body;
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} in {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let report = |name: &str| format!(r#"{{"name": "{name}", "comment": "tag_info:group"}}"#);
+    assert_eq!(send(50), 50);
+    snapshot(&program, "one is written", &|it| it["written"] != 0);
+
+    for (round, how) in (1..).zip(["full", "read-only", "full"]) {
+        if how == "full" {
+            assert!(
+                std::fs::write(&filler, vec![1; 1 << 20]).is_err(),
+                "it was to be full"
+            );
+        } else {
+            assert!(mount(&["-o", "remount,ro", at]));
+        }
+        let failed = |it: &Json| it["failed"].as_u64().unwrap();
+        let before = failed(&program.site.status().0["snapshot"]);
+        let said = snapshot(&program, "it fails", &|it| failed(it) > before + 1);
+        assert!(said["error"].is_string(), "{how}: {said}");
+        assert!(metric(&program, "pinbad_snapshots_failed_total ") >= failed(&said) as f64);
+        // A report that could not be kept is not made either, and that is said.
+        let refused = program.site.post("/api/v1/reports", &report("kept"));
+        assert!(refused.status >= 500, "{how}: {refused:?}");
+        assert!(
+            refused.problem(refused.status).contains("state"),
+            "{refused:?}"
+        );
+        assert_eq!(program.site.get("/api/v1/reports/kept").status, 404);
+        assert_eq!(send(50), 50 + round * 50, "packets go on");
+
+        if how == "full" {
+            std::fs::remove_file(&filler).unwrap();
+        } else {
+            assert!(mount(&["-o", "remount,rw", at]));
+        }
+        let written = |it: &Json| it["written"].as_u64().unwrap();
+        let before = written(&program.site.status().0["snapshot"]);
+        let said = snapshot(&program, "it is written again", &|it| {
+            written(it) > before + 1
+        });
+        assert_eq!(said["error"], Json::Null, "{how}");
+        assert!(metric(&program, "pinbad_snapshot_timestamp_seconds ") > 1.7e9);
+        assert_eq!(
+            program.site.post("/api/v1/reports", &report("kept")).status,
+            201
+        );
+        assert_eq!(program.site.delete("/api/v1/reports/kept").status, 200);
+    }
+    assert_eq!(
+        program.site.post("/api/v1/reports", &report("kept")).status,
+        201
+    );
+    let errors = program.log();
+    let errors = errors.iter().filter(|line| line["level"] == "ERROR");
+    let all = errors
+        .filter(|line| line["message"] == "Cannot write a snapshot: the one before it stays.");
+    assert!(all.count() >= 3);
+    // The last one that was written is whole: it comes back even after a kill.
+    program.signal("KILL");
+    program.wait();
+    let program = Program::serve(&refs(&settings));
+    assert_eq!(program.site.status().count("requests_merged"), 200);
+    assert_eq!(program.site.get("/api/v1/reports/kept").status, 200);
+}
+
 fn mount(arguments: &[&str]) -> bool {
     let done = Command::new("mount").args(arguments).status();
     done.is_ok_and(|status| status.success())
@@ -415,13 +517,13 @@ fn what_waits_in_its_own_sockets_at_the_stop_is_counted() {
 }
 
 /// Sockets as systemd would hold them, for one program after the other.
-struct Holder {
-    udp: Vec<UdpSocket>,
-    http: TcpListener,
+pub(crate) struct Holder {
+    pub(crate) udp: Vec<UdpSocket>,
+    pub(crate) http: TcpListener,
 }
 
 impl Holder {
-    fn new(udp: usize) -> Self {
+    pub(crate) fn new(udp: usize) -> Self {
         let first = UdpSocket::bind("127.0.0.1:0").unwrap();
         let more = (1..udp).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
         Self {
@@ -430,12 +532,12 @@ impl Holder {
         }
     }
 
-    fn address(&self, at: usize) -> SocketAddr {
+    pub(crate) fn address(&self, at: usize) -> SocketAddr {
         self.udp[at].local_addr().unwrap()
     }
 
     /// A command that runs the program with these sockets from descriptor 3 on.
-    fn command(&self, names: &str) -> (Command, Vec<OwnedFd>) {
+    pub(crate) fn command(&self, names: &str) -> (Command, Vec<OwnedFd>) {
         let udp = self.udp.iter().map(|it| it.try_clone().unwrap().into());
         let sockets: Vec<OwnedFd> = udp.chain([self.http.try_clone().unwrap().into()]).collect();
         let mut script = String::new();
@@ -460,7 +562,7 @@ impl Holder {
         (command, sockets)
     }
 
-    fn start(&self, settings: &[String]) -> Program {
+    pub(crate) fn start(&self, settings: &[String]) -> Program {
         let (command, sockets) = self.command("");
         let mut settings = settings.to_vec();
         settings.push(format!("http.listen={}", self.http.local_addr().unwrap()));
@@ -470,7 +572,8 @@ impl Holder {
     }
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
+/// A number from the environment, for tests at full size.
+pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
     let given = std::env::var(name).ok();
     given.map_or(otherwise, |given| given.parse().unwrap())
 }

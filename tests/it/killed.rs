@@ -1,0 +1,264 @@
+//! Killed at random moments under load, again and again: while it starts, while it writes a snapshot, at rest. Whatever the
+//! moment, the next one starts, its counters add up, and what is gone is what came since the last snapshot.
+#![expect(
+    clippy::print_stdout,
+    reason = "figures of the full size are for whoever runs the tests"
+)]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pinbad::wire::model;
+use prost::Message as _;
+
+use crate::harness::{Program, Site, await_condition};
+use crate::restart::{Holder, number};
+
+/// Seconds between two snapshots.
+const PERIOD_SECS: u64 = 1;
+/// Seconds that writing one may take, and a bit.
+const WRITING_SECS: u64 = 2;
+
+/// Request number `n`, which its document size tells: in KiB, and exact in single precision.
+fn packet(n: u64) -> Vec<u8> {
+    let mut sent = model::Request::named("web", "shop", format!("/{}", n % 29));
+    sent.document_size = Some(u32::try_from(n).unwrap());
+    sent.request_time = Some((n % 1_000) as f32 / 1000.0);
+    sent.add_timer(
+        1 + n as u32 % 3,
+        0.001,
+        &[("group", ["db", "http"][n as usize % 2])],
+    );
+    sent.encode_to_vec()
+}
+
+/// Sends numbered packets at a steady rate while it may.
+struct Traffic {
+    sent: AtomicU64,
+    on: AtomicBool,
+    idle: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Traffic {
+    fn run(&self, rate: u64, to: SocketAddr) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // What was missed while the machine did something else is not made up for: losses are counted in packets.
+        let step = Duration::from_millis(2);
+        let burst = (rate / 500).max(1);
+        while !self.over.load(Ordering::SeqCst) {
+            let on = self.on.load(Ordering::SeqCst);
+            self.idle.store(!on, Ordering::SeqCst);
+            for _ in 0..if on { burst } else { 0 } {
+                let n = self.sent.load(Ordering::SeqCst);
+                socket.send_to(&packet(n), to).unwrap();
+                self.sent.store(n + 1, Ordering::SeqCst);
+            }
+            std::thread::sleep(step);
+        }
+    }
+
+    fn start(&self) {
+        self.on.store(true, Ordering::SeqCst);
+    }
+
+    /// Stops sending, and gives how many were sent.
+    fn pause(&self) -> u64 {
+        self.on.store(false, Ordering::SeqCst);
+        self.idle.store(false, Ordering::SeqCst);
+        await_condition("nothing is sent", || {
+            if self.idle.load(Ordering::SeqCst) {
+                Ok(())
+            } else {
+                Err(())
+            }
+        });
+        self.sent.load(Ordering::SeqCst)
+    }
+}
+
+/// Random enough, and the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}
+
+/// With `PINBAD_KILLS=100 PINBAD_KILL_RATE=5000` and a release build in `PINBAD_TEST_PROGRAM` at full size.
+#[test]
+fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_else() {
+    let kills = number("PINBAD_KILLS", 8);
+    let rate = number("PINBAD_KILL_RATE", 1_000);
+    let mut dice = Dice(number("PINBAD_KILL_SEED", 20_090_901));
+    let dir = tempfile::tempdir().unwrap();
+    let holder = Holder::new(1);
+    let settings = vec![
+        format!("state.snapshot_period={PERIOD_SECS}s"),
+        format!("state.dir={}", dir.path().display()),
+        format!("ingest.listen={}", holder.address(0)),
+        "pool.stats_history=1h".to_owned(),
+    ];
+    let traffic = Traffic {
+        sent: AtomicU64::new(0),
+        on: AtomicBool::new(false),
+        idle: AtomicBool::new(true),
+        over: AtomicBool::new(false),
+    };
+    let (mut lost, mut lost_most, mut while_writing, mut while_starting) = (0, 0, 0, 0);
+    // The most that one kill may cost.
+    let bound = rate * (PERIOD_SECS + WRITING_SECS);
+    std::thread::scope(|scope| {
+        scope.spawn(|| traffic.run(rate, holder.address(0)));
+        let _over = Over(&traffic.over);
+        for kill in 0..kills {
+            if dice.below(4) == 0 {
+                // Before it answers, perhaps before it has read anything.
+                traffic.start();
+                let (mut command, sockets) = holder.command("");
+                command.arg("serve").stderr(Stdio::null());
+                for setting in &settings {
+                    command.args(["--set", setting]);
+                }
+                let http = format!("http.listen={}", holder.http.local_addr().unwrap());
+                command.args(["--set", &http, "--set", "mysql.listen="]);
+                let mut child = command.spawn().unwrap();
+                drop(sockets);
+                std::thread::sleep(Duration::from_millis(dice.below(200)));
+                child.kill().unwrap();
+                child.wait().unwrap();
+                traffic.pause();
+                while_starting += 1;
+            }
+            // It starts while packets pour in.
+            traffic.start();
+            let mut program = holder.start(&settings);
+            let sent = traffic.pause();
+            let now_lost = look(&program, sent);
+            assert!(
+                now_lost >= lost,
+                "what was lost came back: {now_lost} < {lost}"
+            );
+            let since = now_lost - lost;
+            assert!(
+                since <= 2 * bound,
+                "kill {kill}: {since} packets lost, of {bound}"
+            );
+            lost = now_lost;
+            lost_most = lost_most.max(since);
+            traffic.start();
+            std::thread::sleep(Duration::from_millis(
+                dice.below(1_000 * PERIOD_SECS + 1_500),
+            ));
+            program.signal("KILL");
+            program.wait();
+            traffic.pause();
+            while_writing += u64::from(dir.path().join("snapshot.new").exists());
+        }
+        let program = holder.start(&settings);
+        lost = look(&program, traffic.pause());
+        let sent = traffic.sent.load(Ordering::SeqCst);
+        let gaps = gaps(&program.site, sent);
+        let (count, longest) = (gaps.len() as u64, gaps.iter().max().copied().unwrap_or(0));
+        println!(
+            "{kills} kills, {while_starting} more while it started, {while_writing} found a snapshot half written; {sent} packets at \
+             {rate}/s, {lost} lost, at most {lost_most} by one kill ({:.2} s)",
+            lost_most as f64 / rate as f64
+        );
+        assert_eq!(gaps.iter().sum::<u64>(), lost, "rows and counters agree");
+        assert!(
+            count <= kills + while_starting,
+            "{count} runs of packets are gone"
+        );
+        assert!(longest <= 2 * bound);
+        drop(program);
+    });
+}
+
+/// Ends the traffic, also of a test that fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Looks at a daemon that has just started and to which nothing is sent: its sums hold, raw rows and reports agree with its
+/// counters, nothing was damaged. Gives how many of what was `sent` it does not know of.
+fn look(program: &Program, sent: u64) -> u64 {
+    let site = &program.site;
+    let start = Instant::now();
+    let mut before = None;
+    let status = await_condition("all that waited is taken", || {
+        let status = site.status();
+        let quiet = status.count("ring_depth") == 0
+            && status
+                .sockets()
+                .iter()
+                .all(|it| it.count("kernel_queue_bytes") == 0);
+        let came = status.count("datagrams_received");
+        // What is out of the socket but not counted yet is counted soon.
+        if quiet
+            && before.replace(came) == Some(came)
+            && start.elapsed() > Duration::from_millis(50)
+        {
+            Ok(status)
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+            Err(status)
+        }
+    });
+    status.assert_accounted();
+    assert_eq!(status.count("kernel_drops"), 0, "{status:?}");
+    assert_eq!(status.0["snapshot"]["damaged"], serde_json::json!([]));
+    let merged = status.count("requests_merged");
+    // What was between socket and pool at the moment of the snapshot was received and is gone with the process.
+    assert!(merged <= status.count("datagrams_received"), "{status:?}");
+    assert_eq!(merged, status.count("request_rows"));
+    assert_eq!(merged, status.count("timer_rows"));
+    let info = site.json("/api/v1/info");
+    assert_eq!(info["req_count"], merged);
+    let rows = site.rows("report_by_script_name");
+    let counts = rows.iter().map(|row| row["req_count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), merged);
+    let errors = program.log();
+    let errors: Vec<_> = errors.iter().filter(|it| it["level"] == "ERROR").collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    sent - merged
+}
+
+/// The lengths of the runs of numbers below `sent` that no raw row has. No row is there twice.
+fn gaps(site: &Site, sent: u64) -> Vec<u64> {
+    let mut there = Vec::new();
+    let mut before = String::new();
+    loop {
+        let page = site.json(&format!("/api/v1/requests?limit=20000{before}"));
+        let rows = page["rows"].as_array().unwrap();
+        there.extend(rows.iter().map(|row| {
+            let kib = row["doc_size"].as_f64().unwrap();
+            (kib * 1024.0).round() as u64
+        }));
+        match page["next_before_id"].as_u64() {
+            Some(id) => before = format!("&before_id={id}"),
+            None => break,
+        }
+    }
+    there.sort_unstable();
+    let twice = there.windows(2).find(|pair| pair[0] == pair[1]);
+    assert_eq!(twice, None, "counted twice");
+    let starts = std::iter::once(0).chain(there.iter().map(|n| n + 1));
+    let ends = there.iter().copied().chain([sent]);
+    starts
+        .zip(ends)
+        .map(|(start, end)| end - start)
+        .filter(|missing| *missing > 0)
+        .collect()
+}
