@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as FlagGroup, Parser, Subcommand};
+use clap::{Args as FlagGroup, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::ask::QueryFlags;
@@ -140,6 +140,20 @@ pub struct Args {
     serve: ConfigFlags,
 }
 
+/// The completions of a shell, for the commands that `--help` shows.
+#[must_use]
+pub fn completions(shell: Shell) -> String {
+    let all = Args::command();
+    let shown = all.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut command = clap::Command::new("pinbad")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments())
+        .subcommands(shown);
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "pinbad", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 impl Args {
     /// The command to run; `serve` when none is named.
     #[must_use]
@@ -228,8 +242,6 @@ pub struct DemoFlags {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &str) -> Result<Command, clap::Error> {

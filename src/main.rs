@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use clap::{CommandFactory as _, Parser};
 use pinbad::access::{Users, tls};
-use pinbad::args::{Args, Command, TablesFlags};
+use pinbad::args::{self, Args, Command, TablesFlags};
 use pinbad::ask;
 use pinbad::bench::{self, BenchOptions};
 use pinbad::client::ClientError;
@@ -67,11 +67,7 @@ fn main() -> ExitCode {
         Command::Tail(flags) => tail_requests(&flags),
         Command::Doctor(flags) => configured(&flags, examine),
         Command::Man { dir } => man(dir.as_deref()),
-        Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "pinbad", &mut text);
-            say(String::from_utf8_lossy(&text).trim_end())
-        }
+        Command::Completions { shell } => say(args::completions(shell).trim_end()),
         Command::Bench(options) => measure(&options),
         Command::BenchPart(part) => match bench::run_part(part) {
             Ok(()) => ExitCode::SUCCESS,

@@ -38,30 +38,81 @@ pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
-    let (every, shutdown) = (limit / 3, shutdown.clone());
+    let shutdown = shutdown.clone();
     let thread = std::thread::Builder::new().name("alive".to_owned());
     let spawned = thread.spawn(move || {
-        let mut silent = Duration::MAX;
-        while !shutdown.requested() {
-            if silent >= every {
-                silent = Duration::ZERO;
-                if alive() {
-                    tell(&[NotifyState::Watchdog]);
-                } else {
-                    warn!("The merger stands still: no sign of life for the supervisor.");
-                }
-            }
-            std::thread::sleep(NAP);
-            silent += NAP;
-        }
+        signs(limit, &shutdown, alive, || tell(&[NotifyState::Watchdog]));
     });
     if let Err(error) = spawned {
         warn!(%error, "No thread for signs of life: the supervisor may restart the daemon.");
     }
 }
 
+/// Three signs in the time in which the supervisor wants one, but none while it is not `alive`.
+fn signs(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, sign: impl Fn()) {
+    let every = limit / 3;
+    let nap = NAP.min(every);
+    let mut silent = Duration::MAX;
+    while !shutdown.requested() {
+        if silent >= every {
+            silent = Duration::ZERO;
+            if alive() {
+                sign();
+            } else {
+                warn!("The merger stands still: no sign of life for the supervisor.");
+            }
+        }
+        std::thread::sleep(nap);
+        silent += nap;
+    }
+}
+
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         warn!(%error, "Cannot tell the supervisor.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn signs_come_while_it_is_alive_and_not_while_it_is_not() {
+        let (alive, asked, given) = (
+            AtomicBool::new(true),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        let shutdown = Shutdown::new();
+        let until = |counter: &AtomicUsize, count: usize| {
+            while counter.load(Ordering::SeqCst) < count {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_alive = || {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    alive.load(Ordering::SeqCst)
+                };
+                let sign = || {
+                    given.fetch_add(1, Ordering::SeqCst);
+                };
+                signs(Duration::from_millis(6), &shutdown, is_alive, sign);
+            });
+            until(&given, 3);
+            alive.store(false, Ordering::SeqCst);
+            // One may be on its way.
+            until(&asked, asked.load(Ordering::SeqCst) + 2);
+            let before = given.load(Ordering::SeqCst);
+            until(&asked, asked.load(Ordering::SeqCst) + 3);
+            assert_eq!(given.load(Ordering::SeqCst), before);
+            alive.store(true, Ordering::SeqCst);
+            until(&given, before + 1);
+            shutdown.request();
+        });
     }
 }

@@ -49,6 +49,8 @@ mod model;
 /// MySQL's clients, real ones, and one that behaves badly.
 #[cfg(feature = "sql")]
 mod mysql;
+/// What an operator's tools see: supervisor, doctor, man pages, completions, the units of systemd.
+mod operate;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.

@@ -1,0 +1,334 @@
+//! What an operator's tools see: the supervisor hears when it is ready, reloading, alive and stopping; `doctor` says what to
+//! change on this machine; man pages and completions know every command; the units are ones that systemd accepts.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::CommandFactory as _;
+use pinbad::args::Args;
+
+use crate::harness::{Program, Said, clean, pinbad, program, run};
+
+/// The words that the supervisor was told, one datagram each, until one contains `last`.
+fn told(supervisor: &UnixDatagram, last: &str) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut buffer = [0; 4096];
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let bytes = supervisor
+            .recv(&mut buffer)
+            .unwrap_or_else(|error| panic!("{last}: {error}; so far {told:?}"));
+        let text = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
+        let done = text.lines().any(|line| line == last);
+        told.push(text);
+        if done {
+            return told;
+        }
+        assert!(Instant::now() < deadline, "{last}: {told:?}");
+    }
+}
+
+#[test]
+fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut command = pinbad();
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "300000");
+    let mut program = Program::start_as(command, &["serve"], &[]);
+    let first = told(&supervisor, "READY=1");
+    assert!(
+        first
+            .iter()
+            .all(|it| it.starts_with("WATCHDOG=1") || it.starts_with("READY=1")),
+        "{first:?}"
+    );
+    // Ready means that it answers and receives.
+    assert_eq!(program.site.get("/readyz").status, 200);
+    for _ in 0..3 {
+        told(&supervisor, "WATCHDOG=1");
+    }
+    program.signal("HUP");
+    let reload = told(&supervisor, "RELOADING=1");
+    assert!(
+        reload.last().unwrap().contains("MONOTONIC_USEC="),
+        "Type=notify-reload wants to know when: {reload:?}"
+    );
+    told(&supervisor, "READY=1");
+    // One that stands still is not alive.
+    program.signal("STOP");
+    supervisor.set_nonblocking(true).unwrap();
+    while supervisor.recv(&mut [0; 4096]).is_ok() {}
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(
+        supervisor.recv(&mut [0; 4096]).is_err(),
+        "a sign of life of one that stands still"
+    );
+    supervisor.set_nonblocking(false).unwrap();
+    program.signal("CONT");
+    told(&supervisor, "WATCHDOG=1");
+    program.signal("TERM");
+    told(&supervisor, "STOPPING=1");
+    assert_eq!(program.wait().0.code(), Some(0));
+
+    // A start that fails never says that it is ready.
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp = taken.local_addr().unwrap().to_string();
+    let mut command = pinbad();
+    command.env("NOTIFY_SOCKET", &path);
+    let said = run(command.args([
+        "serve",
+        "--udp",
+        &udp,
+        "--http",
+        "127.0.0.1:0",
+        "--mysql",
+        "",
+    ]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    supervisor.set_nonblocking(true).unwrap();
+    let mut rest = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(bytes) = supervisor.recv(&mut buffer) {
+        rest.push(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
+    }
+    assert!(!rest.iter().any(|it| it.contains("READY=1")), "{rest:?}");
+}
+
+fn doctor(mut command: Command, settings: &[&str]) -> Said {
+    command.arg("doctor");
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    run(&mut command)
+}
+
+const FREE: [&str; 3] = [
+    "ingest.listen=127.0.0.1:0",
+    "http.listen=127.0.0.1:0",
+    "mysql.listen=",
+];
+
+#[test]
+fn the_doctor_finds_what_would_not_start_and_says_what_to_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().display());
+    let said = doctor(
+        pinbad(),
+        &[
+            FREE[0],
+            FREE[1],
+            FREE[2],
+            &state,
+            "ingest.recv_buffer=64KiB",
+        ],
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for what in [
+        "UDP",
+        "HTTP",
+        "buffers",
+        "descriptors",
+        "memory",
+        "cores",
+        "state.dir",
+    ] {
+        let line = said
+            .out
+            .lines()
+            .find(|line| line[6..].trim_start().starts_with(what));
+        assert!(line.is_some(), "{what}: {said:?}");
+    }
+    assert!(!said.out.contains("wrong "), "{said:?}");
+
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("http.listen={}", http.local_addr().unwrap());
+    let gone = format!("state.dir={}", dir.path().join("gone").display());
+    let said = doctor(pinbad(), &[FREE[0], &taken, FREE[2], &gone]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for part in [
+        "wrong   HTTP",
+        "http.listen",
+        "wrong   state.dir",
+        "mkdir -p",
+    ] {
+        assert!(said.out.contains(part), "{part}: {said:?}");
+    }
+
+    let said = doctor(pinbad(), &["pool.stats_history=soon"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}
+
+/// Seconds of traffic: twice the buffers last twice as long.
+#[test]
+fn the_doctor_says_how_many_seconds_of_traffic_the_buffers_hold() {
+    let seconds = |pool: &str| {
+        let said = doctor(
+            pinbad(),
+            &[FREE[0], FREE[1], FREE[2], "ingest.recv_buffer=64KiB", pool],
+        );
+        let line = said
+            .out
+            .lines()
+            .find(|line| line.contains("buffers"))
+            .unwrap();
+        let spans: Vec<(f64, u64)> = line
+            .split_once("hold ")
+            .unwrap()
+            .1
+            .split(", ")
+            .map(|span| {
+                let (seconds, rate) = span.split_once(" s at ").unwrap();
+                let rate = rate.trim_end_matches("/s");
+                (seconds.parse().unwrap(), rate.parse().unwrap())
+            })
+            .collect();
+        assert!(spans.len() > 1, "{line}");
+        spans
+    };
+    let (once, twice) = (
+        seconds("ingest.temp_pool_size=200000"),
+        seconds("ingest.temp_pool_size=400000"),
+    );
+    for ((once, rate), (twice, _)) in once.iter().zip(&twice) {
+        assert!(
+            (once * *rate as f64 - 200_000.0).abs() < 0.1 * *rate as f64,
+            "{once} at {rate}"
+        );
+        assert!((twice / once - 2.0).abs() < 0.2, "{once} {twice}");
+    }
+}
+
+/// Without the right to more, a buffer beyond the kernel's limit is not granted: the sysctl that helps is printed.
+#[test]
+fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let asked = limit.trim().parse::<u64>().unwrap() * 2;
+    let mut command = clean(Command::new("setpriv"));
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        command = pinbad();
+    } else {
+        // What only root may: it does not have it here.
+        command.args([
+            "--bounding-set=-net_admin",
+            "--inh-caps=-net_admin",
+            &program(),
+        ]);
+    }
+    let buffer = format!("ingest.recv_buffer={asked}");
+    let said = doctor(command, &[FREE[0], FREE[1], FREE[2], &buffer]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("better  UDP"), "{said:?}");
+    assert!(
+        said.out
+            .contains(&format!("sysctl -w net.core.rmem_max={asked}")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn man_pages_and_completions_know_every_command_and_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = run(pinbad().args(["man", "--dir"]).arg(dir.path()));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let page = |name: &str| {
+        let page = std::fs::read_to_string(dir.path().join(format!("{name}.1")));
+        page.unwrap_or_else(|error| panic!("{name}: {error}"))
+            .replace("\\-", "-")
+    };
+    let completions = ["bash", "zsh", "fish"].map(|shell| {
+        let said = run(pinbad().args(["completions", shell]));
+        assert_eq!(said.code, Some(0), "{shell}: {said:?}");
+        (shell, said.out)
+    });
+    let mut all = Args::command();
+    all.build();
+    let (mut commands, mut flags) = (0, 0);
+    for command in all.get_subcommands().filter(|it| it.get_name() != "help") {
+        let name = command.get_name();
+        if command.is_hide_set() {
+            assert!(
+                !dir.path().join(format!("pinbad-{name}.1")).exists(),
+                "{name}"
+            );
+            for (shell, text) in &completions {
+                assert!(!text.contains(name), "{name} in {shell}");
+            }
+            continue;
+        }
+        commands += 1;
+        assert!(
+            page("pinbad").contains(&format!("pinbad-{name}(1)")),
+            "{name}"
+        );
+        let own = page(&format!("pinbad-{name}"));
+        for (shell, text) in &completions {
+            assert!(text.contains(name), "{name} in {shell}");
+        }
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            flags += 1;
+            assert!(own.contains(&format!("--{flag}")), "{name} --{flag}");
+            for (shell, text) in &completions {
+                // fish writes `-l flag`.
+                assert!(text.contains(flag), "{name} --{flag} in {shell}");
+            }
+        }
+    }
+    assert!(commands >= 13 && flags > 60, "{commands} {flags}");
+    // What the shell itself makes of it, where there is one.
+    let file = dir.path().join("pinbad.bash");
+    std::fs::write(&file, &completions[0].1).unwrap();
+    let script = format!(
+        "source {}; COMP_WORDS=(pinbad do); COMP_CWORD=1; _pinbad pinbad do pinbad; echo \"${{COMPREPLY[*]}}\"",
+        file.display()
+    );
+    let said = run(clean(Command::new("bash")).args(["-c", &script]));
+    assert_eq!(said.out.trim(), "doctor", "{said:?}");
+}
+
+/// systemd's own opinion of the units, where it is installed: they are right, and little is left exposed.
+#[test]
+fn the_units_are_right_and_closed() {
+    let analyze = |arguments: &[&str]| {
+        let tool = clean(Command::new("systemd-analyze"))
+            .args(arguments)
+            .output();
+        tool.ok().map(|done| {
+            let both = [done.stdout, done.stderr].concat();
+            (
+                done.status.success(),
+                String::from_utf8_lossy(&both).into_owned(),
+            )
+        })
+    };
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/systemd");
+    // It looks for the program that is to be started.
+    let dir = tempfile::tempdir().unwrap();
+    for unit in ["pinbad.service", "pinbad.socket"] {
+        let text = std::fs::read_to_string(shipped.join(unit)).unwrap();
+        let text = text.replace("/usr/bin/pinbad", &program());
+        std::fs::write(dir.path().join(unit), text).unwrap();
+    }
+    let service = dir.path().join("pinbad.service");
+    let service = service.to_str().unwrap();
+    let socket = dir.path().join("pinbad.socket");
+    let socket = socket.to_str().unwrap();
+    if analyze(&["--version"]).is_none() {
+        let text = std::fs::read_to_string(shipped.join("pinbad.service")).unwrap();
+        assert!(text.contains("NoNewPrivileges=yes"));
+        return;
+    }
+    let (right, said) = analyze(&["verify", "--man=no", service, socket]).unwrap();
+    assert!(right && !said.contains("pinbad"), "{said}");
+    let (closed, said) =
+        analyze(&["security", "--offline=true", "--threshold=25", service]).unwrap();
+    assert!(closed, "exposure over 2.5: {said}");
+}
