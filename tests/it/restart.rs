@@ -590,6 +590,8 @@ fn ten_restarts_under_load_lose_nothing() {
     let holder = Holder::new(1);
     let settings = [
         "state.snapshot_period=0".to_owned(),
+        // At full size on a busy machine a stop takes some seconds, and all that comes meanwhile must find room.
+        "ingest.recv_buffer=256MB".to_owned(),
         format!("state.dir={}", dir.path().display()),
         format!("ingest.listen={}", holder.address(0)),
     ];

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# The Debian package as an operator gets it: built, installed, run, upgraded over an edited configuration, removed, purged.
+#
+#   bash tests/deb.sh            builds it (config/deb.sh) and tries it on this machine
+#   bash tests/deb.sh FILE.deb   tries a package that is there already
+#
+# It needs Debian and root, and cargo-deb (`cargo install cargo-deb`) to build: what is missing is named, and the exit code is 0
+# then, because nothing was found wrong. It leaves a machine that has pinbad installed already alone. Where systemd runs, the
+# units are started and a restart under systemd is tried too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+left_out() { echo "left out: $1"; exit 0; }
+failed=0
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@" >"$log" 2>&1 </dev/null; then
+        echo "ok      $what"
+    else
+        echo "FAILED  $what"
+        sed 's/^/        /' "$log"
+        failed=1
+    fi
+}
+log=$(mktemp)
+state=$(mktemp -d)
+
+command -v dpkg >/dev/null || left_out "the Debian package: there is no dpkg"
+[ "$(id -u)" = 0 ] || left_out "the Debian package: only root can install it"
+if dpkg -s pinbad >/dev/null 2>&1; then left_out "the Debian package: pinbad is installed here already"; fi
+if [ $# -ge 1 ]; then
+    package=$1
+else
+    cargo deb --version >/dev/null 2>&1 || left_out "the Debian package: cargo-deb is missing, \`cargo install cargo-deb\`"
+    bash config/deb.sh
+    package=$(find "${CARGO_TARGET_DIR:-target}/debian" -name 'pinbad_*.deb' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)
+fi
+
+daemon=''
+clean_up() {
+    [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
+    dpkg --purge pinbad >/dev/null 2>&1 || true
+    rm -rf "$log" "$state"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# --- what is in it --------------------------------------------------------------------------------------------------
+
+contents=$(dpkg-deb --contents "$package" | awk '{ print $1, $2, $NF }')
+holds() { grep -qE "^$1 root/root \./$2\$" <<<"$contents"; }
+check "the program is in it, for everybody to run" holds '-rwxr-xr-x' 'usr/bin/pinbad'
+check "the configuration is in it, with every key" holds '-rw-r--r--' 'etc/pinbad/pinbad.toml'
+check "the units are in it" holds '-rw-r--r--' '(usr/)?lib/systemd/system/pinbad\.service'
+check "the socket unit is in it" holds '-rw-r--r--' '(usr/)?lib/systemd/system/pinbad\.socket'
+for page in pinbad pinbad-serve pinbad-query pinbad-top pinbad-doctor; do
+    check "the man page $page(1) is in it" holds '-rw-r--r--' "usr/share/man/man1/$page\.1(\.gz)?"
+done
+check "completions of bash are in it" holds '-rw-r--r--' 'usr/share/bash-completion/completions/pinbad'
+check "completions of zsh are in it" holds '-rw-r--r--' 'usr/share/zsh/vendor-completions/_pinbad'
+check "completions of fish are in it" holds '-rw-r--r--' 'usr/share/fish/vendor_completions.d/pinbad\.fish'
+check "licence and readme are in it" holds '-rw-r--r--' 'usr/share/doc/pinbad/copyright'
+check "it depends on the system's C library" grep -q libc6 <(dpkg-deb --field "$package" Depends)
+control=$(mktemp -d "$state/control.XXXX")
+dpkg-deb --control "$package" "$control"
+check "the configuration is a conffile" grep -qx /etc/pinbad/pinbad.toml "$control/conffiles"
+
+# --- installed ------------------------------------------------------------------------------------------------------
+
+check "dpkg -i installs it" dpkg -i "$package"
+check "the program runs" /usr/bin/pinbad --version
+check "the shipped configuration is right" /usr/bin/pinbad check --config /etc/pinbad/pinbad.toml
+if command -v systemd-analyze >/dev/null; then
+    check "systemd finds nothing wrong with the units" \
+        systemd-analyze verify --man=no /lib/systemd/system/pinbad.service /lib/systemd/system/pinbad.socket
+fi
+
+# Started as the unit does, with its configuration, on ports of its own; by systemd's own tool, which holds the socket.
+run=(/usr/bin/pinbad serve --config /etc/pinbad/pinbad.toml --http 127.0.0.1:39080 --mysql '')
+port=39002
+answers() { # URL
+    for _ in $(seq 100); do
+        if curl -fsS --max-time 5 "http://127.0.0.1:39080$1" 2>/dev/null; then return 0; fi
+        sleep 0.1
+    done
+    return 1
+}
+if command -v systemd-socket-activate >/dev/null; then
+    systemd-socket-activate --datagram --fdname=udp --listen 127.0.0.1:$port --setenv=PINBAD_STATE_DIR="$state/state" \
+        "${run[@]}" 2>"$state/log" &
+    woken='started by the first packet, over a socket that is handed to it'
+else
+    PINBAD_STATE_DIR="$state/state" "${run[@]}" --udp 127.0.0.1:$port 2>"$state/log" &
+    woken='started by hand: there is no systemd-socket-activate'
+fi
+daemon=$!
+sleep 0.5
+counted() { answers /api/v1/info | grep -q "\"req_count\":$1[,}]"; }
+traffic() { /usr/bin/pinbad load --target 127.0.0.1:$port --count 100 --rate 1000; }
+check "packets are sent to it" traffic
+check "it counts them ($woken)" counted 100
+check "SIGTERM ends it" kill -TERM $daemon
+code=0
+wait $daemon || code=$?
+daemon=''
+check "its exit code is 0" [ $code = 0 ]
+check "it has kept what it had" [ -s "$state/state/snapshot" ]
+
+# --- upgraded, removed, purged --------------------------------------------------------------------------------------
+
+echo '# edited by the operator' >>/etc/pinbad/pinbad.toml
+check "dpkg -i over itself works" dpkg -i --force-confold "$package"
+check "the edited configuration is kept" grep -q 'edited by the operator' /etc/pinbad/pinbad.toml
+check "dpkg -r removes it" dpkg -r pinbad
+check "the program is gone" [ ! -e /usr/bin/pinbad ]
+check "its units, man pages and completions are gone" \
+    sh -c '! find / -xdev \( -path /proc -o -path /tmp -o -path "$HOME" -o -path "$1" \) -prune -o \( -path "*/systemd/system/pinbad.*" -o -path "*/man1/pinbad*" -o -path "*/completions/pinbad" -o -path "*/usr/share/pinbad/*" \) -print | grep .' \
+    sh "$PWD"
+check "the configuration stays until it is purged" [ -e /etc/pinbad/pinbad.toml ]
+check "dpkg --purge takes that too" dpkg --purge pinbad
+check "nothing of it is left in /etc" [ ! -e /etc/pinbad ]
+
+# --- under systemd --------------------------------------------------------------------------------------------------
+
+if [ -d /run/systemd/system ]; then
+    dpkg -i "$package" >"$log" 2>&1
+    status() { curl -fsS --max-time 5 http://127.0.0.1:30080/api/v1/status; }
+    check "systemd starts the socket and the service" systemctl start pinbad.socket pinbad.service
+    check "it says that it is ready" systemctl is-active pinbad.service
+    check "packets are sent to it" pinbad load --count 100 --rate 1000
+    check "systemd restarts it" systemctl restart pinbad.service
+    check "packets are sent to it again" pinbad load --count 100 --rate 1000
+    check "what came before and after the restart is there" \
+        sh -c 'sleep 1; curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]"'
+    check "its socket is systemd's" grep -q '"handed_over":true' <(status)
+    check "systemd stops it" systemctl stop pinbad.service pinbad.socket
+else
+    echo "left out: under systemd, which does not run here"
+fi
+
+[ $failed = 0 ] && echo "The package is right." || echo "The package is not right."
+exit $failed
