@@ -45,6 +45,9 @@ pub struct ImportFlags {
     /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Print the reports as a configuration file has them, instead of making them in a running daemon.
     #[arg(long)]
     pub print_config: bool,
@@ -94,7 +97,11 @@ pub enum ImportError {
 
 fn remote(flags: &ImportFlags, url: &str) -> Result<Remote, ClientError> {
     let token = credentials::token(flags.token_file.as_deref())?;
-    Ok(Remote::new(Client::new(url, token)?))
+    Ok(Remote::new(Client::new(
+        url,
+        token,
+        flags.ca_file.as_deref(),
+    )?))
 }
 
 /// What became of one table.

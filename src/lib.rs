@@ -26,7 +26,8 @@
 //! `report` is plain code on its own threads; tasks begin at `query`.
 //!
 //! Beside the path: [`manual`] for those who run it, `load` and `bench` to send packets and to measure, `import` for the
-//! reports of an old Pinba.
+//! reports of an old Pinba, `tail` and `top` to look at a running daemon from a terminal; these three ask it through
+//! `client`, over HTTP.
 
 pub mod config;
 

@@ -21,3 +21,5 @@ pub mod restart {}
 pub mod metrics {}
 #[doc = include_str!("manual/sql.md")]
 pub mod sql {}
+#[doc = include_str!("manual/terminal.md")]
+pub mod terminal {}

@@ -45,6 +45,10 @@ pub const MYSQL_CONNECTION_BYTES: usize = 192 << 10;
 /// compressed, and what waits for the disk.
 pub const SNAPSHOT_BYTES: usize = 24 << 20;
 
+/// What a client that follows the requests takes: the piece that is being sent, the next one, and the one being made, of 256
+/// rows with ordinary names each.
+pub const FOLLOWER_BYTES: usize = 384 << 10;
+
 /// The packet that durations are reckoned with: the stock extension, one request, no timers.
 pub const TYPICAL_PACKET_BYTES: u64 = 171;
 /// What that packet is as a record in the temporary pool: 203 on average.
@@ -108,9 +112,9 @@ impl MemoryPlan {
             ingest.listen.len() * ingest.receivers,
         );
         let http = HttpSettings::new(Vec::new());
-        let answers = match config.http.listen {
-            Some(_) => http.readings_max + http.streams_max,
-            None => 0,
+        let (answers, followers) = match config.http.listen {
+            Some(_) => (http.readings_max + http.streams_max, http.followers_max),
+            None => (0, 0),
         };
         let mysql = &config.mysql_limits;
         let line = |name, bytes: usize, why| PlanLine {
@@ -191,6 +195,11 @@ impl MemoryPlan {
                 format!(
                     "{answers} reports of reports.rows_max rows, each kept until its reader has all of it"
                 ),
+            ),
+            line(
+                "followers",
+                followers * FOLLOWER_BYTES,
+                format!("{followers} clients that follow the requests, three pieces each"),
             ),
             line(
                 "SQL",

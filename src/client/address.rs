@@ -3,6 +3,7 @@
 //! Pure functions. What is wrong is said in words; a password is never part of an error or of the address that is shown.
 
 use super::credentials::Credentials;
+use super::shown::visible;
 
 /// The bytes that may stand in a path or query as they are.
 const PLAIN: &[u8] = b"-._~";
@@ -12,19 +13,13 @@ const PLAIN: &[u8] = b"-._~";
 /// # Errors
 /// Says what is wrong and what is accepted.
 pub fn split(url: &str) -> Result<(String, Option<Credentials>), String> {
-    const ACCEPTED: &str = "accepted: http://HOST:PORT, http://USER:PASSWORD@HOST:PORT";
+    const ACCEPTED: &str = "accepted: http://HOST:PORT, https://USER:PASSWORD@HOST:PORT";
     let url = url.trim();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    if scheme.eq_ignore_ascii_case("https") {
-        return Err(
-            "--url: https is not spoken here yet; accepted: http://, through a tunnel \
-                    where the way is not safe"
-                .to_owned(),
-        );
-    }
-    if !scheme.eq_ignore_ascii_case("http") {
-        return Err(format!("--url: {scheme:?} is no scheme; {ACCEPTED}"));
-    }
+    let scheme = ["http", "https"]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(scheme))
+        .ok_or_else(|| format!("--url: {:?} is no scheme; {ACCEPTED}", visible(scheme)))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let path = path.trim_end_matches('/');
@@ -51,10 +46,10 @@ pub fn split(url: &str) -> Result<(String, Option<Credentials>), String> {
     }
     let fits = |byte: u8| byte.is_ascii_graphic() && !br#"<>"\^`{|}"#.contains(&byte);
     if !host.bytes().chain(path.bytes()).all(fits) {
-        let shown = super::shown::visible(host);
+        let shown = visible(host);
         return Err(format!("--url: {shown:?} is no host; {ACCEPTED}"));
     }
-    Ok((format!("http://{host}{path}"), credentials))
+    Ok((format!("{scheme}://{host}{path}"), credentials))
 }
 
 /// Undoes `%41`.
@@ -95,6 +90,7 @@ mod tests {
         for (url, address) in [
             ("127.0.0.1:30080", "http://127.0.0.1:30080"),
             ("HTTP://h:1/", "http://h:1"),
+            ("HTTPS://h", "https://h"),
             ("http://[::1]:1", "http://[::1]:1"),
             ("http://proxy/pinbad/", "http://proxy/pinbad"),
         ] {
@@ -119,7 +115,7 @@ mod tests {
         for url in [
             "",
             "http://",
-            "https://h",
+            "https://",
             "ftp://h",
             "http://:1",
             "http://h/?a=b",

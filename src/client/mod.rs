@@ -5,13 +5,16 @@
 //! is ([`credentials`]) comes from the address, a file or the environment and goes along with every question.
 
 use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 use thiserror::Error;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Request, Response};
+use ureq::tls::TlsConfig;
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use self::credentials::{Credentials, CredentialsError};
@@ -19,6 +22,7 @@ use self::credentials::{Credentials, CredentialsError};
 pub mod address;
 pub mod credentials;
 pub mod lines;
+pub mod roots;
 pub mod shown;
 
 /// Longest wait for a connection.
@@ -35,12 +39,15 @@ const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 /// Which daemon, and as whom.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct ClientFlags {
-    /// The daemon; may hold a name and a password: http://user:password@host:30080.
+    /// The daemon; http or https, and it may hold a name and a password: https://user:password@host:30080.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30080")]
     pub url: String,
     /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Why the daemon did not answer as asked.
@@ -86,6 +93,7 @@ impl From<CredentialsError> for ClientError {
 pub struct Client {
     url: String,
     credentials: Credentials,
+    tls: Option<TlsConfig>,
     agent: Agent,
     streams: Agent,
 }
@@ -97,49 +105,44 @@ impl Client {
     /// [`ClientError::Usage`].
     pub fn of(flags: &ClientFlags) -> Result<Self, ClientError> {
         let token = credentials::token(flags.token_file.as_deref())?;
-        Self::new(&flags.url, token)
+        Self::new(&flags.url, token, flags.ca_file.as_deref())
     }
 
     /// The daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out); a name and a password in it count for
-    /// more than `credentials`.
+    /// more than `credentials`. `ca_file`: whose signature counts, if not those that the system trusts.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
-    pub fn new(url: &str, credentials: Credentials) -> Result<Self, ClientError> {
+    pub fn new(
+        url: &str,
+        credentials: Credentials,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, ClientError> {
         let (url, own) = address::split(url).map_err(ClientError::Usage)?;
-        let config = || {
-            Agent::config_builder()
-                .http_status_as_error(false)
-                .proxy(None)
-                .max_redirects(0)
-                .timeout_connect(Some(CONNECT_MAX))
+        let tls = match url.starts_with("https:") {
+            true => Some(roots::tls(ca_file).map_err(ClientError::Usage)?),
+            false => None,
         };
+        let streams = settings(tls.as_ref())
+            .timeout_recv_response(Some(SILENCE_MAX))
+            .timeout_per_read(Some(SILENCE_MAX));
+        let answers = settings(tls.as_ref()).timeout_global(Some(ANSWER_MAX));
         Ok(Self {
             url,
             credentials: own.unwrap_or(credentials),
-            agent: config()
-                .timeout_global(Some(ANSWER_MAX))
-                .build()
-                .new_agent(),
-            streams: config()
-                .timeout_recv_response(Some(SILENCE_MAX))
-                .timeout_per_read(Some(SILENCE_MAX))
-                .build()
-                .new_agent(),
+            agent: answers.build().new_agent(),
+            streams: streams.build().new_agent(),
+            tls,
         })
     }
 
     /// The same with another limit to the time that an answer may take.
     #[must_use]
     pub fn patient_for(mut self, longest: Duration) -> Self {
-        let config = self.agent.config().clone();
-        let builder = Agent::config_builder()
-            .http_status_as_error(config.http_status_as_error())
-            .proxy(None)
-            .max_redirects(0)
+        let settings = settings(self.tls.as_ref())
             .timeout_connect(Some(CONNECT_MAX.min(longest)))
             .timeout_global(Some(longest));
-        self.agent = builder.build().new_agent();
+        self.agent = settings.build().new_agent();
         self
     }
 
@@ -264,6 +267,19 @@ impl Client {
     }
 }
 
+/// What all questions have in common.
+fn settings(tls: Option<&TlsConfig>) -> ConfigBuilder<AgentScope> {
+    let settings = Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_connect(Some(CONNECT_MAX));
+    match tls {
+        Some(tls) => settings.tls_config(tls.clone()),
+        None => settings,
+    }
+}
+
 fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {
     let body = answer.body_mut().with_config().limit(bytes_max);
     body.read_to_string().map_err(|error| told(&error))
@@ -281,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_somebody_elses_answer() {
-        let client = Client::new("h:1", Credentials::None).unwrap();
+        let client = Client::new("h:1", Credentials::None, None).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
         assert_eq!(refused.to_string(), "no such");
         for (body, shown) in [

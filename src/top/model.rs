@@ -234,6 +234,7 @@ impl Model {
     /// What the daemon said.
     pub fn take(&mut self, news: News) {
         match news {
+            News::Past(requests, latency) => self.pulse.begin(requests, latency),
             News::Lost(error) => {
                 self.connection = Connection::Lost(visible(&error.to_string()).into_owned());
                 self.pulse.miss();

@@ -24,6 +24,8 @@ use crate::client::{Client, ClientError};
 const WAITING: usize = 4;
 /// Rows of a report that are asked for, and where the daemon cannot sort or a filter is set.
 const ROWS: (usize, usize) = (1_000, 10_000);
+/// Points of the past that are asked for: five minutes by the second.
+const PAST_POINTS: u64 = 300;
 /// Newest requests of which latency is taken.
 const LATENCY_REQUESTS: usize = 200;
 /// Newest requests whose timers are added up.
@@ -69,6 +71,8 @@ pub struct Wish {
 /// What the daemon said.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
+    /// What was before the first look: requests a second and their 95th percentile.
+    Past(Vec<Option<f64>>, Vec<Option<f64>>),
     /// Its counters, so long after those before.
     Look(Look, Duration),
     /// What is shown, as of now.
@@ -113,6 +117,11 @@ fn run(
     let tell = |told: News| news.send(told).map_err(|_| Gone);
     let mut before: Option<Instant> = None;
     let mut shown = None;
+    let (requests, latency) = (
+        poller.past("req_per_sec", wish.interval),
+        poller.past("p95", wish.interval),
+    );
+    tell(News::Past(requests, latency))?;
     loop {
         let start = Instant::now();
         match poller.look() {
@@ -178,6 +187,26 @@ impl Poller {
             raw: true,
             shape: None,
         }
+    }
+
+    /// What the daemon kept of a metric, in steps of about the interval; nothing where it keeps nothing.
+    fn past(&self, metric: &str, interval: Duration) -> Vec<Option<f64>> {
+        let step = interval.as_secs().max(1);
+        let reach = step * PAST_POINTS;
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .as_secs();
+        let from = now.saturating_sub(reach.min(3_600));
+        let path = format!(
+            "/api/v1/reports/info/series?metric={metric}&from={from}&step={}",
+            step.min(3_600)
+        );
+        let Ok(answer) = self.client.get(&path) else {
+            return Vec::new();
+        };
+        let points = answer["points"].as_array().into_iter().flatten();
+        points.map(Json::as_f64).collect()
     }
 
     /// The counters, and the latency of what came since the last time.

@@ -1,7 +1,8 @@
 //! How the daemon does: rates from its counters, latency from its newest requests, and what both were for a while.
 //!
 //! Counters only grow, so a rate is a difference over the time between two polls; one that shrinks means that another daemon
-//! has come, and the rates begin anew. The past is what this program has polled since it was started (`KEPT` polls).
+//! has come, and the rates begin anew. The past is what this program has polled since it was started (`KEPT` polls), and
+//! before that what the daemon kept of its last hour.
 //! Pure; times come from the poller.
 
 use std::collections::VecDeque;
@@ -143,6 +144,18 @@ impl Pulse {
         self.look = Some(look);
     }
 
+    /// What was before the first look: requests a second and their 95th percentile, the newest last.
+    pub fn begin(&mut self, requests: Vec<Option<f64>>, latency: Vec<Option<f64>>) {
+        let put = |past: &mut VecDeque<Option<f64>>, before: Vec<Option<f64>>| {
+            let room = KEPT.saturating_sub(past.len());
+            for value in before.into_iter().rev().take(room) {
+                past.push_front(value);
+            }
+        };
+        put(&mut self.requests, requests);
+        put(&mut self.latency, latency);
+    }
+
     /// A poll that brought nothing: a gap.
     pub fn miss(&mut self) {
         self.rates = None;
@@ -233,6 +246,9 @@ mod tests {
         pulse.take(look(10), Duration::from_secs(1));
         let past: Vec<Option<f64>> = pulse.requests().iter().copied().collect();
         assert_eq!(past, [Some(100.0), None, None, Some(5.0)]);
+        pulse.begin(vec![Some(7.0)], vec![Some(1.0); 1000]);
+        assert_eq!(pulse.requests().front(), Some(&Some(7.0)));
+        assert_eq!((pulse.requests().len(), pulse.latency().len()), (5, KEPT));
         for at in 0..1000 {
             pulse.take(look(at), Duration::from_secs(1));
         }

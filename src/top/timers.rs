@@ -43,22 +43,67 @@ struct Sum {
     longest: f64,
 }
 
+/// Names of tags, and how many timers have them.
+type Names<'a> = BTreeMap<Vec<&'a str>, u64>;
+
+/// The tag names of all these timers.
+fn names(requests: &[Json]) -> Names<'_> {
+    let mut names = Names::new();
+    for request in requests {
+        for timer in request["timers"].as_array().into_iter().flatten() {
+            let tags = timer["tags"].as_object().into_iter().flatten();
+            *names
+                .entry(tags.map(|(name, _)| name.as_str()).collect())
+                .or_default() += 1;
+        }
+    }
+    names
+}
+
+/// Each single name, the most frequent first.
+fn choices(names: &Names<'_>) -> Vec<String> {
+    let mut single: BTreeMap<&str, u64> = BTreeMap::new();
+    for (names, count) in names {
+        for name in names {
+            *single.entry(name).or_default() += count;
+        }
+    }
+    let mut single: Vec<(&str, u64)> = single.into_iter().collect();
+    single.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    single.truncate(CHOICES_MAX);
+    single.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// The values alone where the names are these, which the heading shows; else all of it.
+fn values_of(tags: &Json, usual: &[&str]) -> String {
+    let members = || tags.as_object().into_iter().flatten();
+    let single = members().all(|(_, value)| value.is_string());
+    if single
+        && members()
+            .map(|(name, _)| name.as_str())
+            .eq(usual.iter().copied())
+    {
+        let texts = members().filter_map(|(_, value)| value.as_str());
+        texts.map(visible).collect::<Vec<_>>().join("  ")
+    } else {
+        tag_text(tags)
+    }
+}
+
 /// Adds up the timers of these requests by the tag of that name, or by all tags together.
 #[must_use]
-pub fn added_up<'a>(requests: impl IntoIterator<Item = &'a Json>, tag: Option<&str>) -> Content {
+pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     let mut sums: HashMap<String, Sum> = HashMap::new();
-    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
-    let (mut count, mut seconds) = (0, 0.0);
-    for (at, request) in requests.into_iter().enumerate() {
-        count += 1;
+    let names = names(requests);
+    let usual = names.iter().max_by_key(|(_, count)| **count);
+    let usual: &[&str] = usual.map_or(&[], |(names, _)| names);
+    let mut seconds = 0.0;
+    for (at, request) in requests.iter().enumerate() {
         seconds += request["req_time"].as_f64().unwrap_or_default();
         for timer in request["timers"].as_array().into_iter().flatten() {
             let tags = &timer["tags"];
-            for name in tags.as_object().into_iter().flat_map(|tags| tags.keys()) {
-                *names.entry(name).or_default() += 1;
-            }
             let key = match tag {
-                None => tag_text(tags),
+                None => values_of(tags, usual),
                 Some(tag) => match values(&tags[tag]).first() {
                     Some(value) => visible(value).into_owned(),
                     None => continue,
@@ -74,10 +119,12 @@ pub fn added_up<'a>(requests: impl IntoIterator<Item = &'a Json>, tag: Option<&s
             }
         }
     }
-    let mut choices: Vec<(&str, u64)> = names.into_iter().collect();
-    choices.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    choices.truncate(CHOICES_MAX);
-    let key = tag.map_or_else(|| "timer".to_owned(), |tag| visible(tag).into_owned());
+    let key = match tag {
+        Some(tag) => visible(tag).into_owned(),
+        None if usual.is_empty() => "timer".to_owned(),
+        None => visible(&usual.join("  ")).into_owned(),
+    };
+    let count = requests.len();
     Content {
         title: format!(
             "timers of {} requests, by {}",
@@ -91,7 +138,7 @@ pub fn added_up<'a>(requests: impl IntoIterator<Item = &'a Json>, tag: Option<&s
             .collect(),
         total: None,
         sort: "total".to_owned(),
-        choices: choices.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        choices: choices(&names),
     }
 }
 
@@ -222,11 +269,11 @@ mod tests {
         let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(
             names,
-            [
-                "group=cache group=x \\x1b=\\x1b",
-                "group=db server=db1",
-                "group=db server=db2"
-            ]
+            ["db  db1", "db  db2", "group=cache group=x \\x1b=\\x1b"]
+        );
+        assert_eq!(
+            added_up(&requests(), None).columns[0].title,
+            "group  server"
         );
         let rows = shown(&of_request(&requests()[0]));
         assert_eq!(
@@ -248,9 +295,9 @@ mod tests {
             json!({"timers": [1, {"tags": 5}, {"tags": {"a": [1]}}]}),
             json!({"timers": {}}),
         ] {
-            let content = added_up([&odd], Some("a"));
+            let content = added_up(std::slice::from_ref(&odd), Some("a"));
             assert!(content.rows.len() < 2);
-            let _odd = added_up([&odd], None);
+            let _odd = added_up(std::slice::from_ref(&odd), None);
             let _odd = of_request(&odd);
         }
     }

@@ -45,7 +45,9 @@ fn run_block(site: &Site, block: &str) -> Said {
     let block = block
         .replace("127.0.0.1:30080", &http)
         .replace("127.0.0.1:30002", &udp)
-        .replace("pinbad load ", &format!("pinbad load --target {udp} "));
+        .replace("pinbad load ", &format!("pinbad load --target {udp} "))
+        .replace("pinbad top ", &format!("pinbad top --url {http} "))
+        .replace("pinbad tail ", &format!("pinbad tail --url {http} "));
     let program = Path::new(env!("CARGO_BIN_EXE_pinbad")).parent().unwrap();
     let mut path = program.as_os_str().to_owned();
     path.push(":");

@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     for (arguments, code, part) in [
         (&["--url", &nobody][..], 1, "Connection refused"),
         (&["--url", &here_url], 1, "pool.request_pool_size"),
-        (&["--url", "https://h"], 2, "accepted: http://"),
+        (&["--url", "ftp://h"], 2, "accepted: http://"),
         (&["--token-file", "/nowhere"], 2, "cannot read /nowhere"),
         (&["--min-time", "fast"], 2, "250ms"),
         (&["--tag", "env"], 2, "NAME=VALUE"),
@@ -237,4 +237,67 @@ fn who_asks_goes_along() {
             .find_map(|line| line.strip_prefix("authorization: "));
         assert_eq!(sent, Some(expected));
     }
+}
+
+#[test]
+fn a_daemon_with_users_and_tls_is_asked_as_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(path("cert.pem"), certificate.pem()).unwrap();
+    std::fs::write(path("key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(path("token"), "a-token-of-some-length\n").unwrap();
+    std::fs::write(path("wrong"), "another-token-of-that-length").unwrap();
+    let config = format!(
+        "[http]\ntls_cert = {:?}\ntls_key = {:?}\n[[user]]\nname = \"kim\"\ntoken_file = {:?}\n",
+        path("cert.pem"),
+        path("key.pem"),
+        path("token")
+    );
+    std::fs::write(path("pinbad.toml"), config).unwrap();
+    let program = Program::start(&["serve", "--config", &path("pinbad.toml")], &[]);
+    let url = format!("https://localhost:{}", program.site.http.port());
+    let command = |arguments: &[&str]| {
+        let mut command = pinbad();
+        command.args(arguments).args(["--url", &url]);
+        command
+    };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (ours, token) = (path("cert.pem"), path("token"));
+    let known = ["--ca-file", &ours, "--token-file", &token];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let packet = request("web-01", "shop", "/a").encode_to_vec();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                socket.send_to(&packet, program.site.udp[0]).unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let tail = run(command(&["tail", "-n", "1"]).args(known));
+        let top = run(command(&["top", "--once"]).args(known));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(tail.code, Some(0), "{tail:?}");
+        assert!(tail.out.contains("/a  env=test"), "{tail:?}");
+        assert_eq!(top.code, Some(0), "{top:?}");
+        assert!(top.out.contains("scripts (1)"), "{top:?}");
+    });
+    let stranger = run(command(&["tail"]).args(["--token-file", &token]));
+    assert_eq!(stranger.code, Some(1), "{stranger:?}");
+    assert!(
+        stranger.err.to_lowercase().contains("certificate"),
+        "{stranger:?}"
+    );
+    let nobody = run(command(&["top", "--once"]).args(["--ca-file", &ours]));
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    let wrong = run(command(&["tail"]).args(["--ca-file", &ours, "--token-file", &path("wrong")]));
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    let no_ca = run(command(&["tail"]).args(["--ca-file", &token]));
+    assert_eq!(no_ca.code, Some(2), "{no_ca:?}");
+    assert!(
+        no_ca.err.contains("there is no certificate in"),
+        "{no_ca:?}"
+    );
 }

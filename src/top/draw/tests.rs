@@ -155,7 +155,7 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
         "timers": [{"value": 0.5, "hit_count": 1, "tags": {evil: [evil, evil]}}]});
     model.act(Action::Open);
     let tables = vec![
-        timers::added_up([&request], Some(evil)),
+        timers::added_up(std::slice::from_ref(&request), Some(evil)),
         views::slowest(
             evil.escape_debug().to_string(),
             &[],

@@ -192,7 +192,10 @@ fn timers_are_grouped_by_one_tag_after_the_other() {
         let tag = model.wish().tag;
         let page = Page {
             about: Vec::new(),
-            tables: vec![crate::top::timers::added_up([&request], tag.as_deref())],
+            tables: vec![crate::top::timers::added_up(
+                std::slice::from_ref(&request),
+                tag.as_deref(),
+            )],
         };
         show(&mut model, page);
         seen.push(tag);
