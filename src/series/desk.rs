@@ -95,7 +95,11 @@ pub(super) struct Desk {
 impl Desk {
     /// A desk of so many bytes, with room for so many (row, bucket).
     pub(super) fn new(bytes: usize, events_max: usize, bounds: Arc<[u64]>) -> Self {
-        let counts = if bounds.is_empty() { 0 } else { bounds.len() + 1 };
+        let counts = if bounds.is_empty() {
+            0
+        } else {
+            bounds.len() + 1
+        };
         let row_bytes = DESK_ROW_BYTES + counts * size_of::<u64>();
         let rows_max = bytes.saturating_sub(DESK_BYTES) / row_bytes;
         let rows_max = rows_max.clamp(ROWS_MIN, SLOTS_MAX);
