@@ -22,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::error::{PROBLEM_JSON, Problem};
 use super::login::{self, Login};
+use super::page;
 
 /// Longest request target, bytes.
 pub(super) const URI_BYTES_MAX: usize = 8 * 1024;
@@ -59,6 +60,8 @@ pub(super) async fn around(
         Ok(identity)
     });
     let mut response = match checked {
+        // Somebody at a browser, who may have closed the question for name and password.
+        Err(problem) if page::is_wanted(request.headers()) => page::stranger(problem),
         Err(problem) => problem.into_response(),
         Ok(_) if request.uri().path() == "*" => {
             other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")

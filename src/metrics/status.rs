@@ -158,10 +158,22 @@ const LINES: &[Line] = &[
         "Raw requests that are kept",
     ),
     line(
+        "request_rows_max",
+        "request_rows_max",
+        Level,
+        "Raw requests that there is room for",
+    ),
+    line(
         "timer_rows",
         "timer_rows",
         Level,
         "Raw timers that are kept",
+    ),
+    line(
+        "timer_rows_max",
+        "timer_rows_max",
+        Level,
+        "Raw timers that there is room for",
     ),
     line(
         "origins",

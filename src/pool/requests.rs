@@ -156,6 +156,12 @@ impl RequestPool {
         self.slot = (id % self.slots.max(1)) as usize;
     }
 
+    /// Rows that it has room for.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Whether another row needs the oldest to go first.
     pub(super) fn is_full(&self) -> bool {
         self.next - self.oldest >= self.size

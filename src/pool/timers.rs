@@ -78,7 +78,7 @@ impl TimerPool {
     }
 
     /// Rows there are in all.
-    pub(super) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 

@@ -82,7 +82,7 @@ impl Status {
             let _last_reading_stays = socket.gauge.refresh();
         }
         let total = self.counters.total();
-        let (timers, words, origins, tag_sets, requests, memory, folded, families) = {
+        let (timers, words, origins, tag_sets, requests, room, memory, folded, families) = {
             let live = live.read();
             let (used, limit, folded) = live.reports.memory();
             let pool = &live.pool;
@@ -92,6 +92,7 @@ impl Status {
                 pool.origins.len(),
                 pool.tag_sets.len(),
                 pool.requests.len(),
+                (pool.requests.size(), pool.timers.size()),
                 (used, limit),
                 folded,
                 live.reports.families(),
@@ -125,7 +126,9 @@ impl Status {
             "merges": merge.merges,
             "merge_lag_us": merge.merge_lag_us,
             "request_rows": requests,
+            "request_rows_max": room.0,
             "timer_rows": timers,
+            "timer_rows_max": room.1,
             "origins": origins,
             "tag_sets": tag_sets,
             "words_overflowed": merge.words_overflowed,

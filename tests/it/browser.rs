@@ -262,6 +262,23 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     browser.open("/");
     assert!(browser.text("h1").contains("Overview"));
     browser.find("#past-times svg[role=img] path.line");
+    // What is slow is said in the first window of it: by name, and as a table.
+    for said in ["Takes the most time", "Slowest", "Fails the most"] {
+        let leaders = browser.text(".leaders");
+        assert!(leaders.contains(said), "{leaders}");
+    }
+    let table = browser.js(
+        "const rows = document.querySelectorAll('#top-report_by_script_name tbody tr');
+         return [document.querySelector('.leaders a').getBoundingClientRect().bottom, rows[4].getBoundingClientRect().bottom]",
+    );
+    assert!(table[0].as_f64().unwrap() < 250.0, "{table}");
+    assert!(table[1].as_f64().unwrap() < 800.0, "{table}");
+    let slow = browser.text(".leaders div:nth-child(2)");
+    let (script, time) = (slow.lines().nth(1).unwrap_or_default(), " s");
+    assert!(
+        script.starts_with('/') && script.contains("p95") && script.ends_with(time),
+        "{slow}"
+    );
     browser.assert_quiet();
     browser.picture("overview-light");
 
@@ -276,6 +293,7 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     });
     browser.click("#top-report_by_script_name tbody th a");
     browser.find("#spread svg[role=img]");
+    browser.find("#row-timers tbody th a[href*='by=group'][href*='script_name=']");
     assert!(
         browser
             .target()
@@ -294,6 +312,14 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     );
     assert_eq!(browser.text("h1"), script);
     assert!(browser.text("#main").contains("not when it began"));
+    let (shares, bars) = (
+        browser.text(".shares"),
+        browser.js("return document.querySelectorAll('.shares rect.run').length"),
+    );
+    assert!(
+        shares.contains('%') && bars.as_u64().unwrap() > 0,
+        "{shares}"
+    );
     browser.picture("request-light");
     browser.click("nav[aria-label='Group timers'] a[href*='by=group']");
     await_condition("timers are grouped", || {
@@ -359,7 +385,8 @@ fn every_page_in_light_and_dark_on_a_desk_and_on_a_phone() {
     }
 }
 
-/// Text whose contrast with what is behind it is below 4.5 (WCAG AA).
+/// Text whose contrast with what is behind it, or with the bar behind it, is below 4.5, and lines, bars and columns of pictures whose
+/// contrast is below 3 (WCAG 2 AA, 1.4.3 and 1.4.11).
 const FAINT: &str = r"
   const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
   // A canvas turns any notation of a colour into numbers.
@@ -374,6 +401,10 @@ const FAINT: &str = r"
     }
     return [255, 255, 255, 255];
   };
+  const contrast = (one, other) => {
+    const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
   const faint = [];
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
@@ -381,9 +412,19 @@ const FAINT: &str = r"
     if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest('.hidden, .skip, option, title, desc')) continue;
     const style = getComputedStyle(element);
     const ink = rgba(element.closest('svg') ? style.fill : style.color);
-    const [a, b] = [light(ink), light(behind(element))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < 4.5) faint.push(texts.currentNode.data.trim().slice(0, 40) + ' ' + contrast.toFixed(2));
+    const bar = element.closest('th.key')?.querySelector('.bar rect');
+    const grounds = [behind(element)].concat(bar ? [rgba(getComputedStyle(bar).fill)] : []);
+    for (const ground of grounds) {
+      const ratio = contrast(ink, ground);
+      if (ratio < 4.5) faint.push(texts.currentNode.data.trim().slice(0, 40) + ' ' + ratio.toFixed(2));
+    }
+  }
+  for (const mark of document.querySelectorAll('.chart .line, .chart .column, .chart line.mark, .run')) {
+    const style = getComputedStyle(mark);
+    const colour = rgba(style.fill === 'none' || mark.matches('line') ? style.stroke : style.fill);
+    const track = mark.parentElement.querySelector('.within');
+    const ratio = contrast(colour, track ? rgba(getComputedStyle(track).fill) : behind(mark));
+    if (ratio < 3) faint.push(mark.getAttribute('class') + ' ' + ratio.toFixed(2));
   }
   return [...new Set(faint)];
 ";
@@ -568,6 +609,9 @@ fn reports_are_made_and_dropped_and_themes_are_remembered() {
 fn the_keyboard_reaches_everything() {
     let program = demo();
     let browser = Browser::start(&program.site);
+    // Without a scroll that takes its time.
+    let media = json!({"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]});
+    browser.cdp("Emulation.setEmulatedMedia", &media);
     browser.open("/");
     browser.click("#live");
     browser.open("/");
@@ -580,27 +624,163 @@ fn the_keyboard_reaches_everything() {
         "const it = document.activeElement; return (it.textContent || it.ariaLabel || '').trim()";
     tab();
     assert_eq!(browser.js(focused), "Skip to the content");
-    assert!(
-        browser
-            .js("return document.activeElement.getBoundingClientRect().width")
-            .as_f64()
-            .unwrap()
-            > 20.0
+    let width = browser.js("return document.activeElement.getBoundingClientRect().width");
+    assert!(width.as_f64().unwrap() > 20.0);
+    // Everything that can be used, in the order in which it stands on the page, each with a ring around it.
+    let all = browser.js(
+        "window.reached = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]
+           .filter((it) => it.checkVisibility()).slice(1); return window.reached.length",
     );
-    let mut seen = Vec::new();
-    for _ in 0..14 {
+    let all = all.as_u64().unwrap();
+    assert!(all > 50, "{all}");
+    for number in 0..all {
         tab();
-        let outline = browser.js("return getComputedStyle(document.activeElement).outlineStyle");
-        assert_ne!(outline, "none", "{}", browser.js(focused));
-        seen.push(browser.js(focused).as_str().unwrap().to_owned());
+        let here = browser.js(
+            "const it = document.activeElement;
+             const { top, bottom } = it.getBoundingClientRect();
+             return [window.reached.indexOf(it), getComputedStyle(it).outlineStyle, bottom > 0 && top < innerHeight, it.outerHTML.slice(0, 100)]",
+        );
+        assert_eq!(here[0], number, "{here}");
+        assert_ne!(here[1], "none", "{here}");
+        assert_eq!(here[2], true, "{here}");
     }
     let first = [
         "pinbad", "Overview", "Reports", "Requests", "Timers", "Daemon", "Resume",
     ];
-    assert_eq!(seen[..first.len()], first);
-    // In the order in which it stands on the page.
-    let order = browser.js(
-        "return [...document.querySelectorAll('[tabindex]')].filter((it) => it.tabIndex > 0).length",
+    let seen = browser.js("return window.reached.slice(0, 7).map((it) => it.textContent.trim())");
+    assert_eq!(seen, json!(first));
+    let forced = browser.js("return [...document.querySelectorAll('[tabindex]')].filter((it) => it.tabIndex > 0).length");
+    assert_eq!(forced, 0);
+}
+
+/// Nothing that is on the screen moves while one reads, and what comes over the wire is little.
+#[test]
+fn pages_stand_still_and_weigh_little() {
+    let program = demo();
+    let browser = Browser::start(&program.site);
+    for (width, height, phone) in [(1400, 1000, false), (390, 844, true)] {
+        browser.window(width, height, phone);
+        for target in [
+            "/",
+            "/reports/report_by_script_name/row?script_name=%2Findex.php",
+        ] {
+            browser.open(target);
+            // Three seconds of the daemon pass.
+            await_condition("the page follows", || {
+                let text = browser.text("#tick");
+                if text.contains("requests/s") {
+                    Ok(())
+                } else {
+                    Err(text)
+                }
+            });
+            let moved = browser.js(
+                "return new Promise((done) => {
+                   let moved = 0;
+                   new PerformanceObserver((list) => { for (const it of list.getEntries()) moved += it.value; })
+                     .observe({ type: 'layout-shift', buffered: true });
+                   setTimeout(() => done(moved), 3000);
+                 })",
+            );
+            assert!(
+                moved.as_f64().unwrap() < 0.02,
+                "{target} at {width}: {moved}"
+            );
+            let sent = browser.js(
+                "const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+                 const once = new Map(all.filter((it) => it.decodedBodySize).map((it) => [it.name, it.decodedBodySize]));
+                 return [...once.values()].reduce((sum, bytes) => sum + bytes, 0)",
+            );
+            let bytes = sent.as_u64().unwrap();
+            assert!(
+                (1_000..=100_000).contains(&bytes),
+                "{target}: {bytes} bytes"
+            );
+            browser.assert_quiet();
+        }
+    }
+}
+
+/// For reading, the script is not needed: neither for links nor for searching.
+#[test]
+fn without_javascript_pages_can_be_read_and_searched() {
+    let program = demo();
+    let browser = Browser::start(&program.site);
+    browser.cdp(
+        "Emulation.setScriptExecutionDisabled",
+        &json!({"value": true}),
     );
-    assert_eq!(order, 0);
+    browser.open("/");
+    browser.find("#past-times svg path.line");
+    browser.click("#top-report_by_script_name tbody th a");
+    browser.find("#slowest tbody th a");
+    browser.open("/requests");
+    browser.keys("form.filters [name=script_name]", "/index.php");
+    browser.click("form.filters button");
+    await_condition("the search is in the address", || {
+        let target = browser.target();
+        if target.contains("script_name=%2Findex.php") {
+            Ok(())
+        } else {
+            Err(target)
+        }
+    });
+    browser.find("#found tbody th a");
+    browser.picture("requests-without-javascript");
+    // What takes a script says how to do it without.
+    browser.open("/reports");
+    browser.find("noscript code");
+    assert_eq!(
+        browser.js("return document.querySelector('#make').checkVisibility()"),
+        false
+    );
+    assert_eq!(
+        browser.js("return document.querySelector('#live').checkVisibility()"),
+        false
+    );
+    browser.picture("reports-without-javascript");
+    browser.assert_quiet();
+}
+
+/// A daemon to which nobody sends says what to do, and goes over to the usual page by itself.
+#[test]
+fn without_packets_the_page_says_what_to_do() {
+    let here = Here::start(&[]);
+    let browser = Browser::start(&here.site);
+    browser.open("/");
+    let port = here.site.udp[0].port();
+    let start = browser.text(".start");
+    assert!(
+        start.contains("No packets yet")
+            && start.contains(&format!("pinba.server=THIS_HOST:{port}")),
+        "{start}"
+    );
+    browser.picture("overview-empty");
+    let pages = [
+        "/requests",
+        "/timers",
+        "/reports/report_by_script_name",
+        "/reports?q=nothing-is-called-so",
+        "/daemon",
+    ];
+    for target in pages {
+        browser.open(target);
+        assert_eq!(browser.js(FAINT), json!([]), "{target}");
+        assert_eq!(browser.js(UNNAMED), json!([]), "{target}");
+        browser.picture(&format!("empty{}", target.replace(['/', '?', '='], "-")));
+    }
+    browser.open("/");
+    let mut sender = Sender::new(&here.site);
+    sender.send(&hostile_request("/first").encode_to_vec());
+    await_condition("the first request shows", || {
+        let text = browser.text("#numbers");
+        if text.contains("/first") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
 }

@@ -19,13 +19,15 @@ pub(super) use self::histogram::histogram;
 pub(super) use self::lines::POINTS_MAX;
 pub(super) use self::lines::{Chart, Line, Unit};
 
-const WIDTH: i32 = 560;
-const HEIGHT: i32 = 176;
+const WIDTH: i32 = 400;
+const HEIGHT: i32 = 150;
 /// Left of the scale, and below it.
-const LEFT: i32 = 58;
-const BOTTOM: i32 = 150;
-const TOP: i32 = 12;
-const RIGHT: i32 = WIDTH - 8;
+const LEFT: i32 = 54;
+const BOTTOM: i32 = 126;
+const TOP: i32 = 8;
+const RIGHT: i32 = WIDTH - 6;
+/// Times as large when it stands alone.
+const ALONE: i32 = 2;
 
 /// Whether colours are left to the page, or have to be right without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +87,8 @@ impl Theme {
 fn frame(id: &str, theme: Theme, title: &str, described: &str, body: &Markup) -> Markup {
     html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img"
-            aria-labelledby={ (id) "-t " (id) "-d" } font-family="system-ui, sans-serif" font-size="11"
-            width=[(theme != Theme::Page).then_some(WIDTH)] height=[(theme != Theme::Page).then_some(HEIGHT)] {
+            aria-labelledby={ (id) "-t " (id) "-d" } font-family="system-ui, sans-serif" font-size="12"
+            width=[(theme != Theme::Page).then_some(ALONE * WIDTH)] height=[(theme != Theme::Page).then_some(ALONE * HEIGHT)] {
             title id={ (id) "-t" } { (title) }
             desc id={ (id) "-d" } { (described) }
             @if theme != Theme::Page {
@@ -125,6 +127,16 @@ impl Scale {
             }
         }
     }
+}
+
+/// A number without zeros behind its point, for the round numbers of a scale.
+fn round(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 /// One decimal is a tenth of a pixel.

@@ -83,6 +83,32 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Markup {
     page(Section::Nowhere, reason, &main)
 }
 
+/// The same without anything around it, for who may see nothing else.
+pub(super) fn alone(status: StatusCode, detail: &str) -> Markup {
+    let title = match status {
+        StatusCode::UNAUTHORIZED => "Log in",
+        other => other.canonical_reason().unwrap_or("Error"),
+    };
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " \u{b7} pinbad" }
+            }
+            body { main {
+                h1 { (title) }
+                p { (super::show::visible(detail)) }
+                @if status == StatusCode::UNAUTHORIZED {
+                    p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
+                }
+            } }
+        }
+    }
+}
+
 /// A word about the data of a table: what it spans.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let covered = super::show::roughly(covered_seconds as f64);

@@ -15,6 +15,7 @@ use serde_json::{Map, Value as Json};
 use super::Kept;
 use super::ask::Given;
 use super::frame::{self, Section};
+use super::ranking::bar;
 use super::show::{self, visible};
 use crate::http::Planned;
 use crate::http::routes::App;
@@ -76,18 +77,19 @@ const CAME: [(&str, &str); 6] = [
     ("merges", "Runs of the merger"),
 ];
 
-/// What is held now.
-const HELD: [(&str, &str); 7] = [
-    ("request_rows", "Raw requests in memory"),
-    ("timer_rows", "Raw timers in memory"),
-    ("ring_depth", "Requests that wait for the merger"),
-    ("dictionary_size", "Distinct texts"),
+/// What is held now: name, what it means, and what says how much of it there is room for.
+const HELD: [(&str, &str, &str); 7] = [
+    ("request_rows", "Raw requests in memory", "request_rows_max"),
+    ("timer_rows", "Raw timers in memory", "timer_rows_max"),
+    ("ring_depth", "Requests that wait for the merger", ""),
+    ("dictionary_size", "Distinct texts", ""),
     (
         "origins",
         "Distinct combinations of host, server, script, schema, status",
+        "",
     ),
-    ("tag_sets", "Distinct sets of tags"),
-    ("report_families", "Counts that a request takes part in"),
+    ("tag_sets", "Distinct sets of tags", ""),
+    ("report_families", "Counts that a request takes part in", ""),
 ];
 
 /// A counter, or the sum of one that is kept by reason.
@@ -202,8 +204,15 @@ fn table(get: &impl Fn(&str) -> f64) -> Markup {
     html! {
         table {
             caption { "Held now" }
-            tbody { @for (name, meaning) in HELD {
-                tr { th.key scope="row" title=(name) { (meaning) } td { (show::count(get(name) as u64)) } }
+            tbody { @for (name, meaning, room) in HELD {
+                @let (held, room) = (get(name), get(room));
+                tr {
+                    th.key scope="row" title=(name) {
+                        @if room > 0.0 { (bar(held / room)) }
+                        span { (meaning) @if room > 0.0 { ", of " (show::count(room as u64)) } }
+                    }
+                    td { (show::count(held as u64)) @if room > 0.0 { " " small { (show::percent(100.0 * held / room)) } } }
+                }
             } }
         }
     }
@@ -226,7 +235,7 @@ fn takes(
                 tr { th.key scope="row" { "Cores busy, all threads" } td { (cores(0)) } }
                 tr { th.key scope="row" { "Cores busy, the merger" } td { (cores(1)) } }
                 tr { th.key scope="row" { "Memory of the process" } td { @if let Some(bytes) = process.resident { (show::bytes(bytes as f64)) } @else { "\u{2013}" } } }
-                tr { th.key scope="row" { "Memory of the reports, of " (show::bytes(most)) } td { (show::bytes(used)) " " small { (show::percent(share)) } } }
+                tr { th.key scope="row" { (bar(share / 100.0)) span { "Memory of the reports, of " (show::bytes(most)) } } td { (show::bytes(used)) " " small { (show::percent(share)) } } }
             }
         }
     }

@@ -56,7 +56,12 @@
   function live(button, tick) {
     let events = null;
     let again = 0;
-    const say = (text) => { if (tick) tick.textContent = text; };
+    // In parts: a phone has room for the first only.
+    const say = (...parts) => {
+      if (!tick) return;
+      const part = (text, at) => Object.assign(document.createElement("span"), { textContent: (at ? " \u00b7 " : "") + text });
+      tick.replaceChildren(...parts.map(part));
+    };
     function stop() {
       clearTimeout(again);
       if (events) events.close();
@@ -71,7 +76,7 @@
         if (now.req_per_sec !== undefined) parts.push(number(now.req_per_sec) + " requests/s");
         if (now.p95 !== undefined) parts.push("p95 " + number(now.p95 * 1000) + " ms");
         if (now.errors_per_sec !== undefined) parts.push(number(now.errors_per_sec) + " errors/s");
-        say(parts.join(" · "));
+        say(...parts);
         if (document.querySelector("[data-live]")) refresh();
       });
       events.onerror = () => {

@@ -13,7 +13,7 @@
 //! | `timers` | raw timers by any tags |
 //! | `health` | the daemon itself |
 //!
-//! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`chart`] (SVG), [`past`] (charts of the last hour), `show` (numbers and hostile
+//! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`groups`] (the small table of timers), [`chart`] (SVG), [`past`] (charts of the last hour), `show` (numbers and hostile
 //! names as text), `second` (each page is made once a second at most, however many look), `ask` (parameters).
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
@@ -24,6 +24,7 @@ mod assets;
 mod chart;
 mod events;
 mod frame;
+mod groups;
 mod health;
 mod overview;
 mod past;
@@ -40,8 +41,8 @@ mod timers;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::http::{HeaderValue, Response, StatusCode, Uri};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use maud::Markup;
@@ -161,6 +162,22 @@ async fn shared(
     let target = target.map_or("/", |target| target.as_str());
     let make = app.look(move |source| Ok(view(source)?.into_string().into()));
     app.kept().seconds.get(target, make).await
+}
+
+/// Whether who asks prefers a page to a problem document, as browsers do.
+pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// What is said to who is not let in: no links and no names, and nothing that would have to be loaded.
+pub(super) fn stranger(problem: Problem) -> Response<Body> {
+    let page = frame::alone(problem.status, problem.detail()).into_string();
+    let mut response = problem.into_response();
+    let media_type = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    *response.body_mut() = page.into();
+    response
 }
 
 /// A page that says why there is no other.

@@ -1,7 +1,9 @@
 //! `/`: what is slow, where and since when, on one page.
 //!
-//! Numbers and charts over all requests, then the rows that lead: scripts, timers, servers, hosts, statuses, each by the same choice
-//! of total time, p95, count or errors (`sort`). Other parameters are let through: nobody asks this page for data by them. Every name leads to its row's page, every heading to the whole report.
+//! Numbers over all requests and the scripts that stand out, charts, then the rows that lead: scripts, timers, servers, hosts,
+//! statuses, each by the same choice of total time, p95, count or errors (`sort`). Other parameters are let through: nobody asks
+//! this page for data by them. Every name leads to its row's page, every heading to the whole report. While nothing has come in
+//! yet, the page says what to do.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -10,15 +12,13 @@ use maud::{Markup, html};
 
 use super::ask::Given;
 use super::frame::{self, Section};
+use super::groups::Groups;
 use super::past::{self, Past};
-use super::ranking::{Ranking, plain_head, share_cell};
-use super::show::{self, Name, link, visible};
-use super::timers;
+use super::ranking::{Ranking, plain_head};
+use super::show::{self, link, visible};
 use crate::http::error::Problem;
 use crate::http::routes::App;
-use crate::query::error::QueryError;
-use crate::query::source::{Source, TimerGroups, TimerSearch};
-use crate::report::definition::KeySource;
+use crate::query::source::{RequestSearch, Source};
 use crate::series::{EVERYTHING, Series};
 
 /// What rows can lead by: in the address, in words, the column of requests, the column of timers.
@@ -38,9 +38,9 @@ const PANELS: [(&str, &str, usize, &[&str]); 4] = [
         &[
             "req_time_total",
             "req_time_percent",
+            "req_time_median",
             "p95",
             "p99",
-            "req_time_median",
             "req_count",
             "req_per_sec",
             "error_count",
@@ -52,7 +52,13 @@ const PANELS: [(&str, &str, usize, &[&str]); 4] = [
         "report_by_status",
         "Statuses",
         6,
-        &["req_time_total", "req_time_percent", "p95", "req_count"],
+        &[
+            "req_time_total",
+            "req_time_percent",
+            "p95",
+            "req_count",
+            "req_per_sec",
+        ],
     ),
 ];
 const SMALL: &[&str] = &[
@@ -63,10 +69,8 @@ const SMALL: &[&str] = &[
     "error_count",
 ];
 
-/// Timer groups that are shown.
-const TIMER_ROWS: usize = 8;
-/// Raw rows looked at for them: as many as a page that is made every second can afford.
-const TIMERS_LOOKED: usize = 100_000;
+/// Requests that a script should have before its p95 stands out: the one slow call of a night says little.
+const STANDS_OUT: f64 = 10.0;
 
 /// `GET /`
 pub(in crate::http) async fn read(State(app): State<App>, uri: Uri) -> Response<Body> {
@@ -104,13 +108,17 @@ fn page(
         link("/", span.map(|span| ("span", span)).into_iter().chain(sort))
     };
     let all = Ranking::ask(source, EVERYTHING)?;
-    let [scripts, others @ ..] = PANELS;
+    let [first, others @ ..] = PANELS;
+    let scripts = Ranking::ask(source, first.0)?;
     let main = html! {
         h1.hidden { "Overview" }
-        div #numbers data-live { (numbers(&all, source)) }
+        div #numbers data-live {
+            (numbers(&all, source))
+            @if scripts.table().is_empty() { (start(source)) } @else { (leaders(&scripts, first.0)?) }
+        }
         @if let Some(past) = &past {
             (past.choice(|span| address(Some(span), sort.0)))
-            div.charts { (past.figures()) }
+            div.charts.four { (past.figures()) }
         }
         nav.views aria-label="Lead by" {
             span { "Top by" }
@@ -119,9 +127,11 @@ fn page(
             }
         }
         div.panels {
-            (panel(source, scripts, sort)?)
-            (timer_panel(source, sort)?)
-            @for other in others { (panel(source, other, sort)?) }
+            (panel(&scripts, first, sort)?)
+            @if let Some(mut groups) = Groups::ask(source, &RequestSearch::default())? {
+                section.panel #top-timers data-live aria-label="Timers" { (groups.table(sort.3, &[])) }
+            }
+            @for other in others { (panel(&Ranking::ask(source, other.0)?, other, sort)?) }
         }
     };
     Ok(frame::page(Section::Overview, "Overview", &main))
@@ -155,15 +165,86 @@ fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
     }
 }
 
+/// The scripts that one should know of: which takes the most time, which is slow, which fails.
+fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
+    let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
+    let first = |column: &str, keep: Option<&dyn Fn(usize) -> bool>| {
+        let chosen = scripts.choose(keep, column, true, (0, 1))?;
+        Ok::<_, Problem>(chosen.rows.first().copied())
+    };
+    let busy = |row: usize| number("req_count", row) >= STANDS_OUT;
+    let slow = match first("p95", Some(&busy))? {
+        None => first("p95", None)?,
+        found => found,
+    };
+    let failing = first("error_count", None)?.filter(|row| number("error_count", *row) > 0.0);
+    let leader = |title: &str, row: Option<usize>, said: &dyn Fn(usize) -> String| {
+        html! {
+            div { dt { (title) } dd { @match row {
+                Some(row) => { span.key { a href=(scripts.row_link(report, row)) { (scripts.first_key(row)) } } " " b { (said(row)) } },
+                None => span.good { "none" },
+            } } }
+        }
+    };
+    Ok(html! {
+        dl.facts.leaders {
+            (leader("Takes the most time", first(scripts.time(), None)?, &|row| {
+                format!("{} of all", show::percent(number("req_time_percent", row)))
+            }))
+            (leader("Slowest", slow, &|row| format!("p95 {}", show::secs(number("p95", row)))))
+            (leader("Fails the most", failing, &|row| {
+                let (errors, all) = (number("error_count", row), number("req_count", row).max(1.0));
+                let word = if errors == 1.0 { "error" } else { "errors" };
+                format!("{} {word}, {}", show::count(errors as u64), show::percent(100.0 * errors / all))
+            }))
+        }
+    })
+}
+
+/// What to do while nothing is there to see.
+fn start(source: &dyn Source) -> Markup {
+    let status = source.status();
+    let received = status
+        .get("datagrams_received")
+        .and_then(serde_json::Value::as_u64);
+    let sockets = status.get("sockets").and_then(serde_json::Value::as_array);
+    let addresses = sockets
+        .into_iter()
+        .flatten()
+        .filter_map(|socket| socket["address"].as_str());
+    let addresses: Vec<&str> = addresses.collect();
+    let port = addresses
+        .first()
+        .and_then(|first| first.rsplit(':').next())
+        .unwrap_or("30002");
+    html! {
+        section.start {
+            @if received.unwrap_or(0) == 0 {
+                h2 { "No packets yet" }
+                p { "This daemon listens on " code { (visible(&addresses.join(", "))) } ". PHP sends a packet for each request when the Pinba extension is installed and "
+                    code { "php.ini" } " says:" }
+                pre { "extension=pinba\npinba.enabled=1\npinba.server=THIS_HOST:" (visible(port)) }
+                p { "For traffic to look at right away: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
+            } @else {
+                h2 { "No requests in this window" }
+                p { (show::count(received.unwrap_or(0))) " packets came in since the daemon was started, none of them lately. "
+                    "If there should be some, " a href="/daemon" { "the daemon's page" } " says what became of them." }
+            }
+        }
+    }
+}
+
 /// The leading rows of one report.
 fn panel(
-    source: &dyn Source,
+    ranking: &Ranking,
     (report, title, rows, names): (&str, &str, usize, &[&str]),
     sort: Sort,
 ) -> Result<Markup, Problem> {
-    let ranking = Ranking::ask(source, report)?;
     let chosen = ranking.choose(None, sort.2, true, (0, rows))?;
-    let columns = ranking.columns_named(names);
+    let weights = ranking.weights(&chosen.rows, sort.2);
+    let mut columns = ranking.columns_named(names);
+    // What the rows lead by stands beside their names, on a phone too.
+    columns.sort_by_key(|column| column.name != sort.2);
     let id = format!("top-{report}");
     Ok(html! {
         section.panel.large[rows > 6] #(id) data-live aria-label=(title) {
@@ -171,13 +252,12 @@ fn panel(
                 table {
                     caption {
                         a href=(link(&format!("/reports/{report}"), [("sort", format!("-{}", sort.2).as_str())])) { (title) }
-                        " " small { @if chosen.total > rows { (rows) " of " (show::count(chosen.total as u64)) ", " } "by " (sort.1) ", "
-                            (frame::span_of(ranking.answer.covered_seconds, ranking.answer.window_seconds)) }
+                        " " small { @if chosen.total > rows { (rows) " of " (show::count(chosen.total as u64)) ", " } "by " (sort.1) }
                     }
                     thead { tr { th.key scope="col" { span.hidden { "Name" } } @for column in &columns { (plain_head(column)) } } }
                     tbody {
-                        @for row in &chosen.rows {
-                            tr { (ranking.key_cells(report, *row)) @for column in &columns { (ranking.cell(column, *row)) } }
+                        @for (row, weight) in chosen.rows.iter().zip(&weights) {
+                            tr { (ranking.key_cells(report, *row, *weight)) @for column in &columns { (ranking.cell(column, *row)) } }
                         }
                         @if chosen.rows.is_empty() { tr { td.none colspan=(columns.len() + 1) { "Nothing yet." } } }
                     }
@@ -185,73 +265,4 @@ fn panel(
             }
         }
     })
-}
-
-/// The leading groups of timers, by the tag `group`, or the first that there is.
-fn timer_panel(source: &dyn Source, sort: Sort) -> Result<Markup, Problem> {
-    let mut tag = "group".to_owned();
-    let ask = |tag: &str| {
-        source.timer_groups(&TimerSearch {
-            by: vec![KeySource::TimerTag(tag.to_owned())],
-            looked_max: TIMERS_LOOKED,
-            groups_max: 1000,
-            ..TimerSearch::default()
-        })
-    };
-    let mut found = match ask(&tag) {
-        Ok(found) => found,
-        Err(QueryError::RawDataOff) => return Ok(html! {}),
-        Err(error) => return Err(error.into()),
-    };
-    if let Some(first) = found
-        .tag_names
-        .first()
-        .filter(|_| !found.tag_names.contains(&tag))
-    {
-        tag.clone_from(first);
-        found = ask(&tag)?;
-    }
-    timers::sorted(&mut found, sort.3, true);
-    Ok(timer_table(&found, &tag, sort))
-}
-
-fn timer_table(found: &TimerGroups, tag: &str, sort: Sort) -> Markup {
-    let all_us: u64 = found.rows.iter().map(|row| row.value_us).sum();
-    let by_time = sort.3 == "time";
-    html! {
-        section.panel #top-timers data-live aria-label="Timers" {
-            div.wide tabindex="0" role="region" aria-label="Timers, rows" {
-                table {
-                    caption {
-                        a href=(link("/timers", [("by", tag), ("sort", format!("-{}", sort.3).as_str())])) { "Timers by " (visible(tag)) }
-                        " " small { "by " (if by_time { "total time" } else { sort.1 }) ", " (timers::looked(found)) }
-                    }
-                    thead { tr {
-                        th.key scope="col" { span.hidden { "Value" } } th scope="col" { "Hits" } th scope="col" { "Total time" }
-                        th.share scope="col" { "Share" } th scope="col" { "p50" } th scope="col" { "p95" }
-                    } }
-                    tbody {
-                        @for row in found.rows.iter().take(TIMER_ROWS) {
-                            @let share = 100.0 * row.value_us as f64 / all_us.max(1) as f64;
-                            @let value = row.keys.first().cloned().flatten();
-                            tr {
-                                th.key scope="row" {
-                                    @match &value {
-                                        Some(value) => a href=(link("/timers", [("by", tag), (format!("t.{tag}").as_str(), value.as_str())])) { (Name(value)) },
-                                        None => span.none { "without" },
-                                    }
-                                }
-                                td { (show::count(row.hits)) }
-                                td { (show::micros(row.value_us)) }
-                                (share_cell(share))
-                                td { (show::secs(row.quantiles[0])) }
-                                td { (show::secs(row.quantiles[1])) }
-                            }
-                        }
-                        @if found.rows.is_empty() { tr { td.none colspan="6" { "No timers yet." } } }
-                    }
-                }
-            }
-        }
-    }
 }

@@ -55,7 +55,7 @@ const fn column(name: &'static str, title: &'static str, hint: &'static str, sho
 /// What is shown of requests.
 const REQUESTS: [Column; 12] = [
     column("req_count", "Requests", "Requests", Show::Count),
-    column("req_per_sec", "per s", "Requests per second", Show::Rate),
+    column("req_per_sec", "Req/s", "Requests per second", Show::Rate),
     column(
         "error_count",
         "Errors",
@@ -121,7 +121,7 @@ const REQUESTS: [Column; 12] = [
 /// What is shown of timers.
 const TIMERS: [Column; 10] = [
     column("hit_count", "Hits", "Hits of these timers", Show::Count),
-    column("hit_per_sec", "per s", "Hits per second", Show::Rate),
+    column("hit_per_sec", "Hits/s", "Hits per second", Show::Rate),
     column(
         "req_count",
         "Requests",
@@ -280,13 +280,19 @@ impl Ranking {
         )
     }
 
-    /// The keys of a row as text.
-    pub(super) fn key_cells(&self, report: &str, row: usize) -> Markup {
+    /// The first key of a row as text.
+    pub(super) fn first_key(&self, row: usize) -> Markup {
+        let key = self.answer.key_columns.first();
+        html! { @if let Some(key) = key { (key_text(&self.table().value(row, *key))) } }
+    }
+
+    /// The keys of a row as text, over a bar that is as long as the row is `heavy`, from 0 to 1.
+    pub(super) fn key_cells(&self, report: &str, row: usize, heavy: f64) -> Markup {
         let table = self.table();
         html! {
             @for (at, key) in self.answer.key_columns.iter().enumerate() {
                 @if at == 0 {
-                    th.key scope="row" { a href=(self.row_link(report, row)) { (key_text(&table.value(row, *key))) } }
+                    th.key scope="row" { (bar(heavy)) a href=(self.row_link(report, row)) { (key_text(&table.value(row, *key))) } }
                 } @else {
                     td.key { (key_text(&table.value(row, *key))) }
                 }
@@ -297,16 +303,21 @@ impl Ranking {
         }
     }
 
+    /// What is [`heavy`](Self::key_cells) about each of these rows: the column's number, against the largest among them.
+    pub(super) fn weights(&self, rows: &[usize], column: &str) -> Vec<f64> {
+        let number = |row: &usize| self.number(column, *row).unwrap_or(0.0);
+        against_largest(rows.iter().map(number).collect())
+    }
+
     /// One number of a row as a cell.
     pub(super) fn cell(&self, column: &Column, row: usize) -> Markup {
         let Some(number) = self.number(column.name, row) else {
             return html! { td { span.none { "\u{2013}" } } };
         };
         match column.show {
-            Show::Share => share_cell(number),
             Show::Errors if number == 0.0 => html! { td.zero { "0" } },
             Show::Errors => html! { td.bad[self.fails(row)] { (self.shown(column, row)) } },
-            Show::Count | Show::Rate | Show::Secs | Show::Bytes => {
+            Show::Count | Show::Rate | Show::Secs | Show::Share | Show::Bytes => {
                 html! { td { (self.shown(column, row)) } }
             }
         }
@@ -370,17 +381,25 @@ pub(super) fn key_text(value: &Value<'_>) -> Markup {
     }
 }
 
-/// A part of a hundred, with a bar behind it.
-pub(super) fn share_cell(percent: f64) -> Markup {
-    html! { td.share { (show::percent(percent)) (bar(percent)) } }
+/// Numbers as parts of the largest of them.
+pub(super) fn against_largest(mut numbers: Vec<f64>) -> Vec<f64> {
+    let largest = numbers.iter().copied().fold(0.0, f64::max);
+    for number in &mut numbers {
+        *number = if largest > 0.0 {
+            *number / largest
+        } else {
+            0.0
+        };
+    }
+    numbers
 }
 
-/// A bar for a part of a hundred. Decoration: the number stands beside it.
-fn bar(percent: f64) -> Markup {
-    let width = format!("{:.1}", percent.clamp(0.0, 100.0));
+/// A bar behind a name, from 0 to 1. Decoration: the number by which it goes stands in the row.
+pub(super) fn bar(part: f64) -> Markup {
+    let width = (100.0 * part.clamp(0.0, 1.0)).round();
     html! {
-        svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
-            rect width=(width) height="10" {}
+        @if width > 0.0 {
+            svg.bar viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { rect width=(width) height="1" {} }
         }
     }
 }
@@ -406,7 +425,7 @@ pub(super) fn sort_head(
         (true, false) => Some("ascending"),
     };
     html! {
-        th.share[column.show == Show::Share] scope="col" title=(column.hint) aria-sort=[order] {
+        th scope="col" title=(column.hint) aria-sort=[order] {
             a href=(address(&next)) {
                 (column.title)
                 @if let Some(order) = order {
@@ -419,5 +438,5 @@ pub(super) fn sort_head(
 
 /// The head of a column by which nothing is sorted.
 pub(super) fn plain_head(column: &Column) -> Markup {
-    html! { th.share[column.show == Show::Share] scope="col" title=(column.hint) { (column.title) } }
+    html! { th scope="col" title=(column.hint) { (column.title) } }
 }

@@ -218,6 +218,7 @@ impl Ask<'_> {
         let sorted = self.sort(ranking.time());
         let cut = (self.offset, self.limit);
         let Chosen { rows, total } = ranking.choose(Some(&keep), sorted.0, sorted.1, cut)?;
+        let weights = ranking.weights(&rows, sorted.0);
         let address = |sort: &str| self.given.with(self.path, &[("sort", Some(sort))]);
         let key_name = |name: &str| {
             let is_this = name == sorted.0;
@@ -246,11 +247,17 @@ impl Ask<'_> {
                         @for column in ranking.columns() { (sort_head(column, sorted, address)) }
                     } }
                     tbody {
-                        @for row in &rows {
+                        @for (row, weight) in rows.iter().zip(&weights) {
                             tr {
-                                (ranking.key_cells(self.name, *row))
+                                (ranking.key_cells(self.name, *row, *weight))
                                 @for column in ranking.columns() { (ranking.cell(column, *row)) }
                             }
+                        }
+                        @if rows.is_empty() {
+                            tr { td.none colspan=(ranking.columns().len() + ranking.keys().count().max(1)) {
+                                @if ranking.table().is_empty() { "Nothing in the window yet: rows come with the first packet that this report counts." }
+                                @else { "No row has this name or key." }
+                            } }
                         }
                     }
                 }

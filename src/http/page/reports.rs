@@ -44,6 +44,7 @@ fn page(reports: &[ReportSummary], given: &Given, offset: usize) -> Markup {
         form.filters method="get" action="/reports" role="search" {
             label { "Reports with " input type="search" name="q" value=[given.get("q")] size="24"; }
             button type="submit" { "Show" }
+            a href="/reports#make-h" { "Make a report" }
         }
         div.wide tabindex="0" role="region" aria-label="Reports" {
             table #reports {
@@ -53,7 +54,10 @@ fn page(reports: &[ReportSummary], given: &Given, offset: usize) -> Markup {
                     th scope="col" { "Rows" } th scope="col" { "Window" } th.key scope="col" { "COMMENT" }
                     th.key scope="col" { "Defined" } th scope="col" { span.hidden { "Drop" } }
                 } }
-                tbody { @for report in &shown { (row(report)) } }
+                tbody {
+                    @for report in &shown { (row(report)) }
+                    @if shown.is_empty() { tr { td.none colspan="8" { "No report has this in its name or COMMENT." } } }
+                }
             }
         }
         (frame::pager(offset, shown.len(), found.len(), LIMIT, |offset| {
@@ -95,7 +99,10 @@ fn form(filled: Option<&str>) -> Markup {
     html! {
         section aria-labelledby="make-h" {
             h2 #make-h { "Make a report" }
-            p.note { "By the COMMENT of a Pinba table, or in the native form as JSON. It is filled from what is in memory." }
+            p.note {
+                "By the COMMENT of a Pinba table (" code { "tag_info:group" } ", " code { "v2/request/60/~script,~status" } "), or in the native form as JSON ("
+                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It is filled from what is in memory, and can be dropped here again."
+            }
             noscript { p.problem { "Without JavaScript this page cannot make or drop reports; from a shell: "
                 code { "curl -H 'content-type: application/json' -d '{\"name\": \"by_group\", \"comment\": \"tag_info:group::50,99.9\"}' http://HOST/api/v1/reports" } } }
             form #make hidden {

@@ -2,7 +2,8 @@
 //!
 //! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers end to end in the order in which
 //! they were sent, each as long as it was, on the scale of the request's time, and says so. With `by=TAG` timers of the same value
-//! are one bar. At most [`ROWS_MAX`] bars stand on one page.
+//! are one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time went: the values of one tag
+//! ([`Palette`]), each in a colour that its timers have below, and what no timer covers.
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -18,6 +19,10 @@ use crate::http::params;
 use crate::http::routes::App;
 use crate::query::source::{RequestDetail, Source, TimerDetail};
 use crate::value::Value;
+
+mod palette;
+
+use palette::Palette;
 
 /// Bars on one page.
 const ROWS_MAX: usize = 150;
@@ -195,7 +200,7 @@ fn waterfall(
     from: usize,
 ) -> Markup {
     if timers.is_empty() {
-        return html! { h2 { "Timers" } p.none { "The packet had no timers." } };
+        return html! { h2 { "Timers" } p.note { "The packet had no timers: the script measures nothing with " code { "pinba_timer_start()" } "." } };
     }
     let bars = match by {
         None => each(timers),
@@ -203,11 +208,13 @@ fn waterfall(
     };
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
     let whole_us = time_us.max(sum_us).max(1);
+    let palette = Palette::of(timers, by);
     let shown = bars.iter().skip(from).take(ROWS_MAX);
     let share = |us: u64| 100.0 * us as f64 / time_us.max(1) as f64;
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Timers" }
+            (palette.shares(time_us, sum_us))
             (choice(path, timers, by))
             p.note {
                 "The packet says how long each timer ran, not when it began: bars stand end to end "
@@ -220,19 +227,19 @@ fn waterfall(
                 table #waterfall {
                     caption.hidden { "Timers of the request" }
                     thead { tr {
-                        th scope="col" { "#" }
+                        th.aside scope="col" { "#" }
                         th.key scope="col" { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }
-                        @if by.is_some() { th scope="col" { "Timers" } }
-                        th scope="col" { "Hits" }
+                        @if by.is_some() { th.aside scope="col" { "Timers" } }
+                        th.aside scope="col" { "Hits" }
                         th scope="col" { "Time" }
                         th scope="col" title="Share of the request's time" { "Share" }
-                        th scope="col" title="User and system CPU" { "CPU" }
+                        th.aside scope="col" title="User and system CPU" { "CPU" }
                         th.fall scope="col" { "0 \u{2013} " (show::micros(whole_us)) }
                     } }
                     tbody {
                         @for (at, bar) in shown.enumerate() {
                             tr {
-                                td { (from + at + 1) }
+                                td.aside { (from + at + 1) }
                                 th.key scope="row" {
                                     @if bar.tags.is_empty() { span.none { @if by.is_some() { "without this tag" } @else { "no tags" } } }
                                     @for (at, (name, value)) in bar.tags.iter().enumerate() {
@@ -240,12 +247,12 @@ fn waterfall(
                                         span.tag { @if by.is_none() { small { (Name(name)) " " } } (Name(value)) }
                                     }
                                 }
-                                @if by.is_some() { td { (show::count(bar.timers as u64)) } }
-                                td { (show::count(bar.hits)) }
+                                @if by.is_some() { td.aside { (show::count(bar.timers as u64)) } }
+                                td.aside { (show::count(bar.hits)) }
                                 td { (show::micros(bar.value_us)) }
                                 td { (show::percent(share(bar.value_us))) }
-                                td { (show::micros(bar.ru_us)) }
-                                td.fall { (fall(bar, time_us, whole_us)) }
+                                td.aside { (show::micros(bar.ru_us)) }
+                                td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
                             }
                         }
                     }
@@ -280,14 +287,14 @@ fn choice(path: &str, timers: &[TimerDetail], by: Option<&str>) -> Markup {
 }
 
 /// A bar in its place. The numbers stand in the columns before it.
-fn fall(bar: &Bar<'_>, time_us: u64, whole_us: u64) -> Markup {
+fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
     let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
     let width = scaled(bar.value_us).max(2.0);
     let x = scaled(bar.start_us).min(1000.0 - width);
     html! {
         svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
             rect.within width=(format!("{:.1}", scaled(time_us))) height="10" {}
-            rect.run x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
+            rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
         }
     }
 }
@@ -307,7 +314,8 @@ pub(super) fn tags(timer: &TimerDetail) -> Markup {
 mod tests {
     use super::*;
 
-    fn timer(value_us: u64, tags: &[(&str, &str)]) -> TimerDetail {
+    /// A timer of two hits.
+    pub(super) fn timer(value_us: u64, tags: &[(&str, &str)]) -> TimerDetail {
         TimerDetail {
             id: 1,
             hit_count: 2,

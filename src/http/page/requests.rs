@@ -184,8 +184,8 @@ fn form(given: &Given) -> Markup {
             (number("status", "Status", "200"))
             (number("min_time", "Time from, s", "0.5"))
             (number("max_time", "to", "10"))
-            label { "Tag " input name="tag" size="8" autocomplete="off"; }
-            label { "is " input name="value" size="10" autocomplete="off"; }
+            label { "Tag " input name="tag" size="8" placeholder="env" autocomplete="off"; }
+            label { "is " input name="value" size="10" placeholder="production" autocomplete="off"; }
             @for (name, value) in &tags { input type="hidden" name=(name) value=(value); }
             label { "Order "
                 select name="order" {
@@ -277,6 +277,6 @@ pub(super) fn table(table: &dyn Table, of: &str, known: &[&str]) -> Markup {
                 }
             }
         }
-        @if table.is_empty() { p.none { "Nothing in memory matches." } }
+        @if table.is_empty() { p.note { "Nothing in memory matches. " a href="/requests" { "All requests" } " reach back as far as " code { "pool.stats_history" } " and the pool allow." } }
     }
 }

@@ -1,4 +1,4 @@
-//! `/reports/{name}/row?KEY=VALUE...`: one row of a report, with its past, how its times are spread, and its slowest requests.
+//! `/reports/{name}/row?KEY=VALUE...`: one row of a report, with its past, how its times are spread, its timers and its slowest requests.
 //!
 //! The parameters are the key columns of the report, as in `/reports/{name}/{chart}.svg`; a key that is called as a parameter is
 //! (`span`, `theme`) has `key.` before it, and any may have. From the keys a search for raw requests follows (`searched`); of a
@@ -11,6 +11,7 @@ use axum::http::{Response, StatusCode, Uri};
 use maud::{Markup, html};
 
 use super::frame::{self, Section};
+use super::groups::Groups;
 use super::past::{self, Past};
 use super::ranking::Ranking;
 use super::requests::{self, Conditions};
@@ -180,7 +181,7 @@ impl Row {
             div #row data-live {
                 @match self.place {
                     Some(place) => (self.numbers(place)),
-                    None => p.problem { "There is no such row now: nothing in the report's window has these keys." }
+                    None => p.note { "Nothing in the report's window has these keys now. " a href=(self.path()) { "All rows of the report" } }
                 }
             }
             @if let Some(past) = &past { (past.choice(with_span)) }
@@ -188,6 +189,9 @@ impl Row {
                 @if let Some(past) = &past { (past.figures()) }
                 @if let (Some(spread), Some(place)) = (&spread, self.place) {
                     div #spread data-live { (self.histogram(place, spread)) }
+                }
+                @if !self.ranking.timers && let Some(mut groups) = Groups::ask(source, &Conditions::from_pairs(&searched.requests)?.search())? {
+                    section.panel #row-timers data-live aria-label="Timers" { (groups.table("time", &searched.requests)) }
                 }
             }
             @if self.ranking.timers { (longest(source, &searched)?) } @else { (slowest(source, &searched)?) }

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use super::ask::{Given, LIMIT_MAX};
 use super::frame::{self, Section};
-use super::ranking::share_cell;
+use super::ranking::{against_largest, bar};
 use super::request;
 use super::requests::{self, Conditions};
 use super::show::{self, Name, link, visible};
@@ -118,14 +118,14 @@ fn key_source(key: &str) -> KeySource {
 
 /// The columns: name in the address, heading, meaning.
 const COLUMNS: [(&str, &str, &str); 9] = [
-    ("hits", "Hits", "Hits of these timers"),
-    ("timers", "Timers", "Timers sent"),
-    ("requests", "Requests", "Requests with such timers"),
     ("time", "Total time", "Time of all hits together"),
     ("p50", "p50", "Median of the time per hit"),
     ("p95", "p95", "95th percentile of the time per hit"),
     ("p99", "p99", "99th percentile of the time per hit"),
     ("max", "Longest", "Longest time per hit"),
+    ("hits", "Hits", "Hits of these timers"),
+    ("timers", "Timers", "Timers sent"),
+    ("requests", "Requests", "Requests with such timers"),
     ("cpu", "CPU", "User and system CPU"),
 ];
 
@@ -141,7 +141,8 @@ fn sort(given: &Given) -> Result<(&'static str, bool), Problem> {
     })
 }
 
-fn number(group: &TimerGroup, column: &str) -> f64 {
+/// One number of a group, by the column's name in the address.
+pub(super) fn number(group: &TimerGroup, column: &str) -> f64 {
     match column {
         "hits" => group.hits as f64,
         "timers" => group.timers as f64,
@@ -266,6 +267,8 @@ fn table(
         .chain(&found.other)
         .map(|row| row.value_us)
         .sum();
+    let shown = found.rows.iter().take(limit);
+    let weights = against_largest(shown.map(|row| number(row, sort.0)).collect());
     html! {
         div.wide tabindex="0" role="region" aria-label="Timers" {
             table {
@@ -280,18 +283,18 @@ fn table(
                             a href=(given.with("/timers", &[("sort", Some(&next))])) { (title)
                                 @if is_this { span aria-hidden="true" { @if sort.1 { " \u{2193}" } @else { " \u{2191}" } } } }
                         }
-                        @if name == "time" { th.share scope="col" title="Share of the time of all rows" { "Share" } }
+                        @if name == "time" { th scope="col" title="Share of the time of all rows" { "Share" } }
                     }
                 } }
                 tbody {
-                    @for row in found.rows.iter().take(limit) {
+                    @for (row, weight) in found.rows.iter().take(limit).zip(&weights) {
                         tr {
                             @for (at, (name, key)) in keys.iter().zip(&row.keys).enumerate() {
                                 @let cell = html! { @match key {
                                     Some(value) => a href=(narrowed(given, name, value)) { (Name(value)) },
                                     None => span.none { "without" },
                                 } };
-                                @if at == 0 { th.key scope="row" { (cell) } } @else { td.key { (cell) } }
+                                @if at == 0 { th.key scope="row" { (bar(*weight)) (cell) } } @else { td.key { (cell) } }
                             }
                             (cells(row, all_us))
                         }
@@ -302,7 +305,16 @@ fn table(
                 }
             }
         }
-        @if found.rows.is_empty() { p.none { "No timers in memory match." } }
+        @if found.rows.is_empty() {
+            p.note {
+                @if found.timers_looked > 0 || given.iter().any(|(name, _)| !VIEW.contains(&name)) {
+                    "No timers in memory match. " a href="/timers" { "All timers" }
+                } @else {
+                    "No timers in memory. PHP sends them with " code { "pinba_timer_start([\"group\" => \"mysql\"])" } " and "
+                    code { "pinba_timer_stop()" } " around what is to be measured."
+                }
+            }
+        }
     }
 }
 
@@ -323,7 +335,7 @@ fn cells(row: &TimerGroup, all_us: u64) -> Markup {
             td { @if matches!(name, "hits" | "timers" | "requests") { (show::count(number as u64)) } @else { (show::secs(number)) } }
             @if name == "time" {
                 @let share = 100.0 * row.value_us as f64 / all_us.max(1) as f64;
-                (share_cell(share))
+                td { (show::percent(share)) }
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::{BOTTOM, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame};
+use super::{BOTTOM, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round};
 use crate::http::page::show;
 use crate::query::source::SpreadBucket;
 
@@ -68,7 +68,7 @@ pub(in crate::http::page) fn histogram(
             }
         }
         @for us in decades(edge(first) * 1e6, edge(last) * 1e6) {
-            text.tick x=(coordinate(x(us.log2() * BARS_A_DOUBLING))) y=(BOTTOM + 16) text-anchor="middle" fill=(theme.ink()) { (show::secs(us / 1e6)) }
+            text.tick x=(coordinate(x(us.log2() * BARS_A_DOUBLING))) y=(BOTTOM + 17) text-anchor="middle" fill=(theme.ink()) { (round(&show::secs(us / 1e6))) }
         }
         @for (at, (name, secs)) in marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0) {
             @let x = coordinate(x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT)));
@@ -81,7 +81,7 @@ pub(in crate::http::page) fn histogram(
 
 /// Round times between two, not more than fit.
 fn decades(from_us: f64, to_us: f64) -> Vec<f64> {
-    let steps: &[f64] = if to_us / from_us > 2000.0 {
+    let steps: &[f64] = if to_us / from_us > 500.0 {
         &[1.0]
     } else {
         &[1.0, 3.0]

@@ -27,13 +27,7 @@ pub(in crate::http::page) enum Unit {
 impl Unit {
     /// A mark on the scale: round numbers without zeros behind the point.
     fn tick(self, value: f64) -> String {
-        let text = self.text(value);
-        let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
-        let number = match number.contains('.') {
-            true => number.trim_end_matches('0').trim_end_matches('.'),
-            false => number,
-        };
-        format!("{number} {unit}").trim_end().to_owned()
+        super::round(&self.text(value))
     }
 
     fn text(self, value: f64) -> String {
@@ -84,7 +78,7 @@ impl Chart {
             (scale.grid(|value| self.unit.tick(value), theme))
             @for (ago, text) in time_ticks(span) {
                 @let at = f64::from(RIGHT) - f64::from(RIGHT - LEFT) * ago / span;
-                text.tick x=(coordinate(at)) y=(BOTTOM + 16) text-anchor=(if ago == 0.0 { "end" } else { "middle" }) fill=(theme.ink()) { (text) }
+                text.tick x=(coordinate(at)) y=(BOTTOM + 17) text-anchor=(if ago == 0.0 { "end" } else { "middle" }) fill=(theme.ink()) { (text) }
             }
             @if let [line] = &self.lines[..] {
                 path class={ "area c" (line.colour) } fill=(theme.colour(line.colour)) fill-opacity="0.12"
@@ -208,12 +202,12 @@ fn area(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Pre
 /// Round moments before now: how many seconds ago, and what to call it.
 fn time_ticks(span: f64) -> Vec<(f64, String)> {
     let steps = [
-        5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
+        5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
     ];
     let step = steps
         .into_iter()
-        .find(|step| span / step <= 6.5)
-        .unwrap_or(span / 6.0);
+        .find(|step| span / step <= 4.5)
+        .unwrap_or(span / 4.0);
     let count = (span / step + 1e-9).floor() as usize;
     let text = |ago: f64| {
         if ago == 0.0 {

@@ -1,0 +1,136 @@
+//! The colours of timers on a request's page, and the bar that shows where its time went.
+//!
+//! Colours go by the values of one tag, the heaviest first; the few that the style sheet has are given once each, and what is
+//! left shares one more. The bar is decoration: its legend says the same in numbers.
+
+use maud::{Markup, html};
+
+use super::{Bar, grouped};
+use crate::http::page::show::{self, Name, visible};
+use crate::query::source::TimerDetail;
+
+/// Values with a colour of their own; the style sheet has as many. All others share one more.
+const COLOURS: usize = 4;
+
+/// Which colour a timer has: by its value of one tag, the heaviest values first.
+#[derive(Debug)]
+pub(super) struct Palette<'a> {
+    tag: &'a str,
+    /// Value, colour, time.
+    parts: Vec<(Option<&'a str>, usize, u64)>,
+}
+
+impl<'a> Palette<'a> {
+    /// By the tag that is grouped by, else by `group`, else by the first tag of the first timer that has one.
+    pub(super) fn of(timers: &'a [TimerDetail], by: Option<&'a str>) -> Self {
+        let names = || {
+            timers
+                .iter()
+                .flat_map(|timer| &timer.tags)
+                .map(|(name, _)| name.as_str())
+        };
+        let group = || {
+            names()
+                .find(|name| *name == "group")
+                .or_else(|| names().next())
+        };
+        let tag = by.or_else(group).unwrap_or_default();
+        let bars = grouped(timers, tag);
+        let part = |(at, bar): (usize, &Bar<'a>)| {
+            let value = bar.tags.first().map(|(_, value)| *value);
+            (value, at.min(COLOURS), bar.value_us)
+        };
+        Self {
+            tag,
+            parts: bars.iter().enumerate().map(part).collect(),
+        }
+    }
+
+    /// The colour of what has these tags.
+    pub(super) fn colour(&self, tags: &[(&str, &str)]) -> usize {
+        let value = tags.iter().find(|(name, _)| *name == self.tag);
+        let value = value.map(|(_, value)| *value);
+        let part = self.parts.iter().find(|(known, _, _)| *known == value);
+        part.map_or(COLOURS, |(_, colour, _)| *colour)
+    }
+
+    /// Where the time of the request went, as one bar with its legend.
+    pub(super) fn shares(&self, time_us: u64, sum_us: u64) -> Markup {
+        let whole_us = time_us.max(sum_us).max(1);
+        let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
+        let share = |us: u64| show::percent(100.0 * us as f64 / time_us.max(1) as f64);
+        let named = self.parts.iter().take(COLOURS);
+        let others: u64 = self.parts.iter().skip(COLOURS).map(|(_, _, us)| us).sum();
+        let mut legend: Vec<(Markup, usize, u64)> = named
+            .map(|(value, colour, us)| {
+                let value = html! { @match value { Some(value) => (Name(value)), None => { "without " (visible(self.tag)) } } };
+                (value, *colour, *us)
+            })
+            .collect();
+        if others > 0 {
+            let values = self.parts.len() - COLOURS;
+            legend.push((html! { (values) " others" }, COLOURS, others));
+        }
+        // Bars stand end to end.
+        let bars = legend.iter().scan(0.0, |end, (_, colour, us)| {
+            let (x, width) = (*end, scaled(*us));
+            *end += width;
+            Some((*colour, x, width))
+        });
+        html! {
+            div.shares {
+                svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+                    rect.within width="1000" height="10" {}
+                    @for (colour, x, width) in bars {
+                        rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
+                    }
+                }
+                ul.legend aria-label="Where the time went" {
+                    @for (value, colour, us) in &legend {
+                        li class={ "key c" (colour) } { (value) " " b { (show::micros(*us)) } " " (share(*us)) }
+                    }
+                    @if time_us > sum_us {
+                        li.key.rest { "outside of timers " b { (show::micros(time_us - sum_us)) } " " (share(time_us - sum_us)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::timer;
+    use super::*;
+
+    #[test]
+    fn colours_go_by_the_heaviest_values_of_one_tag() {
+        let mut timers: Vec<TimerDetail> = ["e", "d", "c", "b", "a", "f"]
+            .iter()
+            .zip(1..)
+            .map(|(group, us)| timer(us * 100, &[("op", "x"), ("group", group)]))
+            .collect();
+        timers.push(timer(1000, &[("op", "y")]));
+        let palette = Palette::of(&timers, None);
+        assert_eq!(palette.tag, "group");
+        assert_eq!(
+            palette.colour(&[("op", "y")]),
+            0,
+            "the heaviest has no group"
+        );
+        assert_eq!(palette.colour(&[("group", "f")]), 1);
+        assert_eq!(palette.colour(&[("group", "d")]), COLOURS);
+        let bar = palette.shares(6_200, 3_100).into_string();
+        for part in [
+            "without group",
+            "3 others",
+            "outside of timers <b>3.10 ms</b> 50.0 %",
+        ] {
+            assert!(bar.contains(part), "{part}: {bar}");
+        }
+        // Side by side, not one over the other.
+        assert!(bar.contains("x=\"161.3\" width=\"96.8\""), "{bar}");
+        assert_eq!(Palette::of(&timers, Some("op")).parts.len(), 2);
+        assert_eq!(Palette::of(&[timer(5, &[])], None).tag, "");
+    }
+}
