@@ -358,9 +358,15 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     }
     if cfg!(feature = "sql") {
         let panels = mysql["panels"].as_array().unwrap().iter();
-        let statements = panels.filter_map(|panel| panel["targets"][0]["rawSql"].as_str());
+        let panels = panels.filter_map(|panel| panel["targets"][0]["rawSql"].as_str());
+        let variables = mysql["templating"]["list"].as_array().unwrap().iter();
+        let variables = variables.filter(|it| it["type"] == "query");
+        let variables = variables.map(|it| it["query"].as_str().unwrap());
+        let statements: Vec<&str> = panels.chain(variables).chain(ASKED_BY_GRAFANA).collect();
+        assert!(statements.len() > 15, "{statements:?}");
         for statement in statements {
             let query = grafana(statement);
+            assert!(!query.contains('$'), "{query}");
             let body = serde_json::json!({ "query": query }).to_string();
             let reply = here.site.post("/api/v1/sql", &body);
             assert_eq!(reply.status, 200, "{query}: {reply:?}");
@@ -369,18 +375,48 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     here.stop();
 }
 
+/// What Grafana asks by itself to offer tables and columns, and what its editor makes of a time column.
+const ASKED_BY_GRAFANA: [&str; 6] = [
+    "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA",
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'pinba' ORDER BY table_name",
+    "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'pinba' \
+     AND table_name = 'request' AND data_type IN ('int','bigint') ORDER BY column_name",
+    "SELECT $__unixEpochGroupAlias(timestamp, $__interval), count(*) AS n FROM request \
+     WHERE $__unixEpochFilter(timestamp) GROUP BY 1 ORDER BY 1",
+    "SELECT $__timeGroupAlias(FROM_UNIXTIME(timestamp), $__interval), count(*) AS n FROM request \
+     WHERE $__timeFilter(FROM_UNIXTIME(timestamp)) GROUP BY 1 ORDER BY 1",
+    "SELECT $__time(FROM_UNIXTIME(timestamp)), req_time FROM request ORDER BY 1 LIMIT 5",
+];
+
 /// A statement with Grafana's macros written out as its MySQL data source does.
 fn grafana(statement: &str) -> String {
-    statement
-        .replace(
-            "$__unixEpochGroup(timestamp, $__interval)",
-            "timestamp DIV 15 * 15",
-        )
-        .replace(
-            "$__unixEpochFilter(timestamp)",
-            "timestamp >= 1700000000 AND timestamp <= 4000000000",
-        )
-        .replace("${server:sqlstring}", "'s','t'")
+    const SPAN: [&str; 2] = ["1700000000", "4000000000"];
+    let mut text = statement.replace("${server:sqlstring}", "'s','t'");
+    text = text.replace("$__interval", "15s");
+    while let Some((before, rest)) = text.split_once("$__") {
+        let (name, rest) = rest.split_once('(').unwrap();
+        let mut depth = 1;
+        let end = rest.find(|c: char| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        let (arguments, after) = rest.split_at(end.unwrap());
+        let column = arguments.split(", ").next().unwrap();
+        let [from, to] = SPAN;
+        let written = match name {
+            "unixEpochGroup" => format!("{column} DIV 15 * 15"),
+            "unixEpochGroupAlias" => format!("{column} DIV 15 * 15 AS \"time\""),
+            "unixEpochFilter" => format!("{column} >= {from} AND {column} <= {to}"),
+            "timeGroupAlias" => format!("UNIX_TIMESTAMP({column}) DIV 15 * 15 AS \"time\""),
+            "timeFilter" => {
+                format!("{column} BETWEEN FROM_UNIXTIME({from}) AND FROM_UNIXTIME({to})")
+            }
+            "time" => format!("UNIX_TIMESTAMP({column}) as time_sec"),
+            other => panic!("what does Grafana make of {other}?"),
+        };
+        text = format!("{before}{written}{}", &after[1..]);
+    }
+    text
 }
 
 /// A real Prometheus, started for this and stopped at the end.
