@@ -211,7 +211,10 @@ fn a_sample_is_no_more_than_asked_for() {
         scope.spawn(|| {
             let mut sender = Sender::new(site);
             while !done.load(Ordering::Relaxed) {
-                sender.send(&request("h", "s", "/a").encode_to_vec());
+                // Several at once: more than the rate, on a slow machine too.
+                for _ in 0..8 {
+                    sender.send(&request("h", "s", "/a").encode_to_vec());
+                }
                 sender.settle();
             }
         });
