@@ -38,6 +38,8 @@ mod cursor;
 mod encode;
 mod error;
 mod hasher;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod judged;
 pub mod model;
 mod record;
 mod request;

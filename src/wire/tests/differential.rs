@@ -2,65 +2,13 @@
 //!
 //! The seed is printed; `PINBAD_SEED` and `PINBAD_CASES` run others and more.
 
-use std::fmt::Write as _;
-
 use prost::Message as _;
 
-use super::naive::{Verdict, judge};
 use super::packets::{
     Dice, PACKABLE, RawField, fields_of, good, good_nested, message_of, odd, put_field, repacked,
     sized,
 };
 use super::*;
-
-/// Fails with the packet in hexadecimal if the two disagree about it. Gives whether it was taken.
-fn compare(
-    decoder: &mut Decoder,
-    limits: TextLimits,
-    datagram: &[u8],
-    what: &dyn std::fmt::Display,
-) -> bool {
-    let outcome = decode_with(decoder, datagram);
-    let verdict = judge(datagram, limits, &hasher());
-    let agree = match (&outcome.result, &verdict) {
-        (Err(reason), Verdict::Undecodable) => {
-            let has_header = datagram.len() >= 4 && datagram[0] >> 4 == 1;
-            reason.is_malformed()
-                && !matches!(reason, Refusal::Empty | Refusal::MissingField)
-                && (*reason == Refusal::Lz4Header) == has_header
-        }
-        (Err(reason), Verdict::Refused(expected)) => reason == expected,
-        (
-            Ok(_),
-            Verdict::Taken {
-                requests,
-                refused,
-                mended,
-            },
-        ) => {
-            let mut invalid = [0; Refusal::COUNT];
-            for reason in refused {
-                invalid[*reason as usize] += 1;
-            }
-            outcome.requests == *requests
-                && outcome.counts.requests_invalid == invalid
-                && outcome.counts.mended == *mended
-                && outcome.counts.requests_decoded == (requests.len() + refused.len()) as u64
-        }
-        _ => false,
-    };
-    if !agree {
-        let hex = datagram.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        panic!(
-            "{what}\npacket {hex}\nours: {:?} {:?} {:?}\nexpected: {verdict:?}",
-            outcome.result, outcome.requests, outcome.counts
-        );
-    }
-    outcome.result.is_ok()
-}
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name)

@@ -1,75 +1,17 @@
 //! Tests of the wire: by rule, by size, over the corpus, and against prost with a model of the rules.
 //!
-//! `plain` reads records back into plain values; `naive` is the second opinion (prost and rules written for clarity);
-//! `packets` builds what the tests send.
+//! `judged` is the second opinion (prost, and rules written for clarity); `packets` builds what the tests send.
 
 mod corpus;
 mod differential;
-mod naive;
 mod packets;
-mod plain;
 mod rewriting;
 mod rules;
 mod sizes;
 
 use super::*;
-use plain::{Plain, read_all};
-
-/// What one decoder makes of one datagram.
-struct Outcome {
-    result: Result<u32, Refusal>,
-    requests: Vec<Plain>,
-    counts: DecodeCounts,
-}
-
-/// The decoder of most tests: default limits, fixed keys.
-fn decoder() -> Decoder {
-    Decoder::new(TextLimits::default(), hasher())
-}
-
-fn hasher() -> Hasher {
-    Hasher::with_seed(7)
-}
-
-/// The second of reception that the tests give.
-const RECEIVED_SECS: u32 = 1_700_000_000;
-
-/// Decodes with a decoder that may have been used before, and checks what holds for every datagram.
-fn decode_with<R: Rewrite>(decoder: &mut Decoder<R>, datagram: &[u8]) -> Outcome {
-    decoder.take_counts();
-    let mut block = Vec::new();
-    let result = decoder.decode(datagram, RECEIVED_SECS, &mut block);
-    let counts = decoder.take_counts();
-    let requests = read_all(&block);
-
-    assert_eq!(counts.datagrams_received(), 1);
-    assert_eq!(counts.requests_pushed(), requests.len() as u64);
-    match result {
-        Ok(pushed) => {
-            assert_eq!(counts.datagrams_accepted, 1);
-            assert_eq!(pushed as usize, requests.len());
-            assert!(pushed > 0);
-        }
-        Err(reason) => {
-            assert_eq!(counts.datagrams_invalid_by(reason), 1);
-            assert_eq!(
-                counts.requests_decoded, 0,
-                "a refused datagram counts no requests"
-            );
-            assert_eq!(
-                counts.mended,
-                [0; Mend::COUNT],
-                "a refused datagram counts no mending"
-            );
-            assert!(block.is_empty(), "a refused datagram leaves nothing behind");
-        }
-    }
-    Outcome {
-        result,
-        requests,
-        counts,
-    }
-}
+use judged::plain::{self, Plain};
+use judged::{Outcome, RECEIVED_SECS, compare, decode_with, decoder, hasher, naive};
 
 fn decode(datagram: &[u8]) -> Outcome {
     decode_with(&mut decoder(), datagram)

@@ -4,40 +4,40 @@ use super::super::record::Record;
 
 /// One request, as the reading side of a record gives it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plain {
-    pub(super) received_secs: u32,
-    pub(super) hostname: Vec<u8>,
-    pub(super) server_name: Vec<u8>,
-    pub(super) script_name: Vec<u8>,
-    pub(super) schema: Option<Vec<u8>>,
-    pub(super) request_count: u32,
-    pub(super) document_size: u32,
-    pub(super) memory_peak: u32,
-    pub(super) memory_footprint: u32,
-    pub(super) status: u32,
+pub(in crate::wire) struct Plain {
+    pub(in crate::wire) received_secs: u32,
+    pub(in crate::wire) hostname: Vec<u8>,
+    pub(in crate::wire) server_name: Vec<u8>,
+    pub(in crate::wire) script_name: Vec<u8>,
+    pub(in crate::wire) schema: Option<Vec<u8>>,
+    pub(in crate::wire) request_count: u32,
+    pub(in crate::wire) document_size: u32,
+    pub(in crate::wire) memory_peak: u32,
+    pub(in crate::wire) memory_footprint: u32,
+    pub(in crate::wire) status: u32,
     /// Request time, user and system CPU time.
-    pub(super) times: [f32; 3],
-    pub(super) tags: Vec<PlainTag>,
-    pub(super) timers: Vec<PlainTimer>,
-    pub(super) identity_hash: u64,
-    pub(super) tags_hash: u64,
+    pub(in crate::wire) times: [f32; 3],
+    pub(in crate::wire) tags: Vec<PlainTag>,
+    pub(in crate::wire) timers: Vec<PlainTimer>,
+    pub(in crate::wire) identity_hash: u64,
+    pub(in crate::wire) tags_hash: u64,
 }
 
 /// Name and value.
-pub(super) type PlainTag = (Vec<u8>, Vec<u8>);
+pub(in crate::wire) type PlainTag = (Vec<u8>, Vec<u8>);
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct PlainTimer {
-    pub(super) hit_count: u32,
+pub(in crate::wire) struct PlainTimer {
+    pub(in crate::wire) hit_count: u32,
     /// Value, user and system CPU time.
-    pub(super) times: [f32; 3],
-    pub(super) tags: Vec<PlainTag>,
-    pub(super) tags_hash: u64,
+    pub(in crate::wire) times: [f32; 3],
+    pub(in crate::wire) tags: Vec<PlainTag>,
+    pub(in crate::wire) tags_hash: u64,
 }
 
 impl Plain {
-    pub(super) fn of(record: &Record<'_>) -> Self {
-        let tags = |set: super::TagSet<'_>| {
+    pub(in crate::wire) fn of(record: &Record<'_>) -> Self {
+        let tags = |set: crate::wire::TagSet<'_>| {
             assert_eq!(set.len(), set.iter().len());
             assert_eq!(set.is_empty(), set.iter().next().is_none());
             set.iter()
@@ -92,7 +92,7 @@ fn assert_only_words_in_use(record: &Record<'_>) {
 }
 
 /// All records of a block. Nothing may be left over.
-pub(super) fn read_all(block: &[u8]) -> Vec<Plain> {
+pub(in crate::wire) fn read_all(block: &[u8]) -> Vec<Plain> {
     let mut rest = block;
     let mut requests = Vec::new();
     let mut bytes = 0;

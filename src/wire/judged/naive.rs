@@ -8,7 +8,7 @@ use super::{Hasher, Mend, RECEIVED_SECS, Refusal, TextLimits, model};
 
 /// What should become of a datagram.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(in crate::wire) enum Verdict {
     /// It is not a message; required fields apart. prost does not say in our words why.
     Undecodable,
     /// It is a message, but nothing of it is taken.
@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     },
 }
 
-pub(super) fn judge(datagram: &[u8], limits: TextLimits, hasher: &Hasher) -> Verdict {
+pub(in crate::wire) fn judge(datagram: &[u8], limits: TextLimits, hasher: &Hasher) -> Verdict {
     if datagram.is_empty() {
         return Verdict::Refused(Refusal::Empty);
     }
@@ -111,11 +111,19 @@ fn convert(
     mended: &mut [u64; Mend::COUNT],
 ) -> Plain {
     let cap = limits.text_bytes();
-    let hostname = text(request.hostname.as_ref().unwrap(), cap, Some(mended));
-    let server_name = text(request.server_name.as_ref().unwrap(), cap, Some(mended));
+    let hostname = text(
+        request.hostname.as_ref().expect("required"),
+        cap,
+        Some(mended),
+    );
+    let server_name = text(
+        request.server_name.as_ref().expect("required"),
+        cap,
+        Some(mended),
+    );
     let script_cap = limits.script_name_bytes();
     let script_name = text(
-        request.script_name.as_ref().unwrap(),
+        request.script_name.as_ref().expect("required"),
         script_cap,
         Some(mended),
     );
@@ -192,12 +200,12 @@ fn convert(
         server_name,
         script_name,
         schema,
-        request_count: request.request_count.unwrap(),
-        document_size: request.document_size.unwrap(),
-        memory_peak: request.memory_peak.unwrap(),
+        request_count: request.request_count.expect("required"),
+        document_size: request.document_size.expect("required"),
+        memory_peak: request.memory_peak.expect("required"),
         memory_footprint: request.memory_footprint.unwrap_or(0),
         status,
-        times: times.map(|t| time(t.unwrap(), mended)),
+        times: times.map(|t| time(t.expect("required"), mended)),
         tags_hash: hash(hasher, &tags),
         tags,
         timers,
