@@ -77,6 +77,9 @@ pub mod import;
 
 pub mod bench;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub mod args;
 pub mod ask;
 pub mod clock;

@@ -13,6 +13,8 @@ mod answer;
 mod batches;
 mod connection;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod gate;
 mod guard;
 mod json;

@@ -18,7 +18,7 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use thiserror::Error;
 
 /// What a snapshot begins with.
-const MAGIC: [u8; 8] = *b"pinbad\xf7S";
+pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The layout of all that follows. A daemon reads this one alone: a snapshot is for the next start, not for keeping.
 const VERSION: u32 = 1;
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const fn of(number: u8) -> Option<Self> {
+    pub(crate) const fn of(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Head,
             2 => Self::Counters,

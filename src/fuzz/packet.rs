@@ -1,0 +1,53 @@
+//! A datagram: our decoder against prost and the rules, then twice through pool and reports, until it has left them.
+
+use std::cell::RefCell;
+
+use super::live::{self, AWAY_MS};
+use crate::merger::Live;
+use crate::wire::{Decoder, TextLimits};
+
+/// What one thread keeps between datagrams.
+struct Path {
+    decoder: Decoder,
+    live: Live,
+    now_ms: u64,
+}
+
+thread_local! {
+    static PATH: RefCell<Path> = RefCell::new(Path {
+        decoder: Decoder::new(TextLimits::default(), live::hasher()),
+        // Fewer rows than one datagram with nested requests may bring.
+        live: live::with_reports(16),
+        now_ms: 0,
+    });
+}
+
+/// Any datagram.
+pub fn packet(datagram: &[u8]) {
+    crate::wire::judged::agree(datagram);
+    PATH.with_borrow_mut(|path| path.take(datagram));
+}
+
+impl Path {
+    fn take(&mut self, datagram: &[u8]) {
+        let mut records = Vec::new();
+        let taken = self.decoder.decode(datagram, 1_700_000_000, &mut records);
+        let counts = self.decoder.take_counts();
+        assert_eq!(counts.datagrams_received(), 1);
+        let Ok(taken) = taken else {
+            assert!(records.is_empty());
+            return;
+        };
+        for _ in 0..2 {
+            let (requests, _) = self.live.merge(&records, self.now_ms);
+            assert_eq!(requests, u64::from(taken));
+            self.now_ms += 1_000;
+            self.live.advance(self.now_ms);
+        }
+        assert!(live::read_all(&self.live) > 0, "it is in the reports");
+        self.now_ms += AWAY_MS;
+        self.live.advance(self.now_ms);
+        assert_eq!(live::read_all(&self.live), 0, "it has left the reports");
+        assert_eq!(self.live.pool.requests.len(), 0, "it has left the pool");
+    }
+}

@@ -1,0 +1,67 @@
+//! One question to the router without a connection: the entry for addresses and headers that no client would send.
+//!
+//! Called by the fuzz target of HTTP and by the tests of its corpus, on their own thread; bodies are read to their end,
+//! but for those that have none.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::connection::Endless;
+use super::login::Peer;
+use super::routes;
+use super::{Answers, HttpSettings};
+
+/// The longest body that is looked at, bytes.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// A router and what runs it.
+pub(crate) struct Asked {
+    runtime: Runtime,
+    service: TowerToHyperService<axum::Router>,
+    _stop: watch::Sender<bool>,
+}
+
+impl Asked {
+    /// A router over `answers`.
+    pub(crate) fn new(answers: Answers) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let router = routes::router(answers, &HttpSettings::new(Vec::new()), stopped);
+        Self {
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .max_blocking_threads(1)
+                .build()
+                .expect("a runtime"),
+            service: TowerToHyperService::new(router),
+            _stop: stop,
+        }
+    }
+
+    /// Status, media type and body of the answer to a request from this machine; no body of an answer that does not end.
+    pub(crate) fn ask(&self, mut request: Request<Body>) -> (StatusCode, String, Vec<u8>) {
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        request.extensions_mut().insert(Peer(peer));
+        self.runtime.block_on(async {
+            let answer: Result<Response<Body>, _> = self.service.call(request).await;
+            let answer = answer.expect("the router has no errors");
+            let (parts, body) = answer.into_parts();
+            let media_type = parts.headers.get("content-type");
+            let media_type = media_type.and_then(|value| value.to_str().ok());
+            let media_type = media_type.unwrap_or_default().to_owned();
+            let body = match parts.extensions.get::<Endless>() {
+                Some(_) => Vec::new(),
+                None => axum::body::to_bytes(body, BODY_BYTES_MAX)
+                    .await
+                    .expect("a body comes whole")
+                    .to_vec(),
+            };
+            (parts.status, media_type, body)
+        })
+    }
+}
