@@ -20,7 +20,15 @@ use std::mem::{offset_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+#[cfg(not(miri))]
+use libc::sendmmsg;
+
+#[cfg(miri)]
+use self::pretended::sendmmsg;
 use crate::limits::UDP_PAYLOAD_BYTES_MAX;
+
+#[cfg(miri)]
+mod pretended;
 
 /// Packets in one batch at most. The kernel takes as many segments of one message.
 pub(super) const BATCH_PACKETS_MAX: usize = 64;
@@ -88,7 +96,7 @@ pub(super) fn send_batch(
     // each point to a part of `iovecs` and to nothing or one element of `controls`; the iovecs point to the bytes of
     // `packets`. All of them outlive the call, and no reference to them is used during it.
     let sent = unsafe {
-        libc::sendmmsg(
+        sendmmsg(
             socket.as_raw_fd(),
             headers.as_mut_ptr(),
             messages as libc::c_uint,
@@ -111,7 +119,38 @@ fn segments(packets: &[&[u8]], segments_max: usize) -> usize {
         .count()
 }
 
-#[cfg(test)]
+/// `tests/miri.sh`: the kernel may read what it is told to, and that is the packets.
+#[cfg(all(test, miri))]
+mod in_miri {
+    use std::os::fd::AsFd;
+
+    use super::pretended::SENT;
+    use super::*;
+
+    #[test]
+    fn the_kernel_may_read_what_it_is_told_to() {
+        let stdin = std::io::stdin();
+        let lengths = [0, 0, 1, 7, 7, 7, 300, 300, 9, 0];
+        let packets: Vec<Vec<u8>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(at, bytes)| vec![at as u8; *bytes])
+            .collect();
+        let slices: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        for segments_max in [1, 2, 64] {
+            let sent = send_batch(stdin.as_fd(), &slices, segments_max).unwrap();
+            assert_eq!(sent, packets.len());
+            let seen = SENT.take();
+            let with_bytes = |all: &[Vec<u8>]| -> Vec<Vec<u8>> {
+                all.iter().filter(|one| !one.is_empty()).cloned().collect()
+            };
+            assert_eq!(with_bytes(&seen), with_bytes(&packets));
+        }
+        assert_eq!(send_batch(stdin.as_fd(), &[], 64).unwrap(), 0);
+    }
+}
+
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use std::net::UdpSocket;
@@ -167,6 +206,66 @@ mod tests {
             // All of them would be longer than a message can be.
             let long: Vec<Vec<u8>> = (0..9).map(|i| vec![i; 9000]).collect();
             assert_arrive(&long, segments_max);
+        }
+    }
+
+    /// Batches of both sides at once on several threads: every byte of every packet, in order, whatever the lengths are.
+    #[test]
+    fn what_many_threads_send_in_batches_arrives_in_batches_byte_for_byte() {
+        use crate::ingest::batch::Batch;
+
+        const PACKETS: usize = if cfg!(debug_assertions) {
+            4_000
+        } else {
+            200_000
+        };
+        let threads: Vec<_> = (0..4_u64)
+            .map(|seed| {
+                std::thread::spawn(move || {
+                    let (to, from) = pair();
+                    let mut batch = Batch::with_sources();
+                    let mut state = seed * 7919 + 1;
+                    let mut random = || {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
+                        (state >> 33) as usize
+                    };
+                    let mut done = 0;
+                    while done < PACKETS {
+                        // Runs of one length, few enough for any buffer.
+                        let mut packets: Vec<Vec<u8>> = Vec::new();
+                        while packets.len() < 12 {
+                            let (bytes, run) = (1 + random() % 1400, 1 + random() % 5);
+                            let run = (0..run).map(|_| vec![random() as u8; bytes]);
+                            packets.extend(run);
+                        }
+                        let slices: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+                        let mut sent = 0;
+                        while sent < slices.len() {
+                            let segments_max = 1 + random() % 8;
+                            sent +=
+                                send_batch(from.as_fd(), &slices[sent..], segments_max).unwrap();
+                        }
+                        let mut seen = 0;
+                        while seen < packets.len() {
+                            let received = batch.receive(to.as_fd()).unwrap();
+                            assert!(received > 0, "nothing is lost on the loopback");
+                            for datagram in batch.datagrams() {
+                                assert!(*datagram == packets[seen], "packet {seen} of {}", done);
+                                seen += 1;
+                            }
+                            let own = from.local_addr().unwrap().ip();
+                            let own = crate::ingest::sources::bits(own);
+                            assert!(batch.sources().all(|source| source == own));
+                        }
+                        done += packets.len();
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
         }
     }
 

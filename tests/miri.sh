@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Miri over every `unsafe` of the program: bash tests/miri.sh
+#
+# There are three, each one call into the kernel with pointers in it (`ingest/batch.rs`, `load/sender.rs`,
+# `ingest/kernel.rs`). Miri has no sockets: for the first two a stand-in for the kernel writes and reads through every pointer that it is
+# given, so that Miri sees whether it may; the third gives the kernel one array on the stack and has nothing to run.
+# It needs a nightly toolchain: rustup component add --toolchain nightly miri rust-src
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${HOME:?}/.cache/pinbad-target}/miri"
+if ! cargo +nightly miri --version >/dev/null 2>&1; then
+    echo "Miri is missing: rustup toolchain install nightly --component miri --component rust-src"
+    exit 2
+fi
+# Nothing is read from outside but the standard library's own sources.
+exec cargo +nightly miri test --locked --no-default-features --lib in_miri
