@@ -257,3 +257,6 @@ impl Merger {
         self.counters.requests_merged.add(requests);
     }
 }
+
+#[cfg(test)]
+mod tests;

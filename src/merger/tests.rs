@@ -1,0 +1,109 @@
+//! Names that all have the same hash, through pool and reports.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prost::Message as _;
+
+use super::*;
+use crate::config::{PoolConfig, ReportsConfig};
+use crate::report::definition::Defaults;
+use crate::report::form::ReportForm;
+use crate::report::reading::{KeyValue, Want};
+use crate::report::{DefinedBy, builtin};
+use crate::wire::{Decoder, Hasher, TextLimits, model};
+
+/// What a report counted, by its keys.
+fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
+    let entry = live.reports.find(name).unwrap();
+    let reading = live.reports.read(entry, Want::default(), &live.pool, 0);
+    let keys = entry.definition.keys.len();
+    let text = |row: usize, key: usize| match reading.key(row, key) {
+        KeyValue::Text(text) => text.to_owned(),
+        KeyValue::Status(status) => status.to_string(),
+        KeyValue::Other => "(other)".to_owned(),
+    };
+    (0..reading.len())
+        .map(|row| {
+            let keys: Vec<String> = (0..keys).map(|key| text(row, key)).collect();
+            (keys.join(" "), reading.totals[row].requests)
+        })
+        .collect()
+}
+
+/// The keyed hash cannot be chosen from outside; and were it, each name would still be itself.
+#[test]
+fn texts_that_all_hash_alike_are_told_apart() {
+    let history = Ticks::of(Duration::from_secs(60));
+    let hasher = Hasher::constant();
+    assert_eq!(hasher.hash_bytes(b"a"), hasher.hash_bytes(b"other"));
+    let config = PoolConfig {
+        request_pool_size: 1_000,
+        timer_pool_size: 1_000,
+        stats_history: Duration::from_secs(60),
+        words_bytes: 1 << 20,
+    };
+    let pool = Pool::new(&config, hasher.clone());
+    let config = ReportsConfig {
+        rows_max: 1_000,
+        memory_bytes: 16 << 20,
+        error_status: 500,
+    };
+    let mut reports = Reports::new(&config, history);
+    let defaults = Defaults {
+        history: Duration::from_secs(60),
+        ..Defaults::default()
+    };
+    let mut all: Vec<_> = builtin::reports(&defaults).into_iter().collect();
+    for (name, keys) in [
+        ("by_group", r#"["@group"]"#),
+        ("by_both", r#"["+env", "@group"]"#),
+    ] {
+        let form = format!(r#"{{"level": "timer", "keys": {keys}}}"#);
+        let members = serde_json::from_str(&form).unwrap();
+        let form = ReportForm::from_members(name, members).unwrap();
+        all.push(form.definition(&defaults).unwrap());
+    }
+    let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
+    reports.define_at_start(all, &pool, 0);
+    let mut live = Live::new(pool, reports, history);
+
+    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let mut scripts = BTreeMap::new();
+    let mut groups = BTreeMap::new();
+    let mut both = BTreeMap::new();
+    for number in 0..600_u64 {
+        let script = format!("/s{}", number % 37);
+        let (env, group) = (format!("e{}", number % 5), format!("g{}", number % 23));
+        let mut sent = model::Request::named(format!("h{}", number % 7), "s", &*script);
+        sent.status = Some(200 + number as u32 % 3);
+        sent.add_tag("env", &env);
+        sent.add_timer(1, 0.5, &[("group", &*group)]);
+        *scripts.entry(script).or_insert(0) += 1;
+        *both.entry(format!("{env} {group}")).or_insert(0) += 1;
+        *groups.entry(group).or_insert(0) += 1;
+        let mut record = Vec::new();
+        let taken = decoder.decode(&sent.encode_to_vec(), 1_700_000_000, &mut record);
+        assert_eq!(taken, Ok(1));
+        forge_identity(&mut record);
+        live.merge(&record, 0);
+    }
+    live.advance(2_000);
+    assert_eq!(counted(&live, "report_by_script_name"), scripts);
+    assert_eq!(counted(&live, "by_group"), groups);
+    assert_eq!(counted(&live, "by_both"), both);
+    // They leave as what they were, too.
+    live.advance(200_000);
+    assert!(counted(&live, "report_by_script_name").is_empty());
+    assert_eq!(live.pool.requests.len(), 0);
+}
+
+/// Gives the one record in `bytes` the same hash as all others.
+fn forge_identity(bytes: &mut [u8]) {
+    let record = Record::next(&mut &*bytes).unwrap();
+    let hash = record.identity_hash().to_le_bytes();
+    let at = bytes.windows(8).position(|eight| eight == hash).unwrap();
+    bytes[at..at + 8].fill(0);
+    let record = Record::next(&mut &*bytes).unwrap();
+    assert_eq!(record.identity_hash(), 0);
+}
