@@ -601,16 +601,29 @@ impl<'a> Sender<'a> {
 
     /// Sends one datagram from source number `source`, counted round.
     pub(crate) fn send_from(&mut self, source: usize, datagram: &[u8]) {
+        self.book(datagram);
+        let (socket, to) = &self.sources[source % self.sources.len()];
+        assert_eq!(socket.send_to(datagram, to).unwrap(), datagram.len());
+        let address = self.site.udp.iter().position(|udp| udp == to).unwrap();
+        self.sent[address] += 1;
+    }
+
+    /// Sends one datagram to the first address through a socket of the caller's.
+    pub(crate) fn send_through(&mut self, socket: &UdpSocket, datagram: &[u8]) {
+        self.book(datagram);
+        let sent = socket.send_to(datagram, self.site.udp[0]).unwrap();
+        assert_eq!(sent, datagram.len());
+        self.sent[0] += 1;
+    }
+
+    /// Waits until there is room for one more datagram.
+    fn book(&mut self, datagram: &[u8]) {
         // The kernel books up to a page more for each, and pages in powers of two.
         let booked = datagram.len() * 2 + 4096;
         if self.in_flight > 0 && self.in_flight + booked > self.room {
             self.settle();
         }
         self.in_flight += booked;
-        let (socket, to) = &self.sources[source % self.sources.len()];
-        assert_eq!(socket.send_to(datagram, to).unwrap(), datagram.len());
-        let address = self.site.udp.iter().position(|udp| udp == to).unwrap();
-        self.sent[address] += 1;
     }
 
     /// Sends one datagram.

@@ -32,6 +32,8 @@ mod browser;
 mod burst;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
+/// Packets that mean harm.
+mod hostile;
 /// Every address and parameter of HTTP, over data that came by UDP.
 mod http;
 /// Every datagram ends in exactly one counter, whatever it is.
