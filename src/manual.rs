@@ -23,3 +23,5 @@ pub mod metrics {}
 pub mod sql {}
 #[doc = include_str!("manual/terminal.md")]
 pub mod terminal {}
+#[doc = include_str!("manual/trust.md")]
+pub mod trust {}

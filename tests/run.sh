@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Every check of this repository, in one command: bash tests/run.sh
 #
-#   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run.
+#   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run; a minute of
+#   each fuzz target (PINBAD_FUZZ_SECONDS); Miri over every `unsafe`, where it is installed.
 #
-# It needs a Rust toolchain, and a C linker, PHP with the Pinba extension, Chromium and MariaDB, which it installs from Debian's
+# It needs a Rust toolchain, and a C and a C++ compiler, PHP with the Pinba extension, Chromium and MariaDB, which it installs from Debian's
 # packages when it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out,
 # and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again and again:
 # what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
@@ -34,6 +35,7 @@ have_mariadb() { command -v mariadb >/dev/null && [ -x /usr/sbin/mariadbd ]; }
 
 packages=()
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
+command -v c++ >/dev/null || packages+=(g++)
 have_php_pinba || packages+=(php-cli php-pinba)
 have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 command -v curl >/dev/null || packages+=(curl)
@@ -95,8 +97,7 @@ if ! command -v cargo >/dev/null; then
 fi
 
 # What does not pass on every machine yet. It is left out by name, and said so, until it does.
-unsteady=(mysql::cli:: mysql::drivers:: mysql::wire::a_slow_client_holds_up_nobody
-    scarce::without_descriptors_it_goes_on_and_comes_back)
+unsteady=(mysql::cli:: mysql::drivers:: mysql::wire::a_slow_client_holds_up_nobody)
 for name in "${unsteady[@]}"; do
     skip+=(--skip "$name")
     left_out+=("$name: it does not pass on every machine yet")
@@ -135,6 +136,16 @@ step tests tests
 step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 # In the profile of the tests: what is built for them serves here too, and nothing is measured.
 step benches cargo bench --locked --no-run --profile dev
+if command -v c++ >/dev/null; then
+    step fuzzing bash tests/fuzz.sh "${PINBAD_FUZZ_SECONDS:-60}"
+else
+    left_out+=("fuzzing: a C++ compiler is missing, g++")
+fi
+if cargo +nightly miri --version >/dev/null 2>&1; then
+    step miri bash tests/miri.sh
+else
+    left_out+=("Miri: it is missing, \`rustup toolchain install nightly --component miri --component rust-src\`")
+fi
 
 # --- the end ------------------------------------------------------------------------------------------------------
 
