@@ -6,9 +6,12 @@
 mod condition;
 pub(super) mod declared;
 mod listed;
+mod matcher;
+mod owners;
 mod ranges;
 mod raw;
 mod scan;
+mod shown;
 mod texts;
 mod walk;
 
