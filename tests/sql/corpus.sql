@@ -49,7 +49,7 @@ SELECT SQL_NO_CACHE `id` FROM request USE INDEX (PRIMARY) WHERE id < 3 ORDER BY 
 SELECT id FROM request WHERE 1=0
 SELECT req_time_total FROM report_by_hostname WHERE hostname='web1'
 SELECT req_time_total FROM report_by_server_name WHERE server_name='shop'
-~SELECT group_value, operation_value, timer_value, timer_value/req_count AS timer_per_req, hit_count/req_count AS hits_per_req, timer_value/hit_count AS timer_per_hit FROM tag_info_group_operation
+~SELECT tag1_value AS group_value, tag2_value AS operation_value, timer_value, timer_value/req_count AS timer_per_req, hit_count/req_count AS hits_per_req, timer_value/hit_count AS timer_per_hit FROM tag_info_group_operation
 ~select script, req_count, req_per_sec, req_time_total/req_count as time_avg, ru_utime_total/req_count as cpu from pinba.report_script_span
 ~select script, req_count, req_time_total/req_count as time_avg, p95 from pinba.report_by_script_name_95
 SELECT hostname, server_name, script_name, req_count, req_time_total FROM report_by_hostname_server_and_script WHERE 1 = '1' AND server_name = 'shop' ORDER BY req_count DESC, 3, 1 LIMIT 10 OFFSET 2
@@ -64,9 +64,9 @@ SELECT * FROM report_by_script_name WHERE script_name='/cart.php';
 ~select concat('INSERT INTO t VALUES ("',script_name,'" ',avg(req_time),');') from request where id not between 3 and 5 group by script_name
 select script_name, req_count, req_time_total/req_count rt from report_by_script_name where req_count>100 order by rt
 select * from info
-select *, req_count/timer_count as per_timer from info
+select *, time_total/req_count as per_request from info
 SELECT CHARACTER_MAXIMUM_LENGTH FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = 'pinba' AND TABLE_NAME = 'ipm_pinba_report_by_server_90_95_99' AND COLUMN_NAME = 'server_name'
-SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'pinba' AND table_name = 'request' ORDER BY column_name
+~SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'pinba' AND table_name = 'request' ORDER BY column_name
 SELECT table_name FROM information_schema.tables WHERE table_schema = 'pinba' AND table_name LIKE 'report\_by\_%' AND table_name IN ('report_by_status', 'report_by_hostname') ORDER BY table_name
 
 # --- Grafana
@@ -87,7 +87,7 @@ SELECT sum(status), avg(req_time), max(hostname), count(*) FROM request WHERE id
 SELECT GROUP_CONCAT(id ORDER BY id DESC SEPARATOR '-') FROM request WHERE id < 7
 SELECT GROUP_CONCAT(DISTINCT hostname ORDER BY hostname), count(*) FROM request WHERE id < 7
 SELECT GROUP_CONCAT(id, ':', status ORDER BY id) FROM request WHERE id < 7
-!SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY id DESC) FROM request
+SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY id DESC) FROM request
 SELECT hostname, status, count(*) FROM request WHERE hostname = 'web1' AND status = 200 GROUP BY hostname
 SELECT hostname, count(*) c FROM request GROUP BY hostname HAVING c > 2 ORDER BY c DESC, hostname
 SELECT hostname h, sum(status >= 500) bad, avg(status = 200) good FROM request GROUP BY h ORDER BY h

@@ -5,14 +5,13 @@ read-only: DELETE FROM request WHERE 1 = 0
 read-only: ALTER TABLE report_by_hostname COMMENT = 'x'
 variables inside of a SELECT: SELECT @x := 1
 INTO: SELECT 1 INTO @x
-two aggregates: SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY id DESC) FROM request
 GROUP BY: SELECT * FROM request GROUP BY hostname
 DISTINCT: SELECT DISTINCT hostname FROM request ORDER BY id
 md5: SELECT MD5('a')
 sha2: SELECT SHA2('a', 256)
 json_extract: SELECT JSON_EXTRACT('{"a": 1}', '$.a')
-MINUTE_SECOND: SELECT FROM_UNIXTIME(0) + INTERVAL '1:1' MINUTE_SECOND
-SET GLOBAL: SET GLOBAL max_connections = 100
+INTERVAL: SELECT FROM_UNIXTIME(0) + INTERVAL '1:1' MINUTE_SECOND
+global variables: SET GLOBAL max_connections = 100
 ANALYZE: ANALYZE TABLE request
 CHECK: CHECK TABLE request
 HANDLER: HANDLER request OPEN
