@@ -13,6 +13,7 @@
 mod cells;
 mod columns;
 mod connections;
+mod federated;
 mod frames;
 mod kill;
 mod login;

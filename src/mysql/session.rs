@@ -17,6 +17,7 @@ use tracing::debug;
 use super::cells::Cells;
 use super::columns::{self, Charset};
 use super::connections::{NotKilled, Registered, Victim, Wish};
+use super::federated;
 use super::frames::{FrameError, Frames, Packet, Patience};
 use super::kill::{self, Kill};
 use super::login::{self, Entrance, Login, Refused};
@@ -491,7 +492,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 self.kill(kill?, index < last)?;
                 continue;
             }
-            let run = self.service.engine.run(&mut self.session, &piece, &[]);
+            let ordered = federated::ordered(&piece);
+            let piece = ordered.as_deref().unwrap_or(&piece);
+            let run = self.service.engine.run(&mut self.session, piece, &[]);
             let reply = wait(&mut self.frames, &mut self.watch, run).await??;
             self.reply(reply, index < last, false).await?;
         }
