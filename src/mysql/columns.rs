@@ -105,7 +105,10 @@ pub(super) fn put_column(
         }
         None => ("", "", ""),
     };
-    let table = column.table.as_deref().unwrap_or_default();
+    // A column with a name of its own comes without what the statement calls its table.
+    let table = column.table.as_deref();
+    let table = table.or(column.origin.as_ref().map(|(table, _)| table.as_str()));
+    let table = table.unwrap_or_default();
     put_definition(
         to,
         [database, table, origin, &column.name, name],

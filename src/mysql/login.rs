@@ -1,9 +1,9 @@
 //! The beginning of a conversation: greeting, TLS if the client wants it, who it is, which database.
 //!
 //! Called once per connection by the session, which gives it a time limit, and once more for each change of user. The
-//! greeting offers `mysql_native_password` with a salt of this connection's own. `caching_sha2_password` is answered by its
-//! quick proof, and by the password itself only under TLS; any other client is asked for the former. Whoever is not
-//! let in is told so before the connection ends.
+//! greeting offers `mysql_native_password` with a salt of this connection's own. `caching_sha2_password` is taken under TLS
+//! only, by its quick proof or by the password itself; any other client is asked for the former. Whoever is not let in
+//! is told so before the connection ends.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -388,49 +388,44 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let user = text_of(claim.user)?;
     let database = claim.database.map(text_of).transpose()?;
     let (access, peer) = (&entrance.access, entrance.peer);
+    let switches = capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH);
     let mut proof = claim.proof;
-    let mut switch = false;
     let mut proved = None;
     match claim.plugin.as_deref() {
         None | Some(NATIVE) => {}
-        Some(CACHING_SHA2) => {
-            // Its own way of saying that there is no password is an empty proof, or a NUL.
+        // Whoever needs no password says so by any plugin.
+        Some(CACHING_SHA2) if access.has_no_users() => {}
+        // It may come to asking for the password itself, which nobody else may hear: without TLS it is the other plugin,
+        // from whose proof nothing can be learned.
+        Some(CACHING_SHA2) if secret => {
+            // libmysqlclient says nothing until it has been given a salt for this plugin.
+            if proof.is_empty() && switches {
+                proof = asked_by(frames, entrance, CACHING_SHA2, salt).await?;
+            }
+            // Its own way of saying that there is no password is a NUL.
             if proof == [0] {
                 proof.clear();
             }
-            if !proof.is_empty() && !access.has_no_users() {
-                match access.sha2(peer, &user, salt, &proof) {
-                    Err(Denied::OtherWay) if secret => {
+            if !proof.is_empty() {
+                proved = Some(match access.sha2(peer, &user, salt, &proof) {
+                    Err(Denied::OtherWay) => {
                         frames.put(&SHA2_SAY_IT);
                         frames.flush().await?;
-                        let mut password =
-                            frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes;
-                        if password.last() == Some(&0) {
-                            password.pop();
-                        }
-                        proved = Some(access.password(peer, &user, &password));
+                        let packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?;
+                        let password = packet.bytes.strip_suffix(&[0]);
+                        access.password(peer, &user, password.unwrap_or(&packet.bytes))
                     }
-                    // Nobody may hear the password; of the other plugin's proof nothing can be learned.
-                    Err(Denied::OtherWay) => switch = true,
                     known => {
                         if known.is_ok() {
                             frames.put(&SHA2_KNOWN);
                         }
-                        proved = Some(known);
+                        known
                     }
-                }
+                });
             }
         }
-        Some(_) => switch = true,
-    }
-    if switch && capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH) {
-        let mut with_null = salt.to_vec();
-        with_null.push(0);
-        let (start, body) = frames.begin();
-        AuthSwitchRequest::new(NATIVE, with_null).serialize(body);
-        frames.end(start);
-        frames.flush().await?;
-        proof = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes;
+        Some(_) if switches => proof = asked_by(frames, entrance, NATIVE, salt).await?,
+        Some(_) => {}
     }
     let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
     match proved {
@@ -451,6 +446,22 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             }))
         }
     }
+}
+
+/// What a client answers when it is asked for its proof by another plugin.
+async fn asked_by<S: AsyncRead + AsyncWrite + Unpin>(
+    frames: &mut Frames<S>,
+    entrance: &Entrance,
+    plugin: &[u8],
+    salt: &Salt,
+) -> Result<Vec<u8>, FrameError> {
+    let mut with_null = salt.to_vec();
+    with_null.push(0);
+    let (start, body) = frames.begin();
+    AuthSwitchRequest::new(plugin, with_null).serialize(body);
+    frames.end(start);
+    frames.flush().await?;
+    Ok(frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes)
 }
 
 /// Who a client is by what `mysql_native_password` made of its password; with no password, or when there are no
