@@ -43,6 +43,8 @@ use crate::wire::{Decoder, Hasher, NameRules, RuleCounters, TextLimits};
 mod beginning;
 mod fronts;
 mod receivers;
+#[cfg(feature = "sql")]
+mod variables;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]

@@ -238,6 +238,7 @@ pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEng
         rows_max: sql.rows_max,
         text_max: sql.text_bytes_max,
         case_insensitive: sql.case_insensitive,
+        variables: super::variables::variables(config),
         ..SqlSettings::default()
     };
     Engine::new(Arc::clone(catalog), settings).map_err(|source| StartError::Thread {
