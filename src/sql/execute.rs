@@ -155,6 +155,9 @@ impl Engine {
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
         self.check_length(text)?;
+        if let Some(found) = self.look_up(session, text, Some(values)).await? {
+            return self.start(found.plan, found.columns).await;
+        }
         match statement::read(text, mode(session).ansi_quotes)? {
             Statement::Query => {
                 let query = self.query(session, text, Some(values)).await?;
@@ -202,6 +205,13 @@ impl Engine {
     /// What is wrong with it: the same as when it is run.
     pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
         self.check_length(text)?;
+        if let Some(found) = self.look_up(session, text, None).await? {
+            return Ok(Prepared {
+                text: text.into(),
+                parameters: found.parameters,
+                columns: found.columns,
+            });
+        }
         let (parameters, columns) = match statement::read(text, mode(session).ansi_quotes)? {
             Statement::Query => {
                 let query = self.query(session, text, None).await?;

@@ -15,6 +15,7 @@ mod execute;
 mod functions;
 mod fuzz;
 mod information_schema;
+mod lookup;
 mod planning;
 mod reply;
 mod run;

@@ -18,9 +18,9 @@ mod walk;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use self::listed::ListedTable;
@@ -170,17 +170,20 @@ pub(super) fn columns_of(plan: &LogicalPlan) -> Arc<[SqlColumn]> {
     let schema = plan.schema();
     schema
         .iter()
-        .map(|(qualifier, field)| {
-            let declared = declared::declared(field);
-            SqlColumn {
-                name: field.name().clone(),
-                origin: declared.map(|of| (of.table.to_owned(), of.column.to_owned())),
-                table: qualifier.map(|table| table.table().to_owned()),
-                sql_type: declared.map_or_else(|| sql_type(field.data_type()), |of| of.sql_type),
-                nullable: field.is_nullable(),
-            }
-        })
+        .map(|(qualifier, field)| column_of(qualifier.map(TableReference::table), field))
         .collect()
+}
+
+/// A column of an answer, and what the statement calls its table.
+pub(super) fn column_of(table: Option<&str>, field: &FieldRef) -> SqlColumn {
+    let declared = declared::declared(field);
+    SqlColumn {
+        name: field.name().clone(),
+        origin: declared.map(|of| (of.table.to_owned(), of.column.to_owned())),
+        table: table.map(str::to_owned),
+        sql_type: declared.map_or_else(|| sql_type(field.data_type()), |of| of.sql_type),
+        nullable: field.is_nullable(),
+    }
 }
 
 fn sql_type(data_type: &DataType) -> SqlType {
