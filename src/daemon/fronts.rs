@@ -239,7 +239,6 @@ pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEng
         text_max: sql.text_bytes_max,
         case_insensitive: sql.case_insensitive,
         variables: super::variables::variables(config),
-        ..SqlSettings::default()
     };
     Engine::new(Arc::clone(catalog), settings).map_err(|source| StartError::Thread {
         what: "the SQL threads",

@@ -182,7 +182,8 @@ impl std::fmt::Debug for Batch {
 
 /// `tests/miri.sh`: every pointer that the kernel gets is one that may be written through, call after call, also when
 /// the batch has moved and was looked at in between.
-#[cfg(all(test, miri))]
+#[cfg(test)]
+#[cfg(miri)]
 mod in_miri {
     use std::os::fd::AsFd;
 
@@ -212,7 +213,8 @@ mod in_miri {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
+#[cfg(not(miri))]
 mod tests {
     use super::*;
     use std::net::UdpSocket;

@@ -120,7 +120,8 @@ fn segments(packets: &[&[u8]], segments_max: usize) -> usize {
 }
 
 /// `tests/miri.sh`: the kernel may read what it is told to, and that is the packets.
-#[cfg(all(test, miri))]
+#[cfg(test)]
+#[cfg(miri)]
 mod in_miri {
     use std::os::fd::AsFd;
 
@@ -150,7 +151,8 @@ mod in_miri {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
+#[cfg(not(miri))]
 mod tests {
     use super::*;
     use std::net::UdpSocket;

@@ -114,11 +114,10 @@ impl Victim {
         assert_eq!(site.json("/api/v1/info")["req_count"], self.requests);
         let resident = self.program.resident_bytes();
         // Worth seeing even when it is right.
+        let (planned, requests) = (self.planned, self.requests);
         writeln!(
-            std::io::stderr(),
-            "{resident} bytes resident, {} planned, {} requests",
-            self.planned,
-            self.requests
+            std::io::stderr().lock(),
+            "{resident} bytes resident, {planned} planned, {requests} requests"
         )
         .unwrap();
         assert!(
