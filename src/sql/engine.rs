@@ -4,6 +4,7 @@
 //! they are now, and run on the engine's own threads. Batches go to the front end through a short channel: a client
 //! that reads slowly makes its query wait, nothing else.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -203,11 +204,23 @@ impl Engine {
 
     /// What a query runs in: the engine's settings, and the rows that there are now.
     pub(super) fn context(&self, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
-        let context = TaskContext::from(&self.0.state);
+        let state = &self.0.state;
         let needed = tables::needed(plan);
         let snapshot = Arc::new(Snapshot::take(&self.0.catalog, needed));
-        let config = context.session_config().clone().with_extension(snapshot);
-        Arc::new(context.with_session_config(config))
+        let config = state.config().clone().with_extension(snapshot);
+        // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
+        let (session, runtime) = (state.session_id().to_owned(), state.runtime_env());
+        let context = TaskContext::new(
+            None,
+            session,
+            config,
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            Arc::clone(runtime),
+        );
+        Arc::new(context)
     }
 
     /// The plan of a SELECT, and how many rows it looked at when it ran.

@@ -159,14 +159,10 @@ impl Engine {
             return self.start(found.plan, found.columns).await;
         }
         match statement::read(text, mode(session).ansi_quotes)? {
-            Statement::Query => {
-                let query = self.query(session, text, Some(values)).await?;
-                self.answer(query).await
-            }
+            Statement::Query => self.ask(session, text, values).await,
             Statement::Do(expressions) => {
                 let text = format!("SELECT {expressions}");
-                let query = self.query(session, &text, Some(values)).await?;
-                if let Reply::Rows(mut rows) = self.answer(query).await? {
+                if let Reply::Rows(mut rows) = self.ask(session, &text, values).await? {
                     while let Some(batch) = rows.next().await {
                         batch?;
                     }
@@ -286,24 +282,28 @@ impl Engine {
         })
     }
 
-    /// Starts a query.
-    pub(super) async fn answer(&self, query: Query) -> Result<Reply, SqlError> {
-        let Query {
-            plan,
-            columns,
-            sleep,
-            ..
-        } = query;
-        let engine = self.clone();
-        let physical = self
+    /// Plans a query and starts it: one way to the engine's threads and back, since waking a thread costs as much as planning
+    /// something small.
+    pub(super) async fn ask(
+        &self,
+        session: &Session,
+        text: &str,
+        values: &[Literal],
+    ) -> Result<Reply, SqlError> {
+        let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
+        let values = values.to_vec();
+        let (plan, columns) = self
             .on_own_threads(async move {
-                if !sleep.is_zero() {
-                    tokio::time::sleep(sleep).await;
+                let written = write(&session, engine.settings(), &text, Some(&values))?;
+                let query = engine.plan(written).await?;
+                if !query.sleep.is_zero() {
+                    tokio::time::sleep(query.sleep).await;
                 }
-                engine.physical(&plan).await
+                let plan = engine.physical(&query.plan).await?;
+                Ok((plan, query.columns))
             })
             .await?;
-        self.start(physical, columns).await
+        self.start(plan, columns).await
     }
 
     /// Does something on the engine's threads; ends it when nobody waits any more.
@@ -452,8 +452,7 @@ impl Engine {
     /// What an expression is.
     async fn evaluate(&self, session: &Session, expression: &str) -> Result<Literal, SqlError> {
         let text = format!("SELECT {expression}");
-        let query = self.query(session, &text, Some(&[])).await?;
-        let Reply::Rows(mut rows) = self.answer(query).await? else {
+        let Reply::Rows(mut rows) = self.ask(session, &text, &[]).await? else {
             return Ok(Literal::Null);
         };
         let mut first = Literal::Null;

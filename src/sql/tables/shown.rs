@@ -14,38 +14,24 @@ use crate::wire::micros;
 pub(super) enum Out {
     Ints(Vec<i64>),
     Floats(Vec<f32>),
-    Texts(List, usize, Vec<u32>),
+    /// Places in a list of texts.
+    Texts(List, Vec<u32>),
 }
 
 /// Which list has the texts of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
-    Origins,
     Sets,
     Words,
 }
-
-/// The columns of the list of origins.
-pub(super) const ORIGIN_LANES: [Lane; 4] = [
-    Lane::Hostname,
-    Lane::ServerName,
-    Lane::ScriptName,
-    Lane::Schema,
-];
 
 impl Out {
     pub(super) fn of(lane: Lane) -> Self {
         match lane.kind() {
             Kind::Int => Self::Ints(Vec::new()),
             Kind::Float => Self::Floats(Vec::new()),
-            Kind::Text => match lane {
-                Lane::Tags => Self::Texts(List::Sets, 0, Vec::new()),
-                Lane::Name | Lane::Value => Self::Texts(List::Words, 0, Vec::new()),
-                lane => {
-                    let column = ORIGIN_LANES.iter().position(|&of| of == lane);
-                    Self::Texts(List::Origins, column.unwrap_or_default(), Vec::new())
-                }
-            },
+            Kind::Text if lane == Lane::Tags => Self::Texts(List::Sets, Vec::new()),
+            Kind::Text => Self::Texts(List::Words, Vec::new()),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float32Array, Int64Array, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, Float32Array, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::Result;
@@ -23,8 +23,7 @@ use super::owners::fill_owners;
 use super::raw::{Lane, Raw};
 use super::scan::PoolScan;
 use super::shown::{
-    Floats, List, ORIGIN_LANES, Out, gather, ids, kib, origin_word, request_floats, seconds,
-    tags_text,
+    Floats, List, Out, gather, ids, kib, origin_word, request_floats, seconds, tags_text,
 };
 use super::texts::Texts;
 use crate::pool::Pool;
@@ -70,7 +69,6 @@ pub(super) struct Walk {
     matcher: Matcher,
     out: Vec<Out>,
     rows: usize,
-    origins: Texts,
     sets: Texts,
     words: Texts,
     scratch: Scratch,
@@ -82,8 +80,6 @@ pub(super) struct Walk {
 struct Scratch {
     /// Offsets of the rows that pass.
     rows: Vec<u32>,
-    /// Places of their origins, of their sets.
-    places: Vec<u32>,
     /// The requests of all timers of the piece.
     owners: Vec<i64>,
     /// For tables of tags: the id, the name and the value of each row.
@@ -119,9 +115,8 @@ impl Walk {
             matcher: Matcher::default(),
             out,
             rows: 0,
-            origins: Texts::new(ORIGIN_LANES.len()),
-            sets: Texts::new(1),
-            words: Texts::new(1),
+            sets: Texts::default(),
+            words: Texts::default(),
             scratch: Scratch::default(),
             memory,
         }
@@ -133,7 +128,7 @@ impl Walk {
         if self.raw == Raw::Tag {
             return self.tags();
         }
-        for list in [&mut self.origins, &mut self.sets, &mut self.words] {
+        for list in [&mut self.sets, &mut self.words] {
             list.begin();
         }
         let mut holds = 0;
@@ -147,8 +142,7 @@ impl Walk {
         if self.rows == 0 && self.left.is_empty() {
             return Ok(None);
         }
-        let lists = [&mut self.origins, &mut self.sets, &mut self.words];
-        let lists: usize = lists.into_iter().map(Texts::memory).sum();
+        let lists = self.sets.memory() + self.words.memory();
         self.memory.try_resize(lists + self.matcher.memory())?;
         self.batch().map(Some)
     }
@@ -197,7 +191,6 @@ impl Walk {
         }
         let live = snapshot.live().read();
         let pool = &live.pool;
-        self.origins.expect(pool.origins.end());
         self.sets.expect(pool.tag_sets.end());
         self.words.expect(pool.words.end());
         if self.raw.by_timers() {
@@ -250,8 +243,6 @@ impl Walk {
         let mut rows = std::mem::take(&mut self.scratch.rows);
         self.matcher.requests(pool, &requests, &mut rows);
         self.cut(&mut rows);
-        let mut places = std::mem::take(&mut self.scratch.places);
-        places.clear();
         for at in 0..self.out.len() {
             let lane = self.raw.lanes()[self.columns[at]];
             match &mut self.out[at] {
@@ -273,34 +264,25 @@ impl Walk {
                     Floats::Bytes(column) => gather(&rows, column, out, kib),
                     Floats::Seconds(column) => gather(&rows, column, out, seconds),
                 },
-                Out::Texts(List::Origins, _, out) => {
-                    if places.is_empty() {
-                        let list = &mut self.origins;
-                        gather(&rows, requests.origin, &mut places, |origin| {
-                            list.place(origin, |columns| {
-                                let origin = pool.origins.get(origin);
-                                for (column, lane) in columns.iter_mut().zip(ORIGIN_LANES) {
-                                    let word = origin_word(origin, lane);
-                                    column.push((word != NONE).then(|| pool.words.text(word)));
-                                }
-                            })
-                        });
-                    }
-                    out.extend_from_slice(&places);
+                Out::Texts(List::Words, out) => {
+                    let list = &mut self.words;
+                    gather(&rows, requests.origin, out, |origin| {
+                        match origin_word(pool.origins.get(origin), lane) {
+                            NONE => list.absent(),
+                            word => list.place(word, || pool.words.text(word)),
+                        }
+                    });
                 }
-                Out::Texts(_, _, out) => {
+                Out::Texts(List::Sets, out) => {
                     let list = &mut self.sets;
                     gather(&rows, requests.request_tags, out, |set| {
-                        list.place(set, |columns| {
-                            columns[0].push(Some(&tags_text(pool, set)));
-                        })
+                        list.place(set, || tags_text(pool, set))
                     });
                 }
             }
         }
         self.rows += rows.len();
         self.scratch.rows = rows;
-        self.scratch.places = places;
     }
 
     /// The same of timers.
@@ -369,18 +351,18 @@ impl Walk {
                     Lane::Id => out.extend_from_slice(&row_ids[..count]),
                     _ => out.extend(names[..count].iter().map(|&name| i64::from(name))),
                 },
-                Out::Texts(_, _, out) => {
+                Out::Texts(_, out) => {
                     let list = &mut self.words;
                     let words = if lane == Lane::Name {
                         &*names
                     } else {
                         &*values
                     };
-                    out.extend(words[..count].iter().map(|&word| {
-                        list.place(word, |columns| {
-                            columns[0].push(Some(pool.words.text(word)));
-                        })
-                    }));
+                    out.extend(
+                        words[..count]
+                            .iter()
+                            .map(|&word| list.place(word, || pool.words.text(word))),
+                    );
                 }
                 Out::Floats(_) => {}
             }
@@ -406,27 +388,12 @@ impl Walk {
             }
         }
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.out.len());
-        let mut shared: Option<(List, UInt32Array)> = None;
         for out in &mut self.out {
             arrays.push(match out {
                 Out::Ints(ints) => Arc::new(Int64Array::from(std::mem::take(ints))),
                 Out::Floats(floats) => Arc::new(Float32Array::from(std::mem::take(floats))),
-                Out::Texts(list, column, places) => {
-                    let places = std::mem::take(places);
-                    // Columns of origins have the same places.
-                    let places = match shared.take() {
-                        Some((List::Origins, places)) if *list == List::Origins => places,
-                        _ => UInt32Array::from(places),
-                    };
-                    let texts = match list {
-                        List::Origins => &mut self.origins,
-                        List::Sets => &mut self.sets,
-                        List::Words => &mut self.words,
-                    };
-                    let array = texts.column(*column, &places)?;
-                    shared = Some((*list, places));
-                    array
-                }
+                Out::Texts(List::Words, places) => self.words.at(std::mem::take(places))?,
+                Out::Texts(List::Sets, places) => self.sets.at(std::mem::take(places))?,
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
