@@ -256,9 +256,11 @@ pub(super) fn router(
         let others = move |method: Method| async move { guard::other_method(&method, allow) };
         router = router.route(path, methods.fallback(others));
     }
-    router
-        .fallback(nothing_here)
-        .with_state(app)
+    let router = router.fallback(nothing_here).with_state(app);
+    // Around all of it, not around each path: a layer inside would let axum add `Allow` to a stranger's 401, and that
+    // would tell which paths there are.
+    Router::new()
+        .fallback_service(router)
         .layer(axum::middleware::from_fn_with_state(guard, guard::around))
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::harness::{Reply, Server, read_reply};
@@ -10,7 +11,7 @@ use crate::access::tls::Tls;
 use crate::access::{Access, UserStore, Users};
 use crate::clock::SystemClock;
 use crate::config::{Config, TlsFiles};
-use crate::http::HttpSettings;
+use crate::http::{HttpSettings, page, routes};
 
 const TOKEN: &str = "a-token-of-kims-own";
 
@@ -137,6 +138,55 @@ fn a_stranger_that_is_turned_away_is_told_nothing() {
     // It may be closed already.
     drop(stranger.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     assert_eq!(until_closed(stranger), b"");
+}
+
+/// Every path that the router has, so that a new one cannot be forgotten: a stranger learns from none of them even whether
+/// it is there.
+#[test]
+fn a_stranger_gets_401_from_every_path_and_method() {
+    let server = Server::with(with_users());
+    let of_api = routes::paths().into_iter();
+    let all = of_api.chain(page::paths()).map(|(path, methods, _)| {
+        let (path, methods) = (path.to_owned(), methods.split(", "));
+        (path, methods.chain(["PATCH", "BREW"]).collect::<Vec<_>>())
+    });
+    let elsewhere = ("/no/such/path".to_owned(), vec!["GET", "POST"]);
+    let mut tried = 0;
+    for (path, methods) in all.chain([elsewhere]) {
+        for (name, value) in [
+            ("{name}", "r"),
+            ("{id}", "1"),
+            ("{chart}", "chart.svg"),
+            ("{file}", "page.css"),
+        ] {
+            if let Some((before, after)) = path.split_once(name) {
+                let path = format!("{before}{value}{after}");
+                for method in &methods {
+                    assert_stranger(&server, method, &path);
+                }
+            }
+        }
+        for method in methods {
+            assert_stranger(&server, method, &path);
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
+    assert_eq!(server.source.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+}
+
+#[track_caller]
+fn assert_stranger(server: &Server, method: &str, path: &str) {
+    // Braces are not allowed in a target.
+    let target = path.replace(['{', '}'], "");
+    let reply = server.ask(method, &target, &[], None);
+    assert_eq!(reply.status, 401, "{method} {target}");
+    assert!(reply.header("allow").is_none(), "{method} {target}");
+    if method != "HEAD" {
+        let detail = reply.problem(401);
+        assert_eq!(detail, "this needs a user name and password, or a token");
+    }
 }
 
 #[test]
