@@ -57,7 +57,8 @@ pub enum HandedError {
     /// Everyone who reaches it could read everything.
     #[error(
         "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback address, and no \
-         credentials are configured; accepted: a loopback address, or {section}.allow_anonymous = true if that is wanted"
+         credentials are configured; accepted: a loopback address, a [[user]] who can log in there, or \
+         {section}.allow_anonymous = true if that is wanted"
     )]
     Exposed {
         /// `http` or `mysql`.
@@ -155,9 +156,15 @@ impl Handed {
 
     /// As for addresses of the configuration.
     fn check_exposure(&self, config: &Config) -> Result<(), HandedError> {
+        let anybody = !config.users.is_empty();
+        let with_password = config.users.iter().any(|user| user.password.is_some());
         for (section, listener, allowed) in [
-            ("http", &self.http, config.http.allow_anonymous),
-            ("mysql", &self.mysql, config.mysql.allow_anonymous),
+            ("http", &self.http, config.http.allow_anonymous || anybody),
+            (
+                "mysql",
+                &self.mysql,
+                config.mysql.allow_anonymous || with_password,
+            ),
         ] {
             let address = listener.as_ref().and_then(|it| it.local_addr().ok());
             if let Some(address) = address

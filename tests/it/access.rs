@@ -1,4 +1,8 @@
 //! Who may: every way in, without credentials, with wrong ones and with right ones; and that secrets stay where they are.
+#![expect(
+    clippy::print_stdout,
+    reason = "what could not be tried is for whoever runs the tests"
+)]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -13,6 +17,7 @@ use serde_json::Value as Json;
 
 use crate::harness::{Here, Program, Said, Sender, await_condition, pinbad, run};
 use crate::packets::request;
+use crate::restart::Holder;
 
 /// Secrets that must never be seen anywhere.
 const PASSWORD: &str = "hunter2-hunter2";
@@ -362,6 +367,35 @@ fn an_open_address_wants_users_or_the_operators_word() {
         .args(["check", "--config", &configured.config])
         .args(settings));
     assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// A listener that was handed over is held to the same rule: users, the operator's word, or nobody from elsewhere gets in.
+#[test]
+fn an_open_listener_that_is_handed_over_wants_the_same() {
+    let Some(own) = own_address() else {
+        println!("left out: this machine has no address but loopback");
+        return;
+    };
+    let mut holder = Holder::new(1);
+    holder.http = std::net::TcpListener::bind((own, 0)).unwrap();
+    let (mut command, sockets) = holder.command("udp:http");
+    let said = run(command.args(["serve", "--set", "mysql.listen="]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for part in ["LISTEN_FDS", "[[user]]", "allow_anonymous = true"] {
+        assert!(said.err.contains(part), "{part}: {said:?}");
+    }
+    drop(sockets);
+    let configured = Configured::new("");
+    let (command, sockets) = holder.command("udp:http");
+    let program = Program::start_as(command, &["serve", "--config", &configured.config], &[]);
+    drop(sockets);
+    assert_eq!(program.site.http, holder.http.local_addr().unwrap());
+    for target in ["/", "/api/v1/info", "/metrics"] {
+        assert_nothing_but_401(&ask(program.site.http, "GET", target, &[]));
+    }
+    let kim = basic("kim", PASSWORD);
+    let (status, ..) = ask(program.site.http, "GET", "/", &[("authorization", &kim)]);
+    assert_eq!(status, 200);
 }
 
 /// A root of its own, and a certificate for this machine that it signed; as files.
