@@ -146,6 +146,18 @@ if cargo +nightly miri --version >/dev/null 2>&1; then
 else
     left_out+=("Miri: it is missing, \`rustup toolchain install nightly --component miri --component rust-src\`")
 fi
+# Hours of a processor: restarts, kills and the soak at full size with a release build, the package, a test for every guard.
+if [ -n "${PINBAD_TEST_FULL:-}" ]; then
+    step release cargo build --locked --release
+    step 'restarts and kills at full size' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" \
+        PINBAD_RESTART_PACKETS=1000000 PINBAD_RESTART_RATE=50000 PINBAD_KILLS=100 PINBAD_KILL_RATE=5000 \
+        cargo test --locked --test it -- --nocapture ten_restarts killed_at_any_moment
+    step package bash tests/deb.sh
+    step guards bash tests/guards.sh
+    step soak bash tests/soak.sh 30m 100000
+else
+    left_out+=("full size: a million packets over ten restarts, a hundred kills, the package, every guard taken out, a soak of 30 minutes; PINBAD_TEST_FULL=1 runs them")
+fi
 
 # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Does a test fail when a guard is taken out? bash tests/guards.sh [NAME...]
+#
+# In a copy of this tree every guard of the list below gets a switch, the tests are built once, and for each guard its test is
+# run twice: with the guard, when it has to pass, and with the environment variable GUARD_OUT naming the guard, when it has to
+# fail. Nothing of that is ever in the program itself. A line of the source that is not there any more is an error: the list
+# is to be kept. With names only those guards are tried. GUARD_FEATURES=--no-default-features builds without SQL, and
+# leaves the guards of MySQL out.
+#
+# The exit code is 0 only when every test noticed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# NAME | FILE | LINE | ITS REPLACEMENT | TEST
+# In a replacement `out!` is whether this guard is taken out. Tests are of the library, or `it::` end to end; `-`: this line is
+# another part of the guard above, for the kernel and the daemon each look at some things.
+guards() {
+    cat <<'LIST'
+credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
+roles|src/http/login.rs|if asks \|\| path ==|if out! \|\| asks \|\| path ==|it::access::each_role_may_do_what_it_may
+probes|src/http/login.rs|if self.open_health &&|if (self.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
+guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
+open-address|src/config/check.rs|let Some(address) = front.listen else { return };|let Some(address) = front.listen.filter(\|_\| !out!) else { return };|it::access::an_open_address_wants_users_or_the_operators_word
+target-length|src/http/guard.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads
+header-length|src/http/guard.rs|if header_bytes > HEADER_BYTES_MAX {|if header_bytes > HEADER_BYTES_MAX && !out! {|http::tests::refusals::long_heads
+host|src/http/guard.rs|if bare.parse::<IpAddr>().is_ok()|if out! \|\| bare.parse::<IpAddr>().is_ok()|http::tests::refusals::hosts_and_origins
+origin|src/http/guard.rs|if !same {|if !same && !out! {|http::tests::refusals::hosts_and_origins
+content-type|src/http/guard.rs|if !essence.eq_ignore_ascii_case("application/json") {|if !essence.eq_ignore_ascii_case("application/json") && !out! {|http::tests::refusals::bodies
+body-announced|src/http/guard.rs|if announced.is_some_and(|if !out! && announced.is_some_and(|http::tests::refusals::bodies
+body-length|src/http/guard.rs|if bytes.len() + data.len() > BODY_BYTES_MAX {|if bytes.len() + data.len() > BODY_BYTES_MAX && !out! {|http::tests::refusals::bodies
+body-time|src/http/guard.rs|tokio::time::timeout(patience, read(body))|tokio::time::timeout(patience * if out! { 600 } else { 1 }, read(body))|http::tests::refusals::slow_clients_are_cut_off
+head-time|src/http/connection.rs|.header_read_timeout(settings.head_max)|.header_read_timeout(settings.head_max * if out! { 600 } else { 1 })|http::tests::refusals::slow_clients_are_cut_off
+handshake-time|src/http/connection.rs|tokio::time::timeout(settings.handshake_max, handshake)|tokio::time::timeout(settings.handshake_max * if out! { 600 } else { 1 }, handshake)|http::tests::strangers::handshakes_that_do_not_come_about_are_ended
+answer-not-taken|src/http/connection.rs|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) && !out! {|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
+answer-not-taken|src/http/mod.rs|set_tcp_user_timeout(stream, millis)?;|set_tcp_user_timeout(stream, if out! { 0 } else { millis })?;|-
+answer-time|src/http/connection.rs|} else if answering != 0 &&|} else if !out! && answering != 0 &&|http::connection::tests
+connections|src/access/places.rs|if taken.all >= self.all_max \|\||if taken.all >= self.all_max && !out! \|\||http::tests::refusals::too_many_connections_are_told_so
+connections-of-a-peer|src/access/places.rs|of_peer >= self.peer_max {|(of_peer >= self.peer_max && !out!) {|http::tests::strangers::one_peer_leaves_places_to_others
+turned-away|src/http/mod.rs|&& settings.access.anonymous(peer.ip()).is_some()|&& (out! \|\| settings.access.anonymous(peer.ip()).is_some())|http::tests::strangers::a_stranger_that_is_turned_away_is_told_nothing
+questions-at-once|src/http/routes.rs|gate("readings", settings.readings_max)|gate("readings", if out! { 99 } else { settings.readings_max })|http::tests::refusals::too_many_questions_are_told_so
+large-answers-at-once|src/http/routes.rs|gate("large answers", settings.streams_max)|gate("large answers", if out! { 99 } else { settings.streams_max })|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
+nosniff|src/http/guard.rs|set(X_CONTENT_TYPE_OPTIONS, "nosniff");|if !out! { set(X_CONTENT_TYPE_OPTIONS, "nosniff"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+no-store|src/http/guard.rs|set(CACHE_CONTROL, "no-store");|if !out! { set(CACHE_CONTROL, "no-store"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+referrer|src/http/guard.rs|set(REFERRER_POLICY, "no-referrer");|if !out! { set(REFERRER_POLICY, "no-referrer"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+same-origin|src/http/guard.rs|set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");|if !out! { set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+senders|src/ingest/sources.rs|if !slot.allowed {|if !slot.allowed && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
+sender-rate|src/ingest/sources.rs|if !row.take_one(now_ns, each_ns) {|if !row.take_one(now_ns, each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
+certificates-anew|src/reload.rs|self.reload_certificates();|if !out! { self.reload_certificates(); }|it::access::sighup_takes_new_certificates_and_secrets
+snapshot-set-aside|src/state/keeper.rs|match fs::rename(&file, &aside) {|match if out! { Ok(()) } else { fs::rename(&file, &aside) } {|it::restart::a_damaged_snapshot_is_set_aside_and_named
+snapshot-replaced-whole|src/state/keeper.rs|fs::rename(&new, self.snapshots.dir.join(FILE))?;|if out! { fs::write(self.snapshots.dir.join(FILE), b"")?; } else { fs::rename(&new, self.snapshots.dir.join(FILE))?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
+snapshot-failure-said|src/state/keeper.rs|figures.error = Some(error.to_string());|if !out! { figures.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again
+snapshot-periodically|src/state/keeper.rs|if !period.is_zero() && last.elapsed() >= period|if !out! && !period.is_zero() && last.elapsed() >= period|it::killed::killed_at_any_moment
+snapshot-checksum|src/state/blocks.rs|if header(kind, bytes, stored, &self.stored) != header_read {|if header(kind, bytes, stored, &self.stored) != header_read && !out! {|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
+clock-set-back|src/pool/mod.rs|self.last_timestamp = self.last_timestamp.max(record.received_secs());|self.last_timestamp = if out! { record.received_secs() } else { self.last_timestamp.max(record.received_secs()) };|it::clock::a_wall_clock_that_jumps
+open-listener-handed-over|src/handed.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
+handed-over-sockets|src/main.rs|let handed = match Handed::from_environment(config) {|let handed = match if pinbad::guard_is_out("handed-over-sockets") { Ok(Handed::default()) } else { Handed::from_environment(config) } {|it::restart::ten_restarts_under_load_lose_nothing
+under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requests_invalid.total(),|requests_decoded: if out! { counts.requests_decoded } else { pushed + counts.requests_invalid.total() },|state::counters::tests
+watchdog|src/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
+readiness|src/supervisor.rs|tell(&[NotifyState::Ready]);|if !out! { tell(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
+mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.connections_max;|let connections_max = if out! { 9999 } else { service.settings.connections_max };|it::mysql::wire::too_many_connections_are_told_so
+mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.packet_max };|it::mysql::wire::too_large_packets_are_refused
+LIST
+}
+
+# Apart from what is built of the tree itself, and always the same folder: the second time little is built anew.
+work="${CARGO_TARGET_DIR:-$PWD/target}/guards"
+export CARGO_TARGET_DIR="$work.built"
+rm -rf "$work"
+mkdir -p "$work"
+running=''
+clean_up() {
+    [ -z "$running" ] || kill -KILL "$running" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work" 2>/dev/null || true
+cd "$work"
+read -ra features <<<"${GUARD_FEATURES:-}"
+wanted() { [ $# = 1 ] || { local name=$1; shift; [[ " $* " == *" $name "* ]]; }; }
+
+# A bar inside a field is written `\|`.
+rows=()
+while IFS= read -r row; do
+    row=${row//'\|'/$'\x01'}
+    IFS='|' read -r name file line instead test <<<"$row"
+    wanted "$name" "$@" || continue
+    [[ "${GUARD_FEATURES:-}" != *--no-default-features* || $name != mysql-* ]] || continue
+    line=${line//$'\x01'/'|'} instead=${instead//$'\x01'/'|'}
+    instead=${instead//out!/crate::guard_is_out(\"$name\")}
+    FROM=$line TO=$instead perl -0777 -pi -e '$n = s/\Q$ENV{FROM}\E/$ENV{TO}/; END { exit($n == 1 ? 0 : 1) }' "$file" ||
+        { echo "$name: this line is not in $file any more: $line"; exit 1; }
+    [ "$test" = - ] || rows+=("$name|$test")
+done < <(guards)
+[ ${#rows[@]} -gt 0 ] || { echo "There is no guard of that name."; exit 2; }
+cat >>src/lib.rs <<'SWITCH'
+
+/// Whether the guard of this name is taken out.
+pub fn guard_is_out(name: &str) -> bool {
+    std::env::var("GUARD_OUT").is_ok_and(|out| out == name)
+}
+SWITCH
+
+echo "Building the tests with ${#rows[@]} switches."
+cargo test --locked "${features[@]}" --lib --test it --no-run 2>"$work/build" || { tail -n 40 "$work/build"; exit 1; }
+binary() { grep -o "Executable $1.*(\(.*\))" "$work/build" | sed 's/.*(\(.*\))/\1/'; }
+library=$(binary 'unittests src/lib.rs') program=$(binary 'tests/it/main.rs')
+
+# Runs one test; 0 when it passed, 1 when it failed or did not end.
+try() { # GUARD_OUT TEST
+    local of=$library test=$2
+    [[ $test != it::* ]] || { of=$program test=${2#it::}; }
+    GUARD_OUT=$1 timeout -k 5 "${GUARD_TIMEOUT:-180}" "$of" "$test" >"$work/log" 2>&1 </dev/null &
+    running=$!
+    local code=0
+    wait $running || code=$?
+    running=''
+    # A filter that finds nothing proves nothing.
+    if [ $code = 0 ] && ! grep -q ' [1-9][0-9]* passed' "$work/log"; then echo "no test is called $test"; return 2; fi
+    [ $code = 0 ]
+}
+
+failed=0
+for row in "${rows[@]}"; do
+    name=${row%%|*} test=${row##*|}
+    if ! try '' "$test"; then
+        printf 'FAILED   %-24s %s does not pass with the guard\n' "$name" "$test"
+        tail -n 15 "$work/log"
+        failed=1
+    elif try "$name" "$test"; then
+        printf 'MISSED   %-24s %s passes without it\n' "$name" "$test"
+        failed=1
+    else
+        printf 'noticed  %-24s %s\n' "$name" "$test"
+    fi
+done
+[ $failed = 0 ] && echo "Every test noticed that its guard was gone." || echo "Not every guard has a test."
+exit $failed
