@@ -122,10 +122,7 @@ fn whole(value: &Literal) -> Option<i64> {
     match value {
         Literal::Int(id) => Some(*id),
         Literal::Text(text) => digits(text),
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "it has no fraction and fewer digits than either type holds"
-        )]
+        // No fraction, and fewer digits than either type holds.
         Literal::Float(id) if id.fract() == 0.0 && id.abs() < 1e15 => Some(*id as i64),
         Literal::Null | Literal::UInt(_) | Literal::Float(_) => None,
     }
