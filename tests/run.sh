@@ -4,10 +4,11 @@
 #   format, lints, tests (unit, end to end, documentation), documentation; benches are compiled, not run; a minute of
 #   each fuzz target (PINBAD_FUZZ_SECONDS); Miri over every `unsafe`, where it is installed.
 #
-# It needs a Rust toolchain, and a C and a C++ compiler, PHP with the Pinba extension, Chromium and MariaDB, which it installs from Debian's
-# packages when it may (as root), and Prometheus, which it unpacks from Debian's package. What it cannot have it leaves out,
-# and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again and again:
-# what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
+# It needs a Rust toolchain, and a C and a C++ compiler, PHP with the Pinba extension, Chromium and MySQL's clients (MariaDB's, PHP's,
+# Go's, Node, Python), which it installs from Debian's packages when it may (as root); Prometheus, which it unpacks from
+# Debian's package; and Python's and Node's drivers, which pip and npm put beside what is built. What it cannot have it
+# leaves out, and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again
+# and again: what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -31,16 +32,31 @@ have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix p
 
 have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
 
-have_mariadb() { command -v mariadb >/dev/null && [ -x /usr/sbin/mariadbd ]; }
-
 packages=()
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
 command -v c++ >/dev/null || packages+=(g++)
 have_php_pinba || packages+=(php-cli php-pinba)
 have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 command -v curl >/dev/null || packages+=(curl)
-# These start no service: a test that wants a server starts one of its own.
-have_mariadb || packages+=(mariadb-client mariadb-server-core)
+# MySQL's clients. Those that cannot be had are left out, and so are those that PINBAD_TESTS_WITHOUT names: it may hold
+# mariadb, php, python, node and go, apart by commas. None of these packages starts a service.
+without=",${PINBAD_TESTS_WITHOUT:-},"
+wanted() { [[ $without != *",$1,"* ]]; }
+have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
+have_php_mysql() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix pdo_mysql; }
+have_python() { command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; }
+have_python_headers() { python3 -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null; }
+have_go_driver() { command -v go >/dev/null && [ -d /usr/share/gocode/src/github.com/go-sql-driver/mysql ]; }
+if wanted mariadb; then have_mariadb || packages+=(mariadb-client mariadb-server-core); fi
+if wanted php; then have_php_mysql || packages+=(php-cli php-mysql); fi
+if wanted python; then
+    have_python || packages+=(python3-venv)
+    have_python_headers || packages+=(python3-dev)
+    command -v mariadb_config >/dev/null || packages+=(libmariadb-dev)
+    command -v pkg-config >/dev/null || packages+=(pkg-config)
+fi
+if wanted node; then command -v npm >/dev/null || packages+=(nodejs npm); fi
+if wanted go; then have_go_driver || packages+=(golang-go golang-github-go-sql-driver-mysql-dev); fi
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "Installing ${packages[*]}"
@@ -49,16 +65,76 @@ if [ ${#packages[@]} -gt 0 ]; then
         # The lists of a new machine are empty or old: they are fetched only if it does not go without.
         "${install[@]}" >"$log" 2>&1 </dev/null ||
             { apt-get update -q </dev/null && "${install[@]}" </dev/null; } >"$log" 2>&1 ||
-            { tail -n 20 "$log"; echo "These packages could not be installed: ${packages[*]}"; }
+            # One that is not to be had shall not keep out the others.
+            for package in "${packages[@]}"; do
+                apt-get install -y -q --no-install-recommends "$package" >"$log" 2>&1 </dev/null ||
+                    { tail -n 5 "$log"; echo "This package could not be installed: $package"; }
+            done
     else
         echo "Not installed, and only root could change that: ${packages[*]}"
     fi
 fi
 if ! have_php_pinba; then
     # They fail without PHP, so that nobody leaves them out unseen; here they are skipped and counted as that.
-    export PINBAD_TESTS_WITHOUT="php"
+    export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},php"
     skip+=(--skip php::)
     left_out+=("the tests with real PHP: php-cli or php-pinba is missing")
+fi
+# What comes from PyPI and npm, and MariaDB's engine for tables elsewhere (its package would start a service), is kept
+# beside what is built.
+clients="$CARGO_TARGET_DIR/clients"
+mkdir -p "$clients"
+# Leaves out tests: the clients that are missing, why, and the names of the tests.
+leave_out() {
+    local client=$1 reason=$2 name
+    shift 2
+    wanted "$client" || reason="PINBAD_TESTS_WITHOUT has it"
+    export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},$client"
+    for name in "$@"; do skip+=(--skip "$name"); done
+    left_out+=("the tests $*: $reason")
+}
+if ! { wanted mariadb && have_mariadb; }; then
+    leave_out mariadb "mariadb-client or mariadb-server-core is missing" \
+        mysql::cli:: mysql::federated:: mysql::login::users_ sql_mariadb::
+else
+    plugin=usr/lib/mysql/plugin/ha_federatedx.so
+    if [ ! -e "/$plugin" ] && [ ! -e "$clients/mariadb/$plugin" ] && command -v apt-get >/dev/null; then
+        say "Unpacking mariadb-server"
+        mkdir -p "$clients/mariadb"
+        (cd "$clients/mariadb" && apt-get download -q mariadb-server && dpkg-deb -x mariadb-server_*.deb .) >"$log" 2>&1 </dev/null ||
+            tail -n 20 "$log"
+    fi
+    if [ ! -e "/$plugin" ] && [ ! -e "$clients/mariadb/$plugin" ]; then
+        skip+=(--skip mysql::federated::)
+        left_out+=("the tests mysql::federated: ha_federatedx.so of mariadb-server is missing")
+    fi
+fi
+if ! { wanted php && have_php_mysql; }; then
+    skip+=(--skip mysql::drivers::php)
+    left_out+=("the tests mysql::drivers::php: php-mysql is missing")
+fi
+# The connector's newer releases have no C extension for every Python; this one is both.
+python_packages=(PyMySQL mysqlclient mysql-connector-python==9.1.0 SQLAlchemy pandas)
+have_python_packages() { [ "$(cat "$clients/python/packages" 2>/dev/null)" = "${python_packages[*]}" ]; }
+if wanted python && have_python && ! have_python_packages; then
+    say "Installing ${python_packages[*]}"
+    { python3 -m venv --clear "$clients/python" &&
+        "$clients/python/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
+        echo "${python_packages[*]}" >"$clients/python/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted python && have_python_packages; }; then
+    leave_out python "one of ${python_packages[*]} could not be had" mysql::drivers::python:: mysql::login::users_ mysql::login::caching_
+fi
+if wanted node && command -v npm >/dev/null && [ ! -d "$clients/node/node_modules/mysql2" ]; then
+    say "Installing mysql2"
+    mkdir -p "$clients/node"
+    (cd "$clients/node" && npm install --silent --no-fund --no-audit mysql2) >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted node && command -v node >/dev/null && [ -d "$clients/node/node_modules/mysql2" ]; }; then
+    leave_out node "node, npm or mysql2 is missing" mysql::drivers::node::
+fi
+if ! { wanted go && have_go_driver; }; then
+    leave_out go "golang-go or golang-github-go-sql-driver-mysql-dev is missing" mysql::drivers::go::
 fi
 # Prometheus is unpacked beside what is built and not installed: the package would start a service.
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
@@ -82,10 +158,6 @@ if ! have_browser; then
     skip+=(--skip browser::)
     left_out+=("the tests of the pages in a browser: chromium or chromium-driver is missing")
 fi
-if ! have_mariadb; then
-    skip+=(--skip sql_mariadb::)
-    left_out+=("the comparison of SQL's answers with MariaDB's: mariadb-client or mariadb-server-core is missing")
-fi
 if ! command -v curl >/dev/null; then
     export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},curl"
     left_out+=("the commands of the README that use curl: curl is missing")
@@ -95,13 +167,6 @@ if ! command -v cargo >/dev/null; then
     echo "0 passed, 1 failed"
     exit 1
 fi
-
-# What does not pass on every machine yet. It is left out by name, and said so, until it does.
-unsteady=(mysql::cli:: mysql::drivers:: mysql::wire::a_slow_client_holds_up_nobody)
-for name in "${unsteady[@]}"; do
-    skip+=(--skip "$name")
-    left_out+=("$name: it does not pass on every machine yet")
-done
 
 # --- the steps ----------------------------------------------------------------------------------------------------
 

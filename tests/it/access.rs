@@ -56,7 +56,8 @@ impl Configured {
     }
 }
 
-fn basic(name: &str, password: &str) -> String {
+/// What a user sends as `Authorization`.
+pub(crate) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 

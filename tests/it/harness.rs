@@ -493,6 +493,12 @@ pub(crate) struct Said {
 /// Runs a command to its end; one that does not end within a minute is ended, and an error.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Said {
+    run_within(PATIENCE, command)
+}
+
+/// The same with another limit.
+#[track_caller]
+pub(crate) fn run_within(patience: Duration, command: &mut Command) -> Said {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -501,7 +507,7 @@ pub(crate) fn run(command: &mut Command) -> Said {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let out = read_all(child.stdout.take().unwrap());
     let err = read_all(child.stderr.take().unwrap());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;

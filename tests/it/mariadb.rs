@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use crate::harness::{Said, await_condition, run};
+use crate::harness::{Said, await_condition, run, run_within};
 
 /// A running server.
 #[derive(Debug)]
@@ -56,7 +57,9 @@ impl MariaDb {
 
     /// What a client that runs these statements says.
     pub(crate) fn try_sql(&self, statements: &str) -> Said {
-        run(Command::new("mariadb")
+        // Thirty tables are made in one go, each asked for first.
+        let mut command = Command::new("mariadb");
+        command
             .args([
                 "--no-defaults",
                 "--default-character-set=utf8mb4",
@@ -69,7 +72,8 @@ impl MariaDb {
                 self.dir.path().join("socket").display()
             ))
             .args(["-e", statements])
-            .env("LC_ALL", "C.UTF-8"))
+            .env("LC_ALL", "C.UTF-8");
+        run_within(Duration::from_mins(5), &mut command)
     }
 
     /// The same where nothing may go wrong: rows, columns apart by tabs, their names first.

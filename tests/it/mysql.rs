@@ -7,6 +7,12 @@ mod cli;
 mod client;
 /// Drivers of PHP, Python, Node and Go.
 mod drivers;
+/// A MariaDB in front.
+mod federated;
+/// Users and TLS.
+mod login;
+/// What clients ask beside queries.
+mod statements;
 /// How clients are run.
 mod tools;
 /// The protocol: commands, errors, limits, time-outs, what no client would send.

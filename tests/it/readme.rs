@@ -10,6 +10,12 @@ use serde_json::Value as Json;
 
 use crate::harness::{Program, Said, Site, await_condition, run};
 
+/// The MySQL wire, where it is built.
+const MYSQL: &[&str] = match cfg!(feature = "sql") {
+    true => &["mysql.listen=127.0.0.1:0"],
+    false => &[],
+};
+
 /// A fenced block: its language and what stands in it.
 #[derive(Debug)]
 struct Block<'a> {
@@ -37,6 +43,7 @@ fn is_left_out(command: &str) -> bool {
         || command.contains("pinbad demo")
         || (lacks("php") && command.starts_with("php "))
         || (lacks("curl") && command.contains("curl "))
+        || ((lacks("mariadb") || cfg!(not(feature = "sql"))) && command.contains("mariadb "))
 }
 
 /// Runs a block with the ports of this daemon.
@@ -45,6 +52,10 @@ fn run_block(site: &Site, block: &str) -> Said {
     let block = block
         .replace("127.0.0.1:30080", &http)
         .replace("127.0.0.1:30002", &udp)
+        .replace(
+            "-P 33306",
+            &format!("-P {}", site.mysql.map_or(0, |mysql| mysql.port())),
+        )
         .replace("pinbad load ", &format!("pinbad load --target {udp} "))
         .replace("pinbad top ", &format!("pinbad top --url {http} "))
         .replace("pinbad tail ", &format!("pinbad tail --url {http} "));
@@ -79,11 +90,11 @@ fn assert_alike(shown: &Block<'_>, said: &Said) {
         let refused = |text: &str| text.contains("\"status\":4") && text.contains("\"detail\"");
         assert_eq!(refused(shown.text), refused(&said.out), "{}", context());
     } else {
-        // CSV: its first line has the columns.
+        // CSV, or columns apart by tabs: the first line has their names.
         let is_head = |line: &&str| {
             let names =
-                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == ',';
-            line.contains(',') && line.chars().all(names)
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_,\t".contains(c);
+            line.contains([',', '\t']) && line.chars().all(names)
         };
         if let Some(head) = shown.text.lines().find(is_head) {
             assert!(
@@ -112,7 +123,7 @@ fn the_commands_of_the_readme_do_what_it_says() {
         .iter()
         .any(|block| block.text.contains("pinbad demo"));
     assert!(demo, "the README does not start `pinbad demo`: {blocks:#?}");
-    let program = Program::start(&["demo", "--rate", "500"], &[]);
+    let program = Program::start(&["demo", "--rate", "500"], MYSQL);
     let site = &program.site;
     await_condition("the demo is at work", || {
         let rows = site.rows("report_by_script_name").len();

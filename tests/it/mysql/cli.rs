@@ -1,11 +1,9 @@
 //! The mariadb tools, as they are installed from Debian: batch, on a terminal, and those beside it.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use super::Shop;
 use super::tools::{fine, tool};
 use crate::harness::run;
+use crate::screen::Screen;
 
 #[test]
 fn batch() {
@@ -49,6 +47,7 @@ fn batch() {
     }
     let types = fine(tool("mariadb", shop.mysql).args([
         "pinba",
+        "--table",
         "--column-type-info",
         "-e",
         "SELECT req_time, hostname, id FROM request LIMIT 1",
@@ -80,45 +79,28 @@ fn errors() {
     }
 }
 
-/// With a terminal the client asks for the columns of every table before its first prompt, so that it can complete their names.
+/// With a terminal the client asks for the columns of every table before its first prompt, and completes their names.
 #[test]
 fn on_a_terminal() {
     let shop = Shop::open();
-    let mariadb = tool("mariadb", shop.mysql);
-    let arguments = mariadb
-        .get_args()
-        .map(|argument| argument.to_str().unwrap());
-    let line = format!("mariadb {} pinba", arguments.collect::<Vec<_>>().join(" "));
-    let mut script = std::process::Command::new("timeout");
-    script
-        .args(["50", "script", "-qec", &line, "/dev/null"])
-        .env("TERM", "dumb")
-        .env("HOME", "/nonexistent")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = script.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all(b"select req_count from info;\nuse information_schema\nuse pinba\nselect database();\nexit\n")
-        .unwrap();
-    drop(stdin);
-    let out = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(
-        out.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    for told in [
-        "Welcome to the MariaDB monitor",
-        "|        12 |",
-        "Database changed",
-        "| pinba      |",
-        "Bye",
-    ] {
-        assert!(said.contains(told), "{told} in {said}");
-    }
+    let mut mariadb = tool("mariadb", shop.mysql);
+    mariadb.arg("pinba");
+    let mut screen = Screen::start(mariadb, 120, 50);
+    screen.await_text("Reading table information for completion of table and column names");
+    screen.await_text("MariaDB [pinba]>");
+    // Names are completed: one of a table, one of a column.
+    screen
+        .press("select req_time_tot\t+1 from report_by_script_na\t where req_count = 6 limit 1;\r");
+    screen.await_text("| req_time_total +1 |");
+    screen.await_text("1 row in set");
+    screen.press("use information_schema\rselect database();\r");
+    screen.await_text("| information_schema |");
+    screen.press("use pinba\rselect req_count as told from info;\rselect nothing;\r");
+    screen.await_text("|   12 |");
+    screen.await_text("ERROR 1054 (42S22)");
+    screen.press("exit\r");
+    screen.await_text("Bye");
+    assert!(screen.end().success());
 }
 
 #[test]

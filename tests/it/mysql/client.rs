@@ -88,7 +88,7 @@ impl Client {
     pub(super) fn greeted(to: SocketAddr) -> Self {
         let stream = TcpStream::connect(to).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
+            .set_read_timeout(Some(Duration::from_mins(5)))
             .unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = Self {

@@ -6,8 +6,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use crate::harness::{Said, run};
+use crate::harness::{Said, run_within};
+
+/// How long a client may take. Some ask hundreds of statements, or compile first; and queries give way to whatever else the
+/// machine does, so that in a debug build on busy cores each may take a second.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A script of `tests/clients`.
 pub(super) fn script(name: &str) -> PathBuf {
@@ -43,7 +48,7 @@ pub(super) fn tool(name: &str, mysql: SocketAddr) -> Command {
 #[track_caller]
 pub(super) fn assert_ok(command: &mut Command, mysql: SocketAddr) {
     command.args([mysql.ip().to_string(), mysql.port().to_string()]);
-    let said = run(command);
+    let said = run_within(PATIENCE, command);
     assert!(
         said.code == Some(0) && said.out.trim_end().ends_with("ok"),
         "{command:?}\n{}\n{}",
@@ -55,7 +60,7 @@ pub(super) fn assert_ok(command: &mut Command, mysql: SocketAddr) {
 /// Runs a tool to its end, which must be a good one.
 #[track_caller]
 pub(super) fn fine(command: &mut Command) -> Said {
-    let said = run(command);
+    let said = run_within(PATIENCE, command);
     assert_eq!(
         said.code,
         Some(0),

@@ -1,0 +1,221 @@
+//! Users, TLS, and whoever has neither, by real clients and by hand.
+
+use std::process::Command;
+
+use mysql_common::auth::plugins::mysql_native_password::scramble_native;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use super::MYSQL;
+use super::client::{Answer, Client, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION};
+use super::tools::{clients, fine, tool};
+use crate::access::basic;
+use crate::harness::{Program, run};
+
+const PASSWORD: &str = "hunter2-hunter2";
+/// The same as it stands in `mysql.user`.
+const HASH: &str = "*D3EF4BB5400F5A42F6B1FA9E68E761AAE90191F3";
+
+/// A daemon with an administrator `kim` and readers `lee` and `old` (of whom only the hash is known), with a certificate for 127.0.0.1.
+struct Guarded {
+    dir: tempfile::TempDir,
+    program: Program,
+}
+
+impl Guarded {
+    fn start(more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let ca_key = KeyPair::generate().unwrap();
+        let mut ca = CertificateParams::default();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // One named like its issuer would be taken for one that signed itself.
+        ca.distinguished_name
+            .push(DnType::CommonName, "an authority for tests");
+        std::fs::write(path("ca.pem"), ca.self_signed(&ca_key).unwrap().pem()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let host = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = host.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
+        std::fs::write(path("cert.pem"), certificate.pem()).unwrap();
+        std::fs::write(path("key.pem"), key.serialize_pem()).unwrap();
+        std::fs::write(path("password"), PASSWORD).unwrap();
+        let text = format!(
+            "[mysql]\ntls_cert = {:?}\ntls_key = {:?}\n{more}\n\
+             [[user]]\nname = \"kim\"\nrole = \"admin\"\npassword_file = {:?}\n\
+             [[user]]\nname = \"lee\"\npassword_file = {:?}\n\
+             [[user]]\nname = \"old\"\nmysql_native_hash = \"{HASH}\"\n",
+            path("cert.pem"),
+            path("key.pem"),
+            path("password"),
+            path("password"),
+        );
+        std::fs::write(path("pinbad.toml"), text).unwrap();
+        let config = path("pinbad.toml");
+        let program = Program::start(&["serve", "--config", &config], &[MYSQL]);
+        Self { dir, program }
+    }
+
+    fn tool(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = tool(name, self.program.site.mysql.unwrap());
+        command.args(arguments);
+        command
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// What a client that has the password answers to its salt.
+fn proof(client: &Client) -> [u8; 20] {
+    scramble_native(&client.salt(), PASSWORD.as_bytes()).unwrap()
+}
+
+#[test]
+fn users_with_and_without_tls() {
+    let guarded = Guarded::start("");
+    let password = format!("-p{PASSWORD}");
+    let (ca, mysql) = (guarded.path("ca.pem"), guarded.program.site.mysql.unwrap());
+    for tls in [
+        &["--skip-ssl"][..],
+        &["--ssl"],
+        &["--ssl-ca", &ca, "--ssl-verify-server-cert"],
+    ] {
+        let said = fine(
+            guarded
+                .tool(
+                    "mariadb",
+                    &[
+                        "-u",
+                        "kim",
+                        &password,
+                        "pinba",
+                        "-e",
+                        "SELECT USER(), req_count FROM info;\nstatus",
+                    ],
+                )
+                .args(tls),
+        );
+        assert!(said.out.contains("kim@127.0.0.1\t0"), "{tls:?} {said:?}");
+        let under_tls = said.out.contains("Cipher in use is TLS");
+        assert_eq!(under_tls, tls[0] != "--skip-ssl", "{said:?}");
+    }
+    for (user, secret) in [("kim", "-pwrong"), ("nobody", &*password), ("kim", "-p")] {
+        let said = run(guarded
+            .tool("mariadb", &["-u", user, secret, "pinba", "-e", "SELECT 1"])
+            .stdin(std::process::Stdio::null()));
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.err.contains("ERROR 1045 (28000)"), "{said:?}");
+    }
+    // Drivers that change to TLS by themselves, and one that speaks of caching_sha2_password first.
+    let script = format!(
+        "import sys, pymysql, mysql.connector as c\n\
+         a = dict(host='127.0.0.1', port={}, user='kim', password='{PASSWORD}', database='pinba')\n\
+         for ssl in [dict(), dict(ssl={{'ca': {ca:?}}})]:\n\
+         \x20   k = pymysql.connect(**a, **ssl); x = k.cursor(); x.execute('SELECT 1'); assert x.fetchall() == ((1,),)\n\
+         for more in [dict(), dict(ssl_disabled=True), dict(auth_plugin='caching_sha2_password'), dict(auth_plugin='caching_sha2_password', ssl_disabled=True)]:\n\
+         \x20   # The C extension does not try this plugin without TLS.\n\
+         \x20   for pure in [True] if len(more) == 2 else [True, False]:\n\
+         \x20       k = c.connect(**a, use_pure=pure, **more); x = k.cursor(); x.execute('SELECT 2'); assert x.fetchall() == [(2,)]\n\
+         print('ok')",
+        mysql.port()
+    );
+    let said = run(Command::new(clients().join("python/bin/python")).args(["-c", &script]));
+    assert_eq!(said.out, "ok\n", "{said:?}");
+}
+
+#[test]
+fn a_proof_is_for_one_connection() {
+    let guarded = Guarded::start("");
+    let mysql = guarded.program.site.mysql.unwrap();
+    let mut first = Client::greeted(mysql);
+    let good = proof(&first);
+    assert!(matches!(first.log_in("kim", &good, 0), Answer::Ok { .. }));
+    // The same bytes on another connection are worth nothing.
+    let mut second = Client::greeted(mysql);
+    let answer = second.log_in("kim", &good, 0);
+    assert!(
+        matches!(&answer, Answer::Err { code: 1045, state, message }
+        if state == "28000" && message == "Access denied for user 'kim'@'127.0.0.1' (using password: YES)"),
+        "{answer:?}"
+    );
+    assert_eq!(second.try_read(), None);
+    // To become somebody else one proves it; who fails is nobody any more.
+    let change = |user: &str, proof: &[u8]| {
+        let length = u8::try_from(proof.len()).unwrap();
+        let plugin = b"pinba\0\x2d\0mysql_native_password\0";
+        [user.as_bytes(), &[0, length], proof, plugin].concat()
+    };
+    first.command(17, &change("lee", &good));
+    assert!(matches!(first.answer(), Answer::Ok { .. }));
+    first.command(17, &change("kim", &[7; 20]));
+    assert!(matches!(first.answer(), Answer::Err { code: 1045, .. }));
+    assert_eq!(first.try_read(), None);
+    let site = &guarded.program.site;
+    site.log_in(&basic("kim", PASSWORD));
+    let status = site.status();
+    assert_eq!(status.count("mysql_logins_refused"), 2);
+}
+
+/// A client that speaks of caching_sha2_password where others can listen is asked for the other way: it must never be
+/// asked for its password as it is.
+#[test]
+fn caching_sha2_password_is_for_tls() {
+    let guarded = Guarded::start("");
+    let mysql = guarded.program.site.mysql.unwrap();
+    for (user, password, fine) in [("kim", PASSWORD, true), ("kim", "wrong", false)] {
+        let mut client = Client::greeted(mysql);
+        let salt = client.salt();
+        let capabilities = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH;
+        let mut body = capabilities.to_le_bytes().to_vec();
+        body.extend_from_slice(&[0, 0, 0, 1, 45]);
+        body.extend_from_slice(&[0; 23]);
+        body.extend_from_slice(user.as_bytes());
+        body.extend_from_slice(&[0, 32]);
+        body.extend_from_slice(&[7; 32]);
+        body.extend_from_slice(b"caching_sha2_password\0");
+        client.send(1, &body);
+        let (number, asked) = client.read();
+        assert_eq!(number, 2);
+        let switch = [&b"\xFEmysql_native_password\0"[..], &salt, b"\0"].concat();
+        assert_eq!(asked, switch);
+        let proof = scramble_native(&salt, password.as_bytes()).unwrap();
+        client.send(3, &proof);
+        let answer = client.answer();
+        assert_eq!(matches!(answer, Answer::Ok { .. }), fine, "{answer:?}");
+    }
+    // Of whom only the other way's hash is known, nothing else can be checked: under TLS too.
+    let script = format!(
+        "import mysql.connector as c\n\
+         for user in ['old', 'lee']:\n\
+         \x20   for plugin in ['mysql_native_password', 'caching_sha2_password']:\n\
+         \x20       a = dict(host='127.0.0.1', port={}, user=user, password='{PASSWORD}', use_pure=True, auth_plugin=plugin)\n\
+         \x20       for again in range(2):\n\
+         \x20           k = c.connect(**a); x = k.cursor(); x.execute(\"SHOW STATUS LIKE 'Ssl_cipher'\"); x.fetchall()\n\
+         print('ok')",
+        mysql.port()
+    );
+    let said = run(Command::new(clients().join("python/bin/python")).args(["-c", &script]));
+    assert_eq!(said.out, "ok\n", "{said:?}");
+}
+
+#[test]
+fn readers_read_and_end_their_own_queries_only() {
+    let guarded = Guarded::start("allow_anonymous = true\n");
+    let mysql = guarded.program.site.mysql.unwrap();
+    let log_in = |user: &str| {
+        let mut client = Client::greeted(mysql);
+        let proof = proof(&client);
+        assert!(matches!(client.log_in(user, &proof, 0), Answer::Ok { .. }));
+        client
+    };
+    let (mut admin, mut reader) = (log_in("kim"), log_in("lee"));
+    // Without a password one is nobody in particular, who may read too.
+    let rows = Client::connect(mysql).rows("SELECT req_count FROM info");
+    assert_eq!(rows, [[Some("0".to_owned())]]);
+    let (code, message) = reader.refused(&format!("KILL {}", admin.id()));
+    assert_eq!(code, 1095, "{message}");
+    let make = "CREATE TABLE mine (x int) ENGINE=PINBA COMMENT='report1'";
+    assert_eq!(reader.refused(make).0, 1227);
+    admin.query(&format!("KILL {}", reader.id()));
+    assert_eq!(reader.try_read(), None);
+}
