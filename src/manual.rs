@@ -10,6 +10,9 @@ pub mod reports {}
 #[doc = include_str!("manual/differences.md")]
 pub mod differences {}
 
+#[doc = include_str!("manual/mysql.md")]
+pub mod mysql {}
+
 #[doc = include_str!("manual/operations.md")]
 pub mod operations {}
 
