@@ -169,6 +169,9 @@ fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
 fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
     let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
     let first = |column: &str, keep: Option<&dyn Fn(usize) -> bool>| {
+        if scripts.answer.table.column(column).is_none() {
+            return Ok(None);
+        }
         let chosen = scripts.choose(keep, column, true, (0, 1))?;
         Ok::<_, Problem>(chosen.rows.first().copied())
     };
