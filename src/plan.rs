@@ -537,9 +537,9 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             if cfg!(feature = "sql") {
-                "  total                   789.1 MiB"
+                "  total                   795.1 MiB"
             } else {
-                "  total                   381.1 MiB"
+                "  total                   387.1 MiB"
             },
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {
