@@ -145,7 +145,7 @@ fn each_limit_is_an_error_that_names_its_setting() {
         ("sql.rows_max=100", "SELECT id FROM request", 413, 1104),
         ("sql.time_max=200ms", LONG, 503, 1969),
         ("sql.memory=16MiB", wide, 503, 1041),
-        ("sql.text_max=1KiB", &LONG.repeat(5), 400, 1153),
+        ("sql.text_max=1KiB", &LONG.repeat(9), 400, 1153),
     ] {
         let here = with_limits(1_000, &[limit]);
         let (got, number, detail) = refused(&here, statement);
@@ -166,7 +166,10 @@ fn a_client_that_leaves_ends_its_query() {
     let limits = ["sql.queries_max=1", "sql.threads=1", "sql.time_max=1h"];
     let here = with_limits(50, &limits);
     let mut leaving = TcpStream::connect(here.site.http).unwrap();
-    let statement = LONG.replace(' ', "+").replace('<', "%3C");
+    let statement = LONG
+        .replace('+', "%2B")
+        .replace(' ', "+")
+        .replace('<', "%3C");
     let asked = format!(
         "GET /api/v1/sql?query={statement} HTTP/1.1\r\nhost: {}\r\n\r\n",
         here.site.http
