@@ -722,8 +722,6 @@ fn secrets_are_seen_nowhere() {
     }
     let command_line = std::fs::read(format!("/proc/{}/cmdline", program.id())).unwrap();
     seen.push_str(&String::from_utf8_lossy(&command_line));
-    let ps = run(Command::new("sh").args(["-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]));
-    seen.push_str(&ps.out);
     program.signal("TERM");
     program.wait();
     seen.push_str(&format!("{:?}", program.log()));
