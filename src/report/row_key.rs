@@ -4,12 +4,14 @@
 //! the answer stays true after the pool has let go of its words. Called on the slow path only, under the lock that covers
 //! the pool: callers remember the answer by the hashes of what it was made from.
 
+use std::hash::{BuildHasher, Hash, Hasher};
+
 use ahash::RandomState;
 
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Field, Filter, KeySource, Level};
-use super::dimension::{Dimension, Names, Parts, Subject, is_status};
+use super::dimension::{Dimension, Names, Parts, Side, Subject, is_status};
 use crate::pool::Pool;
-use crate::pool::origins::Origin;
+use crate::pool::origins::{OTHER_ORIGIN, Origin};
 use crate::pool::words::NONE;
 
 /// How a report tells its rows apart.
@@ -33,6 +35,15 @@ pub struct Numbers {
     pub request_tags: u32,
     /// The timer's tags; any number at the other levels.
     pub timer_tags: u32,
+}
+
+/// Whose tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tags {
+    /// The request's.
+    OfRequest,
+    /// The timer's.
+    OfTimer,
 }
 
 impl RowKeys {
@@ -67,36 +78,78 @@ impl RowKeys {
         self.level == Level::Timer
     }
 
-    /// A number for all that the row of a record depends on: equal for records of one row, and for no others but by a
-    /// chance of 1 in 2^64. It holds for as long as the pool forgets no word, where it depends on fields
-    /// ([`on_words`](Self::on_words)), and for ever where it depends on tags alone.
+    /// What of an origin the row of a record depends on, as a number: equal for origins of one row. It holds for as long as
+    /// the pool forgets no word.
     #[inline]
     #[must_use]
-    pub fn identity(&self, pool: &Pool, origin: &Origin, of: Numbers) -> u64 {
+    pub fn of_origin(&self, origin: &Origin) -> u64 {
         let field = |field: &Field| u64::from(number_of(origin, *field));
-        match (
-            self.fields.as_slice(),
-            self.parts.request_tags,
-            self.parts.timer_tags,
-        ) {
-            ([], false, false) => 0,
-            ([one], false, false) => field(one),
-            ([one, two], false, false) => field(one) << 32 | field(two),
-            ([], true, false) => pool.tag_sets.hash(of.request_tags),
-            ([], false, true) => pool.tag_sets.hash(of.timer_tags),
-            (fields, request_tags, timer_tags) => {
-                let mut all = [0; Field::ALL.len() + 2];
+        match self.fields.as_slice() {
+            [] => 0,
+            [one] => field(one),
+            [one, two] => field(one) << 32 | field(two),
+            fields => {
+                let mut all = [0; Field::ALL.len()];
                 for (place, of) in all.iter_mut().zip(fields) {
                     *place = field(of);
                 }
-                if request_tags {
-                    all[Field::ALL.len()] = pool.tag_sets.hash(of.request_tags);
-                }
-                if timer_tags {
-                    all[Field::ALL.len() + 1] = pool.tag_sets.hash(of.timer_tags);
-                }
                 self.hasher.hash_one(all)
             }
+        }
+    }
+
+    /// What of a tag set the row of a record depends on, as a number made from texts, so that it holds for ever: equal for
+    /// sets that the report cannot tell apart, and for others by a chance of 1 in 2^64. Slow: to be remembered.
+    #[must_use]
+    pub fn of_tags(&self, pool: &Pool, tags: Tags, set: u32) -> u64 {
+        let (side, looked_at) = match tags {
+            Tags::OfRequest => (Side::RequestTags, self.parts.request_tags),
+            Tags::OfTimer => (Side::TimerTags, self.parts.timer_tags),
+        };
+        if !looked_at {
+            return 0;
+        }
+        let subject = Subject {
+            origin: OTHER_ORIGIN,
+            request_tags: set,
+            timer_tags: set,
+        };
+        let names = names_of(pool);
+        let [passes, values @ ..] =
+            names.side_lanes(side, &self.dimensions, &self.filters, subject);
+        let values = values.iter().take(self.dimensions.len());
+        let mut hasher = self.hasher.build_hasher();
+        passes.hash(&mut hasher);
+        for &value in values {
+            let text = (value != NONE).then(|| pool.words.bytes(value));
+            text.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Whether rows depend on these tags at all.
+    #[must_use]
+    pub fn looks_at(&self, tags: Tags) -> bool {
+        match tags {
+            Tags::OfRequest => self.parts.request_tags,
+            Tags::OfTimer => self.parts.timer_tags,
+        }
+    }
+
+    /// A number for all that the row of a record depends on, from what it depends on in its origin and its tags: equal for
+    /// records of one row, and for no others but by a chance of 1 in 2^64.
+    #[inline]
+    #[must_use]
+    pub fn identity(&self, origin: u64, request_tags: u64, timer_tags: u64) -> u64 {
+        match (
+            self.fields.is_empty(),
+            self.parts.request_tags,
+            self.parts.timer_tags,
+        ) {
+            (_, false, false) => origin,
+            (true, true, false) => request_tags,
+            (true, false, true) => timer_tags,
+            _ => self.hasher.hash_one([origin, request_tags, timer_tags]),
         }
     }
 
@@ -120,11 +173,7 @@ impl RowKeys {
     /// record is none of this report's; filters on time are not looked at.
     pub fn read(&self, pool: &Pool, of: Numbers, text: &mut Vec<u8>) -> bool {
         text.clear();
-        let names = Names {
-            words: &pool.words,
-            origins: &pool.origins,
-            tag_sets: &pool.tag_sets,
-        };
+        let names = names_of(pool);
         let subject = Subject {
             origin: of.origin,
             request_tags: of.request_tags,
@@ -144,6 +193,14 @@ impl RowKeys {
             }
         }
         true
+    }
+}
+
+fn names_of(pool: &Pool) -> Names<'_> {
+    Names {
+        words: &pool.words,
+        origins: &pool.origins,
+        tag_sets: &pool.tag_sets,
     }
 }
 

@@ -1,10 +1,9 @@
 //! The desk of one report: what its rows gain in the running second.
 //!
 //! Only the series thread sees it. A row lies on the desk while it is busy, so that a record finds it by the hash of what
-//! it was made from (a cache) and not by its texts. Times go into one list of (row, bucket), which is sorted when the
-//! second closes: cheaper than a histogram for each row, and bounded. When the desk is full, idle rows leave; when
-//! so many rows were busy in one second that this does not help, the lightest of those that no frame and no metric knows
-//! are added up. When the list is full, the lightest rows go without a histogram for this second.
+//! it was made from (a cache) and not by its texts. When the desk is full, what comes is added up as `(other)` until the
+//! second is over; then idle rows leave, and if that does not help, those that took the least time. A row whose
+//! percentiles would find no room in a frame anyway is *dim*: its times go into the total alone.
 
 use std::sync::Arc;
 
@@ -12,17 +11,15 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::history::Dense;
+use super::times::{Event, SLOTS_MAX, Times};
 use crate::report::totals::Totals;
 
 /// The row that takes what found no room; always there.
 pub(super) const OTHER_SLOT: u32 = 0;
 /// A record that is none of this report's.
 pub(super) const NOT_COUNTED: u32 = u32::MAX;
-
-/// Bits of a bucket in an event; a log-linear bucket has less than 2^12.
-const BUCKET_BITS: u32 = 12;
-/// Most rows, by the bits that an event has for them.
-pub(super) const SLOTS_MAX: usize = 1 << 20;
+/// In the cache: nothing is known.
+const UNKNOWN: u32 = u32::MAX - 1;
 
 /// Least rows of a desk, however little memory there is.
 const ROWS_MIN: usize = 16;
@@ -30,14 +27,12 @@ const ROWS_MIN: usize = 16;
 /// Places of the cache.
 const CACHE_PLACES: usize = 1 << CACHE_BITS;
 const CACHE_BITS: u32 = 14;
-/// Seconds without a request after which a row leaves a full desk first.
+/// Seconds without a request after which a row leaves a crowded desk first.
 const IDLE_SECS: u64 = 10;
-/// Least (row, bucket) of a second: more than three rows can have, so that the lightest half of the rows is never nothing.
-const EVENTS_MIN: usize = 1 << 14;
 /// Bytes that a row takes beside its counts for metrics, its key and its place in the table included.
-const DESK_ROW_BYTES: usize = size_of::<DeskRow>() + 96;
+const DESK_ROW_BYTES: usize = size_of::<DeskRow>() + size_of::<u32>() + 96;
 /// Bytes that a desk takes beside its rows and events.
-const DESK_BYTES: usize = CACHE_PLACES * size_of::<(u64, u32)>() + (64 << 10);
+const DESK_BYTES: usize = CACHE_PLACES * size_of::<Place>() + (64 << 10);
 
 /// A busy row.
 #[derive(Debug)]
@@ -47,11 +42,26 @@ pub(super) struct DeskRow {
     pub(super) row: u32,
     /// What the metrics know it by; 0: not at all.
     pub(super) mark: u32,
-    /// Whether its times of this second were not kept.
-    pub(super) blind: bool,
+    /// Whether its times are not kept, from the next second on.
+    pub(super) dim: bool,
+    /// Whether its times of this second are not kept.
+    blind: bool,
     last_request: u64,
     last_second: u64,
+    /// What it took in the last second that it was busy in, microseconds.
+    last_time: u64,
     pub(super) totals: Totals,
+}
+
+impl DeskRow {
+    /// What it counts for when rows must leave: the least leaves first.
+    fn worth(&self, second: u64) -> (bool, u64) {
+        if self.last_second + IDLE_SECS < second {
+            (false, 0)
+        } else {
+            (self.mark != 0, self.last_time + 1)
+        }
+    }
 }
 
 /// What one record adds to a row.
@@ -63,38 +73,57 @@ pub(super) struct Gain {
     pub(super) ru_stime: u64,
     pub(super) traffic: u32,
     pub(super) memory: u32,
-    pub(super) hits: u64,
+    pub(super) hits: u32,
     pub(super) error: bool,
-    /// What goes into the histogram, and how often.
+    /// What goes into the histogram, its bucket, and how often.
     pub(super) sample: u64,
     pub(super) bucket: u32,
     pub(super) weight: u32,
 }
 
+/// A place of the cache.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    identity: u64,
+    slot: u32,
+    /// Of the slot when it was found; of the desk when there was no room.
+    generation: u32,
+}
+
+const NOTHING: Place = Place {
+    identity: 0,
+    slot: UNKNOWN,
+    generation: 0,
+};
+
 /// The busy rows of one report.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) rows: Vec<DeskRow>,
+    /// How often each place in `rows` was given to another row.
+    generations: Vec<u32>,
     by_key: HashTable<u32>,
     hasher: RandomState,
     unused: Vec<u32>,
-    cache: Box<[(u64, u32)]>,
+    cache: Box<[Place]>,
     rows_max: usize,
-    events: Vec<u64>,
-    scratch: Vec<u64>,
-    events_max: usize,
-    /// Times whose row went without a histogram: the total has them.
+    times: Times,
+    /// Times of `(other)` and of rows whose own are not kept: the total has them.
     spilled: Dense,
     /// Upper bounds of the buckets that metrics want, microseconds; empty: none.
     bounds: Arc<[u64]>,
     /// Per row one count for each bound, and one for what is above.
     counts: Vec<u64>,
     second: u64,
+    /// Whether rows were let go in this second.
+    swept: bool,
+    /// How often rows were.
+    sweeps: u32,
 }
 
 impl Desk {
     /// A desk of so many bytes, with room for so many (row, bucket).
-    pub(super) fn new(bytes: usize, events_max: usize, bounds: Arc<[u64]>) -> Self {
+    pub(super) fn new(bytes: usize, times_max: usize, bounds: Arc<[u64]>) -> Self {
         let counts = if bounds.is_empty() {
             0
         } else {
@@ -106,18 +135,19 @@ impl Desk {
         // All that it can hold, at once: doubled step by step it would take more. Pages are resident when they are used.
         let mut desk = Self {
             rows: Vec::with_capacity(rows_max + 1),
+            generations: Vec::with_capacity(rows_max + 1),
             by_key: HashTable::with_capacity(rows_max),
             hasher: RandomState::new(),
             unused: Vec::new(),
-            cache: vec![(0, OTHER_SLOT); CACHE_PLACES].into(),
+            cache: vec![NOTHING; CACHE_PLACES].into(),
             rows_max,
-            events: Vec::new(),
-            scratch: Vec::new(),
-            events_max: events_max.max(EVENTS_MIN),
+            times: Times::new(times_max),
             spilled: Dense::new(),
             bounds,
             counts: Vec::with_capacity((rows_max + 1) * counts),
             second: 0,
+            swept: false,
+            sweeps: 0,
         };
         desk.add_row(Arc::from([].as_slice()));
         desk
@@ -126,18 +156,40 @@ impl Desk {
     /// The row of what has this identity; `None`: ask for its key.
     #[inline]
     pub(super) fn cached(&self, identity: u64) -> Option<u32> {
-        let (known, slot) = self.cache[place(identity)];
-        (known == identity && slot != OTHER_SLOT).then_some(slot)
+        let place = &self.cache[place_of(identity)];
+        if place.identity != identity {
+            return None;
+        }
+        let is_so = match place.slot {
+            UNKNOWN => false,
+            NOT_COUNTED => true,
+            OTHER_SLOT => place.generation == self.sweeps,
+            slot => place.generation == self.generations[slot as usize],
+        };
+        is_so.then_some(place.slot)
+    }
+
+    fn remember(&mut self, identity: u64, slot: u32) {
+        let generation = match slot {
+            NOT_COUNTED => 0,
+            OTHER_SLOT => self.sweeps,
+            slot => self.generations[slot as usize],
+        };
+        self.cache[place_of(identity)] = Place {
+            identity,
+            slot,
+            generation,
+        };
     }
 
     /// Remembers that what has this identity is none of this report's.
     pub(super) fn skip(&mut self, identity: u64) {
-        self.cache[place(identity)] = (identity, NOT_COUNTED);
+        self.remember(identity, NOT_COUNTED);
     }
 
     /// Forgets what has which identity.
     pub(super) fn forget_identities(&mut self) {
-        self.cache.fill((0, OTHER_SLOT));
+        self.cache.fill(NOTHING);
     }
 
     /// The row of a key, laid on the desk if there is room.
@@ -149,7 +201,7 @@ impl Desk {
             .find(hash, |&slot| *rows[slot as usize].key == *key);
         let slot = match found {
             Some(&slot) => slot,
-            None if self.is_full(0) => return OTHER_SLOT,
+            None if self.room() == 0 => OTHER_SLOT,
             None => {
                 let slot = self.add_row(key.into());
                 let Self {
@@ -164,7 +216,7 @@ impl Desk {
                 slot
             }
         };
-        self.cache[place(identity)] = (identity, slot);
+        self.remember(identity, slot);
         slot
     }
 
@@ -173,9 +225,11 @@ impl Desk {
             key,
             row: 0,
             mark: 0,
+            dim: false,
             blind: false,
             last_request: 0,
             last_second: self.second,
+            last_time: 0,
             totals: Totals::ZERO,
         };
         match self.unused.pop() {
@@ -185,15 +239,16 @@ impl Desk {
             }
             None => {
                 self.rows.push(row);
+                self.generations.push(0);
                 self.counts.resize(self.rows.len() * self.stride(), 0);
                 (self.rows.len() - 1) as u32
             }
         }
     }
 
-    /// Whether fewer than `room` further rows fit.
-    pub(super) fn is_full(&self, room: usize) -> bool {
-        self.rows.len() - self.unused.len() + room >= self.rows_max
+    /// How many further rows fit.
+    fn room(&self) -> usize {
+        (self.rows_max + self.unused.len()).saturating_sub(self.rows.len())
     }
 
     /// Counts per row for metrics.
@@ -225,49 +280,28 @@ impl Desk {
             let stride = self.bounds.len() + 1;
             self.counts[slot as usize * stride + at] += u64::from(gain.weight);
         }
-        if gain.weight == 0 {
-            return;
-        }
-        if self.events.len() >= self.events_max {
-            self.make_room();
-        }
-        self.events.push(event(slot, gain.bucket, gain.weight));
-    }
-
-    /// Rows of so many events are one after the other, each bucket once, when this returns.
-    fn compact(&mut self) {
-        sort(&mut self.events, &mut self.scratch);
-        let mut kept = 0;
-        for at in 0..self.events.len() {
-            let event = self.events[at];
-            let same = kept > 0 && self.events[kept - 1] >> 32 == event >> 32;
-            let sum = if same {
-                (self.events[kept - 1] & COUNT_MAX) + (event & COUNT_MAX)
-            } else {
-                0
-            };
-            if same && sum <= COUNT_MAX {
-                self.events[kept - 1] = (event & !COUNT_MAX) | sum;
-            } else {
-                self.events[kept] = event;
-                kept += 1;
+        if row.blind || slot == OTHER_SLOT {
+            self.spilled.add_one(gain.bucket, u64::from(gain.weight));
+        } else if gain.weight > 0 {
+            if self.times.is_full() {
+                self.make_room();
             }
+            self.times.push(slot, gain.bucket, gain.weight);
         }
-        self.events.truncate(kept);
     }
 
-    /// Makes room in the list of events: first by adding up what is the same, then at the cost of the lightest rows.
+    /// Makes room in the list of times: first by adding up what is the same, then at the cost of the lightest rows.
     #[cold]
     fn make_room(&mut self) {
-        self.compact();
-        if self.events.len() < self.events_max / 4 * 3 {
+        self.times.compact();
+        if !self.times.is_crowded() {
             return;
         }
-        let mut rows: Vec<(u128, u32)> = Vec::new();
-        for group in self.events.chunk_by(|a, b| slot_of(*a) == slot_of(*b)) {
-            let slot = slot_of(group[0]);
-            rows.push((self.rows[slot as usize].totals.time, slot));
-        }
+        let of_row = |events: &[Event]| {
+            let slot = events[0].slot();
+            (self.rows[slot as usize].totals.time, slot)
+        };
+        let mut rows: Vec<(u128, u32)> = self.times.rows().map(of_row).collect();
         let half = rows.len() / 2;
         if rows.len() > 1 {
             rows.select_nth_unstable(half);
@@ -276,83 +310,61 @@ impl Desk {
             self.rows[slot as usize].blind = true;
         }
         let Self {
-            events,
+            times,
             rows,
             spilled,
             ..
         } = self;
-        events.retain(|&event| {
-            let blind = rows[slot_of(event) as usize].blind;
+        times.retain(|event| {
+            let blind = rows[event.slot() as usize].blind;
             if blind {
-                spilled.add(std::iter::once((bucket_of(event), event & COUNT_MAX)));
+                let (bucket, count) = event.pair();
+                spilled.add_one(bucket, count);
             }
             !blind
         });
     }
 
-    /// Lets rows leave until a quarter of the desk is free. Not to be called while slots are under way.
+    /// Lets rows leave, at most once a second, so that others find room. Not to be called while slots are under way.
     pub(super) fn sweep(&mut self) {
-        let enough = self.rows_max / 4;
+        if self.swept || self.room() >= self.rows_max / 4 {
+            return;
+        }
+        self.swept = true;
+        self.sweeps = self.sweeps.wrapping_add(1);
         let second = self.second;
-        self.leave(|row| row.totals.requests == 0 && row.last_second + IDLE_SECS < second);
-        if self.is_full(enough) {
-            self.leave(|row| row.totals.requests == 0);
+        self.leave(|row| row.last_second + IDLE_SECS < second);
+        if self.room() >= self.rows_max / 16 {
+            return;
         }
-        if self.is_full(enough) {
-            self.fold_lightest();
+        let going = (self.rows_max / 8).saturating_sub(self.room());
+        let rows = self.rows.iter().skip(1);
+        let quiet = rows.filter(|row| row.totals.requests == 0);
+        let mut worths: Vec<(bool, u64)> = quiet.map(|row| row.worth(second)).collect();
+        if worths.len() > going {
+            let (_, &mut bound, _) = worths.select_nth_unstable(going);
+            self.leave(|row| row.worth(second) < bound);
+        } else {
+            self.leave(|_| true);
         }
-        self.forget_identities();
     }
 
+    /// Lets those leave that gained nothing yet in this second.
     fn leave(&mut self, goes: impl Fn(&DeskRow) -> bool) {
         for slot in 1..self.rows.len() as u32 {
             let row = &self.rows[slot as usize];
+            if row.totals.requests > 0 || !goes(row) {
+                continue;
+            }
             let hash = self.hasher.hash_one(&*row.key);
-            if goes(row)
-                && let Ok(entry) = self.by_key.find_entry(hash, |&other| other == slot)
-            {
+            if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == slot) {
                 entry.remove();
                 self.rows[slot as usize].key = Arc::from([].as_slice());
+                let generation = &mut self.generations[slot as usize];
+                *generation = generation.wrapping_add(1);
                 self.unused.push(slot);
             }
         }
-    }
-
-    /// Adds up the lighter half of the rows that nobody knows yet.
-    fn fold_lightest(&mut self) {
-        let new = |row: &DeskRow| row.row == 0 && row.mark == 0 && row.totals.requests > 0;
-        let slots = (1..self.rows.len() as u32).filter(|&slot| new(&self.rows[slot as usize]));
-        let mut rows: Vec<(u128, u32)> = slots
-            .map(|slot| (self.rows[slot as usize].totals.time, slot))
-            .collect();
-        let half = rows.len() / 2;
-        if rows.len() > 1 {
-            rows.select_nth_unstable(half);
-        }
-        let stride = self.stride();
-        for &(_, slot) in &rows[..half] {
-            let totals = std::mem::take(&mut self.rows[slot as usize].totals);
-            self.rows[OTHER_SLOT as usize].totals += &totals;
-            for at in 0..stride {
-                let count = std::mem::take(&mut self.counts[slot as usize * stride + at]);
-                self.counts[OTHER_SLOT as usize * stride + at] += count;
-            }
-        }
-        let Self {
-            events,
-            rows,
-            spilled,
-            ..
-        } = self;
-        // What has events but no requests any more was folded.
-        events.retain(|&event| {
-            let folded = rows[slot_of(event) as usize].totals.requests == 0;
-            if folded {
-                spilled.add(std::iter::once((bucket_of(event), event & COUNT_MAX)));
-            }
-            !folded
-        });
-        self.leave(|row| row.totals.requests == 0);
     }
 
     /// Closes the second: gives every row that gained something to `each`, with its times ((bucket, count), ascending;
@@ -363,18 +375,16 @@ impl Desk {
         pairs: &mut Vec<(u32, u64)>,
         mut each: impl FnMut(u32, &DeskRow, Option<&[(u32, u64)]>),
     ) {
-        self.compact();
-        let mut events = self.events.as_slice();
+        self.times.compact();
+        let mut timed = self.times.rows().peekable();
         for (row, slot) in self.rows.iter().zip(0..) {
             if row.totals.requests == 0 {
                 continue;
             }
-            let mine = events.partition_point(|&event| slot_of(event) <= slot);
-            let (mine, others) = events.split_at(mine);
-            events = others;
             pairs.clear();
-            for &event in mine {
-                let (bucket, count) = (bucket_of(event), event & COUNT_MAX);
+            let mine = timed.next_if(|events| events[0].slot() == slot);
+            for event in mine.unwrap_or_default() {
+                let (bucket, count) = event.pair();
                 match pairs.last_mut() {
                     Some((last, sum)) if *last == bucket => *sum += count,
                     _ => pairs.push((bucket, count)),
@@ -404,14 +414,16 @@ impl Desk {
         let stride = self.stride();
         for (slot, row) in self.rows.iter_mut().enumerate() {
             if row.totals.requests > 0 {
+                row.last_time = u64::try_from(row.totals.time).unwrap_or(u64::MAX - 1);
                 row.totals = Totals::ZERO;
-                row.last_second = second;
-                row.blind = false;
+                row.last_second = self.second;
                 self.counts[slot * stride..(slot + 1) * stride].fill(0);
             }
+            row.blind = row.dim;
         }
-        self.events.clear();
+        self.times.clear();
         self.second = second;
+        self.swept = false;
     }
 
     /// Rows that lost their number.
@@ -425,89 +437,15 @@ impl Desk {
 }
 
 /// Where the cache has an identity: identities may differ in any of their bits.
-fn place(identity: u64) -> usize {
+fn place_of(identity: u64) -> usize {
     (identity.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CACHE_BITS)) as usize
-}
-
-/// Digits of a sort: eleven bits each, of the 32 that tell events apart.
-const DIGITS: [u32; 3] = [32, 43, 54];
-/// What a digit can be.
-const DIGIT: usize = 1 << 11;
-
-/// Sorts events by row and bucket, whatever their count: digit by digit, which takes a third of the time that comparing
-/// would for the tens of thousands of a busy second.
-fn sort(events: &mut Vec<u64>, scratch: &mut Vec<u64>) {
-    if events.len() < DIGIT {
-        events.sort_unstable();
-        return;
-    }
-    scratch.resize(events.len(), 0);
-    for shift in DIGITS {
-        let digit = |event: u64| (event >> shift) as usize % DIGIT;
-        let mut starts = [0_u32; DIGIT];
-        for &event in &*events {
-            starts[digit(event)] += 1;
-        }
-        if starts.contains(&(events.len() as u32)) {
-            // All have the same: reports of few rows know few digits.
-            continue;
-        }
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += std::mem::replace(start, sum);
-        }
-        for &event in &*events {
-            let start = &mut starts[digit(event)];
-            scratch[*start as usize] = event;
-            *start += 1;
-        }
-        std::mem::swap(events, scratch);
-    }
-}
-
-const COUNT_MAX: u64 = u32::MAX as u64;
-
-fn event(slot: u32, bucket: u32, count: u32) -> u64 {
-    (u64::from(slot) << BUCKET_BITS | u64::from(bucket)) << 32 | u64::from(count)
-}
-
-fn slot_of(event: u64) -> u32 {
-    (event >> (32 + BUCKET_BITS)) as u32
-}
-
-fn bucket_of(event: u64) -> u32 {
-    (event >> 32) as u32 & ((1 << BUCKET_BITS) - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn events_are_sorted_by_row_and_bucket() {
-        let mut seed = 5u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % below
-        };
-        for (rows, count) in [(1, 10), (1, 5_000), (40, 5_000), (SLOTS_MAX as u64, 20_000)] {
-            let mut events: Vec<u64> = (0..count)
-                .map(|_| event(next(rows) as u32, next(2_944) as u32, next(9) as u32 + 1))
-                .collect();
-            let mut expected: Vec<u64> = events.iter().map(|event| event >> 32).collect();
-            expected.sort_unstable();
-            let counts: u64 = events.iter().map(|event| event & COUNT_MAX).sum();
-            sort(&mut events, &mut Vec::new());
-            assert_eq!(
-                events.iter().map(|event| event & COUNT_MAX).sum::<u64>(),
-                counts
-            );
-            let sorted: Vec<u64> = events.iter().map(|event| event >> 32).collect();
-            assert!(sorted == expected, "{rows} rows");
-        }
-    }
-
-    /// More rows, and more times, than there is room for: sums stay exact, and the heaviest row keeps its times.
+    /// More rows, and more times, than there is room for: sums stay exact, the heaviest row stays and keeps its times.
     #[test]
     fn without_room_the_lightest_go_first() {
         let bytes = DESK_BYTES + 200 * (DESK_ROW_BYTES + 16);
@@ -525,42 +463,68 @@ mod tests {
             bucket: crate::report::histogram::Layout::LogLinear.bucket(time),
             weight: 1,
         };
-        let mut request = 0;
-        for round in 0..2_000_u64 {
-            if desk.is_full(16) {
-                desk.sweep();
-            }
-            for row in 0..16_u32 {
-                request += 1;
-                // Row 0 is always the same, the others never.
-                let key = if row == 0 { 0 } else { request };
-                let slot = desk.row_of(request, &key.to_le_bytes());
-                let time = if row == 0 {
-                    1_000_000 + round
-                } else {
-                    round % 3_000
-                };
-                desk.add(slot, &gain(request, time));
-            }
-        }
         let (mut all, mut pairs) = (Dense::new(), Vec::new());
-        let (mut requests, mut heaviest) = (0, None);
-        desk.close(&mut all, &mut pairs, |_, row, pairs| {
-            requests += row.totals.requests;
-            if *row.key == 0_u64.to_le_bytes() {
-                let counted = pairs.map(|pairs| pairs.iter().map(|(_, count)| count).sum());
-                heaviest = Some((row.totals.requests, counted));
+        let mut request = 0;
+        for second in 1..=5 {
+            desk.clear(second);
+            let before = request;
+            for round in 0..2_000_u64 {
+                desk.sweep();
+                // Row 0 is always the same, the others never; and in no second but the first is it the first.
+                let rows: &[u64] = match (second, round) {
+                    (1, _) | (_, 1..) => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+                    _ => &[1; 300],
+                };
+                for &row in rows {
+                    request += 1;
+                    let key = if row == 0 { 0 } else { request };
+                    let slot = desk
+                        .cached(key)
+                        .unwrap_or_else(|| desk.row_of(key, &key.to_le_bytes()));
+                    let time = if row == 0 {
+                        1_000_000 + round
+                    } else {
+                        round % 3_000
+                    };
+                    desk.add(slot, &gain(request, time));
+                }
             }
-        });
-        assert_eq!(requests, request);
-        assert_eq!(heaviest, Some((2_000, Some(2_000))));
-        all.take(&mut pairs);
-        let times: u64 = pairs.iter().map(|(_, count)| count).sum();
-        assert_eq!(times, request, "the total has every time");
-        let mut buckets = 0;
-        desk.gained(|_, _, counts| buckets += counts.iter().sum::<u64>());
-        assert_eq!(buckets, request, "and so have the metrics");
-        desk.clear(1);
+            let (mut requests, mut heaviest) = (0, None);
+            desk.close(&mut all, &mut pairs, |_, row, pairs| {
+                requests += row.totals.requests;
+                if *row.key == 0_u64.to_le_bytes() {
+                    let counted = pairs.map(|pairs| pairs.iter().map(|(_, count)| count).sum());
+                    heaviest = Some((row.totals.requests, counted));
+                }
+            });
+            assert_eq!(requests, request - before);
+            let expected = if second == 1 { 2_000 } else { 1_999 };
+            assert_eq!(heaviest, Some((expected, Some(expected))), "{second}");
+            all.take(&mut pairs);
+            let times: u64 = pairs.iter().map(|(_, count)| count).sum();
+            assert_eq!(times, request - before, "the total has every time");
+            let mut buckets = 0;
+            desk.gained(|_, _, counts| buckets += counts.iter().sum::<u64>());
+            assert_eq!(buckets, request - before, "and so have the metrics");
+        }
+        desk.clear(6);
         desk.close(&mut all, &mut pairs, |_, _, _| panic!("nothing is left"));
+    }
+
+    /// A place that was given to another row is not found by what had it before.
+    #[test]
+    fn who_left_is_not_found_any_more() {
+        let mut desk = Desk::new(0, 0, Arc::from([].as_slice()));
+        let first = desk.row_of(1, b"first");
+        assert_eq!(desk.cached(1), Some(first));
+        for key in 2..=ROWS_MIN as u64 {
+            desk.row_of(key, &key.to_le_bytes());
+        }
+        assert_eq!(desk.row_of(99, b"too many"), OTHER_SLOT);
+        assert_eq!(desk.cached(99), Some(OTHER_SLOT));
+        desk.clear(100);
+        desk.sweep();
+        assert_eq!((desk.cached(1), desk.cached(99)), (None, None));
+        assert_ne!(desk.row_of(99, b"too many"), OTHER_SLOT);
     }
 }

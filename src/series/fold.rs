@@ -7,28 +7,14 @@
 
 use std::sync::Arc;
 
-use super::desk::{Desk, DeskRow, Gain, NOT_COUNTED, OTHER_SLOT};
-use super::frame::{Draft, Frame, Kept};
+use super::batch::{Batch, Counting, SIGHTS_BYTES};
+use super::desk::{Desk, DeskRow, Gain, OTHER_SLOT};
+use super::frame::{Draft, Frame, Kept, Room};
 use super::history::{COARSE_SECS, Dense, FINE_SECS, Merging};
 use super::{Shared, State};
 use crate::merger::SharedLive;
-use crate::pool::Pool;
-use crate::pool::origins::Origin;
-use crate::pool::requests::RequestRow;
 use crate::report::definition::Definition;
-use crate::report::histogram::Layout;
-use crate::report::row_key::{Numbers, RowKeys};
 use crate::report::totals::Totals;
-use crate::wire::micros;
-
-/// Rows looked at under one hold of the lock.
-const BATCH: u64 = 2_048;
-
-/// Timers looked at under one hold of the lock, those of the last request apart: what is copied of them is bounded too.
-const TIMERS_MAX: usize = 16_384;
-
-/// Places on a desk that must be free before a batch.
-const DESK_ROOM: usize = 2_048;
 
 /// Who else wants to know what rows gained: the metrics. Called on the series thread when a second closes.
 pub trait Sink: Send + std::fmt::Debug {
@@ -76,41 +62,6 @@ impl Gained<'_> {
     }
 }
 
-/// A tracked report as the fold sees it.
-#[derive(Debug)]
-struct Counting {
-    definition: Arc<Definition>,
-    keys: RowKeys,
-    desk: Desk,
-}
-
-/// A request of a batch.
-#[derive(Debug)]
-struct Seen {
-    id: u64,
-    merged_ms: u64,
-    time: u64,
-    ru_utime: u64,
-    ru_stime: u64,
-    traffic: u32,
-    memory: u32,
-    timers: u16,
-    error: bool,
-    /// How many of the batch's timers are its own.
-    counted_timers: u32,
-}
-
-/// A timer of a batch that a report counts.
-#[derive(Debug)]
-struct SeenTimer {
-    report: u32,
-    slot: u32,
-    value: u64,
-    ru_utime: u64,
-    ru_stime: u64,
-    hits: u32,
-}
-
 /// What bounds the fold, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budgets {
@@ -152,13 +103,11 @@ pub(super) struct Fold {
     missed: u64,
     /// Words that the pool had forgotten when the last batch was read.
     forgotten: u64,
-    rows: Vec<RequestRow>,
-    origins: Vec<Origin>,
-    seen: Vec<Seen>,
-    /// For each request of the batch the row in each report that counts requests.
-    slots: Vec<u32>,
-    timers: Vec<SeenTimer>,
-    key: Vec<u8>,
+    batch: Batch,
+    gains: Vec<Gain>,
+    /// How many rows have their times kept: as many as had room for a histogram of late.
+    timed: usize,
+    weights: Vec<f64>,
     pairs: Vec<(u32, u64)>,
     all: Dense,
     draft: Draft,
@@ -175,18 +124,15 @@ impl Fold {
         (mono_ms, unix_ms): (u64, u64),
     ) -> Self {
         let reports = shared.state.read().reports.len().max(1);
-        let desk_bytes = budgets.desks / reports;
+        let desk_bytes = (budgets.desks / reports).saturating_sub(SIGHTS_BYTES);
         // Sorting takes as much again.
         let events_max = budgets.events / reports / (2 * size_of::<u64>());
         let state = shared.state.read();
         let counting = state.reports.iter().map(|tracked| {
             let name = tracked.definition.name.as_str();
             let mut bounds = sinks.iter().filter_map(|sink| sink.bounds(name));
-            Counting {
-                keys: RowKeys::of(&tracked.definition),
-                desk: Desk::new(desk_bytes, events_max, bounds.next().unwrap_or_default()),
-                definition: Arc::clone(&tracked.definition),
-            }
+            let desk = Desk::new(desk_bytes, events_max, bounds.next().unwrap_or_default());
+            Counting::new(Arc::clone(&tracked.definition), desk)
         });
         let reports: Vec<Counting> = counting.collect();
         drop(state);
@@ -204,12 +150,10 @@ impl Fold {
             next_id: 0,
             missed: 0,
             forgotten: 0,
-            rows: Vec::new(),
-            origins: Vec::new(),
-            seen: Vec::new(),
-            slots: Vec::new(),
-            timers: Vec::new(),
-            key: Vec::new(),
+            batch: Batch::default(),
+            gains: Vec::new(),
+            timed: usize::MAX,
+            weights: Vec::new(),
             pairs: Vec::new(),
             all: Dense::new(),
             draft: Draft::default(),
@@ -249,13 +193,8 @@ impl Fold {
     /// Copies the next rows and finds their rows in the reports; false when there are none.
     fn read_batch(&mut self, now_ms: u64) -> bool {
         for report in &mut self.reports {
-            if report.desk.is_full(DESK_ROOM) {
-                report.desk.sweep();
-            }
+            report.desk.sweep();
         }
-        self.seen.clear();
-        self.slots.clear();
-        self.timers.clear();
         let live = Arc::clone(&self.live);
         let live = live.read();
         let pool = &live.pool;
@@ -264,146 +203,49 @@ impl Fold {
         let next = if self.next_id == 0 { 1 } else { self.next_id };
         let from = next.max(oldest);
         self.missed += from - next;
-        let mut to = end.min(from + BATCH);
         if std::mem::replace(&mut self.forgotten, pool.words.forgotten()) != pool.words.forgotten()
         {
             let on_words = self.reports.iter_mut().filter(|it| it.keys.on_words());
             on_words.for_each(|report| report.desk.forget_identities());
         }
-        // One column of work after the other: what is far away in memory is then waited for together.
-        let (mut rows, mut origins) = (
-            std::mem::take(&mut self.rows),
-            std::mem::take(&mut self.origins),
-        );
-        rows.clear();
-        let mut timers = 0;
-        for row in (from..to).map_while(|id| pool.requests.get(id)) {
-            rows.push(row);
-            timers += usize::from(row.timers);
-            if self.of_timers && timers >= TIMERS_MAX {
-                break;
-            }
-        }
-        to = from + rows.len() as u64;
-        self.next_id = to;
-        origins.clear();
-        origins.extend(rows.iter().map(|row| *pool.origins.get(row.origin)));
-        for ((id, row), origin) in (from..to).zip(&rows).zip(&origins) {
-            self.see(pool, (id, now_ms), row, origin);
-        }
-        (self.rows, self.origins) = (rows, origins);
-        to > from
-    }
-
-    /// Finds the rows of one request and its timers in the reports.
-    fn see(&mut self, pool: &Pool, (id, now_ms): (u64, u64), row: &RequestRow, origin: &Origin) {
-        let mut seen = Seen {
-            id,
-            merged_ms: row.merged_at(now_ms),
-            time: micros(row.request_time),
-            ru_utime: micros(row.ru_utime),
-            ru_stime: micros(row.ru_stime),
-            traffic: row.document_size,
-            memory: row.memory_footprint,
-            timers: row.timers,
-            error: origin.status >= self.error_status,
-            counted_timers: 0,
-        };
-        let mut numbers = Numbers {
-            origin: row.origin,
-            request_tags: row.request_tags,
-            timer_tags: 0,
-        };
+        let ids = from..end.max(from);
+        self.next_id = self.batch.copy(pool, ids, self.of_timers, now_ms);
         for report in &mut self.reports {
-            if !report.keys.of_timers() {
-                let of = (pool, origin, numbers);
-                let slot = report.slot_of(of, seen.time, &mut self.key);
-                self.slots.push(slot);
-            }
+            report.find_rows(pool, &self.batch);
         }
-        if self.of_timers {
-            let before = self.timers.len();
-            for (_, timer) in pool.timers_of(row) {
-                numbers.timer_tags = timer.tags;
-                for (report, number) in self.reports.iter_mut().zip(0..) {
-                    if !report.keys.of_timers() {
-                        continue;
-                    }
-                    let of = (pool, origin, numbers);
-                    let slot = report.slot_of(of, seen.time, &mut self.key);
-                    if slot != NOT_COUNTED {
-                        self.timers.push(SeenTimer {
-                            report: number,
-                            slot,
-                            value: micros(timer.value),
-                            ru_utime: micros(timer.ru_utime),
-                            ru_stime: micros(timer.ru_stime),
-                            hits: timer.hit_count,
-                        });
-                    }
-                }
-            }
-            seen.counted_timers = (self.timers.len() - before) as u32;
-        }
-        self.seen.push(seen);
+        self.next_id > from
     }
 
     /// Adds up what [`read_batch`](Self::read_batch) copied; closes a second when a row of a later one comes.
     fn count_batch(&mut self) {
-        let seen = std::mem::take(&mut self.seen);
-        let mut all_timers = std::mem::take(&mut self.timers);
-        let mut timers = all_timers.drain(..);
-        let slots = std::mem::take(&mut self.slots);
-        let mut slots_left = slots.as_slice();
-        for request in &seen {
-            self.advance(self.second_of(request.merged_ms));
-            let gain = Gain {
-                request: request.id,
-                time: request.time,
-                ru_utime: request.ru_utime,
-                ru_stime: request.ru_stime,
-                traffic: request.traffic,
-                memory: request.memory,
-                hits: u64::from(request.timers),
-                error: request.error,
-                sample: request.time,
-                bucket: Layout::LogLinear.bucket(request.time),
-                weight: 1,
-            };
+        let batch = std::mem::take(&mut self.batch);
+        let mut gains = std::mem::take(&mut self.gains);
+        let mut done = 0;
+        while let Some(first) = batch.requests.get(done) {
+            self.advance(self.second_of(first.merged_ms));
+            let left = batch.requests[done..].iter();
+            let of_second = left.take_while(|it| self.second_of(it.merged_ms) <= self.second);
+            let requests = done..done + of_second.count().max(1);
+            let timers = batch.timers_of(&requests);
+            gains.clear();
+            let (of_requests, of_timers) = (
+                &batch.requests[requests.clone()],
+                &batch.timers[timers.clone()],
+            );
+            gains.extend(of_requests.iter().map(|it| it.gain(self.error_status)));
+            gains.extend(of_timers.iter().map(|it| it.gain()));
+            let (of_requests, of_timers) = gains.split_at(requests.len());
             for report in &mut self.reports {
-                if !report.keys.of_timers()
-                    && let Some((&slot, others)) = slots_left.split_first()
-                {
-                    slots_left = others;
-                    if slot != NOT_COUNTED {
-                        report.desk.add(slot, &gain);
-                    }
+                if report.keys.of_timers() {
+                    report.add(timers.clone(), of_timers);
+                } else {
+                    report.add(requests.clone(), of_requests);
                 }
             }
-            for timer in timers.by_ref().take(request.counted_timers as usize) {
-                let sample = crate::report::per_hit(timer.value, timer.hits);
-                let gain = Gain {
-                    request: request.id,
-                    time: timer.value,
-                    ru_utime: timer.ru_utime,
-                    ru_stime: timer.ru_stime,
-                    traffic: 0,
-                    memory: 0,
-                    hits: u64::from(timer.hits),
-                    error: false,
-                    sample,
-                    bucket: Layout::LogLinear.bucket(sample),
-                    weight: timer.hits,
-                };
-                self.reports[timer.report as usize]
-                    .desk
-                    .add(timer.slot, &gain);
-            }
+            done = requests.end;
         }
-        self.shared.counted(seen.len() as u64);
-        drop(timers);
-        all_timers.shrink_to(TIMERS_MAX);
-        (self.seen, self.slots, self.timers) = (seen, slots, all_timers);
+        self.shared.counted(batch.requests.len() as u64);
+        (self.batch, self.gains) = (batch, gains);
     }
 
     fn start_second(&mut self, second: u64) {
@@ -434,10 +276,11 @@ impl Fold {
             self.weigh(&mut state);
             state.history.fine_allowance(self.reports.len())
         };
-        self.draft.choose(allowance);
+        let room = self.draft.choose(allowance);
         let mut state = shared.state.write();
         self.number_rows(&mut state);
         drop(state);
+        self.dim_rows(room);
         let (sheets, fit) = self.draft.finish(self.reports.len());
         let frame = Arc::new(Frame {
             second: self.second,
@@ -521,6 +364,27 @@ impl Fold {
         }
     }
 
+    /// Decides whose times are kept in the next second: to count what finds no room in a frame would be in vain.
+    fn dim_rows(&mut self, room: Room) {
+        let rows = &self.draft.rows;
+        match room {
+            Room::Lacking => self.timed = rows.iter().filter(|it| it.kept == Kept::Full).count(),
+            Room::Used => {}
+            Room::Left => self.timed = self.timed.saturating_add(self.timed / 4 + 16),
+        }
+        let mut least = 0.0;
+        if self.timed < rows.len() {
+            self.weights.clear();
+            self.weights.extend(rows.iter().map(|row| row.weight));
+            let by_weight = |a: &f64, b: &f64| b.total_cmp(a);
+            least = *self.weights.select_nth_unstable_by(self.timed, by_weight).1;
+        }
+        for row in rows {
+            let on_desk = &mut self.reports[row.report].desk.rows[row.slot as usize];
+            on_desk.dim = self.timed < rows.len() && row.weight < least;
+        }
+    }
+
     /// Makes a frame of the last ten seconds.
     fn close_ten(&mut self) {
         let shared = Arc::clone(&self.shared);
@@ -556,36 +420,6 @@ impl Fold {
             sheets,
         });
         shared.state.write().history.push_coarse(frame);
-    }
-}
-
-impl Counting {
-    /// The row of a record, [`NOT_COUNTED`] when it is none of this report's.
-    #[inline]
-    fn slot_of(
-        &mut self,
-        (pool, origin, of): (&Pool, &Origin, Numbers),
-        time_us: u64,
-        key: &mut Vec<u8>,
-    ) -> u32 {
-        if !self.keys.time_passes(time_us) {
-            return NOT_COUNTED;
-        }
-        let identity = self.keys.identity(pool, origin, of);
-        match self.desk.cached(identity) {
-            Some(slot) => slot,
-            None => self.find_slot(pool, of, identity, key),
-        }
-    }
-
-    #[cold]
-    fn find_slot(&mut self, pool: &Pool, of: Numbers, identity: u64, key: &mut Vec<u8>) -> u32 {
-        if self.keys.read(pool, of, key) {
-            self.desk.row_of(identity, key)
-        } else {
-            self.desk.skip(identity);
-            NOT_COUNTED
-        }
     }
 }
 

@@ -99,6 +99,17 @@ pub(super) enum Kept {
     Folded,
 }
 
+/// How a draft fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// All of it, and a fifth was left over.
+    Left,
+    /// All of it.
+    Used,
+    /// Some rows lost their histogram or their sums.
+    Lacking,
+}
+
 /// One row of a draft.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DraftRow {
@@ -217,11 +228,16 @@ impl Draft {
     }
 
     /// Decides what of each row is kept in `allowance` bytes; what is folded already stays so.
-    pub(super) fn choose(&mut self, allowance: usize) {
+    pub(super) fn choose(&mut self, allowance: usize) -> Room {
         let all = |rows: &[DraftRow]| rows.iter().map(DraftRow::bytes).sum::<usize>();
         let totals = all(&self.totals);
-        if totals + all(&self.rows) <= allowance {
-            return;
+        let wanted = totals + all(&self.rows);
+        if wanted <= allowance {
+            return if wanted < allowance / 5 * 4 {
+                Room::Left
+            } else {
+                Room::Used
+            };
         }
         self.order.clear();
         self.order.extend(0..self.rows.len() as u32);
@@ -258,6 +274,7 @@ impl Draft {
                 left -= histogram;
             }
         }
+        Room::Lacking
     }
 
     /// The sheets of `reports` reports. Every row that is kept has its number by now.

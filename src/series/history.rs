@@ -167,11 +167,16 @@ impl Dense {
 
     pub(super) fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
         for (bucket, count) in pairs {
-            let at = (bucket as usize).min(self.counts.len() - 1);
-            self.counts[at] = self.counts[at].saturating_add(count);
-            self.low = self.low.min(at);
-            self.high = self.high.max(at);
+            self.add_one(bucket, count);
         }
+    }
+
+    #[inline]
+    pub(super) fn add_one(&mut self, bucket: u32, count: u64) {
+        let at = (bucket as usize).min(self.counts.len() - 1);
+        self.counts[at] = self.counts[at].saturating_add(count);
+        self.low = self.low.min(at);
+        self.high = self.high.max(at);
     }
 
     /// Moves what was added to `to`, buckets ascending.

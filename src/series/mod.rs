@@ -11,6 +11,7 @@
 //! `series.memory`: when it does not suffice, rows of little weight (time of late) lose their percentiles, then their
 //! counts, never the totals.
 
+mod batch;
 mod desk;
 mod fold;
 mod frame;
@@ -19,6 +20,7 @@ mod metric;
 mod names;
 mod pack;
 mod read;
+mod times;
 
 #[cfg(test)]
 mod tests;
