@@ -349,3 +349,29 @@ fn a_stop_is_heeded_without_traffic() {
     });
     assert!(start.elapsed() < Duration::from_secs(1));
 }
+
+/// A pause never lasts longer than a part of the buffer, and only comes where packets come fast.
+#[test]
+fn pauses_are_for_packets_that_come_fast() {
+    let long = Pauses::new(4 << 20);
+    assert_eq!(long.length, PAUSE_MAX);
+    // What Linux grants when nobody asks: a quarter of it, at half a kilobyte a microsecond.
+    assert_eq!(Pauses::new(212_992).length, Duration::from_micros(104));
+    assert_eq!(Pauses::new(0).length, Duration::ZERO);
+    let paused = |pauses: &mut Pauses, received| {
+        let start = Instant::now();
+        pauses.after(received);
+        start.elapsed() >= Duration::from_secs(1)
+    };
+    let mut pauses = Pauses {
+        length: Duration::from_secs(1),
+        last: None,
+    };
+    assert!(!paused(&mut pauses, 1), "the first for a long time");
+    assert!(!paused(&mut pauses, BATCH_DATAGRAMS_MAX), "more is waiting");
+    assert!(paused(&mut pauses, 1), "right after another");
+    pauses.last = Instant::now().checked_sub(Duration::from_secs(1));
+    assert!(!paused(&mut pauses, 1), "long after another");
+    pauses.last = None;
+    assert!(paused(&mut pauses, 2), "two at once");
+}
