@@ -9,6 +9,7 @@ use super::definition::Level;
 use super::dimension::Subject;
 use super::family::{Family, NamesMut};
 use super::groups::Gain;
+use super::histogram::Layout;
 use crate::pool::timers::TimerRow;
 use crate::wire::micros;
 
@@ -64,96 +65,134 @@ impl Arrivals {
         self.timers.clear();
     }
 
-    /// Each request with its timers.
-    fn iter(&self) -> impl Iterator<Item = (&Arrival, &[TimerRow])> {
-        let mut rest = &self.timers[..];
-        self.requests.iter().map(move |request| {
-            let (timers, others) = rest.split_at(request.timers as usize);
-            rest = others;
-            (request, timers)
-        })
+    /// What reports of timers want to know of each timer; to be asked for once for all of them.
+    pub(super) fn timed(&self, to: &mut Vec<Timed>) {
+        to.clear();
+        to.extend(self.timers.iter().map(Timed::of));
     }
 }
 
-/// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them.
-pub(super) fn add_to(
-    family: &mut Family,
-    arrivals: &Arrivals,
-    error_status: u32,
-    names: &mut NamesMut<'_>,
-    budget: &mut Budget,
-    gains: &mut Vec<(u32, Gain)>,
-) {
-    gains.clear();
-    for (request, timers) in arrivals.iter() {
-        family.flow.requests_offered += 1;
-        let time = micros(request.request_time);
-        if family.scope.level == Level::Timer {
-            family.flow.timers_offered += timers.len() as u64;
-            if family.time_passes(time) {
-                gather_timers(family, request, timers, names, budget, gains);
-            }
-        } else if family.time_passes(time) {
-            let subject = subject(request, 0);
-            let Some(group) = family.group_of(subject, names, budget) else {
-                continue;
-            };
-            family.flow.requests_counted += 1;
-            let gain = Gain {
-                request: request.id,
-                time,
-                ru_utime: micros(request.ru_utime),
-                ru_stime: micros(request.ru_stime),
-                traffic: request.document_size,
-                memory: request.memory_footprint,
-                memory_peak: request.memory_peak,
-                hits: u64::from(request.timers),
-                error: names.origins.get(request.origin).status >= error_status,
-                sample: time,
-                bucket: family.scope.layout.bucket(time),
-                weight: 1,
-            };
-            gains.push((group, gain));
-        }
-    }
-    family.count(gains, budget);
+/// A timer in the units of reports.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timed {
+    tags: u32,
+    hits: u32,
+    time: u64,
+    ru_utime: u64,
+    ru_stime: u64,
+    /// The time per hit.
+    sample: u64,
+    /// Its bucket in the layout that nearly all families have.
+    log_linear: u32,
 }
 
-/// The gains of one request's timers in a family of timer reports.
-fn gather_timers(
-    family: &mut Family,
-    request: &Arrival,
-    timers: &[TimerRow],
-    names: &mut NamesMut<'_>,
-    budget: &mut Budget,
-    gains: &mut Vec<(u32, Gain)>,
-) {
-    let before = gains.len();
-    for timer in timers {
-        let subject = subject(request, timer.tags);
-        let Some(group) = family.group_of(subject, names, budget) else {
-            continue;
-        };
-        let value = micros(timer.value);
-        let sample = per_hit(value, timer.hit_count);
-        let gain = Gain {
-            request: request.id,
-            time: value,
+impl Timed {
+    fn of(timer: &TimerRow) -> Self {
+        let time = micros(timer.value);
+        let sample = per_hit(time, timer.hit_count);
+        Self {
+            tags: timer.tags,
+            hits: timer.hit_count,
+            time,
             ru_utime: micros(timer.ru_utime),
             ru_stime: micros(timer.ru_stime),
+            sample,
+            log_linear: Layout::LogLinear.bucket(sample),
+        }
+    }
+
+    fn gain(&self, request: u64, layout: &Layout) -> Gain {
+        Gain {
+            request,
+            time: self.time,
+            ru_utime: self.ru_utime,
+            ru_stime: self.ru_stime,
             traffic: 0,
             memory: 0,
             memory_peak: 0,
-            hits: u64::from(timer.hit_count),
+            hits: u64::from(self.hits),
             error: false,
-            sample,
-            bucket: family.scope.layout.bucket(sample),
-            weight: u64::from(timer.hit_count),
-        };
-        gains.push((group, gain));
+            sample: self.sample,
+            bucket: match layout {
+                Layout::LogLinear => self.log_linear,
+                other => other.bucket(self.sample),
+            },
+            weight: u64::from(self.hits),
+        }
     }
-    family.flow.timers_counted += (gains.len() - before) as u64;
-    family.flow.requests_counted += u64::from(gains.len() > before);
+}
+
+/// What a family is counted with.
+#[derive(Debug)]
+pub(super) struct Counter<'a, 'n> {
+    pub(super) error_status: u32,
+    pub(super) names: &'a mut NamesMut<'n>,
+    pub(super) budget: &'a mut Budget,
+    /// Scratch.
+    pub(super) gains: &'a mut Vec<(u32, Gain)>,
+}
+
+impl Counter<'_, '_> {
+    /// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them. `timed` are
+    /// the timers of all arrivals; a family of requests does not look at them.
+    pub(super) fn add_to(&mut self, family: &mut Family, arrivals: &Arrivals, timed: &[Timed]) {
+        self.gains.clear();
+        let of_timers = family.scope.level == Level::Timer;
+        let mut rest = timed;
+        for request in &arrivals.requests {
+            family.flow.requests_offered += 1;
+            let time = micros(request.request_time);
+            if of_timers {
+                let (timers, others) = rest.split_at(request.timers as usize);
+                rest = others;
+                family.flow.timers_offered += timers.len() as u64;
+                if family.time_passes(time) {
+                    self.gather_timers(family, request, timers);
+                }
+            } else if family.time_passes(time) {
+                self.gather_request(family, request, time);
+            }
+        }
+        family.count(self.gains, self.budget);
+    }
+
+    fn gather_request(&mut self, family: &mut Family, request: &Arrival, time: u64) {
+        let subject = subject(request, 0);
+        let Some(group) = family.group_of(subject, self.names, self.budget) else {
+            return;
+        };
+        family.flow.requests_counted += 1;
+        let gain = Gain {
+            request: request.id,
+            time,
+            ru_utime: micros(request.ru_utime),
+            ru_stime: micros(request.ru_stime),
+            traffic: request.document_size,
+            memory: request.memory_footprint,
+            memory_peak: request.memory_peak,
+            hits: u64::from(request.timers),
+            error: self.names.origins.get(request.origin).status >= self.error_status,
+            sample: time,
+            bucket: family.scope.layout.bucket(time),
+            weight: 1,
+        };
+        self.gains.push((group, gain));
+    }
+
+    /// The gains of one request's timers in a family of timer reports.
+    fn gather_timers(&mut self, family: &mut Family, request: &Arrival, timers: &[Timed]) {
+        let before = self.gains.len();
+        for timer in timers {
+            let subject = subject(request, timer.tags);
+            if let Some(group) = family.group_of(subject, self.names, self.budget) {
+                let gain = timer.gain(request.id, &family.scope.layout);
+                self.gains.push((group, gain));
+            }
+        }
+        let counted = self.gains.len() - before;
+        family.flow.timers_counted += counted as u64;
+        family.flow.requests_counted += u64::from(counted > 0);
+    }
 }
 
 fn subject(request: &Arrival, timer_tags: u32) -> Subject {

@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use super::budget::Budget;
 use super::definition::{Definition, Filter, Key, KeySource, Level, Missing};
 use super::dimension::{Dimension, Lanes, Names, Parts, Subject, intern_status, is_status};
-use super::groups::{Gain, Groups, NO_SLOT};
+use super::groups::{Gain, Groups};
 use super::histogram::Layout;
 use super::journal::{JournalReader, JournalWriter};
 use super::projection::Projection;
@@ -244,7 +244,9 @@ impl Family {
     #[cold]
     fn spill(&mut self, group: u32, budget: &Budget) {
         let histograms = !budget.exhausted_for_histograms();
-        let at = self.groups.get(group).slot as usize;
+        let Some((at, _)) = self.groups.running(group) else {
+            return;
+        };
         let Self {
             groups,
             writer,
@@ -437,6 +439,7 @@ impl Family {
         let mut pairs = std::mem::take(&mut self.pairs);
         let mut reader = JournalReader::new(&journal.entries);
         while let Some((id, totals)) = reader.next(&mut pairs) {
+            let is_running = self.groups.is_running(id);
             let group = self.groups.get_mut(id);
             group.totals -= &totals;
             let before = group.histogram.heap_bytes();
@@ -445,7 +448,7 @@ impl Family {
             }
             group.histogram.tidy();
             let after = group.histogram.heap_bytes();
-            let empty = group.totals == Totals::ZERO && group.slot == NO_SLOT;
+            let empty = group.totals == Totals::ZERO && !is_running;
             self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
             if let Some(extremes) = &mut self.groups.extremes {
                 extremes[id as usize].retain(|&(tick, _)| tick > journal.tick);

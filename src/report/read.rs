@@ -55,7 +55,7 @@ impl Family {
         for id in (0..self.groups.end()).filter(|&id| projection.row_of(id) == row) {
             let group = self.groups.get(id);
             scratch.add(group.histogram.iter());
-            if let Some(slot) = self.groups.running(group) {
+            if let Some((_, slot)) = self.groups.running(id) {
                 scratch.add(slot.histogram.iter());
             }
         }
@@ -129,8 +129,7 @@ impl Family {
         for (id, group, place) in self.members(projection, index) {
             let totals = &mut reading.totals[place];
             *totals += &group.totals;
-            let running = self.groups.running(group);
-            if let Some(slot) = running {
+            if let Some((_, slot)) = self.groups.running(id) {
                 *totals += &slot.totals();
             }
             if let Some(closed) = &self.groups.extremes {
@@ -138,7 +137,7 @@ impl Family {
                 for (_, seen) in &closed[id as usize] {
                     extremes.widen(seen);
                 }
-                if let Some(seen) = self.groups.running_extremes(group) {
+                if let Some(seen) = self.groups.running_extremes(id) {
                     extremes.widen(seen);
                 }
             }
@@ -176,7 +175,7 @@ impl Family {
             for &id in &members[starts[row] as usize..starts[row + 1] as usize] {
                 let group = self.groups.get(id);
                 scratch.add(group.histogram.iter());
-                if let Some(slot) = self.groups.running(group) {
+                if let Some((_, slot)) = self.groups.running(id) {
                     scratch.add(slot.histogram.iter());
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::arrivals::{Arrival, Arrivals, add_to};
+use super::arrivals::{Arrival, Arrivals, Counter, Timed};
 use super::budget::Budget;
 use super::definition::{Definition, KeySource, Level};
 use super::dimension::Names;
@@ -64,6 +64,7 @@ pub struct Reports {
     error_status: u32,
     /// Group and gain of each record of the arrivals at hand, for one family after the other.
     gains: Vec<(u32, Gain)>,
+    timed: Vec<Timed>,
     /// The window that base reports have; over it all reports on request fields share one family.
     history: Ticks,
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
@@ -121,6 +122,7 @@ impl Reports {
             rows_max: config.rows_max,
             error_status: config.error_status,
             gains: Vec::new(),
+            timed: Vec::new(),
             history,
             now_ms: 0,
             removals: 0,
@@ -265,15 +267,14 @@ impl Reports {
                 origins,
                 tag_sets,
             };
-            let (error_status, gains) = (self.error_status, &mut self.gains);
-            add_to(
-                family,
-                &arrivals,
-                error_status,
-                &mut names,
-                &mut self.budget,
-                gains,
-            );
+            arrivals.timed(&mut self.timed);
+            let mut counter = Counter {
+                error_status: self.error_status,
+                names: &mut names,
+                budget: &mut self.budget,
+                gains: &mut self.gains,
+            };
+            counter.add_to(family, &arrivals, &self.timed);
             next += 1;
         }
         filling.next = next;
@@ -359,11 +360,23 @@ impl Reports {
             families,
             budget,
             gains,
+            timed,
             error_status,
             ..
         } = self;
+        timed.clear();
+        let mut of_timers = families.iter().flatten();
+        if of_timers.any(|family| family.scope.level == Level::Timer) {
+            arrivals.timed(timed);
+        }
+        let mut counter = Counter {
+            error_status: *error_status,
+            names: &mut names,
+            budget,
+            gains,
+        };
         for family in families.iter_mut().flatten() {
-            add_to(family, arrivals, *error_status, &mut names, budget, gains);
+            counter.add_to(family, arrivals, timed);
         }
     }
 

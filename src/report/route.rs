@@ -56,7 +56,7 @@ impl Target {
         match found {
             Some(group) => Self {
                 group,
-                generation: groups.get(group).generation,
+                generation: groups.generation(group),
             },
             None => Self {
                 group: SKIPPED,
@@ -70,7 +70,7 @@ impl Target {
         match self.group {
             NOTHING => Known::Nothing,
             SKIPPED => Known::Skipped,
-            group if groups.get(group).generation == self.generation => Known::Group(group),
+            group if groups.generation(group) == self.generation => Known::Group(group),
             _ => Known::Nothing,
         }
     }

@@ -20,7 +20,6 @@ use crate::report::budget::Budget;
 use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{DEFINITION_KEYS_MAX, Definition};
 use crate::report::dimension::NO_LANE;
-use crate::report::groups::NO_SLOT;
 use crate::report::journal::{JournalReader, JournalWriter};
 use crate::report::projection::{NO_ROW, OTHER_ROW, Projection};
 use crate::report::reading::Extremes;
@@ -470,10 +469,13 @@ impl FamilyRestore {
     ) -> (Box<Family>, Vec<usize>) {
         let mut short = 0;
         for id in 0..self.family.groups.end() {
-            let group = self.family.groups.get(id);
-            if group.totals == Totals::ZERO && group.slot == NO_SLOT {
+            let groups = &self.family.groups;
+            if !groups.is_used(id) {
+                continue;
+            }
+            if groups.get(id).totals == Totals::ZERO && !groups.is_running(id) {
                 self.family.forget_group(id, words);
-            } else if self.family.groups.is_used(id) {
+            } else {
                 let stride = self.family.dimensions.len();
                 short += usize::from(self.family.groups.lanes(id)[..stride].contains(&OTHER));
             }
