@@ -26,6 +26,10 @@ pub(super) fn int(out: &mut Vec<u8>, number: i64) {
 
 /// A whole number that is not negative.
 pub(super) fn uint(out: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+        return;
+    }
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
@@ -36,6 +40,13 @@ pub(super) fn float(out: &mut Vec<u8>, number: f64) {
     let whole = number as i64;
     if whole as f64 == number && number.abs() < EXACT {
         return int(out, whole);
+    }
+    // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number, so
+    // these are the fewest.
+    const MICROS: f64 = 1e6;
+    let us = (number * MICROS + 0.5) as u64;
+    if us < 1_000_000_000_000_000 && us as f64 / MICROS == number {
+        return micros(out, us);
     }
     // Writing to a Vec cannot fail, and neither can a number.
     drop(serde_json::to_writer(out.by_ref(), &number));
@@ -62,24 +73,57 @@ pub(super) fn millis(out: &mut Vec<u8>, ms: u64) {
     fraction(out, ms / 1000, ms % 1000, 3);
 }
 
-/// `whole.part`, where `part` has `width` digits with its leading zeros.
+/// `whole.part`, where `part` has `width` digits (up to seven) with its leading zeros.
 fn fraction(out: &mut Vec<u8>, whole: u64, mut part: u64, width: usize) {
     uint(out, whole);
     if part == 0 {
         return;
     }
-    let mut digits = [b'0'; 7];
-    digits[0] = b'.';
+    let mut digits = *b".0000000";
     for digit in digits[1..=width].iter_mut().rev() {
         *digit = b'0' + (part % 10) as u8;
         part /= 10;
     }
-    let zeros = digits[..=width]
-        .iter()
-        .rev()
-        .take_while(|digit| **digit == b'0')
-        .count();
-    out.extend_from_slice(&digits[..=width - zeros]);
+    // The first byte is no '0', and the last that is none has the highest bits of the word.
+    let zeros = (u64::from_le_bytes(digits) ^ u64::from_le_bytes(*b"00000000")).leading_zeros();
+    short(out, &digits, digits.len() - zeros as usize / 8);
+}
+
+/// The first `len` of some bytes. To copy them all, a number that the compiler knows, and to cut the rest off again takes
+/// a third of the time that copying a length unknown to it would.
+#[inline]
+fn short<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8; SIZE], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(bytes);
+    out.truncate(end);
+}
+
+/// What stands before each value of a column: the same bytes in every row.
+pub(super) struct Lead {
+    /// Its beginning, filled up with anything.
+    start: [u8; LEAD_BYTES],
+    all: Vec<u8>,
+}
+
+/// As long as leads commonly are.
+const LEAD_BYTES: usize = 32;
+
+impl Lead {
+    pub(super) fn new(all: Vec<u8>) -> Self {
+        let mut start = [0; LEAD_BYTES];
+        let len = all.len().min(LEAD_BYTES);
+        start[..len].copy_from_slice(&all[..len]);
+        Self { start, all }
+    }
+
+    #[inline]
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        if self.all.len() <= LEAD_BYTES {
+            short(out, &self.start, self.all.len());
+        } else {
+            out.extend_from_slice(&self.all);
+        }
+    }
 }
 
 /// A text with its quotes.
@@ -206,6 +250,26 @@ mod tests {
         }
     }
 
+    /// Whichever way they are written, it is what `serde_json` writes.
+    #[test]
+    fn floats_have_the_fewest_digits() {
+        let mut seed = 7_u64;
+        for round in 0..200_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = match round % 4 {
+                0 => (seed >> 40) as f64 / 1e6,
+                1 => (seed >> 14) as f64 / 1e6,
+                2 => (seed >> 40) as f64 / 1e7,
+                _ => f64::from_bits(seed & !(3 << 61) | 3 << 60),
+            };
+            let ours = written(|out| float(out, number));
+            assert_eq!(ours.parse::<f64>().unwrap().to_bits(), number.to_bits());
+            if number.fract() != 0.0 && (1e-5..1e15).contains(&number) {
+                assert_eq!(ours, serde_json::to_string(&number).unwrap());
+            }
+        }
+    }
+
     #[test]
     fn numbers_that_json_lacks_are_null() {
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -214,6 +278,7 @@ mod tests {
         assert_eq!(written(|out| value(out, &Value::Float(0.1))), "0.1");
         assert_eq!(written(|out| value(out, &Value::Float(100.0))), "100");
         assert_eq!(written(|out| value(out, &Value::Float(-0.0))), "0");
+        assert_eq!(written(|out| value(out, &Value::Float(-0.5))), "-0.5");
         let large = written(|out| value(out, &Value::Float(1e300)));
         assert_eq!(large.parse::<f64>().unwrap(), 1e300);
         assert_eq!(

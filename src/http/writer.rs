@@ -4,7 +4,7 @@
 //! row costs its values and nothing else. It is pure: where the rows come from and how they are sent is not its
 //! business (`answer.rs`).
 
-use super::json;
+use super::json::{self, Lead};
 use crate::query::table::Table;
 use crate::value::Value;
 
@@ -50,9 +50,9 @@ pub(super) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>;
 pub(super) struct Writer {
     format: Format,
     /// The columns to show, by number, each with what stands before its value.
-    columns: Vec<(usize, Vec<u8>)>,
+    columns: Vec<(usize, Lead)>,
     /// What stands before a last member, and what writes it; CSV has no such thing.
-    member: Option<(Vec<u8>, Member)>,
+    member: Option<(Lead, Member)>,
 }
 
 impl Writer {
@@ -70,7 +70,7 @@ impl Writer {
                 Format::Csv if at == 0 => {}
                 Format::Csv => lead.push(b','),
             }
-            lead
+            Lead::new(lead)
         };
         let columns = columns
             .iter()
@@ -88,7 +88,7 @@ impl Writer {
         let mut lead = vec![if self.columns.is_empty() { b'{' } else { b',' }];
         json::text(&mut lead, name);
         lead.push(b':');
-        self.member = Some((lead, member));
+        self.member = Some((Lead::new(lead), member));
         self
     }
 
@@ -103,7 +103,7 @@ impl Writer {
             return;
         }
         for (column, lead) in &self.columns {
-            out.extend_from_slice(lead);
+            lead.write(out);
             csv_text(out, &table.columns()[*column].name);
         }
         out.extend_from_slice(b"\r\n");
@@ -114,18 +114,18 @@ impl Writer {
         match self.format {
             Format::Json | Format::Ndjson => {
                 for (column, lead) in &self.columns {
-                    out.extend_from_slice(lead);
+                    lead.write(out);
                     json::value(out, &table.value(row, *column));
                 }
                 if let Some((lead, member)) = &self.member {
-                    out.extend_from_slice(lead);
+                    lead.write(out);
                     member(out, row);
                 }
                 out.push(b'}');
             }
             Format::Csv => {
                 for (column, lead) in &self.columns {
-                    out.extend_from_slice(lead);
+                    lead.write(out);
                     csv_value(out, &table.value(row, *column));
                 }
             }
