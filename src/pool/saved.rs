@@ -317,12 +317,17 @@ impl Pool {
                 lists.hold_tag_set(timer.tags, epoch, &mut self.tag_sets);
                 self.tag_sets.used_by_timer(timer.tags, &mut self.words);
             }
-            let row = RequestRow {
+            let mut row = RequestRow {
                 origin,
                 request_tags,
                 merged_ms: packed.merged_ms as u32,
                 ..packed.row
             };
+            if packed.kept < u64::from(row.timers).min(self.timers.size()) {
+                // The pool that it was kept in was smaller than its timers are many, and this one is not: the others are
+                // gone, and what comes next in this pool is not its own.
+                row.timers = timers.len() as u16;
+            }
             self.last_timestamp = self.last_timestamp.max(row.timestamp);
             self.append_rows(row, tick, &timers);
             taken += 1;
@@ -394,6 +399,7 @@ impl PackedRow {
         let memory_peak = from.small()?;
         let memory_footprint = from.small()?;
         let timers = from.at_most(u16::MAX.into(), "a request has too many timers")?;
+        // Fewer when the pool was smaller than that.
         let kept = from.at_most(timers, "a request has more timers than it had")?;
         Ok(Self {
             origin,

@@ -167,6 +167,29 @@ fn what_expired_is_left_out_and_smaller_pools_keep_the_newest() {
 }
 
 #[test]
+fn timers_that_a_smaller_pool_did_not_keep_are_not_taken_from_the_next_request() {
+    let mut before = Filled::new(500, 2);
+    before.send(1, 12);
+    let mut after = Filled::new(500, 2_000);
+    after.restore(&before.chunks(600), None, 600);
+    after.send(12, 16);
+    // What is there can be written, and read again.
+    let mut again = Filled::new(500, 2_000);
+    again.restore(&after.chunks(600), None, 600);
+    assert_eq!(again.rows(600), after.rows(600));
+    let rows = &after.pool.requests;
+    let timers = (11..16).map(|id| {
+        let row = rows.get(id).unwrap();
+        (row.timers, after.pool.timers_of(&row).count())
+    });
+    // Two of the last one's three were left.
+    assert_eq!(
+        timers.collect::<Vec<_>>(),
+        [(2, 2), (0, 0), (1, 1), (2, 2), (3, 3)]
+    );
+}
+
+#[test]
 fn rows_that_left_while_others_were_copied_leave_no_hole() {
     let mut before = Filled::new(3_000, 20_000);
     before.send(1, 3_000);
