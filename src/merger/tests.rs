@@ -13,6 +13,8 @@ use crate::report::reading::{KeyValue, Want};
 use crate::report::{DefinedBy, builtin};
 use crate::wire::{Decoder, Hasher, TextLimits, model};
 
+mod memory;
+
 /// What a report counted, by its keys.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
     let entry = live.reports.find(name).unwrap();

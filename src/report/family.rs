@@ -221,23 +221,29 @@ impl Family {
             Known::Nothing => {
                 let found = self.find_group(subject, names, budget);
                 let shared = names.shared();
-                self.route.remember(subject, found, &self.groups, |side| {
-                    shared.side_lanes(side, &self.dimensions, &self.filters, subject)
-                });
+                let before = self.route.heap_bytes();
+                let room = budget.shortcuts();
+                self.route
+                    .remember(subject, found, &self.groups, room, |side| {
+                        shared.side_lanes(side, &self.dimensions, &self.filters, subject)
+                    });
+                budget.changed(before, self.route.heap_bytes());
                 found
             }
         }
     }
 
     /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began.
-    pub(super) fn count(&mut self, gains: &[(u32, Gain)], budget: &Budget) {
+    pub(super) fn count(&mut self, gains: &[(u32, Gain)], budget: &mut Budget) {
         self.groups.foresee(gains);
+        let before = self.groups.heap_bytes();
         for (group, gain) in gains {
             if !self.groups.count(*group, gain) {
                 self.spill(*group, budget);
                 self.groups.count(*group, gain);
             }
         }
+        budget.changed(before, self.groups.heap_bytes());
     }
 
     /// Takes over a slot whose sums are nearly full, as the end of the tick would.
@@ -293,7 +299,7 @@ impl Family {
             return id;
         }
         if !budget.exhausted() {
-            return self.make_group(lanes, words);
+            return self.make_group(lanes, words, budget);
         }
         // No memory for another group: what tends to explode becomes `(other)`, the rest is kept apart as long as
         // that does not explode too.
@@ -307,13 +313,13 @@ impl Family {
         if let Some(id) = self.find(&coarse) {
             return id;
         }
-        if self.folded < FOLDED_GROUPS_MAX {
+        if self.folded < FOLDED_GROUPS_MAX && !budget.exhausted_for_folded() {
             self.folded += 1;
-            return self.make_group(&coarse, words);
+            return self.make_group(&coarse, words, budget);
         }
         coarse[..self.dimensions.len()].fill(OTHER);
         self.find(&coarse)
-            .unwrap_or_else(|| self.make_group(&coarse, words))
+            .unwrap_or_else(|| self.make_group(&coarse, words, budget))
     }
 
     fn find(&self, lanes: &Lanes) -> Option<u32> {
@@ -323,7 +329,8 @@ impl Family {
             .copied()
     }
 
-    fn make_group(&mut self, lanes: &Lanes, words: &mut Words) -> u32 {
+    fn make_group(&mut self, lanes: &Lanes, words: &mut Words, budget: &mut Budget) -> u32 {
+        let before = self.group_bytes();
         let stride = self.dimensions.len();
         for &lane in &lanes[..stride] {
             words.hold(lane);
@@ -340,6 +347,7 @@ impl Family {
         for projection in self.projections.iter_mut().flatten() {
             projection.add_group(id, lanes);
         }
+        budget.changed(before, self.group_bytes());
         id
     }
 
@@ -451,7 +459,10 @@ impl Family {
             let empty = group.totals == Totals::ZERO && !is_running;
             self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
             if let Some(extremes) = &mut self.groups.extremes {
-                extremes[id as usize].retain(|&(tick, _)| tick > journal.tick);
+                let extremes = &mut extremes[id as usize];
+                let before = extremes.len();
+                extremes.retain(|&(tick, _)| tick > journal.tick);
+                self.groups.extremes_count -= before - extremes.len();
             }
             if empty {
                 self.forget_group(id, words);
@@ -516,18 +527,18 @@ impl Family {
 
     /// Bytes taken.
     pub(super) fn heap_bytes(&self) -> usize {
-        let projections: usize = self
-            .projections
-            .iter()
-            .flatten()
-            .map(Projection::heap_bytes)
-            .sum();
-        self.groups.heap_bytes()
+        self.group_bytes()
             + self.journal_bytes
+            + self.writer.unfinished().len()
             + self.coverage.heap_bytes()
-            + self.table.capacity() * 6
             + self.route.heap_bytes()
-            + projections
+    }
+
+    /// Bytes that groups take, with what finds them and shows them.
+    fn group_bytes(&self) -> usize {
+        let projections = self.projections.iter().flatten();
+        let projections: usize = projections.map(Projection::heap_bytes).sum();
+        self.groups.heap_bytes() + self.table.capacity() * 6 + projections
     }
 }
 

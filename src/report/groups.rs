@@ -112,6 +112,8 @@ pub(super) struct Groups {
     slots_used: usize,
     /// Per group the extremes of its closed ticks, when the family keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
+    /// How many of them there are.
+    pub(super) extremes_count: usize,
     /// Per slot the extremes of the running tick, when the family keeps them.
     slot_extremes: Vec<Extremes>,
     /// Bytes that histograms hold on the heap.
@@ -130,6 +132,7 @@ impl Groups {
             slots: Chunked::new(),
             slots_used: 0,
             extremes: extremes.then(Vec::new),
+            extremes_count: 0,
             slot_extremes: Vec::new(),
             histogram_bytes: 0,
             live: 0,
@@ -228,6 +231,7 @@ impl Groups {
         head.slot = UNUSED;
         head.generation = head.generation.wrapping_add(1);
         if let Some(extremes) = &mut self.extremes {
+            self.extremes_count -= extremes[id as usize].len();
             extremes[id as usize] = Vec::new();
         }
         self.unused.push(id);
@@ -336,6 +340,7 @@ impl Groups {
             groups,
             slots,
             extremes,
+            extremes_count,
             slot_extremes,
             histogram_bytes,
             ..
@@ -353,6 +358,7 @@ impl Groups {
         }
         if let Some(extremes) = extremes {
             extremes[slot.group as usize].push((tick, slot_extremes[at]));
+            *extremes_count += 1;
         }
         let mut counts = std::mem::take(&mut slot.histogram);
         // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
@@ -392,6 +398,17 @@ impl Groups {
         self.slots_used = 0;
     }
 
+    /// Bytes that extremes take: a list for each group, which grows by doubling, and those of the running tick.
+    fn extremes_bytes(&self) -> usize {
+        const EACH: usize = size_of::<(u64, Extremes)>();
+        let Some(extremes) = &self.extremes else {
+            return 0;
+        };
+        let lists = extremes.capacity() * size_of::<Vec<(u64, Extremes)>>();
+        let running = self.slot_extremes.capacity() * size_of::<Extremes>();
+        lists + running + self.extremes_count * EACH * 3 / 2
+    }
+
     /// Bytes taken, slots and histograms included.
     pub(super) fn heap_bytes(&self) -> usize {
         // A slot's histogram is counted with a dozen entries: it is cleared, not freed, between ticks.
@@ -402,9 +419,6 @@ impl Groups {
             + self.slots.len() * 96
             + self.histogram_bytes
             + self.live * 16
-            + self
-                .extremes
-                .as_ref()
-                .map_or(0, |e| e.len() * 24 + self.live * 128)
+            + self.extremes_bytes()
     }
 }

@@ -19,6 +19,12 @@ const SKIPPED: u32 = u32::MAX - 1;
 /// Combinations that are remembered before the memory is worth more than the shortcuts, beside two for each group.
 const COMBINATIONS_MAX: usize = 1 << 16;
 
+/// What a combination takes.
+const COMBINATION_BYTES: usize = size_of::<([u32; 3], Target)>() + 2;
+
+/// What a key takes.
+const LANES_BYTES: usize = size_of::<(SideLanes, u32)>() + 2;
+
 /// What is known of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
@@ -97,28 +103,31 @@ impl Route {
         }
     }
 
-    /// Remembers the outcome of a look-up. `lanes` tells what the family sees of one side of the subject.
+    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `lanes` tells what the family sees of
+    /// one side of the subject.
     pub(super) fn remember(
         &mut self,
         subject: Subject,
         found: Option<u32>,
         groups: &Groups,
+        room: usize,
         lanes: impl Fn(Side) -> SideLanes,
     ) {
         let target = Target::of(found, groups);
         match self {
             Self::One(side, targets) => {
                 let at = subject.number(*side) as usize;
-                if targets.len() <= at {
-                    targets.resize(at + 1, UNKNOWN);
+                if grow(targets, at, UNKNOWN, room) {
+                    targets[at] = target;
                 }
-                targets[at] = target;
             }
             Self::Several(combinations) => {
-                if combinations.targets.len() > groups.end() as usize * 2 + COMBINATIONS_MAX {
+                let many = groups.end() as usize * 2 + COMBINATIONS_MAX;
+                // Most of them lead to what is not there any more: the memory is for those that come now.
+                if combinations.targets.len() > many || combinations.is_full(room) {
                     **combinations = Combinations::new(combinations.parts);
                 }
-                combinations.remember(subject, target, lanes);
+                combinations.remember(subject, target, room, lanes);
             }
         }
     }
@@ -152,7 +161,7 @@ impl Route {
                     .flatten()
                     .map(Keys::heap_bytes)
                     .sum();
-                keys + combinations.targets.capacity() * (size_of::<([u32; 3], Target)>() + 2)
+                keys + combinations.targets.capacity() * COMBINATION_BYTES
             }
         }
     }
@@ -194,12 +203,31 @@ impl Combinations {
             .map_or(Known::Nothing, |(_, target)| target.known(groups))
     }
 
-    fn remember(&mut self, subject: Subject, target: Target, lanes: impl Fn(Side) -> SideLanes) {
+    /// Whether another could need more than `room` bytes.
+    fn is_full(&self, room: usize) -> bool {
+        let full =
+            |len: usize, capacity: usize, bytes: usize| len == capacity && capacity * bytes > room;
+        let Self { keys, targets, .. } = self;
+        let mut keys = keys.iter().flatten().map(|keys| &keys.by_lanes);
+        full(targets.len(), targets.capacity(), COMBINATION_BYTES)
+            || keys.any(|lanes| full(lanes.len(), lanes.capacity(), LANES_BYTES))
+    }
+
+    fn remember(
+        &mut self,
+        subject: Subject,
+        target: Target,
+        room: usize,
+        lanes: impl Fn(Side) -> SideLanes,
+    ) {
         let mut combination = [0; 3];
         for (place, keys) in combination.iter_mut().zip(&mut self.keys) {
             if let Some(keys) = keys {
                 let side = keys.side;
-                *place = keys.key(subject.number(side), || lanes(side));
+                match keys.key(subject.number(side), room, || lanes(side)) {
+                    Some(key) => *place = key,
+                    None => return,
+                }
             }
         }
         let hash = mix(combination);
@@ -236,16 +264,17 @@ impl Keys {
         }
     }
 
-    fn key(&mut self, number: u32, lanes: impl FnOnce() -> SideLanes) -> u32 {
+    /// `None` when there is no room.
+    fn key(&mut self, number: u32, room: usize, lanes: impl FnOnce() -> SideLanes) -> Option<u32> {
         let at = number as usize;
-        if self.by_number.len() <= at {
-            self.by_number.resize(at + 1, NOTHING);
+        if !grow(&mut self.by_number, at, NOTHING, room) {
+            return None;
         }
         if self.by_number[at] == NOTHING {
             let next = self.by_lanes.len() as u32;
             self.by_number[at] = *self.by_lanes.entry(lanes()).or_insert(next);
         }
-        self.by_number[at]
+        Some(self.by_number[at])
     }
 
     fn forget(&mut self, freed: &Freed) {
@@ -257,9 +286,25 @@ impl Keys {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.by_number.capacity() * 4
-            + self.by_lanes.capacity() * (size_of::<(SideLanes, u32)>() + 2)
+        self.by_number.capacity() * 4 + self.by_lanes.capacity() * LANES_BYTES
     }
+}
+
+/// Makes place number `at` be there, if that takes no more than `room` bytes; then true. It grows by an eighth and not by
+/// doubling, because it holds numbers that are given away again and again, up to a largest one.
+fn grow<T: Copy>(list: &mut Vec<T>, at: usize, nothing: T, room: usize) -> bool {
+    if at < list.len() {
+        return true;
+    }
+    if at >= list.capacity() {
+        let entries = at + 16 + at / 8;
+        if (entries - list.capacity()) * size_of::<T>() > room {
+            return false;
+        }
+        list.reserve_exact(entries - list.len());
+    }
+    list.resize(at + 1, nothing);
+    true
 }
 
 /// Hash of a combination. Keys are numbers that we hand out in turn, so nobody outside can make them collide.
@@ -297,11 +342,11 @@ mod tests {
             timer_tags,
         };
         assert_eq!(route.find(subject(1, 2), &groups), Known::Nothing);
-        route.remember(subject(1, 2), Some(group), &groups, lanes);
+        route.remember(subject(1, 2), Some(group), &groups, usize::MAX, lanes);
         assert_eq!(route.find(subject(1, 2), &groups), Known::Group(group));
         // Another origin with the same lanes: known as soon as its key is.
         assert_eq!(route.find(subject(5, 2), &groups), Known::Nothing);
-        route.remember(subject(5, 2), Some(group), &groups, lanes);
+        route.remember(subject(5, 2), Some(group), &groups, usize::MAX, lanes);
         let Route::Several(combinations) = &route else {
             panic!("two sides")
         };

@@ -181,6 +181,11 @@ fn names_without_end_from_sources_without_end() {
     for counter in ["words_overflowed", "report_keys_folded", "rows_evicted"] {
         assert!(status.count(counter) > 0, "{counter}: {status:?}");
     }
+    let memory = status.count("report_memory_bytes");
+    assert!(
+        memory <= status.count("report_memory_bytes_max"),
+        "{status:?}"
+    );
     // Sources: each of those that have a row, and all others together.
     let sources = site.json("/api/v1/sources?limit=0");
     let rows = sources["sources"].as_array().unwrap();

@@ -230,8 +230,6 @@ pub(in crate::report) struct FamilyRestore {
     groups: Vec<u32>,
     folded: usize,
     samples: u64,
-    /// Extremes so far.
-    extremes: usize,
     /// Bytes that histograms may take.
     histogram_bytes_max: usize,
 }
@@ -269,7 +267,6 @@ impl FamilyRestore {
             groups: Vec::new(),
             folded,
             samples: 0,
-            extremes: 0,
             histogram_bytes_max: budget.limit(),
         })
     }
@@ -281,7 +278,7 @@ impl FamilyRestore {
             .iter()
             .map(|(_, rows)| rows.capacity() * 8)
             .sum();
-        self.family.heap_bytes() + self.groups.capacity() * 4 + rows + self.extremes * 40
+        self.family.heap_bytes() + self.groups.capacity() * 4 + rows
     }
 
     /// Reads what [`Family::pack_groups`] wrote.
@@ -353,9 +350,9 @@ impl FamilyRestore {
                 time_max: from.number()?,
                 memory_peak_max: from.small()?,
             };
-            self.extremes += 1;
             if let Some(extremes) = &mut self.family.groups.extremes {
                 extremes[id as usize].push((tick, seen));
+                self.family.groups.extremes_count += 1;
             }
         }
         Ok(())
