@@ -4,26 +4,21 @@
 //! functions that are keywords elsewhere are put in backticks, values take the places of `?`, `@x` and `@@x`. The result is
 //! one line; on the way it is noted how each item of each SELECT was written, which is what MySQL calls the column.
 //!
-//! What can make the stages after this one slow or deep is bounded here: operators, joins and nesting.
+//! What can make the stages after this one slow or deep is refused (`bounds`); the words it goes by are in `words`.
+
+mod bounds;
+mod literals;
+mod words;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
+use self::bounds::check;
+use self::literals::{bits, limit};
+pub(crate) use self::literals::{literal, quote};
+use self::words::{AFTER_ITEMS, BARE, FUNCTIONS, MODIFIERS};
 use super::lex::{Kind, Token, tokens};
 use crate::sql::error::SqlError;
 use crate::sql::session::Literal;
-
-/// Operators in one statement: each may make the tree one deeper.
-const OPERATORS_MAX: usize = 2_000;
-
-/// How deep parentheses may be nested.
-const NESTING_MAX: usize = 100;
-
-/// Tables, joins, unions and sub-queries in one statement.
-const TABLES_MAX: usize = 120;
-
-/// Parts of a name.
-const NAME_PARTS_MAX: usize = 3;
 
 /// Where a statement's values come from.
 pub(crate) trait Values {
@@ -80,96 +75,6 @@ pub(crate) struct Normalised {
     pub(crate) items: HashMap<u64, Vec<String>>,
 }
 
-/// Words after SELECT that ask for nothing here.
-const MODIFIERS: [&str; 8] = [
-    "SQL_NO_CACHE",
-    "SQL_CACHE",
-    "SQL_CALC_FOUND_ROWS",
-    "SQL_SMALL_RESULT",
-    "SQL_BIG_RESULT",
-    "SQL_BUFFER_RESULT",
-    "HIGH_PRIORITY",
-    "STRAIGHT_JOIN",
-];
-
-/// Functions whose names the grammar may take for something else.
-const FUNCTIONS: [&str; 46] = [
-    "ASCII",
-    "CEIL",
-    "CEILING",
-    "CHAR",
-    "CHARSET",
-    "COALESCE",
-    "COLLATION",
-    "CONCAT",
-    "CURRENT_USER",
-    "DATABASE",
-    "DATE",
-    "DAY",
-    "DAYOFMONTH",
-    "DAYOFWEEK",
-    "DAYOFYEAR",
-    "FLOOR",
-    "FORMAT",
-    "HOUR",
-    "IF",
-    "IFNULL",
-    "INSERT",
-    "ISNULL",
-    "LEFT",
-    "MICROSECOND",
-    "MINUTE",
-    "MOD",
-    "MONTH",
-    "NULLIF",
-    "PASSWORD",
-    "QUARTER",
-    "REPEAT",
-    "REPLACE",
-    "REVERSE",
-    "RIGHT",
-    "SCHEMA",
-    "SECOND",
-    "SESSION_USER",
-    "SYSTEM_USER",
-    "TIME",
-    "TIMESTAMP",
-    "TRUNCATE",
-    "USER",
-    "VERSION",
-    "WEEK",
-    "WEEKDAY",
-    "YEAR",
-];
-
-/// Functions that may be written without their parentheses.
-const BARE: [&str; 4] = ["UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"];
-
-/// Words that make a tree deeper.
-const OPERATORS: [&str; 15] = [
-    "AND", "OR", "XOR", "NOT", "DIV", "MOD", "LIKE", "RLIKE", "REGEXP", "IS", "BETWEEN", "COLLATE",
-    "IN", "BINARY", "AT",
-];
-
-/// Words that end the items of a SELECT.
-const AFTER_ITEMS: [&str; 15] = [
-    "FROM",
-    "INTO",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "WINDOW",
-    "PROCEDURE",
-    "FOR",
-    "LOCK",
-    "FETCH",
-];
-
 /// Makes a statement ready for the grammar.
 ///
 /// # Errors
@@ -199,79 +104,6 @@ pub(crate) fn normalise(
         at = writer.one(at)?;
     }
     Ok(writer.out)
-}
-
-/// Refuses what would make later stages deep or slow.
-fn check(text: &str, tokens: &[Token]) -> Result<(), SqlError> {
-    let mut operators = 0;
-    let mut tables = 0;
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate() {
-        let points = (0..).take_while(|ahead| {
-            tokens
-                .get(at + ahead * 2)
-                .is_some_and(|token| token.is_sign(text, "."))
-        });
-        if points.take(NAME_PARTS_MAX).count() == NAME_PARTS_MAX {
-            return Err(SqlError::parse(format!(
-                "a name has at most {NAME_PARTS_MAX} parts: database.table.column"
-            )));
-        }
-        match token.kind {
-            Kind::Open => {
-                let start: String = text[token.start..].chars().take(40).collect();
-                return Err(SqlError::parse(format!(
-                    "the quote that begins here is not closed: {start}"
-                )));
-            }
-            Kind::Sign => match token.text(text) {
-                "(" => {
-                    depth += 1;
-                    if depth > NESTING_MAX {
-                        return Err(SqlError::parse(format!(
-                            "the statement is nested more than {NESTING_MAX} deep"
-                        )));
-                    }
-                }
-                ")" => depth = depth.saturating_sub(1),
-                ";" => {
-                    return Err(SqlError::parse(
-                        "one statement at a time is answered here; there is something after the ';'",
-                    ));
-                }
-                "," | "." => {}
-                _ => operators += 1,
-            },
-            Kind::Word => {
-                let word = token.text(text);
-                let is_one_of =
-                    |words: &[&str]| words.iter().any(|one| one.eq_ignore_ascii_case(word));
-                operators += usize::from(is_one_of(&OPERATORS));
-                tables += usize::from(is_one_of(&[
-                    "SELECT",
-                    "JOIN",
-                    "UNION",
-                    "EXCEPT",
-                    "INTERSECT",
-                    "MINUS",
-                    "STRAIGHT_JOIN",
-                    "CASE",
-                ]));
-            }
-            _ => {}
-        }
-    }
-    if operators > OPERATORS_MAX {
-        return Err(SqlError::parse(format!(
-            "the statement has {operators} operators, at most {OPERATORS_MAX} are accepted; for many values use IN (...)"
-        )));
-    }
-    if tables > TABLES_MAX {
-        return Err(SqlError::parse(format!(
-            "the statement has {tables} selects, joins and cases, at most {TABLES_MAX} are accepted"
-        )));
-    }
-    Ok(())
 }
 
 struct Writer<'a> {
@@ -596,193 +428,5 @@ impl Writer<'_> {
     }
 }
 
-/// A text as the grammar reads it, on one line.
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('\'');
-    for sign in text.chars() {
-        match sign {
-            '\'' => quoted.push_str("''"),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            sign => quoted.push(sign),
-        }
-    }
-    quoted.push('\'');
-    quoted
-}
-
-/// A value as the grammar reads it.
-pub(crate) fn literal(value: &Literal) -> String {
-    match value {
-        Literal::Null => "NULL".to_owned(),
-        Literal::Int(value) if *value < 0 => format!("({value})"),
-        Literal::Int(value) => value.to_string(),
-        Literal::UInt(value) => value.to_string(),
-        Literal::Float(value) if !value.is_finite() => "NULL".to_owned(),
-        Literal::Float(value) if *value < 0.0 => format!("({value:e})"),
-        Literal::Float(value) => format!("{value:e}"),
-        Literal::Text(text) => quote(text),
-    }
-}
-
-/// A value for LIMIT, which clients give as a number, as a fraction or as a text.
-fn limit(value: &Literal) -> Result<String, SqlError> {
-    let rows = match value {
-        Literal::Int(value) => u64::try_from(*value).ok(),
-        Literal::UInt(value) => Some(*value),
-        Literal::Float(value) if *value >= 0.0 && value.fract() == 0.0 => Some(*value as u64),
-        Literal::Text(text) => text.trim().parse().ok(),
-        Literal::Null | Literal::Float(_) => None,
-    };
-    let rows = rows.ok_or_else(|| {
-        SqlError::wrong_arguments(format!("LIMIT takes a whole number, not {value:?}"))
-    })?;
-    Ok(rows.min(i64::MAX as u64).to_string())
-}
-
-/// `0x1f`, `x'1f'`, `b'1'`: text, as in MySQL.
-fn bits(written: &str) -> Result<String, SqlError> {
-    let wrong = || SqlError::parse(format!("not a number in base 2 or 16: {written}"));
-    let lower = written.to_ascii_lowercase();
-    let digits = lower[1..].trim_start_matches(['x', 'b']).trim_matches('\'');
-    let digits = match lower.starts_with('0') {
-        true => &lower[2..],
-        false => digits,
-    };
-    let base_2 = lower.starts_with('b') || lower.starts_with("0b");
-    let (base, each) = if base_2 { (2, 8) } else { (16, 2) };
-    let padded = format!(
-        "{}{digits}",
-        "0".repeat((each - digits.len() % each) % each)
-    );
-    let mut bytes = Vec::with_capacity(padded.len() / each);
-    for piece in padded.as_bytes().chunks(each) {
-        let piece = std::str::from_utf8(piece).map_err(|_| wrong())?;
-        bytes.push(u8::from_str_radix(piece, base).map_err(|_| wrong())?);
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| SqlError::not_supported(format!("{written}: bytes that are not UTF-8")))?;
-    let mut literal = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(literal, "{}", quote(&text));
-    Ok(literal)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Some3;
-
-    impl Values for Some3 {
-        fn parameter(&self, at: usize) -> Option<Literal> {
-            [
-                Literal::Int(5),
-                Literal::Text("a'b\\\n".into()),
-                Literal::Float(2.0),
-            ]
-            .get(at)
-            .cloned()
-        }
-
-        fn user_variable(&self, name: &str) -> Literal {
-            match name {
-                "x" => Literal::Int(-7),
-                _ => Literal::Null,
-            }
-        }
-
-        fn system_variable(&self, name: &str) -> Result<Literal, SqlError> {
-            match name {
-                "session.sql_mode" => Ok(Literal::Text("A".into())),
-                _ => Err(SqlError::unknown_variable(name)),
-            }
-        }
-    }
-
-    fn made(text: &str) -> Normalised {
-        normalise(text, Mode::default(), &Some3).expect("a statement")
-    }
-
-    #[test]
-    fn what_means_nothing_here_is_left_out() {
-        for (given, wanted) in [
-            (
-                "/* x */ SELECT /*!40001 SQL_NO_CACHE */ * FROM `t`; ;",
-                "SELECT * FROM `t`",
-            ),
-            (
-                "select a from t use index for join (a, b) where b lock in share mode",
-                "SELECT a from t where b",
-            ),
-            (
-                "SELECT DISTINCTROW 1 FROM DUAL FOR UPDATE",
-                "SELECT DISTINCT 1",
-            ),
-            (
-                "SELECT \"a'b\", _utf8mb4'c', N'd'",
-                "SELECT 'a''b', 'c', 'd'",
-            ),
-            (
-                "SELECT a MOD 5, MOD(a, 5), a&&b||c",
-                "SELECT a % 5, `mod`(a, 5), a AND b OR c",
-            ),
-            ("SELECT 0x4142, x'41', b'01000001'", "SELECT 'AB', 'A', 'A'"),
-            (
-                "SELECT left(a,2), t.left FROM t",
-                "SELECT `left`(a,2), t.`left` FROM t",
-            ),
-            (
-                "SELECT timestampdiff(minute, a, b)",
-                "SELECT timestampdiff('minute', a, b)",
-            ),
-        ] {
-            let text = made(given).text;
-            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(text, wanted, "{given}");
-        }
-    }
-
-    #[test]
-    fn values_take_their_places() {
-        let made = made("SELECT ?, @x, @y, @@session.sql_mode FROM t WHERE a=? LIMIT ?");
-        assert_eq!(
-            made.text,
-            r"SELECT 5, (-7), NULL, 'A' FROM t WHERE a='a''b\\\n' LIMIT 2"
-        );
-        assert_eq!(made.parameters, 3);
-        let error = normalise("SELECT @@nope", Mode::default(), &Some3).expect_err("unknown");
-        assert_eq!(error.code, 1193);
-        let error = normalise("?,?,?,?", Mode::default(), &Some3).expect_err("too few");
-        assert_eq!(error.code, 1210);
-    }
-
-    #[test]
-    fn items_are_kept_as_they_were_written() {
-        let made = made("select  count( * ), a/ b , 'x', (select 1) FROM (SELECT c,d) q");
-        let mut items: Vec<_> = made.items.into_iter().collect();
-        items.sort();
-        assert_eq!(items[0].0, 1);
-        assert_eq!(items[0].1, ["count( * )", "a/ b", "x", "(select 1)"]);
-        for (column, items) in &items {
-            assert!(made.text[*column as usize - 1..].starts_with("SELECT"));
-            assert!(!items.is_empty());
-        }
-    }
-
-    #[test]
-    fn what_is_too_deep_is_refused() {
-        for (piece, what) in [
-            ("(", "nested"),
-            ("1+", "operators"),
-            ("NOT ", "operators"),
-            ("- ", "operators"),
-        ] {
-            let text = format!("SELECT {}1", piece.repeat(100_000));
-            let error = normalise(&text, Mode::default(), &Some3).expect_err("too deep");
-            assert!(error.message.contains(what), "{}", error.message);
-        }
-    }
-}
+mod tests;

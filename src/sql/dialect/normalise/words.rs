@@ -1,0 +1,85 @@
+//! Words that MySQL and the grammar read differently, in capitals.
+
+/// Words after SELECT that ask for nothing here.
+pub(super) const MODIFIERS: [&str; 8] = [
+    "SQL_NO_CACHE",
+    "SQL_CACHE",
+    "SQL_CALC_FOUND_ROWS",
+    "SQL_SMALL_RESULT",
+    "SQL_BIG_RESULT",
+    "SQL_BUFFER_RESULT",
+    "HIGH_PRIORITY",
+    "STRAIGHT_JOIN",
+];
+
+/// Functions whose names the grammar may take for something else.
+pub(super) const FUNCTIONS: [&str; 46] = [
+    "ASCII",
+    "CEIL",
+    "CEILING",
+    "CHAR",
+    "CHARSET",
+    "COALESCE",
+    "COLLATION",
+    "CONCAT",
+    "CURRENT_USER",
+    "DATABASE",
+    "DATE",
+    "DAY",
+    "DAYOFMONTH",
+    "DAYOFWEEK",
+    "DAYOFYEAR",
+    "FLOOR",
+    "FORMAT",
+    "HOUR",
+    "IF",
+    "IFNULL",
+    "INSERT",
+    "ISNULL",
+    "LEFT",
+    "MICROSECOND",
+    "MINUTE",
+    "MOD",
+    "MONTH",
+    "NULLIF",
+    "PASSWORD",
+    "QUARTER",
+    "REPEAT",
+    "REPLACE",
+    "REVERSE",
+    "RIGHT",
+    "SCHEMA",
+    "SECOND",
+    "SESSION_USER",
+    "SYSTEM_USER",
+    "TIME",
+    "TIMESTAMP",
+    "TRUNCATE",
+    "USER",
+    "VERSION",
+    "WEEK",
+    "WEEKDAY",
+    "YEAR",
+];
+
+/// Functions that may be written without their parentheses.
+pub(super) const BARE: [&str; 4] = ["UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"];
+
+/// Words that end the items of a SELECT.
+pub(super) const AFTER_ITEMS: [&str; 15] = [
+    "FROM",
+    "INTO",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "WINDOW",
+    "PROCEDURE",
+    "FOR",
+    "LOCK",
+    "FETCH",
+];
