@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, TableAlias, TableFactor, TableWithJoins, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
-use super::expressions::call;
-use super::select::is_aggregate_call;
+use super::aggregates::is_aggregate_call;
+use super::pieces::call;
 use super::{group_expressions, ident};
 use crate::sql::error::SqlError;
 

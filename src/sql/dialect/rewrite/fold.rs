@@ -1,7 +1,7 @@
 //! Texts without telling upper and lower case apart (`sql.case_insensitive`): what is grouped, ordered or DISTINCT.
 //!
 //! Called by `select` for each SELECT. Comparisons are folded where their types are known (`typed`), LIKE and REGEXP where they
-//! are rewritten (`expressions`); `__fold` leaves alone whatever is not a text.
+//! are rewritten (`patterns`); `__fold` leaves alone whatever is not a text.
 
 use std::ops::ControlFlow;
 
@@ -11,9 +11,10 @@ use datafusion::sql::sqlparser::ast::{
     WindowSpec, WindowType,
 };
 
-use super::expressions::call;
+use super::aggregates::{has_aggregate, is_aggregate};
 use super::group_expressions;
-use super::select::{aliases, has_aggregate, is_aggregate, item_expr};
+use super::pieces::call;
+use super::select::{aliases, item_expr};
 use crate::sql::error::SqlError;
 
 /// Groups, orders, and what is DISTINCT, without telling cases apart.

@@ -4,10 +4,16 @@
 //! that MySQL gives it, functions and operators become those that do what MySQL's do (`functions`), and the shape of a SELECT
 //! is put right where MySQL takes more than the standard (`select`). Types are not known here; see `typed` for those.
 
+mod aggregates;
+mod calls;
+mod conditions;
 mod correlated;
 mod expressions;
 mod fold;
+mod patterns;
+mod pieces;
 mod select;
+mod types;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -95,7 +101,7 @@ pub(crate) fn rewrite_condition(
     if let ControlFlow::Break(error) = VisitMut::visit(condition, &mut rewriter) {
         return Err(error);
     }
-    expressions::as_condition(condition);
+    conditions::as_condition(condition);
     Ok(())
 }
 
@@ -356,7 +362,7 @@ fn lower_join(join: &mut JoinOperator) {
                 }
             }
         }
-        JoinConstraint::On(condition) => expressions::mark_condition(condition),
+        JoinConstraint::On(condition) => conditions::as_condition(condition),
         JoinConstraint::Natural | JoinConstraint::None => {}
     }
     // MySQL's JOIN and CROSS JOIN are the same.

@@ -8,10 +8,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    Select, SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Select, SelectItem, Value, VisitMut, VisitorMut,
 };
 
-use super::expressions::{as_condition, call, name_of};
+use super::aggregates::{is_aggregate, is_aggregate_call};
+use super::conditions::as_condition;
+use super::pieces::call;
 use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
 use super::{correlated, fold};
 use crate::sql::dialect::lex::tokens;
@@ -19,38 +21,6 @@ use crate::sql::error::SqlError;
 
 /// Tables in one FROM: MySQL's own limit.
 const TABLES_MAX: usize = 61;
-
-/// What makes one row of many, if it has no OVER.
-const AGGREGATES: [&str; 28] = [
-    "any_value",
-    "approx_distinct",
-    "approx_median",
-    "approx_percentile_cont",
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "first_value",
-    "group_concat",
-    "max",
-    "last_value",
-    "median",
-    "min",
-    "nth_value",
-    "std",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var_pop",
-    "var_samp",
-    "variance",
-];
 
 /// Puts a SELECT right; gives the names of its columns: what the plan calls them, what MySQL does.
 pub(super) fn shape(
@@ -253,72 +223,11 @@ impl VisitorMut for Substitute<'_> {
     }
 }
 
-/// Whether a function is an aggregate, by its name.
-pub(super) fn is_aggregate_name(name: &str) -> bool {
-    AGGREGATES.contains(&name)
-}
-
-/// Whether an expression is an aggregate itself.
-pub(super) fn is_aggregate_call(expr: &Expr) -> bool {
-    match expr {
-        Expr::Function(function) => {
-            function.over.is_none()
-                && name_of(function).is_some_and(|name| is_aggregate_name(&name))
-        }
-        _ => false,
-    }
-}
-
-/// Looks for aggregates outside of sub-queries.
-struct FindAggregate {
-    inside: usize,
-}
-
-impl Visitor for FindAggregate {
-    type Break = ();
-
-    fn pre_visit_query(
-        &mut self,
-        _query: &datafusion::sql::sqlparser::ast::Query,
-    ) -> ControlFlow<()> {
-        self.inside += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(
-        &mut self,
-        _query: &datafusion::sql::sqlparser::ast::Query,
-    ) -> ControlFlow<()> {
-        self.inside -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match self.inside == 0 && is_aggregate_call(expr) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
-}
-
-pub(super) fn has_aggregate(expr: &Expr) -> bool {
-    Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break()
-}
-
 pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     }
-}
-
-pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
-    let in_items = select.projection.iter().filter_map(item_expr);
-    let in_orders = orders.iter().map(|order| &order.expr);
-    in_items
-        .chain(in_orders)
-        .chain(select.having.iter())
-        .any(has_aggregate)
 }
 
 /// Columns that are neither grouped nor in an aggregate become those of the first row of the group.

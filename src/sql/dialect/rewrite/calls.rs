@@ -1,0 +1,188 @@
+//! Calls of functions by name.
+//!
+//! Aggregates go to `aggregates`. What only the session knows (its clock, its user, its database) is put into the statement as a
+//! literal; forms that DataFusion has otherwise (IF, IFNULL, NULLIF) become those; the rest is called by its name, and whether
+//! there is such a function is found when the statement is planned.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, ObjectName, ObjectNamePart,
+};
+
+use super::aggregates;
+use super::conditions::{as_condition, as_value};
+use super::pieces::{binary, call, case, name_of, null, number, text};
+use super::types::date_arithmetic;
+use super::{Noted, Surroundings, ident};
+use crate::sql::error::SqlError;
+use crate::sql::variables::VERSION;
+
+/// A call as what does the same here; its arguments are done already.
+pub(super) fn rewrite(
+    mut call_of: Function,
+    around: &Surroundings,
+    noted: &mut Noted,
+) -> Result<Expr, SqlError> {
+    let Some(name) = name_of(&call_of) else {
+        return Err(SqlError::no_such_function(format!(
+            "FUNCTION {} does not exist",
+            call_of.name
+        )));
+    };
+    call_of.name = ObjectName(vec![ObjectNamePart::Identifier(ident(name.as_str()))]);
+    if matches!(call_of.args, FunctionArguments::None) {
+        call_of.args = FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: Vec::new(),
+            clauses: Vec::new(),
+        });
+    }
+    if call_of.over.is_some() || aggregates::is_aggregate_name(&name) {
+        return aggregates::rewrite(call_of, &name);
+    }
+    let mut arguments = plain_arguments(&mut call_of, &name)?;
+    let count = arguments.len();
+    if let Some(said) = of_session(&name, count, around) {
+        return Ok(said);
+    }
+    let wrong_count = || SqlError {
+        code: 1582,
+        state: "42000",
+        message: format!("Incorrect parameter count in the call to native function '{name}'"),
+    };
+    let mut next = || arguments.drain(..1).next().unwrap_or_else(null);
+    Ok(match (name.as_str(), count) {
+        ("unix_timestamp", 1) => call(
+            "__unix_timestamp",
+            vec![next(), text(around.time_zone.clone())],
+        ),
+        ("from_unixtime", 1) => call(
+            "__from_unixtime",
+            vec![next(), text(around.time_zone.clone())],
+        ),
+        ("from_unixtime", 2) => {
+            let at = call(
+                "__from_unixtime",
+                vec![next(), text(around.time_zone.clone())],
+            );
+            call("date_format", vec![at, next()])
+        }
+        ("if", 3) => {
+            let (mut condition, mut then, mut otherwise) = (next(), next(), next());
+            as_condition(&mut condition);
+            as_value(&mut then);
+            as_value(&mut otherwise);
+            case(condition, then, otherwise)
+        }
+        ("ifnull" | "nvl", 2) => {
+            let (mut first, mut second) = (next(), next());
+            as_value(&mut first);
+            as_value(&mut second);
+            call("coalesce", vec![first, second])
+        }
+        ("nullif", 2) => {
+            let (first, second) = (next(), next());
+            case(
+                binary(first.clone(), BinaryOperator::Eq, second),
+                null(),
+                first,
+            )
+        }
+        ("isnull", 1) => Expr::IsNull(Box::new(next())),
+        ("interval", 2..) => {
+            return Err(SqlError::not_supported("INTERVAL(n, ...); use CASE"));
+        }
+        ("date_add" | "adddate" | "date_sub" | "subdate", 2) => {
+            let sub = name.ends_with("sub") || name.starts_with("sub");
+            let (to, by) = (next(), next());
+            let made = if sub { "__date_sub" } else { "__date_add" };
+            match by {
+                interval @ Expr::Interval(_) => date_arithmetic(made, to, interval)?,
+                days => call(made, vec![to, days, text("DAY")]),
+            }
+        }
+        ("sleep", 1) => {
+            let seconds = match next() {
+                Expr::Value(literal) => literal.to_string().trim_matches('\'').parse::<f64>().ok(),
+                _ => None,
+            };
+            match seconds.filter(|seconds| *seconds >= 0.0) {
+                Some(seconds) => {
+                    noted.sleep += seconds;
+                    number(0)
+                }
+                None => return Err(SqlError::wrong_arguments("SLEEP takes a number of seconds")),
+            }
+        }
+        ("rand", 0 | 1) => call("random", Vec::new()),
+        ("uuid", 0) => call("uuid", Vec::new()),
+        ("last_insert_id" | "row_count" | "found_rows", 0) => number(0),
+        ("current_role", 0) => null(),
+        ("if" | "ifnull" | "nullif" | "isnull" | "sleep" | "from_unixtime", _) => {
+            return Err(wrong_count());
+        }
+        ("md5" | "sha1" | "sha" | "sha2" | "password" | "aes_encrypt" | "compress", _) => {
+            return Err(SqlError::not_supported(format!("the function {name}()")));
+        }
+        (other, _) if other.starts_with("json_") => {
+            return Err(SqlError::not_supported(format!("the function {other}()")));
+        }
+        _ => call(&name, arguments),
+    })
+}
+
+/// What the session says: who asks, where, and what its clock shows; `None` when the function is another one.
+fn of_session(name: &str, arguments: usize, around: &Surroundings) -> Option<Expr> {
+    Some(match (name, arguments) {
+        ("database" | "schema", 0) => around.database.clone().map_or_else(null, text),
+        ("user" | "session_user" | "system_user", 0) => text(around.user.clone()),
+        ("current_user", 0) => {
+            let name = around.user.split('@').next().unwrap_or_default();
+            text(format!("{name}@%"))
+        }
+        ("version", 0) => text(VERSION),
+        ("connection_id", 0) => number(around.connection),
+        ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
+            let shown = around.now.format("%Y-%m-%d %H:%M:%S").to_string();
+            call("__datetime", vec![text(shown)])
+        }
+        ("utc_timestamp", 0 | 1) => {
+            let shown = around.now_utc.format("%Y-%m-%d %H:%M:%S").to_string();
+            call("__datetime", vec![text(shown)])
+        }
+        ("curdate" | "current_date", 0) => call(
+            "__date",
+            vec![text(around.now.format("%Y-%m-%d").to_string())],
+        ),
+        ("utc_date", 0) => call(
+            "__date",
+            vec![text(around.now_utc.format("%Y-%m-%d").to_string())],
+        ),
+        ("curtime" | "current_time", 0 | 1) => text(around.now.format("%H:%M:%S").to_string()),
+        ("utc_time", 0 | 1) => text(around.now_utc.format("%H:%M:%S").to_string()),
+        ("unix_timestamp", 0) => number(around.now_utc.and_utc().timestamp()),
+        _ => return None,
+    })
+}
+
+/// Arguments that are expressions and nothing more.
+fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlError> {
+    let FunctionArguments::List(list) = &mut call_of.args else {
+        return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
+    };
+    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
+        return Err(SqlError::parse(format!("{name}() is no aggregate")));
+    }
+    unnamed(list)
+}
+
+/// The arguments, taken out.
+pub(super) fn unnamed(list: &mut FunctionArgumentList) -> Result<Vec<Expr>, SqlError> {
+    list.args
+        .drain(..)
+        .map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+            other => Err(SqlError::parse(format!("not an argument here: {other}"))),
+        })
+        .collect()
+}

@@ -1,0 +1,74 @@
+//! Types and units that a statement names: CAST and CONVERT, and the units of INTERVAL.
+//!
+//! Each is a function of `functions`; a name that is none of MySQL's, or is not done here, is refused by that name.
+
+use datafusion::sql::sqlparser::ast::Expr;
+
+use super::pieces::{call, number, text};
+use crate::sql::error::SqlError;
+
+/// CAST and CONVERT, the type as it is written.
+pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
+    let upper = data_type.replace('`', "").to_ascii_uppercase();
+    let (name, size) = match upper.split_once('(') {
+        Some((name, size)) => (name.trim(), Some(size.trim_end_matches(')'))),
+        None => (upper.as_str(), None),
+    };
+    let name = name.split(" CHARACTER SET").next().unwrap_or(name).trim();
+    Ok(match name {
+        "SIGNED" | "SIGNED INTEGER" | "INTEGER" | "INT" | "BIGINT" | "SIGNED INT" => {
+            call("__signed", vec![inner])
+        }
+        "UNSIGNED" | "UNSIGNED INTEGER" | "UNSIGNED INT" | "BIGINT UNSIGNED" | "INT UNSIGNED" => {
+            call("__unsigned", vec![inner])
+        }
+        "CHAR" | "NCHAR" | "VARCHAR" | "CHARACTER" | "BINARY" | "VARBINARY" | "TEXT" => {
+            match size {
+                Some(length) => call("__char", vec![inner, number(length)]),
+                None => call("__text", vec![inner]),
+            }
+        }
+        "DOUBLE" | "FLOAT" | "REAL" | "DOUBLE PRECISION" => call("__real", vec![inner]),
+        "DECIMAL" | "NUMERIC" | "DEC" => {
+            let (digits, scale) = match size.and_then(|size| size.split_once(',')) {
+                Some((digits, scale)) => (digits.trim(), scale.trim()),
+                None => (size.unwrap_or("10"), "0"),
+            };
+            call("__decimal", vec![inner, number(digits), number(scale)])
+        }
+        "DATE" => call("__date", vec![inner]),
+        "DATETIME" | "TIMESTAMP" => call("__datetime", vec![inner]),
+        "TIME" => call("__time", vec![inner]),
+        _ => return Err(SqlError::not_supported(format!("CAST to {data_type}"))),
+    })
+}
+
+/// A day or a moment and an INTERVAL; `name` says whether it is added or taken away.
+pub(super) fn date_arithmetic(name: &str, to: Expr, interval: Expr) -> Result<Expr, SqlError> {
+    let Expr::Interval(interval) = interval else {
+        return Err(SqlError::parse(format!(
+            "INTERVAL n unit is wanted, not {interval}"
+        )));
+    };
+    let unit = interval
+        .leading_field
+        .map(|unit| unit.to_string().to_ascii_uppercase());
+    const UNITS: [&str; 9] = [
+        "MICROSECOND",
+        "SECOND",
+        "MINUTE",
+        "HOUR",
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+    ];
+    match unit {
+        Some(unit) if UNITS.contains(&unit.as_str()) => {
+            Ok(call(name, vec![to, *interval.value, text(unit)]))
+        }
+        Some(unit) => Err(SqlError::not_supported(format!("INTERVAL ... {unit}"))),
+        None => Err(SqlError::parse("INTERVAL without a unit")),
+    }
+}
