@@ -94,6 +94,14 @@ pub(crate) const fn def(
 /// As many arguments as one likes.
 pub(crate) const MANY: usize = usize::MAX;
 
+/// NULL when an argument is.
+pub(crate) fn or_null<'a>(a: &'a [V<'a>], row: fn(&'a [V<'a>]) -> V<'a>) -> V<'a> {
+    match a.iter().any(V::is_null) {
+        true => V::Null,
+        false => row(a),
+    }
+}
+
 pub(crate) fn text_type(_: &Known<'_>) -> DataType {
     DataType::Utf8View
 }

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use datafusion::arrow::datatypes::DataType;
 
-use super::number::or_null;
 use super::value::V;
-use super::{Def, MANY, TEXT_MAX, def, int_type, text_type};
+use super::{Def, MANY, TEXT_MAX, def, int_type, or_null, text_type};
 
 pub(super) const FUNCTIONS: &[Def] = &[
     def("concat", (1, MANY), text_type, |a| {

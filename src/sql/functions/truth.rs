@@ -5,9 +5,8 @@ use std::cell::RefCell;
 use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
-use super::number::or_null;
 use super::value::V;
-use super::{Def, def, int_type, text_type, truth_type};
+use super::{Def, def, int_type, or_null, text_type, truth_type};
 
 /// A compiled expression may take this much.
 const REGEX_BYTES_MAX: usize = 1 << 20;

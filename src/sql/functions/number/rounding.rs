@@ -1,0 +1,126 @@
+//! Fewer digits: ROUND, TRUNCATE, FLOOR, CEILING and FORMAT.
+//!
+//! Decimals are rounded half away from zero, doubles half to even, as MySQL does; digits before the point that are cut become zeros.
+
+use datafusion::arrow::datatypes::DataType;
+
+use super::types::{common, digits};
+use crate::sql::functions::Known;
+use crate::sql::functions::value::{V, decimal_text, rescale};
+
+/// What becomes of the digits that are cut off.
+#[derive(Clone, Copy)]
+pub(super) enum Rounding {
+    Nearest,
+    Down,
+}
+
+/// The type after ROUND: as many digits after the point as are asked for, and room for a carry.
+pub(super) fn rounded_type(known: &Known<'_>) -> DataType {
+    match (&known.types[0], digits(&known.types[0])) {
+        (DataType::Decimal128(all, scale), _) => {
+            let wanted = match known.types.len() {
+                1 => Some(0),
+                _ => known.int(1),
+            };
+            match wanted {
+                Some(wanted) => {
+                    let wanted = i8::try_from(wanted.clamp(0, i64::from(*scale))).unwrap_or(*scale);
+                    let all = i16::from(*all) - i16::from(*scale) + i16::from(wanted) + 1;
+                    DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), wanted)
+                }
+                None => known.types[0].clone(),
+            }
+        }
+        (_, Some(_)) => common(&known.types[..1], true),
+        (_, None) => DataType::Float64,
+    }
+}
+
+/// ROUND and TRUNCATE
+pub(super) fn cut<'a>(a: &'a [V<'a>], rounding: Rounding) -> V<'a> {
+    if a.iter().any(V::is_null) {
+        return V::Null;
+    }
+    let wanted = a.get(1).map_or(0, V::int).clamp(-30, 30) as i8;
+    match a[0].decimal() {
+        Some((value, scale)) if wanted >= scale => V::Decimal(value, scale),
+        Some((value, scale)) => {
+            let kept = match rounding {
+                Rounding::Nearest => rescale(value, scale, wanted),
+                Rounding::Down => 10_i128
+                    .checked_pow(u32::from(scale.abs_diff(wanted)))
+                    .map(|by| value / by),
+            };
+            // Digits before the point that were cut are zeros.
+            let kept = kept.and_then(|kept| rescale(kept, wanted, wanted.max(0)));
+            V::Decimal(kept.unwrap_or(0), wanted.max(0))
+        }
+        None => {
+            let value = a[0].real();
+            let by = 10_f64.powi(i32::from(wanted.abs()));
+            let scaled = if wanted < 0 { value / by } else { value * by };
+            if !scaled.is_finite() {
+                return V::Real(value);
+            }
+            let kept = match rounding {
+                Rounding::Nearest => scaled.round_ties_even(),
+                Rounding::Down => scaled.trunc(),
+            };
+            V::Real(if wanted < 0 { kept * by } else { kept / by })
+        }
+    }
+}
+
+/// The type after FLOOR and CEILING.
+pub(super) fn whole_or_real(known: &Known<'_>) -> DataType {
+    match &known.types[0] {
+        DataType::Decimal128(..) => DataType::Int64,
+        other => common(std::slice::from_ref(other), true),
+    }
+}
+
+/// FLOOR and CEILING
+pub(super) fn whole<'a>(
+    a: &'a [V<'a>],
+    real: fn(f64) -> f64,
+    exact: fn(i128, i128) -> i128,
+) -> V<'a> {
+    match a[0].clone().number() {
+        V::Decimal(value, scale) => {
+            let by = 10_i128.pow(u32::from(scale.unsigned_abs()).min(38));
+            V::Decimal(exact(value, by), 0)
+        }
+        V::Real(value) => V::Real(real(value)),
+        other => other,
+    }
+}
+
+/// FORMAT: digits in groups of three.
+pub(super) fn format<'a>(a: &'a [V<'a>]) -> V<'a> {
+    if a[0].is_null() || a[1].is_null() {
+        return V::Null;
+    }
+    let places = a[1].int().clamp(0, 30) as i8;
+    let rounded = match a[0].decimal() {
+        Some((value, scale)) => rescale(value, scale, places)
+            .map(|value| decimal_text(value, places))
+            .unwrap_or_default(),
+        None => format!("{:.*}", usize::from(places.unsigned_abs()), a[0].real()),
+    };
+    let (sign, digits) = match rounded.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", rounded.as_str()),
+    };
+    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let mut grouped = String::with_capacity(whole.len() * 4 / 3 + rest.len() + 1);
+    grouped.push_str(sign);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped.push_str(rest);
+    V::text(grouped)
+}

@@ -1,0 +1,122 @@
+//! Types of numbers: what a result has room for, from the types that it is made of.
+//!
+//! Whole numbers stay whole, decimals keep their digits up to 38, and whatever is neither makes a double of everything.
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+
+use crate::sql::functions::Known;
+
+/// Whether it is a number as it stands.
+pub(super) fn is_number(given: &DataType) -> bool {
+    given.is_numeric() || given.is_null()
+}
+
+fn is_whole(given: &DataType) -> bool {
+    given.is_integer()
+        || matches!(
+            given,
+            DataType::Boolean | DataType::Timestamp(..) | DataType::Date32
+        )
+}
+
+/// Digits, and those after the point; `None` for what is calculated as a double.
+pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
+    match given {
+        DataType::Decimal128(digits, scale) => Some((*digits, *scale)),
+        DataType::UInt64 => Some((20, 0)),
+        DataType::Null => Some((1, 0)),
+        whole if is_whole(whole) => Some((19, 0)),
+        _ => None,
+    }
+}
+
+/// The type of a number that an argument is taken for.
+pub(super) fn number_type(known: &Known<'_>) -> DataType {
+    match &known.types[0] {
+        DataType::Float32 => DataType::Float32,
+        DataType::UInt64 => DataType::UInt64,
+        DataType::Null => DataType::Null,
+        whole if is_whole(whole) => DataType::Int64,
+        decimal @ DataType::Decimal128(..) => decimal.clone(),
+        _ => DataType::Float64,
+    }
+}
+
+/// The type of a sum: of whole numbers a decimal, so that none overflows.
+pub(super) fn sum_type(known: &Known<'_>) -> DataType {
+    match &known.types[0] {
+        DataType::Int64 | DataType::UInt64 => DataType::Decimal128(33, 0),
+        other => other.clone(),
+    }
+}
+
+/// The type of arithmetic with these, texts being numbers.
+pub(super) fn arithmetic_type(known: &Known<'_>) -> DataType {
+    common(known.types, true)
+}
+
+/// The type of a whole quotient.
+pub(super) fn whole_type(known: &Known<'_>) -> DataType {
+    match known.types.iter().all(|given| *given == DataType::UInt64) {
+        true => DataType::UInt64,
+        false => DataType::Int64,
+    }
+}
+
+/// The type of the one of these that is chosen.
+pub(super) fn common_type(known: &Known<'_>) -> DataType {
+    common(known.types, false)
+}
+
+/// The type that has room for all of these; texts count as numbers when it is arithmetic, or when there are numbers.
+pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
+    let real = |given: &DataType| digits(given).is_none();
+    let text = |given: &DataType| {
+        matches!(
+            given,
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Dictionary(..)
+        )
+    };
+    let mut given = types.iter().filter(|given| !given.is_null());
+    let Some(first) = given.next() else {
+        return DataType::Null;
+    };
+    if !arithmetic {
+        if types.iter().all(|given| text(given) || given.is_null()) {
+            return DataType::Utf8View;
+        }
+        let is_time =
+            |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
+        if types
+            .iter()
+            .all(|given| is_time(given) || text(given) || given.is_null())
+        {
+            return match types.iter().all(|given| given == first) {
+                true => first.clone(),
+                false => DataType::Timestamp(TimeUnit::Second, None),
+            };
+        }
+    }
+    if types.iter().any(real) {
+        return DataType::Float64;
+    }
+    let mut whole = 0;
+    let mut scale = 0;
+    for (all, after) in types.iter().filter_map(digits) {
+        whole = whole.max(i16::from(all) - i16::from(after));
+        scale = scale.max(after);
+    }
+    match scale {
+        0 if types.iter().all(|given| *given == DataType::UInt64) => DataType::UInt64,
+        0 if !types
+            .iter()
+            .any(|given| matches!(given, DataType::Decimal128(..))) =>
+        {
+            DataType::Int64
+        }
+        _ => DataType::Decimal128(
+            u8::try_from(whole + i16::from(scale)).unwrap_or(38).min(38),
+            scale,
+        ),
+    }
+}

@@ -1,0 +1,179 @@
+//! The calendar: weeks by MySQL's modes, parts of a moment, and so many units from one to another.
+//!
+//! Months and years are steps on the calendar (the 31st of a shorter month is its last day), all other units are microseconds.
+
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, Timelike};
+
+use super::SECOND;
+use crate::sql::functions::value::{V, number_prefix};
+
+/// MySQL's weeks by their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first full week is the first.
+pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
+    let mode = mode & 7;
+    let monday = mode & 1 != 0;
+    let whole_year = mode & 2 != 0;
+    // With Monday the last bit means the opposite.
+    let full = (mode & 4 != 0) == monday;
+    let weekday = |date: NaiveDate| match monday {
+        true => date.weekday().num_days_from_monday(),
+        false => date.weekday().num_days_from_sunday(),
+    };
+    let first_week = |year: i32| -> Option<NaiveDate> {
+        let first = NaiveDate::from_yo_opt(year, 1)?;
+        let day = i64::from(weekday(first));
+        let starts_before = match full {
+            true => day == 0,
+            false => day <= 3,
+        };
+        let shift = if starts_before { -day } else { 7 - day };
+        first.checked_add_signed(chrono::TimeDelta::try_days(shift)?)
+    };
+    let year = date.year();
+    let number = |from: NaiveDate| (date - from).num_days().div_euclid(7) + 1;
+    let Some(first) = first_week(year) else {
+        return (year, 0);
+    };
+    if date < first {
+        if !whole_year {
+            return (year, 0);
+        }
+        return match first_week(year - 1) {
+            Some(first) => (year - 1, number(first)),
+            None => (year, 0),
+        };
+    }
+    if whole_year
+        && let Some(next) = first_week(year + 1)
+        && date >= next
+    {
+        return (year + 1, 1);
+    }
+    (year, number(first))
+}
+
+/// A part of a moment, or several in one number, as EXTRACT names them.
+pub(super) fn extract(unit: &str, at: NaiveDateTime) -> Option<i64> {
+    let (date, time) = (
+        i64::from(at.year()) * 10_000 + i64::from(at.month()) * 100 + i64::from(at.day()),
+        i64::from(at.hour()) * 10_000 + i64::from(at.minute()) * 100 + i64::from(at.second()),
+    );
+    let micros = i64::from(at.nanosecond() / 1_000);
+    Some(match unit.to_ascii_uppercase().as_str() {
+        "MICROSECOND" => micros,
+        "SECOND" => time % 100,
+        "MINUTE" => time / 100 % 100,
+        "HOUR" => time / 10_000,
+        "DAY" => date % 100,
+        "WEEK" => week(at.date(), 0).1,
+        "MONTH" => date / 100 % 100,
+        "QUARTER" => (date / 100 % 100 + 2) / 3,
+        "YEAR" => date / 10_000,
+        "YEAR_MONTH" => date / 100,
+        "DAY_HOUR" => date % 100 * 100 + time / 10_000,
+        "DAY_MINUTE" => date % 100 * 10_000 + time / 100,
+        "DAY_SECOND" => date % 100 * 1_000_000 + time,
+        "HOUR_MINUTE" => time / 100,
+        "HOUR_SECOND" => time,
+        "MINUTE_SECOND" => time % 10_000,
+        _ => return None,
+    })
+}
+
+/// Months, or microseconds, of so many of a unit.
+enum Span {
+    Months(i64),
+    Micros(i64),
+}
+
+fn span(amount: &str, unit: &str) -> Option<Span> {
+    let unit = unit.to_ascii_uppercase();
+    let number = || number_prefix(amount);
+    let times = |by: i64| {
+        let micros = match amount.trim().parse::<i64>() {
+            Ok(whole) => whole.checked_mul(by)?,
+            Err(_) => number().round() as i64 * by,
+        };
+        Some(Span::Micros(micros))
+    };
+    let months = |by: i64| Some(Span::Months((number().round() as i64).checked_mul(by)?));
+    match unit.as_str() {
+        "MICROSECOND" => times(1),
+        "SECOND" => Some(Span::Micros((number() * 1e6).round() as i64)),
+        "MINUTE" => times(60 * SECOND),
+        "HOUR" => times(3_600 * SECOND),
+        "DAY" => times(86_400 * SECOND),
+        "WEEK" => times(7 * 86_400 * SECOND),
+        "MONTH" => months(1),
+        "QUARTER" => months(3),
+        "YEAR" => months(12),
+        _ => None,
+    }
+}
+
+/// A moment so many of a unit later, or earlier; NULL beyond the years that MySQL has.
+pub(super) fn added<'a>(to: &V<'a>, amount: &str, unit: &str, back: bool) -> V<'a> {
+    let made = (|| {
+        let at = to.date_time()?;
+        match span(amount, unit)? {
+            Span::Micros(micros) => {
+                let micros = if back { micros.checked_neg()? } else { micros };
+                at.and_utc().timestamp_micros().checked_add(micros)
+            }
+            Span::Months(months) => {
+                let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);
+                let at = match (months < 0) != back {
+                    true => at.checked_sub_months(by)?,
+                    false => at.checked_add_months(by)?,
+                };
+                Some(at.and_utc().timestamp_micros())
+            }
+        }
+    })();
+    // A year of more than four digits is none.
+    let limit = 253_402_300_799 * SECOND;
+    made.filter(|micros| *micros <= limit && *micros >= -62_135_596_800 * SECOND)
+        .map_or(V::Null, V::Time)
+}
+
+/// Whole units between two moments, towards zero.
+pub(super) fn difference(unit: &str, from: NaiveDateTime, to: NaiveDateTime) -> Option<i64> {
+    let micros = to.and_utc().timestamp_micros() - from.and_utc().timestamp_micros();
+    let months = || {
+        let mut months = i64::from(to.year() - from.year()) * 12 + i64::from(to.month())
+            - i64::from(from.month());
+        let rest = |at: NaiveDateTime| (at.day(), at.time());
+        if months > 0 && rest(to) < rest(from) {
+            months -= 1;
+        } else if months < 0 && rest(to) > rest(from) {
+            months += 1;
+        }
+        months
+    };
+    Some(match unit.to_ascii_uppercase().as_str() {
+        "MICROSECOND" => micros,
+        "SECOND" => micros / SECOND,
+        "MINUTE" => micros / (60 * SECOND),
+        "HOUR" => micros / (3_600 * SECOND),
+        "DAY" => micros / (86_400 * SECOND),
+        "WEEK" => micros / (7 * 86_400 * SECOND),
+        "MONTH" => months(),
+        "QUARTER" => months() / 3,
+        "YEAR" => months() / 12,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weeks_in_every_mode() {
+        let day = NaiveDate::from_ymd_opt(2008, 2, 20).expect("a day");
+        let weeks: Vec<i64> = (0..8).map(|mode| week(day, mode).1).collect();
+        assert_eq!(weeks, [7, 8, 7, 8, 8, 7, 8, 7]);
+        let new_year = NaiveDate::from_ymd_opt(2000, 1, 1).expect("a day");
+        assert_eq!(week(new_year, 0), (2000, 0));
+        assert_eq!(week(new_year, 2), (1999, 52));
+    }
+}

@@ -1,0 +1,58 @@
+//! Zones: what the clocks of one show at a moment, and when they show it.
+//!
+//! A zone goes by its name in the list that comes with the program (`Europe/Berlin`), by its distance (`+02:00`), or is `SYSTEM`: the
+//! daemon's own. Of an hour that the clocks show twice
+//! the first is meant; one that they skip is no moment.
+
+use chrono::{Offset, TimeZone};
+use datafusion::arrow::array::timezone::Tz;
+
+use super::SECOND;
+use crate::sql::functions::value::date_time;
+
+/// A zone by its name or by its distance; `SYSTEM` is the daemon's own.
+pub(crate) fn zone(name: &str) -> Option<Tz> {
+    match name {
+        "Z" | "UTC" => "+00:00".parse().ok(),
+        name => name.parse().ok(),
+    }
+}
+
+/// What the clocks of a zone show at a moment since 1970.
+pub(crate) fn shown(micros: i64, name: &str) -> Option<i64> {
+    let at = date_time(micros)?;
+    let offset = match name.eq_ignore_ascii_case("SYSTEM") {
+        true => chrono::Local.offset_from_utc_datetime(&at).fix(),
+        false => zone(name)?.offset_from_utc_datetime(&at).fix(),
+    };
+    micros.checked_add(i64::from(offset.local_minus_utc()) * SECOND)
+}
+
+/// When the clocks of a zone show this.
+pub(super) fn unix(shown: i64, name: &str) -> Option<i64> {
+    let at = date_time(shown)?;
+    let offset = match name.eq_ignore_ascii_case("SYSTEM") {
+        true => chrono::Local
+            .offset_from_local_datetime(&at)
+            .earliest()?
+            .fix(),
+        false => zone(name)?
+            .offset_from_local_datetime(&at)
+            .earliest()?
+            .fix(),
+    };
+    shown.checked_sub(i64::from(offset.local_minus_utc()) * SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones() {
+        assert_eq!(shown(0, "+02:00"), Some(7_200 * SECOND));
+        assert_eq!(shown(0, "Europe/Berlin"), Some(3_600 * SECOND));
+        assert_eq!(unix(3_600 * SECOND, "Europe/Berlin"), Some(0));
+        assert_eq!(shown(0, "nowhere"), None);
+    }
+}
