@@ -7,7 +7,6 @@ use crate::sql::dialect::lex::{Kind, Token};
 use crate::sql::error::SqlError;
 
 /// A statement and how far it is read.
-
 pub(super) struct Reader<'a> {
     pub(super) text: &'a str,
     pub(super) tokens: &'a [Token],
