@@ -10,12 +10,13 @@
 //! | users | refused | refused |
 //! | users and `allow_anonymous` | read | refused |
 //!
-//! Beside that, what front ends share: connections for each peer ([`places`]) and TLS ([`tls`]).
+//! Beside that, what front ends share: taking connections ([`door`]), how many each peer may have ([`places`]) and TLS ([`tls`]).
 //!
 //! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and shown nowhere.
 
 pub mod attempts;
 mod digest;
+pub mod door;
 pub mod places;
 pub mod tls;
 mod users;

@@ -50,6 +50,7 @@ use tracing::warn;
 
 use self::error::{PROBLEM_JSON, Problem};
 use crate::access::Access;
+use crate::access::door::{self, Door};
 use crate::access::places::Places;
 use crate::access::tls::Tls;
 use crate::metrics::Metrics;
@@ -62,8 +63,6 @@ use crate::sql::Engine;
 const TURNED_AWAY_MAX: usize = 32;
 /// How long answers under way may take to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// What to wait when the system has no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where answers come from.
 #[derive(Clone)]
@@ -196,25 +195,14 @@ pub async fn serve(
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
-    let mut failing = false;
+    let mut door = Door::new(listener, "HTTP");
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = stop.as_mut() => break,
-            accepted = listener.accept() => accepted,
+            accepted = door.next() => accepted,
             // Keeps the set no larger than the number of live connections.
             Some(_) = connections.join_next() => continue,
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !std::mem::replace(&mut failing, true) {
-                    warn!(%error, "Cannot accept HTTP connections; trying on.");
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        failing = false;
         if let Err(error) = prepare(&stream, settings.idle_max) {
             warn!(%error, "Cannot switch off delays on a connection.");
         }
@@ -236,12 +224,9 @@ pub async fn serve(
             });
         }
     }
-    drop(listener);
+    drop(door);
     stop_all.send_replace(true);
-    let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
-        connections.shutdown().await;
-    }
+    door::finish(connections, STOP_GRACE).await;
 }
 
 /// No delays; and a peer that is gone without a word is given up as soon as one that does not move.

@@ -36,6 +36,7 @@ use tracing::warn;
 use self::connections::Connections;
 use self::frames::Budget;
 use crate::access::Access;
+use crate::access::door::{self, Door};
 use crate::access::places::Places;
 use crate::access::tls::Tls;
 use crate::sql::Engine;
@@ -50,8 +51,6 @@ const DATABASE: &str = "pinba";
 const TURNED_AWAY_MAX: usize = 32;
 /// How long answers under way may take to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// What to wait when the system has no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What bounds the wire.
 #[derive(Debug, Clone)]
@@ -153,25 +152,14 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
     let (stop_all, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
-    let mut failing = false;
+    let mut door = Door::new(listener, "MySQL");
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = stop.as_mut() => break,
-            accepted = listener.accept() => accepted,
+            accepted = door.next() => accepted,
             // Keeps the set no larger than the number of live connections.
             Some(_) = tasks.join_next() => continue,
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !std::mem::replace(&mut failing, true) {
-                    warn!(%error, "Cannot accept MySQL connections; trying on.");
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        failing = false;
         prepare(&stream);
         let peer = peer.ip().to_canonical();
         if let Some(place) = places.take(peer) {
@@ -195,12 +183,9 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
             }
         }
     }
-    drop(listener);
+    drop(door);
     stop_all.send_replace(true);
-    let all = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_GRACE, all).await.is_err() {
-        tasks.shutdown().await;
-    }
+    door::finish(tasks, STOP_GRACE).await;
 }
 
 impl MySql {
