@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::forms::{by_comment, by_fields, by_timer_tags, filtered};
+use super::asked::{beside, milliseconds};
 use super::client::Client;
 use super::options::BenchOptions;
 use super::part::Part;
 use super::stage::{Stage, StagePlan};
-use super::table::{Table, grouped, median, megabytes};
+use super::table::{Table, grouped, megabytes};
 use super::whole::{TAG_REPORTS, reports_setting};
 use super::{BenchError, go_on, search, trial};
 use crate::load::{Distribution, LoadOptions, Packets, TrafficOptions};
@@ -332,48 +333,25 @@ impl Growth<'_> {
         )?;
         let http = part.http.ok_or_else(|| part.failed(&"it has no HTTP"))?;
         for questions in [0, 1, 10, 100, 1000_u32] {
-            let stop = Shutdown::new();
-            let before = part.cpu();
             let connections = questions.min(CONNECTIONS);
-            let (trial, asked) = thread::scope(|scope| {
-                let asking: Vec<_> = (0..connections)
-                    .map(|_| scope.spawn(|| ask(http, questions / connections, &stop)))
-                    .collect();
-                let time = Duration::from_secs(4);
-                let trial = trial::run(&mut part, &packets, &load, rate, time, self.shutdown);
-                stop.request();
-                let asked: Vec<_> = asking.into_iter().map(|thread| thread.join()).collect();
-                (trial, asked)
-            });
-            let trial = trial?;
-            let mut took = Vec::new();
-            for asked in asked {
-                let asked =
-                    asked.map_err(|_| part.failed(&"a thread that asks ended in a panic"))?;
-                took.extend(asked.map_err(|error| part.failed(&error))?);
-            }
-            took.sort_by(f64::total_cmp);
-            let spent = part.cpu();
-            let answering = spent.of_threads_since(&before, |name| name.starts_with("http"));
-            let ingest = spent.since(&before).saturating_sub(answering);
-            let shown = |ms: f64| {
-                if took.is_empty() {
-                    "-".to_owned()
-                } else {
-                    format!("{ms:.2} ms")
-                }
+            let clients = (0..connections)
+                .map(|_| move |stop: &Shutdown| ask(http, questions / connections, stop));
+            let time = Duration::from_secs(4);
+            let load = (&packets, &load);
+            let found = beside(clients, &mut part, load, (rate, time), self.shutdown)?;
+            let (trial, took) = (&found.trial, &found.took);
+            let shown = |ms: f64| match took.answers {
+                0 => "-".to_owned(),
+                _ => milliseconds(ms),
             };
             table.row([
                 questions.to_string(),
-                grouped(took.len() as f64 / trial.seconds),
+                grouped(took.answers as f64 / trial.seconds),
                 grouped(trial.lost as f64),
-                format!(
-                    "{:.2} us",
-                    ingest.as_secs_f64() * 1e6 / trial.sent.max(1) as f64
-                ),
-                shown(answering.as_secs_f64() * 1e3 / took.len().max(1) as f64),
-                shown(median(took.iter().copied())),
-                shown(took.get(took.len() * 99 / 100).copied().unwrap_or(0.0)),
+                found.ingest_a_packet(),
+                shown(found.answering.as_secs_f64() * 1e3 / took.answers.max(1) as f64),
+                shown(took.median),
+                shown(took.most_of),
             ]);
         }
         table.note(

@@ -5,11 +5,12 @@
 //! the packets away, the daemon is `pinbad serve` as anybody starts it. Both get the same packets from the same sender
 //! (`load`), in turn. In reading order: `options`, `part` (the children), `client` (HTTP), `trial` (send, and count what
 //! came), `search` (the highest rate that loses nothing), `whole` (all of it, round by round), `growth` and
-//! `sql` (other questions), `table` and `machine` (what is printed).
+//! `sql` (other questions; `asked` has what both need), `table` and `machine` (what is printed).
 //!
 //! Bounded: every wait has an end, all packets go over loopback, and children are stopped by their number when this
 //! ends, whatever way it ends.
 
+mod asked;
 mod client;
 mod figures;
 mod growth;

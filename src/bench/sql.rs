@@ -4,19 +4,19 @@
 //! many times over HTTP (those for one request ask for another one each time), and at the end two clients ask in a loop while
 //! packets arrive at a steady rate. Times are from the question to the last byte, over loopback.
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use super::asked::{Took, beside, milliseconds};
 use super::client::Client;
 use super::options::BenchOptions;
 use super::part::Part;
-use super::table::{Table, grouped, median};
-use super::whole::{FILL_KEYS, FILL_REQUESTS};
+use super::table::{Table, grouped};
+use super::whole::fill;
 use super::{BenchError, go_on, trial};
-use crate::load::{Distribution, LoadOptions, Packets, TrafficOptions};
+use crate::client::address::encoded;
+use crate::load::{LoadOptions, Packets};
 use crate::shutdown::Shutdown;
 
 /// Clients that ask while packets arrive.
@@ -103,21 +103,7 @@ pub(super) fn run(
         });
     }
     let mut part = Part::daemon(options, &[])?;
-    let load = LoadOptions {
-        target: part.udp,
-        rate: 50_000.0,
-        count: Some(FILL_REQUESTS),
-        corpus: FILL_KEYS,
-        traffic: TrafficOptions {
-            timers: 5,
-            hosts: 20,
-            servers: 10,
-            scripts: 500,
-            distribution: Distribution::Each,
-            ..TrafficOptions::default()
-        },
-        ..options.load()
-    };
+    let load = fill(options, part.udp, 50_000.0);
     let packets = Packets::prepare(&load)?;
     writeln!(progress, "filling the pools")?;
     progress.flush()?;
@@ -263,33 +249,14 @@ impl Bench<'_> {
         let http = self.http()?;
         for looping in [false, true] {
             let ids = self.ids()?;
-            let stop = Shutdown::new();
-            let before = self.part.cpu();
-            let (trial, asked) = thread::scope(|scope| {
-                let clients = if looping { CLIENTS } else { 0 };
-                let asking: Vec<_> = (0..clients)
-                    .map(|number| {
-                        let stop = &stop;
-                        scope.spawn(move || in_a_loop(http, Ids::new(ids, number + 2), stop))
-                    })
-                    .collect();
-                let trial = trial::run(&mut self.part, packets, load, rate, time, self.shutdown);
-                stop.request();
-                let asked: Vec<_> = asking.into_iter().map(|thread| thread.join()).collect();
-                (trial, asked)
+            let clients = if looping { CLIENTS } else { 0 };
+            let clients = (0..clients).map(|number| {
+                let ids = Ids::new(ids, number + 2);
+                move |stop: &Shutdown| in_a_loop(http, ids, stop)
             });
-            let trial = trial?;
-            let mut took = Vec::new();
-            for asked in asked {
-                let asked = asked.map_err(|_| self.part.failed(&"a client ended in a panic"))?;
-                took.extend(asked.map_err(|error| self.part.failed(&error))?);
-            }
-            let spent = self.part.cpu();
-            let answering = |name: &str| name.starts_with("sql") || name.starts_with("http");
-            let sql = spent.of_threads_since(&before, answering);
-            let ingest = spent.since(&before).saturating_sub(sql);
-            let answers = took.len() as f64;
-            let took = Took::of(took);
+            let load = (packets, load);
+            let found = beside(clients, &mut self.part, load, (rate, time), self.shutdown)?;
+            let (trial, took) = (&found.trial, &found.took);
             table.row([
                 if looping {
                     "GROUP BY, one request, its timers"
@@ -299,14 +266,14 @@ impl Bench<'_> {
                 .to_owned(),
                 grouped(trial.rate()),
                 grouped(trial.lost as f64),
-                grouped(answers / trial.seconds),
+                grouped(took.answers as f64 / trial.seconds),
                 milliseconds(took.median),
                 milliseconds(took.most_of),
-                format!("{:.0} %", sql.as_secs_f64() * 100.0 / trial.seconds),
                 format!(
-                    "{:.2} us",
-                    ingest.as_secs_f64() * 1e6 / trial.sent.max(1) as f64
+                    "{:.0} %",
+                    found.answering.as_secs_f64() * 100.0 / trial.seconds
                 ),
+                found.ingest_a_packet(),
             ]);
         }
         table.note(format!(
@@ -331,29 +298,6 @@ fn in_a_loop(http: SocketAddr, mut ids: Ids, stop: &Shutdown) -> std::io::Result
         }
     }
     Ok(took)
-}
-
-/// How long answers took, milliseconds.
-struct Took {
-    least: f64,
-    median: f64,
-    /// Of a hundred, one takes longer.
-    most_of: f64,
-}
-
-impl Took {
-    fn of(mut took: Vec<f64>) -> Self {
-        took.sort_by(f64::total_cmp);
-        Self {
-            least: took.first().copied().unwrap_or(0.0),
-            most_of: took.get(took.len() * 99 / 100).copied().unwrap_or(0.0),
-            median: median(took),
-        }
-    }
-}
-
-fn milliseconds(ms: f64) -> String {
-    format!("{ms:.2} ms")
 }
 
 /// Ids of requests that are asked for, spread over all of the pool but its oldest tenth, which may be leaving.
@@ -386,16 +330,7 @@ impl Ids {
 
 /// The path that asks for a statement.
 fn path(statement: &str) -> String {
-    let mut path = "/api/v1/sql?query=".to_owned();
-    for byte in statement.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            path.push(char::from(byte));
-        } else {
-            // Writing to a text does not fail.
-            let _ = write!(path, "%{byte:02X}");
-        }
-    }
-    path
+    format!("/api/v1/sql?query={}", encoded(statement))
 }
 
 #[cfg(test)]
@@ -411,13 +346,5 @@ mod tests {
             assert!((199..=1_099).contains(&id.parse().unwrap()), "{path}");
         }
         assert!(paths.iter().collect::<std::collections::HashSet<_>>().len() > 40);
-    }
-
-    #[test]
-    fn of_a_hundred_answers_one_takes_longer() {
-        let took = Took::of((1..=100).rev().map(f64::from).collect());
-        assert_eq!((took.least, took.median, took.most_of), (1.0, 50.5, 100.0));
-        let nothing = Took::of(Vec::new());
-        assert_eq!(nothing.median, 0.0);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+pub(super) use crate::client::shown::grouped;
+
 /// A table with a title and notes under it. The first column is text, the others are figures.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
@@ -98,19 +100,6 @@ pub(super) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
         count if count % 2 == 1 => figures[count / 2],
         count => f64::midpoint(figures[count / 2 - 1], figures[count / 2]),
     }
-}
-
-/// `1,234,567`.
-pub(super) fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Bytes as millions of them.

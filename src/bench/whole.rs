@@ -5,6 +5,7 @@
 //! of a few seconds for this, so that as much expires as arrives; memory and answers are measured with the default one.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::client::Client;
@@ -27,7 +28,7 @@ pub(super) const TAG_REPORTS: [&str; 5] = [
     "tag_report2:group",
 ];
 /// What fills the pools: each combination of 20 hosts, 10 servers and 500 scripts, ten times.
-pub(super) const FILL_REQUESTS: u64 = 1_000_000;
+const FILL_REQUESTS: u64 = 1_000_000;
 pub(super) const FILL_KEYS: u32 = 100_000;
 
 /// How long and how often.
@@ -186,23 +187,9 @@ impl Bench<'_> {
         // What it does at start is done then.
         std::thread::sleep(Duration::from_millis(500));
         let empty_bytes = part.resident_bytes();
-        let load = LoadOptions {
-            target: part.udp,
-            rate,
-            count: Some(FILL_REQUESTS),
-            corpus: FILL_KEYS,
-            traffic: TrafficOptions {
-                timers: 5,
-                hosts: 20,
-                servers: 10,
-                scripts: 500,
-                distribution: Distribution::Each,
-                ..TrafficOptions::default()
-            },
-            ..self.options.load()
-        };
+        let load = fill(self.options, part.udp, rate);
         let packets = Packets::prepare(&load)?;
-        let fill = trial::measured(&mut part, &packets, &load, self.shutdown)?;
+        let filled = trial::measured(&mut part, &packets, &load, self.shutdown)?;
         drop(packets);
         let full_bytes = part.resident_bytes();
         let status = part.status()?;
@@ -216,7 +203,7 @@ impl Bench<'_> {
             full_bytes,
             requests,
             timers,
-            fill,
+            fill: filled,
             small,
             large,
         })
@@ -245,6 +232,25 @@ impl Bench<'_> {
             whole_ms: median(took),
             server_cpu_ms: spent.as_secs_f64() * 1e3 / f64::from(times.max(1)),
         })
+    }
+}
+
+/// The packets that fill the pools of a daemon with default settings, `rate` of them a second.
+pub(super) fn fill(options: &BenchOptions, target: SocketAddr, rate: f64) -> LoadOptions {
+    LoadOptions {
+        target,
+        rate,
+        count: Some(FILL_REQUESTS),
+        corpus: FILL_KEYS,
+        traffic: TrafficOptions {
+            timers: 5,
+            hosts: 20,
+            servers: 10,
+            scripts: 500,
+            distribution: Distribution::Each,
+            ..TrafficOptions::default()
+        },
+        ..options.load()
     }
 }
 
