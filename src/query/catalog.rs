@@ -17,7 +17,7 @@ use super::source::{
     TimerGroups, TimerSearch,
 };
 use super::status::Status;
-use super::table::Table;
+use super::table::{Rows, Table};
 use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::ingest::sources::{Counts, SourceCounts};
@@ -90,11 +90,7 @@ impl Catalog {
         status: Status,
         pulse: Arc<Pulse>,
     ) -> Self {
-        let raw = RawReader::new(
-            Arc::clone(&live),
-            defaults.text_bytes_max,
-            defaults.script_name_bytes_max,
-        );
+        let raw = RawReader::new(Arc::clone(&live), &defaults);
         Self {
             live,
             started_ms: clock.mono_ms(),
@@ -292,7 +288,7 @@ impl Source for Catalog {
         let shape = &entry.definition.shape;
         let table: Box<dyn Table> = if shape.is_histogram_view() {
             let chosen = equal.iter().find(|(column, _)| column == "index_value");
-            Box::new(SegmentTable::new(
+            Box::new(segments(
                 shape,
                 &reading,
                 chosen.map(|(_, value)| value.as_str()),
@@ -461,42 +457,19 @@ impl Table for ReportTable {
     }
 }
 
-/// The histogram of one row of a report as a table.
-#[derive(Debug)]
-struct SegmentTable {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Value<'static>>>,
-}
-
-impl SegmentTable {
-    /// The segments of the row with this `index_value`; none when there is no such row.
-    fn new(shape: &Shape, reading: &Reading, index_value: Option<&str>) -> Self {
-        let columns = columns(shape);
-        let rows = shape
-            .segments(reading, index_value)
-            .map_or_else(Vec::new, |segments| {
-                (0..segments.len())
-                    .map(|row| {
-                        (0..columns.len())
-                            .map(|at| segments.value(row, at).into_owned())
-                            .collect()
-                    })
-                    .collect()
-            });
-        Self { columns, rows }
-    }
-}
-
-impl Table for SegmentTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.rows[row][column].clone()
-    }
+/// The segments of the row with this `index_value`; none when there is no such row.
+fn segments(shape: &Shape, reading: &Reading, index_value: Option<&str>) -> Rows {
+    let columns = columns(shape);
+    let rows = shape
+        .segments(reading, index_value)
+        .map_or_else(Vec::new, |segments| {
+            (0..segments.len())
+                .map(|row| {
+                    (0..columns.len())
+                        .map(|at| segments.value(row, at).into_owned())
+                        .collect()
+                })
+                .collect()
+        });
+    Rows { columns, rows }
 }

@@ -16,7 +16,9 @@ use crate::merger::SharedLive;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::words::NONE;
-use crate::value::{Column, ColumnType, Value};
+use crate::report::comment::FixedTable;
+use crate::report::definition::Defaults;
+use crate::value::{Column, Value};
 use crate::wire::micros;
 
 mod follow;
@@ -29,36 +31,6 @@ const CHUNK: u64 = 8_192;
 const TIMER_BYTES: usize = 80;
 /// What the timers of one page may take.
 const TIMERS_BYTES_MAX: usize = 4 << 20;
-
-/// The columns of table `request`.
-#[must_use]
-pub fn request_columns(text_max: u16, script_max: u16) -> Vec<Column> {
-    use ColumnType::{BigInt, Float, Int, Text, Varchar};
-    [
-        ("id", BigInt),
-        ("hostname", Varchar(text_max)),
-        ("req_count", Int),
-        ("server_name", Varchar(text_max)),
-        ("script_name", Varchar(script_max)),
-        ("doc_size", Float),
-        ("mem_peak_usage", Float),
-        ("req_time", Float),
-        ("ru_utime", Float),
-        ("ru_stime", Float),
-        ("timers_cnt", Int),
-        ("status", Int),
-        ("memory_footprint", Float),
-        ("schema", Varchar(text_max)),
-        ("tags_cnt", Int),
-        ("tags", Text),
-        ("timestamp", Int),
-    ]
-    .map(|(name, column_type)| Column {
-        name: name.to_owned(),
-        column_type,
-    })
-    .into()
-}
 
 /// One raw request, its names written out.
 #[derive(Debug, Clone)]
@@ -154,12 +126,12 @@ pub struct RawReader {
 }
 
 impl RawReader {
-    /// A reader; the lengths are those that columns are declared with.
+    /// A reader; the columns are declared as long as `defaults` say.
     #[must_use]
-    pub fn new(live: SharedLive, text_max: u16, script_max: u16) -> Self {
+    pub fn new(live: SharedLive, defaults: &Defaults) -> Self {
         Self {
             live,
-            columns: request_columns(text_max, script_max).into(),
+            columns: FixedTable::Request.columns(defaults).into(),
         }
     }
 

@@ -31,6 +31,27 @@ pub trait Table: Send + Sync {
     }
 }
 
+/// A table whose values are all there already.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Vec<Value<'static>>>,
+}
+
+impl Table for Rows {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.rows[row][column].clone()
+    }
+}
+
 impl std::fmt::Debug for dyn Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table")

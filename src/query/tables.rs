@@ -33,7 +33,7 @@
 
 use std::sync::Arc;
 
-use super::table::Table;
+use super::table::{Rows, Table};
 use crate::report::comment::FixedTable;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form::{FormError, ReportForm};
@@ -242,27 +242,6 @@ pub struct ReportLook {
     pub usage: Usage,
     /// Monotonic milliseconds when it was made.
     pub made_ms: u64,
-}
-
-/// Finished rows.
-#[derive(Debug)]
-struct Rows {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Value<'static>>>,
-}
-
-impl Table for Rows {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.rows[row][column].clone()
-    }
 }
 
 /// A count as a value.

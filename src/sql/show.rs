@@ -17,9 +17,10 @@ use super::dialect::rewrite::rewrite_condition;
 use super::engine::Engine;
 use super::error::SqlError;
 use super::execute::{Given, database, mode, surroundings};
-use super::information_schema::describe::{self, ColumnInfo, Listed, TableInfo};
+use super::information_schema::describe::{self, ColumnInfo, Listed, TableInfo, TableRow};
 use super::information_schema::{
-    self, CHARSETS, COLLATION, COLLATIONS, DATABASE as INFORMATION_SCHEMA, InformationSchema,
+    self, CHARSETS, COLLATION, DATABASE as INFORMATION_SCHEMA, InformationSchema, collation_rows,
+    engine_row,
 };
 use super::reply::{Reply, SqlColumn};
 use super::session::Session;
@@ -139,10 +140,7 @@ impl Engine {
                     "XA",
                     "Savepoints",
                 ]);
-                let about = "Pinba: statistics of PHP's requests";
-                sheet
-                    .rows
-                    .push(row!["PINBA", "DEFAULT", about, "NO", "NO", "NO"]);
+                sheet.rows.push(engine_row());
                 sheet
             }
             What::Plugins => {
@@ -161,11 +159,7 @@ impl Engine {
                     ("Compiled", TEXT),
                     ("Sortlen", INT),
                 ]);
-                sheet
-                    .rows
-                    .extend(COLLATIONS.map(|(name, charset, number, default)| {
-                        row![name, charset, number, default, "Yes", 1_i64]
-                    }));
+                sheet.rows = collation_rows();
                 sheet
             }
             What::CharacterSet => {
@@ -341,29 +335,12 @@ fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Sheet 
     sheet.rows = listed
         .into_iter()
         .map(|table| {
-            let rows = table.rows.max(2);
-            row![
-                table.name,
-                "PINBA",
-                10_i64,
-                "Dynamic",
-                rows,
-                100_i64,
-                rows.saturating_mul(100),
-                0_i64,
-                0_i64,
-                0_i64,
-                NULL,
-                NULL,
-                NULL,
-                NULL,
-                COLLATION,
-                NULL,
-                "",
-                table.comment,
-                0_i64,
-                "N",
-            ]
+            let row = TableRow {
+                rows: table.rows.max(2),
+                row_bytes: 100,
+                ..TableRow::of(table)
+            };
+            row.cells(None)
         })
         .collect();
     sheet
@@ -452,30 +429,7 @@ fn index(catalog: &Catalog, database: &str, table: &str) -> Result<Sheet, SqlErr
         ("Index_comment", TEXT),
         ("Ignored", TEXT),
     ]);
-    for key in &info.keys {
-        for (at, (column, part)) in key.parts.iter().enumerate() {
-            let nullable = info
-                .columns
-                .iter()
-                .any(|other| other.name == *column && other.nullable);
-            sheet.rows.push(row![
-                info.name.as_str(),
-                i64::from(!key.unique),
-                key.name.as_str(),
-                at + 1,
-                column.as_str(),
-                "A",
-                NULL,
-                part.map(i64::from),
-                NULL,
-                if nullable { "YES" } else { "" },
-                "HASH",
-                "",
-                "",
-                "NO",
-            ]);
-        }
-    }
+    sheet.rows = describe::index_rows(&info);
     Ok(sheet)
 }
 

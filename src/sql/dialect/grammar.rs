@@ -23,19 +23,7 @@ pub(crate) struct Grammar(MySqlDialect);
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn parse(text: &str) -> Result<Statement, SqlError> {
-    let grammar = Grammar(MySqlDialect {});
-    let wrong = |error: ParserError| SqlError::parse(error.to_string());
-    let mut parser = Parser::new(&grammar)
-        .with_recursion_limit(DEPTH_MAX)
-        .try_with_sql(text)
-        .map_err(wrong)?;
-    let statement = parser.parse_statement().map_err(wrong)?;
-    match parser.peek_token().token {
-        Token::EOF => Ok(statement),
-        other => Err(SqlError::parse(format!(
-            "the statement should end before '{other}'"
-        ))),
-    }
+    whole(text, "statement", |parser| parser.parse_statement())
 }
 
 /// Reads one expression.
@@ -43,17 +31,26 @@ pub(crate) fn parse(text: &str) -> Result<Statement, SqlError> {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
+    whole(text, "condition", |parser| parser.parse_expr())
+}
+
+/// Reads a text to its end; `what` it should be, for the error.
+fn whole<T>(
+    text: &str,
+    what: &str,
+    read: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
+) -> Result<T, SqlError> {
     let grammar = Grammar(MySqlDialect {});
     let wrong = |error: ParserError| SqlError::parse(error.to_string());
     let mut parser = Parser::new(&grammar)
         .with_recursion_limit(DEPTH_MAX)
         .try_with_sql(text)
         .map_err(wrong)?;
-    let expression = parser.parse_expr().map_err(wrong)?;
+    let made = read(&mut parser).map_err(wrong)?;
     match parser.peek_token().token {
-        Token::EOF => Ok(expression),
+        Token::EOF => Ok(made),
         other => Err(SqlError::parse(format!(
-            "the condition should end before '{other}'"
+            "the {what} should end before '{other}'"
         ))),
     }
 }

@@ -1,49 +1,11 @@
 //! Statements through the engine, against reports that have no rows.
 
-use std::sync::Arc;
-
-use parking_lot::RwLock;
-
 use super::*;
-use crate::clock::SystemClock;
-use crate::config::Config;
-use crate::ingest::{RingPlan, TempRing};
-use crate::merger::{Live, Pulse};
-use crate::pool::Pool;
-use crate::query::catalog::Catalog;
-use crate::query::status::Status;
-use crate::report::definition::Defaults;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
-use crate::telemetry::Counters;
-use crate::wire::Hasher;
-
-fn catalog() -> Arc<Catalog> {
-    let mut config = Config::default();
-    config.pool.request_pool_size = 10;
-    config.pool.timer_pool_size = 10;
-    let history = Ticks::of(config.pool.stats_history);
-    let pool = Pool::new(&config.pool, Hasher::new());
-    let mut reports = Reports::new(&config.reports, history);
-    let defaults = Defaults::default();
-    let built_in = builtin::reports(&defaults).into_iter();
-    let built_in = built_in.map(|report| (report, DefinedBy::BuiltIn));
-    reports.define_at_start(built_in.collect(), &pool, 0);
-    let counters = Counters::new(1);
-    let (ring, ..) = TempRing::new(RingPlan::new(16, 1 << 12, 1), &counters.sockets);
-    let status = Status::bare(counters, ring, Arc::new(SystemClock::new()));
-    Arc::new(Catalog::new(
-        Arc::new(RwLock::new(Live::new(pool, reports, history))),
-        Arc::new(SystemClock::new()),
-        defaults,
-        true,
-        status,
-        Arc::new(Pulse::default()),
-    ))
-}
+use crate::sql::tests::pools::Pools;
 
 fn engine(settings: SqlSettings) -> Engine {
     Engine::new(
-        catalog(),
+        Pools::new(10, 10).catalog,
         SqlSettings {
             threads: 2,
             ..settings

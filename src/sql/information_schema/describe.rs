@@ -5,7 +5,8 @@
 
 use crate::query::catalog::Catalog;
 use crate::query::source::Source;
-use crate::sql::sheet::Kind;
+use crate::sql::information_schema::COLLATION;
+use crate::sql::sheet::{Cell, Kind, NULL, row};
 use crate::sql::tables;
 use crate::value::ColumnType;
 
@@ -66,6 +67,94 @@ pub(in crate::sql) fn listed(catalog: &Catalog) -> Vec<Listed> {
     let mut all: Vec<_> = raw.chain(reports).collect();
     all.sort_by(|left, right| left.name.cmp(&right.name));
     all
+}
+
+/// A table as SHOW TABLE STATUS and `information_schema.tables` list it, from its name to its comment and what follows it.
+pub(in crate::sql) struct TableRow {
+    pub(in crate::sql) name: String,
+    pub(in crate::sql) engine: &'static str,
+    pub(in crate::sql) version: i64,
+    pub(in crate::sql) row_format: &'static str,
+    pub(in crate::sql) rows: usize,
+    /// Bytes a row: what clients take for the cost of reading it.
+    pub(in crate::sql) row_bytes: usize,
+    pub(in crate::sql) comment: String,
+    /// Whether it is one of this connection's only.
+    pub(in crate::sql) temporary: bool,
+}
+
+impl TableRow {
+    /// A table of `pinba`.
+    pub(in crate::sql) fn of(table: Listed) -> Self {
+        Self {
+            name: table.name,
+            engine: "PINBA",
+            version: 10,
+            row_format: "Dynamic",
+            rows: table.rows,
+            row_bytes: 0,
+            comment: table.comment,
+            temporary: false,
+        }
+    }
+
+    /// Its values in MariaDB's order.
+    pub(in crate::sql) fn cells(self, before_engine: Option<&str>) -> Vec<Cell> {
+        let mut cells = row![self.name];
+        cells.extend(before_engine.map(Cell::from));
+        cells.extend(row![
+            self.engine,
+            self.version,
+            self.row_format,
+            self.rows,
+            self.row_bytes,
+            self.rows.saturating_mul(self.row_bytes),
+            0_i64,
+            0_i64,
+            0_i64,
+            NULL,
+            NULL,
+            NULL,
+            NULL,
+            COLLATION,
+            NULL,
+            "",
+            self.comment,
+            0_i64,
+            if self.temporary { "Y" } else { "N" },
+        ]);
+        cells
+    }
+}
+
+/// The keys of a table as SHOW INDEX lists them: a row for each column of each.
+pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
+    let nullable = |name: &str| {
+        let mut columns = info.columns.iter();
+        columns.any(|column| column.name == name && column.nullable)
+    };
+    let mut rows = Vec::new();
+    for key in &info.keys {
+        for (at, (column, part)) in key.parts.iter().enumerate() {
+            rows.push(row![
+                info.name.as_str(),
+                i64::from(!key.unique),
+                key.name.as_str(),
+                at + 1,
+                column.as_str(),
+                "A",
+                NULL,
+                part.map(i64::from),
+                NULL,
+                if nullable(column) { "YES" } else { "" },
+                "HASH",
+                "",
+                "",
+                "NO",
+            ]);
+        }
+    }
+    rows
 }
 
 /// How many rows a raw table has, about.

@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
-use self::describe::{ColumnInfo, TableInfo};
+use self::describe::{ColumnInfo, TableInfo, TableRow};
 use super::settings::SqlSettings;
 use super::sheet::{Cell, Kind, NULL, Sheet, row};
 use super::tables::declared::origin_metadata;
@@ -42,7 +42,7 @@ pub(super) const CHARSETS: [(&str, &str, &str, i64); 4] = [
 ];
 
 /// Collations: name, character set, number, default.
-pub(super) const COLLATIONS: [(&str, &str, i64, &str); 6] = [
+const COLLATIONS: [(&str, &str, i64, &str); 6] = [
     ("binary", "binary", 63, "Yes"),
     ("latin1_swedish_ci", "latin1", 8, "Yes"),
     ("utf8mb3_general_ci", "utf8mb3", 33, "Yes"),
@@ -50,6 +50,21 @@ pub(super) const COLLATIONS: [(&str, &str, i64, &str); 6] = [
     ("utf8mb4_bin", "utf8mb4", 46, ""),
     ("utf8mb4_unicode_ci", "utf8mb4", 224, ""),
 ];
+
+/// What the engine is.
+const ENGINE_IS: &str = "Pinba: statistics of PHP's requests";
+
+/// The one engine, as SHOW ENGINES lists it.
+pub(super) fn engine_row() -> Vec<Cell> {
+    row!["PINBA", "DEFAULT", ENGINE_IS, "NO", "NO", "NO"]
+}
+
+/// The collations, as SHOW COLLATION lists them.
+pub(super) fn collation_rows() -> Vec<Vec<Cell>> {
+    COLLATIONS
+        .map(|(name, charset, number, default)| row![name, charset, number, default, "Yes", 1_i64])
+        .into()
+}
 
 /// The database in its catalog.
 #[derive(Debug, Clone)]
@@ -94,14 +109,7 @@ impl InformationSchema {
             "STATISTICS" => self.statistics(),
             "KEY_COLUMN_USAGE" => self.key_columns(),
             "TABLE_CONSTRAINTS" => self.constraints(),
-            "ENGINES" => vec![row![
-                "PINBA",
-                "DEFAULT",
-                "Pinba: statistics of PHP's requests",
-                "NO",
-                "NO",
-                "NO"
-            ]],
+            "ENGINES" => vec![engine_row()],
             "PLUGINS" => vec![row![
                 "PINBA",
                 "1.0",
@@ -111,7 +119,7 @@ impl InformationSchema {
                 NULL,
                 NULL,
                 "pinbad",
-                "Pinba: statistics of PHP's requests",
+                ENGINE_IS,
                 "MIT",
                 "ON",
                 "Stable",
@@ -120,11 +128,7 @@ impl InformationSchema {
             "CHARACTER_SETS" => CHARSETS
                 .map(|(name, collation, about, bytes)| row![name, collation, about, bytes])
                 .into(),
-            "COLLATIONS" => COLLATIONS
-                .map(|(name, charset, number, default)| {
-                    row![name, charset, number, default, "Yes", 1_i64]
-                })
-                .into(),
+            "COLLATIONS" => collation_rows(),
             "COLLATION_CHARACTER_SET_APPLICABILITY" => COLLATIONS
                 .map(|(name, charset, number, default)| row![name, charset, name, number, default])
                 .into(),
@@ -146,60 +150,26 @@ impl InformationSchema {
     }
 
     fn tables(&self) -> Vec<Vec<Cell>> {
+        let listed = |database: &str, kind: &str, table: TableRow| {
+            let mut cells = row![CATALOG, database];
+            cells.extend(table.cells(Some(kind)));
+            cells
+        };
         let own = Self::names().map(|name| {
-            row![
-                CATALOG,
-                DATABASE,
-                name,
-                "SYSTEM VIEW",
-                "MEMORY",
-                11_i64,
-                "Fixed",
-                NULL,
-                0_i64,
-                0_i64,
-                0_i64,
-                0_i64,
-                0_i64,
-                NULL,
-                NULL,
-                NULL,
-                NULL,
-                COLLATION,
-                NULL,
-                "",
-                "",
-                0_i64,
-                "Y",
-            ]
+            let table = TableRow {
+                name: name.to_owned(),
+                engine: "MEMORY",
+                version: 11,
+                row_format: "Fixed",
+                rows: 0,
+                row_bytes: 0,
+                comment: String::new(),
+                temporary: true,
+            };
+            listed(DATABASE, "SYSTEM VIEW", table)
         });
-        let ours = describe::listed(&self.catalog).into_iter().map(|table| {
-            row![
-                CATALOG,
-                "pinba",
-                table.name,
-                "BASE TABLE",
-                "PINBA",
-                10_i64,
-                "Dynamic",
-                table.rows,
-                0_i64,
-                0_i64,
-                0_i64,
-                0_i64,
-                0_i64,
-                NULL,
-                NULL,
-                NULL,
-                NULL,
-                COLLATION,
-                NULL,
-                "",
-                table.comment,
-                0_i64,
-                "N",
-            ]
-        });
+        let ours = describe::listed(&self.catalog).into_iter();
+        let ours = ours.map(|table| listed("pinba", "BASE TABLE", TableRow::of(table)));
         own.chain(ours).collect()
     }
 
@@ -221,37 +191,16 @@ impl InformationSchema {
     }
 
     fn statistics(&self) -> Vec<Vec<Cell>> {
-        let mut rows = Vec::new();
-        for table in self.described() {
-            for key in &table.keys {
-                for (at, (column, part)) in key.parts.iter().enumerate() {
-                    let nullable = table
-                        .columns
-                        .iter()
-                        .any(|other| other.name == *column && other.nullable);
-                    rows.push(row![
-                        CATALOG,
-                        "pinba",
-                        table.name.as_str(),
-                        i64::from(!key.unique),
-                        "pinba",
-                        key.name.as_str(),
-                        at + 1,
-                        column.as_str(),
-                        "A",
-                        NULL,
-                        part.map(i64::from),
-                        NULL,
-                        if nullable { "YES" } else { "" },
-                        "HASH",
-                        "",
-                        "",
-                        "NO",
-                    ]);
-                }
-            }
-        }
-        rows
+        let described = self.described();
+        let indexed = described.iter().flat_map(describe::index_rows);
+        indexed
+            .map(|mut shown| {
+                // The key has a database of its own, between its uniqueness and its name.
+                shown.insert(2, "pinba".into());
+                shown.splice(0..0, row![CATALOG, "pinba"]);
+                shown
+            })
+            .collect()
     }
 
     fn key_columns(&self) -> Vec<Vec<Cell>> {
