@@ -1,3 +1,7 @@
+//! Import from the tables that Pinba and pinba2 bring along, up to the reports that a daemon defines from what is printed.
+//!
+//! What is there already, what is taken and what cannot be is told apart, and the sums that are said add up.
+
 use super::*;
 
 /// The default tables of Pinba (both of its versions), as mysqldump prints them, and what a user adds.

@@ -1,3 +1,7 @@
+//! Dumps as mysqldump of MySQL and MariaDB and the command-line client write them.
+//!
+//! Whatever is cut short or in another encoding ends in an answer too, never in a panic.
+
 use super::*;
 
 /// Name, engine and COMMENT of every statement.

@@ -1,3 +1,5 @@
+//! The demonstration's site, drawn without sending: its wave, its slow day, its bursts of errors, and packets that fit.
+
 use super::*;
 use std::collections::{HashMap, HashSet};
 

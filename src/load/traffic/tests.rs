@@ -1,3 +1,7 @@
+//! Generated packets: the same for the same seed, as large as the measurements say, and decoded by the daemon as they are.
+//!
+//! What the generator says it sent is held against a naive recount of the decoded packets.
+
 use super::*;
 
 fn packets(options: &TrafficOptions, count: usize) -> Vec<Vec<u8>> {

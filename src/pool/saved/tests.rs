@@ -1,3 +1,5 @@
+//! Pools written piece by piece while they go on, and read back: whole, into smaller ones, and from chunks that cannot be.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Where reports come from at start: built in, configured, made at run time; and what is said of those that cannot be.
+
 use serde_json::json;
 
 use super::*;

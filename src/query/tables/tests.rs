@@ -1,3 +1,5 @@
+//! The daemon's tables about itself, over made-up figures: Pinba's and pinba2's words, and NULL for what is not known.
+
 use super::*;
 use crate::report::Flow;
 use crate::report::Ticks;

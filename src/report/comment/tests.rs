@@ -1,3 +1,5 @@
+//! COMMENTs of all kinds: the columns they give, in the order of the originals, and errors that point at the part.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! CREATE TABLE statements: Pinba's own layout, and each makes the same report when it is read again.
+
 use super::*;
 use crate::report::builtin;
 use crate::report::comment::Comment;

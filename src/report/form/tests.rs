@@ -1,3 +1,5 @@
+//! The native form in TOML and JSON; every COMMENT as a form and back; errors that name the part.
+
 use super::*;
 use crate::report::builtin;
 use crate::report::comment::kinds::TAG_KINDS;

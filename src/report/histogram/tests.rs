@@ -1,3 +1,5 @@
+//! Buckets and quantiles: Pinba's published vectors, pinba2's rules, and the error that log-linear buckets may have.
+
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 

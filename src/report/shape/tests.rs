@@ -1,3 +1,5 @@
+//! Values of every kind of column, computed by hand for one or two rows and compared as they are shown.
+
 use super::*;
 use crate::report::comment::{self, Comment};
 use crate::report::counts::BUCKET_MAX;
