@@ -440,13 +440,13 @@ fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
 }
 
 #[test]
-fn keys_that_are_folded_show_in_active_reports() {
+fn groups_that_are_folded_show_in_active_reports() {
     let site = start(&["reports.rows_max=1"]).unwrap();
     site.send(6);
     let row = site.row("active_reports", "name", "./pinba/report_by_script_name");
     assert_eq!(
         (&row["results_cnt"], &row["flags"]),
-        (&json!(2), &json!("indexed, folded: 2 keys"))
+        (&json!(2), &json!("indexed, folded: 2 groups"))
     );
     let row = site.row("active_reports", "name", "./pinba/report_by_hostname");
     assert_eq!(

@@ -93,7 +93,7 @@ impl Catalog {
         let live = self.live.read();
         let reports = live.reports.iter().map(|entry| ReportLook {
             rows: live.reports.rows(entry) as u64,
-            folded_keys: live.reports.folded(entry) as u64,
+            folded_groups: live.reports.folded(entry) as u64,
             usage: live.reports.usage(entry),
             made_ms: made
                 .get(&entry.definition.name)

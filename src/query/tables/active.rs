@@ -43,8 +43,8 @@ fn flags(own: &ActiveText, report: &ReportLook) -> String {
     if !own.flags.is_empty() {
         flags.push(own.flags.clone());
     }
-    if report.folded_keys > 0 {
-        flags.push(format!("folded: {} keys", report.folded_keys));
+    if report.folded_groups > 0 {
+        flags.push(format!("folded: {} groups", report.folded_groups));
     }
     if report.usage.short_of_memory {
         flags.push("folded by memory".to_owned());

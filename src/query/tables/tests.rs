@@ -28,7 +28,7 @@ fn report(name: &str, comment: &str) -> ReportLook {
         },
         definition: definition.into(),
         rows: 7,
-        folded_keys: 0,
+        folded_groups: 0,
         made_ms: 1_000,
     }
 }
@@ -104,7 +104,7 @@ fn read(table: FixedTable, look: &Look) -> Vec<serde_json::Map<String, serde_jso
 #[test]
 fn active_reports_has_pinbas_texts_and_leaves_views_out() {
     let mut look = look();
-    look.reports[0].folded_keys = 17;
+    look.reports[0].folded_groups = 17;
     look.reports[2].usage.short_of_memory = true;
     look.reports[2].usage.has_histograms = false;
     let rows = read(FixedTable::ActiveReports, &look);
@@ -120,7 +120,7 @@ fn active_reports_has_pinbas_texts_and_leaves_views_out() {
             "ru_utime_per_packet": 10_000.0,
             "ru_stime_per_packet": 1_250.0,
             "use_cnt": 2,
-            "flags": "conditional, indexed, folded: 17 keys",
+            "flags": "conditional, indexed, folded: 17 groups",
         })
     );
     assert_eq!(rows.len(), 3);
