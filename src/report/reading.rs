@@ -23,6 +23,11 @@ impl Extremes {
         memory_peak_max: 0,
     };
 
+    /// The longest time, seconds; `None` of no record at all.
+    fn longest_secs(&self) -> Option<f64> {
+        (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
+    }
+
     /// Takes in what `other` saw.
     pub fn widen(&mut self, other: &Self) {
         self.time_min = self.time_min.min(other.time_min);
@@ -132,9 +137,44 @@ impl Reading {
 
     /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's percentiles.
     /// `None` when the histogram is not known (out of memory budget) or was not asked for.
+    ///
+    /// A bucket may reach beyond the longest time in it: where that is kept, no quantile is above it.
     #[must_use]
     pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
         let value = *self.quantiles.get(row * self.ranks + rank)?;
-        (!value.is_nan()).then_some(value)
+        let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
+        (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_quantile_is_above_the_longest_time() {
+        let seen = |time_max| Extremes {
+            time_min: 1,
+            time_max,
+            memory_peak_max: 0,
+        };
+        let mut reading = Reading {
+            quantiles: vec![0.5, 2.01, 0.5, f64::NAN, 0.0, 0.005],
+            ranks: 2,
+            extremes: vec![seen(2_000_000), seen(2_000_000), Extremes::NOTHING],
+            ..Reading::default()
+        };
+        let all = |reading: &Reading| -> Vec<Option<f64>> {
+            let cells = (0..3).flat_map(|row| [(row, 0), (row, 1)]);
+            cells
+                .map(|(row, rank)| reading.quantile(row, rank))
+                .collect()
+        };
+        let (half, none, zero) = (Some(0.5), None, Some(0.0));
+        let empty = Some(0.005);
+        assert_eq!(all(&reading), [half, Some(2.0), half, none, zero, empty]);
+        // Pinba's kinds keep no longest time: they show their buckets.
+        reading.extremes.clear();
+        assert_eq!(all(&reading), [half, Some(2.01), half, none, zero, empty]);
     }
 }

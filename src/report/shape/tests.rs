@@ -355,11 +355,12 @@ fn native_rows_have_what_neither_original_has() {
         (&[Other, Other], MORE),
     ]);
     reading.ranks = 2;
-    reading.quantiles = vec![0.1, 0.15, 0.1, 0.2];
+    // The middle of the last bucket lies beyond the longest time.
+    reading.quantiles = vec![0.1, 0.151, 0.1, 0.2];
     reading.extremes = vec![
         Extremes {
             time_min: 10,
-            time_max: 20,
+            time_max: 150_000,
             memory_peak_max: 4096,
         },
         Extremes::default(),
@@ -378,7 +379,7 @@ fn native_rows_have_what_neither_original_has() {
             "req_time_per_sec=0.25f",
             "req_time_percent=25f",
             "req_time_min=10us",
-            "req_time_max=20us",
+            "req_time_max=150000us",
             "req_time_median=0.1f",
             "p99_9=0.15f",
             "ru_utime_total=100000us",

@@ -237,15 +237,29 @@ impl Comparison {
 pub(super) enum Quantile {
     /// Within 1 % of this sample, microseconds.
     Near(u64),
+    /// The same, and not above this many microseconds.
+    Below(u64, u64),
     /// This, seconds, but for rounding.
     Exact(f64),
 }
 
 impl Quantile {
+    /// The same where the longest time is shown beside it.
+    pub(super) fn at_most(self, longest_us: u64) -> Self {
+        match self {
+            Self::Near(us) | Self::Below(us, _) => Self::Below(us, longest_us),
+            Self::Exact(secs) => Self::Exact(secs.min(longest_us as f64 / 1e6)),
+        }
+    }
+
     pub(super) fn is(self, got: f64) -> bool {
         let (wanted, error) = match self {
             // Whole microseconds are the resolution of everything.
             Self::Near(us) => (us as f64 / 1e6, us as f64 / 1e8),
+            Self::Below(us, longest) if got <= longest as f64 / 1e6 => {
+                return Self::Near(us).is(got);
+            }
+            Self::Below(..) => return false,
             Self::Exact(secs) => (secs, secs.abs() * 1e-9),
         };
         (got - wanted).abs() <= error + 1e-12
