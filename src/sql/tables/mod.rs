@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{Result, TableReference};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
 use self::listed::ListedTable;
 pub(super) use self::listed::{Moment, needed};
@@ -169,9 +169,36 @@ pub(super) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
 pub(super) fn columns_of(plan: &LogicalPlan) -> Arc<[SqlColumn]> {
     let schema = plan.schema();
     schema
+        .fields()
         .iter()
-        .map(|(qualifier, field)| column_of(qualifier.map(TableReference::table), field))
+        .enumerate()
+        .map(|(at, field)| column_of(table_of(plan, at), field))
         .collect()
+}
+
+/// What the statement calls the table of a column of a plan's answer, whatever it calls the column.
+fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let mut shown = projection.expr.get(at)?;
+            while let Expr::Alias(alias) = shown {
+                shown = &alias.expr;
+            }
+            let Expr::Column(column) = shown else {
+                return None;
+            };
+            let below = projection.input.schema().index_of_column(column).ok()?;
+            table_of(&projection.input, below)
+        }
+        LogicalPlan::Filter(filter) => table_of(&filter.input, at),
+        LogicalPlan::Sort(sort) => table_of(&sort.input, at),
+        LogicalPlan::Limit(limit) => table_of(&limit.input, at),
+        LogicalPlan::Distinct(Distinct::All(input)) => table_of(input, at),
+        other => {
+            let (qualifier, _) = other.schema().qualified_field(at);
+            qualifier.map(TableReference::table)
+        }
+    }
 }
 
 /// A column of an answer, and what the statement calls its table.
