@@ -440,6 +440,30 @@ fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
 }
 
 #[test]
+fn a_report_of_pinba2_has_the_window_of_its_comment_and_a_table_of_now_has_none() {
+    let site = start(&[]).unwrap();
+    for (name, comment, window) in [
+        ("own", "v2/request/60/~script/no_percentiles/no_filters", 60),
+        (
+            "default",
+            "v2/packet/default_history_time/no_keys/no_percentiles/no_filters",
+            900,
+        ),
+        ("who", "v2/active", 0),
+        ("what", "v2/stats", 0),
+    ] {
+        let (status, made) = site.post(&json!({"name": name, "comment": comment}));
+        assert_eq!(
+            (status, &made["window_seconds"]),
+            (201, &json!(window)),
+            "{made}"
+        );
+        let read = site.get(&format!("/api/v1/reports/{name}"));
+        assert_eq!(read["window_seconds"], json!(window), "{read}");
+    }
+}
+
+#[test]
 fn groups_that_are_folded_show_in_active_reports() {
     let site = start(&["reports.rows_max=1"]).unwrap();
     site.send(6);
