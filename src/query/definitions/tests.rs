@@ -161,3 +161,25 @@ fn there_are_no_more_than_there_may_be() {
     assert_eq!(left_out.len(), 19 + 4);
     assert!(left_out[0].reason.contains("1000"), "{left_out:?}");
 }
+
+#[test]
+fn the_examples_of_the_sample_file_are_reports() {
+    let text = include_str!("../../../config/pinbad.toml");
+    let examples: Vec<&str> = text
+        .lines()
+        .skip_while(|line| *line != "# [[report]]")
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches(['#', ' ']))
+        .collect();
+    let all = configured(&format!("{}\n", examples.join("\n"))).unwrap();
+    let [.., (of_comment, _), (native, _)] = &all.reports[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(of_comment.name, "timers_by_group");
+    assert_eq!(native.name, "slow_in_production");
+    assert_eq!(
+        (native.comment.clone(), native.window.as_secs()),
+        (None, 300)
+    );
+    assert_eq!((native.keys.len(), native.filters.len()), (2, 2));
+}
