@@ -56,7 +56,7 @@ fn sent(number: u32) -> Vec<u8> {
     request.schema = Some(word("schema").into_bytes());
     request.status = Some(number);
     request.request_time = Some(number as f32 / 1000.0);
-    request.add_tag("env", &word("env"));
+    request.add_tag("env", word("env"));
     request.add_timer(1, 0.25, &[("group", &*word("group"))]);
     request.encode_to_vec()
 }
