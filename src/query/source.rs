@@ -9,6 +9,7 @@ use super::table::Table;
 use crate::ingest::sources::{Counts, SourceCounts};
 use crate::report::definition::KeySource;
 use crate::value::Column;
+pub use crate::wire::TextField;
 
 /// The read model, and the few things that can be changed at run time.
 pub trait Source: Send + Sync {
@@ -264,19 +265,6 @@ impl RequestSearch {
             || self.max_time_us.is_some()
             || !(self.texts.is_empty() && self.numbers.is_empty() && self.tags.is_empty())
     }
-}
-
-/// A text column of table `request` that can be searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TextField {
-    /// `hostname`
-    Hostname,
-    /// `server_name`
-    ServerName,
-    /// `script_name`
-    ScriptName,
-    /// `schema`
-    Schema,
 }
 
 /// A whole-number column of table `request` that can be searched.

@@ -25,7 +25,7 @@ pub enum TextField {
     ServerName,
     /// The script.
     ScriptName,
-    /// The schema; asked for only when it was sent.
+    /// The schema; a rule is asked about it only when it was sent.
     Schema,
 }
 
