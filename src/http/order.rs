@@ -2,7 +2,7 @@
 //!
 //! Rows are filtered first, then sorted, then cut. Sorting looks at each value once: the first column of the sort becomes
 //! sixteen bytes beside the row number, and only rows that are equal there look at the columns after it. When only the top is
-//! wanted, only the top is sorted. Equal rows keep the order of the table; NULL comes last in both directions; text is compared
+//! wanted, only the top is sorted, and the columns after the first are looked at for no others. Equal rows keep the order of the table; NULL comes last in both directions; text is compared
 //! by its bytes. Memory: 24 bytes a row, and what the further columns hold, for as long as the sort runs.
 
 use std::borrow::Cow;
@@ -116,6 +116,16 @@ fn sorted(
             place: u32::try_from(place).expect("no more places than rows"),
         })
         .collect();
+    if 0 < top && top < entries.len() {
+        // Further columns are looked at only where they may decide what is on top.
+        let (_, last, _) = entries.select_nth_unstable_by(top - 1, |a, b| a.key.cmp(&b.key));
+        let last = last.key;
+        entries.retain(|entry| entry.key <= last);
+        entries.sort_unstable_by_key(|entry| entry.place);
+        for (place, entry) in (0..).zip(&mut entries) {
+            entry.place = place;
+        }
+    }
     let lanes: Vec<Lane<'_>> = sort
         .iter()
         .enumerate()
@@ -145,7 +155,7 @@ struct Entry {
     /// What decides most comparisons.
     key: Key,
     row: u32,
-    /// Where the row stood before: the index into every [`Lane`].
+    /// Where the row stood among these before: the index into every [`Lane`].
     place: u32,
 }
 
