@@ -21,6 +21,7 @@ use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
+use crate::query::catalog::RANKED_ROWS_MAX;
 use crate::series::Series;
 use crate::wire::Decoder;
 
@@ -232,11 +233,13 @@ impl MemoryPlan {
             line(
                 "pages",
                 match config.http.listen {
-                    Some(_) => http.page_bytes_max(),
+                    Some(_) => http.page_bytes_max() + RANKED_ROWS_MAX * ANSWER_ROW_BYTES,
                     None => 0,
                 },
-                "web pages of the last second, and sums over raw timers while one is made"
-                    .to_owned(),
+                format!(
+                    "web pages of the last second, {RANKED_ROWS_MAX} rows of reports that they share, and sums over raw \
+                     timers while one is made"
+                ),
             ),
             line(
                 "process",
@@ -411,8 +414,11 @@ mod tests {
             ("timers", 80_000),
             ("reports", 16 << 20),
             ("answers", 6 * 100_000 * 290),
-            // Pages of the last second, and the sums of two that are being made.
-            ("pages", (8 << 20) + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40)),
+            // Pages of the last second, rows that they share, and the sums of two that are being made.
+            (
+                "pages",
+                (8 << 20) + 25_000 * 290 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40),
+            ),
             ("process", BASE_BYTES as u64),
         ] {
             assert_eq!(bytes(&plan, name), expected, "{name}");
@@ -537,9 +543,9 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             if cfg!(feature = "sql") {
-                "  total                   795.1 MiB"
+                "  total                   802.0 MiB"
             } else {
-                "  total                   387.1 MiB"
+                "  total                   394.0 MiB"
             },
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {

@@ -37,6 +37,7 @@ mod ranking;
 mod reconfigure;
 mod status_tables;
 
+pub use ranking::RANKED_ROWS_MAX;
 pub use reconfigure::Reconfigured;
 
 /// How long the merger may be silent before the daemon is not ready.
@@ -65,6 +66,8 @@ pub struct Catalog {
     started_ms: u64,
     /// The last reading of each report, for as long as nothing changed.
     readings: Mutex<HashMap<String, Kept>>,
+    /// What pages were shown a moment ago.
+    rankings: Mutex<Vec<ranking::Ranked>>,
 }
 
 /// A reading, and what it was made from.
@@ -105,6 +108,7 @@ impl Catalog {
             tables: RwLock::new(StatusTable::built_in()),
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::new(HashMap::new()),
+            rankings: Mutex::new(Vec::new()),
         }
     }
 
@@ -320,8 +324,12 @@ impl Source for Catalog {
         })
     }
 
-    fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
-        self.ranked(name, percentiles)
+    fn rankings(
+        &self,
+        names: &[&str],
+        percentiles: &[f64],
+    ) -> Result<Vec<ReportAnswer>, QueryError> {
+        self.ranked(names, percentiles)
     }
 
     fn spread(&self, name: &str, equal: &[(String, String)]) -> Result<Option<Spread>, QueryError> {
@@ -378,6 +386,7 @@ impl Source for Catalog {
         let _one_at_a_time = self.changes.lock();
         self.live.write().clear();
         self.readings.lock().clear();
+        self.rankings.lock().clear();
         Ok(())
     }
 

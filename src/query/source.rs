@@ -57,12 +57,28 @@ pub trait Source: Send + Sync {
     /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
     fn drop_report(&self, name: &str) -> Result<Dropped, QueryError>;
 
-    /// A report in the columns of the native form with percentiles of choice, whatever its own columns are: it counts
-    /// all that anyway. Key columns are called as in the report itself.
+    /// Reports in the columns of the native form with percentiles of choice, whatever their own columns are: they count
+    /// all that anyway. Key columns are called as in the report itself. Together they cost little more than one of them, and who
+    /// asks at about the same time gets the same.
     ///
     /// # Errors
     /// [`QueryError::UnknownReport`], also for tables that are no reports; [`QueryError::Busy`].
-    fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError>;
+    fn rankings(
+        &self,
+        names: &[&str],
+        percentiles: &[f64],
+    ) -> Result<Vec<ReportAnswer>, QueryError>;
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// As [`Source::rankings`].
+    fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        let one = self.rankings(&[name], percentiles)?.pop();
+        one.ok_or_else(|| QueryError::UnknownReport {
+            name: name.to_owned(),
+        })
+    }
 
     /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
     /// `None`: there is no such row now.

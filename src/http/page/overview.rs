@@ -107,9 +107,10 @@ fn page(
         let sort = (sort != SORTS[0].0).then_some(("sort", sort));
         link("/", span.map(|span| ("span", span)).into_iter().chain(sort))
     };
-    let all = Ranking::ask(source, EVERYTHING)?;
+    let names = PANELS.map(|panel| panel.0);
+    let [all, scripts, servers, hosts, statuses] =
+        Ranking::ask_all(source, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
     let [first, others @ ..] = PANELS;
-    let scripts = Ranking::ask(source, first.0)?;
     let main = html! {
         h1.hidden { "Overview" }
         div #numbers data-live {
@@ -131,7 +132,7 @@ fn page(
             @if let Some(mut groups) = Groups::ask(source, &RequestSearch::default())? {
                 section.panel #top-timers data-live aria-label="Timers" { (groups.table(sort.3, &[])) }
             }
-            @for other in others { (panel(&Ranking::ask(source, other.0)?, other, sort)?) }
+            @for (other, ranking) in others.into_iter().zip([&servers, &hosts, &statuses]) { (panel(ranking, other, sort)?) }
         }
     };
     Ok(frame::page(Section::Overview, "Overview", &main))
@@ -175,7 +176,8 @@ fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
         let chosen = scripts.choose(keep, column, true, (0, 1))?;
         Ok::<_, Problem>(chosen.rows.first().copied())
     };
-    let busy = |row: usize| number("req_count", row) >= STANDS_OUT;
+    let requests = scripts.numbers("req_count");
+    let busy = |row: usize| requests(row).unwrap_or(0.0) >= STANDS_OUT;
     let slow = match first("p95", Some(&busy))? {
         None => first("p95", None)?,
         found => found,

@@ -192,9 +192,22 @@ pub(super) struct Chosen {
 impl Ranking {
     /// Asks for a report.
     pub(super) fn ask(source: &dyn Source, name: &str) -> Result<Self, Problem> {
-        let answer = source.ranking(name, &PERCENTILES)?;
+        Ok(Self::of(source.ranking(name, &PERCENTILES)?))
+    }
+
+    /// Asks for several, which costs little more than one.
+    pub(super) fn ask_all<const N: usize>(
+        source: &dyn Source,
+        names: [&str; N],
+    ) -> Result<[Self; N], Problem> {
+        let answers = source.rankings(&names, &PERCENTILES)?;
+        let all: Vec<Self> = answers.into_iter().map(Self::of).collect();
+        Ok(all.try_into().expect("there is an answer for each name"))
+    }
+
+    fn of(answer: ReportAnswer) -> Self {
         let timers = answer.table.column("timer_value").is_some();
-        Ok(Self { answer, timers })
+        Self { answer, timers }
     }
 
     pub(super) fn table(&self) -> &dyn Table {
@@ -305,7 +318,8 @@ impl Ranking {
 
     /// What is [`heavy`](Self::key_cells) about each of these rows: the column's number, against the largest among them.
     pub(super) fn weights(&self, rows: &[usize], column: &str) -> Vec<f64> {
-        let number = |row: &usize| self.number(column, *row).unwrap_or(0.0);
+        let numbers = self.numbers(column);
+        let number = |row: &usize| numbers(*row).unwrap_or(0.0);
         against_largest(rows.iter().map(number).collect())
     }
 
@@ -362,8 +376,14 @@ impl Ranking {
 
     /// A number of a row; `None` when it is not known.
     pub(super) fn number(&self, column: &str, row: usize) -> Option<f64> {
+        self.numbers(column)(row)
+    }
+
+    /// The numbers of a column, by row: for who looks at many.
+    pub(super) fn numbers(&self, column: &str) -> impl Fn(usize) -> Option<f64> {
         let table = self.table();
-        match table.value(row, table.column(column)?) {
+        let column = table.column(column);
+        move |row| match table.value(row, column?) {
             Value::Int(number) => Some(number as f64),
             Value::Micros(us) => Some(us as f64 / 1e6),
             Value::Float(number) => Some(number),

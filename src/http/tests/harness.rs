@@ -240,14 +240,18 @@ impl Source for Sample {
         }
     }
 
-    fn ranking(&self, name: &str, _percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+    fn rankings(
+        &self,
+        names: &[&str],
+        _percentiles: &[f64],
+    ) -> Result<Vec<ReportAnswer>, QueryError> {
         // What the overview shows is there, in the columns of this sample.
-        let name = if name == "info" || name.starts_with("report_by_") {
-            "r"
-        } else {
-            name
+        let there = |name: &str| name == "info" || name.starts_with("report_by_");
+        let answer = |name: &&str| {
+            let name = if there(name) { "r" } else { name };
+            self.report(name, &Needed::All, &[])
         };
-        self.report(name, &Needed::All, &[])
+        names.iter().map(answer).collect()
     }
 
     fn spread(

@@ -3,52 +3,136 @@
 //! The engine keeps the same sums and histograms for every report; which of them its columns show is a matter of its
 //! shape. So a report can be read in another shape at no cost to the merger, and nothing needs to be defined for it.
 //! Called on a front end's thread; the lock is held as for any other reading.
+//! Several reports are read in one go, and kept for a moment for others who look at the same.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{Catalog, ReportTable, columns, key_columns};
 use crate::query::error::QueryError;
 use crate::query::source::{ReportAnswer, Spread, SpreadBucket};
 use crate::report::Entry;
-use crate::report::reading::Reading;
+use crate::report::definition::Definition;
+use crate::report::reading::{Reading, Want};
 use crate::value::Value;
 
+/// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
+const SHARED_FOR: Duration = Duration::from_millis(200);
+/// Rows of all readings together that are kept for that.
+pub const RANKED_ROWS_MAX: usize = 25_000;
+
+/// A reading that was made a moment ago.
+#[derive(Debug)]
+pub(super) struct Ranked {
+    read_at: Instant,
+    as_of_ms: u64,
+    /// What it was before it got native columns.
+    entry: Entry,
+    percentiles: Vec<f64>,
+    definition: Arc<Definition>,
+    reading: Arc<Reading>,
+}
+
+impl Ranked {
+    fn answer(&self) -> ReportAnswer {
+        ReportAnswer {
+            window_seconds: self.reading.window_secs,
+            covered_seconds: self.reading.covered_secs,
+            as_of_ms: self.as_of_ms,
+            key_columns: (0..self.definition.keys.len()).collect(),
+            table: Box::new(ReportTable {
+                columns: columns(&self.definition.shape),
+                reading: Arc::clone(&self.reading),
+                definition: Arc::clone(&self.definition),
+            }),
+        }
+    }
+}
+
 impl Catalog {
-    /// The report in native columns.
+    /// The reports in native columns. Who comes while they are read waits, and finds them made.
     pub(super) fn ranked(
         &self,
-        name: &str,
+        names: &[&str],
         percentiles: &[f64],
-    ) -> Result<ReportAnswer, QueryError> {
-        let mut entry = self.report_entry(name)?;
-        let native = entry
-            .definition
-            .in_native_columns(percentiles, &self.defaults);
-        entry.definition = Arc::new(native);
-        let shape = &entry.definition.shape;
-        let want = shape.want(0..shape.columns().len());
-        let now_ms = self.clock.unix_ms();
-        let reading = {
-            let live = self.live.read();
-            // It may have been dropped meanwhile, and its place taken by another.
-            match live.reports.find(name) {
-                Some(found) if found.is_same(&entry) => {
-                    live.reports.read(&entry, want, &live.pool, now_ms)
-                }
-                _ => return Err(unknown(name)),
-            }
+    ) -> Result<Vec<ReportAnswer>, QueryError> {
+        let entries = names.iter().map(|name| self.report_entry(name));
+        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+        let mut kept = self.rankings.lock();
+        kept.retain(|ranked| ranked.read_at.elapsed() < SHARED_FOR);
+        let is_this = |ranked: &Ranked, entry: &Entry| {
+            Arc::ptr_eq(&ranked.entry.definition, &entry.definition)
+                && ranked.entry.is_same(entry)
+                && ranked.percentiles == percentiles
         };
-        Ok(ReportAnswer {
-            window_seconds: reading.window_secs,
-            covered_seconds: reading.covered_secs,
-            as_of_ms: now_ms,
-            key_columns: (0..entry.definition.keys.len()).collect(),
-            table: Box::new(ReportTable {
-                columns: columns(shape),
-                reading: Arc::new(reading),
-                definition: entry.definition,
-            }),
-        })
+        let is_kept = |entry: &&Entry| kept.iter().any(|ranked| is_this(ranked, entry));
+        let missing: Vec<&Entry> = entries.iter().filter(|entry| !is_kept(entry)).collect();
+        let mut made = self.rank(&missing, percentiles)?;
+        let answer = |entry: &Entry| {
+            let mut all = kept.iter().chain(&made);
+            let ranked = all.find(|ranked| is_this(ranked, entry));
+            ranked
+                .map(Ranked::answer)
+                .ok_or_else(|| unknown(&entry.definition.name))
+        };
+        let answers = entries.iter().map(answer).collect::<Result<_, _>>()?;
+        let rows = |all: &[Ranked]| all.iter().map(|ranked| ranked.reading.len()).sum::<usize>();
+        if rows(&kept) + rows(&made) <= RANKED_ROWS_MAX {
+            kept.append(&mut made);
+        }
+        Ok(answers)
+    }
+
+    /// Reads reports in native columns, under one hold of the lock.
+    fn rank(&self, entries: &[&Entry], percentiles: &[f64]) -> Result<Vec<Ranked>, QueryError> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let native: Vec<Entry> = entries
+            .iter()
+            .map(|entry| {
+                let mut native = (*entry).clone();
+                let definition = &entry.definition;
+                native.definition =
+                    Arc::new(definition.in_native_columns(percentiles, &self.defaults));
+                native
+            })
+            .collect();
+        let asked: Vec<(&Entry, Want)> = native
+            .iter()
+            .map(|entry| {
+                let shape = &entry.definition.shape;
+                (entry, shape.want(0..shape.columns().len()))
+            })
+            .collect();
+        let as_of_ms = self.clock.unix_ms();
+        let readings = {
+            let live = self.live.read();
+            // One may have been dropped meanwhile, and its place taken by another.
+            let gone = native.iter().find(|entry| {
+                let found = live.reports.find(&entry.definition.name);
+                !found.is_some_and(|found| found.is_same(entry))
+            });
+            if let Some(gone) = gone {
+                return Err(unknown(&gone.definition.name));
+            }
+            live.reports.read_all(&asked, &live.pool, as_of_ms)
+        };
+        let read_at = Instant::now();
+        let ranked = |((entry, native), reading): ((&&Entry, &Entry), Reading)| Ranked {
+            read_at,
+            as_of_ms,
+            entry: (*entry).clone(),
+            percentiles: percentiles.to_vec(),
+            definition: Arc::clone(&native.definition),
+            reading: Arc::new(reading),
+        };
+        Ok(entries
+            .iter()
+            .zip(&native)
+            .zip(readings)
+            .map(ranked)
+            .collect())
     }
 
     /// The histogram of the first row that shows these texts.
