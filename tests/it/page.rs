@@ -3,7 +3,7 @@
 //! What takes a browser to see is in `browser`.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{BufReader, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -151,10 +151,9 @@ fn every_page_that_leads_from_another_escapes_everything() {
     here.stop();
 }
 
-#[test]
-fn pages_are_small_with_large_reports_behind_them() {
-    let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
+/// Sends requests of ten thousand scripts.
+pub(crate) fn ten_thousand_scripts(site: &Site) {
+    let mut sender = Sender::new(site);
     for script in 0..10_000 {
         let name = format!(
             "/shop/{}/page-{script:05}.php",
@@ -163,7 +162,13 @@ fn pages_are_small_with_large_reports_behind_them() {
         sender.send(&request("web-01", "shop.example.com", &name).encode_to_vec());
     }
     sender.at_rest();
+}
+
+#[test]
+fn pages_are_small_with_large_reports_behind_them() {
+    let here = Here::start(&[]);
     let site = &here.site;
+    ten_thousand_scripts(site);
     let page = site.get("/").body;
     let files: BTreeSet<String> = links(&page)
         .into_iter()
@@ -189,6 +194,50 @@ fn pages_are_small_with_large_reports_behind_them() {
             bytes <= 100_000,
             "{target}: {bytes} bytes with style and script"
         );
+    }
+    here.stop();
+}
+
+/// Compressed is what it is otherwise, and its length is its own.
+#[test]
+fn pages_are_compressed_for_who_accepts_it() {
+    let here = Here::start(&[]);
+    let raw = |target: &str, more: &str| {
+        let mut stream = TcpStream::connect(here.site.http).unwrap();
+        write!(
+            stream,
+            "GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n"
+        )
+        .unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+        let body = reply.split_off(end + 4);
+        let head = String::from_utf8(reply).unwrap().to_lowercase();
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{head}"
+        );
+        (head, body)
+    };
+    let page = here.site.get("/").body;
+    let mut targets: Vec<String> = links(&page);
+    targets.retain(|link| link.starts_with("/assets/") && !link.ends_with(".svg"));
+    targets.push("/requests?limit=1&nope=1".to_owned());
+    assert_eq!(targets.len(), 3);
+    for target in targets {
+        let (head, plain) = raw(&target, "accept-encoding: br\r\n");
+        assert!(!head.contains("content-encoding"), "{target}: {head}");
+        assert!(head.contains("vary: accept-encoding"), "{target}: {head}");
+        let (head, body) = raw(&target, "accept-encoding: br, gzip\r\n");
+        assert!(head.contains("content-encoding: gzip"), "{target}: {head}");
+        assert!(head.contains("vary: accept-encoding"), "{target}: {head}");
+        let mut read = Vec::new();
+        flate2::read::GzDecoder::new(&body[..])
+            .read_to_end(&mut read)
+            .unwrap();
+        assert_eq!(read, plain, "{target}");
+        assert!(body.len() < plain.len(), "{target}");
     }
     here.stop();
 }

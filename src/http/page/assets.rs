@@ -11,6 +11,7 @@ use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response, StatusCode};
 
+use super::compressed::Text;
 use crate::http::error::Problem;
 
 /// One file that pages refer to.
@@ -18,14 +19,14 @@ struct Asset {
     /// Its address.
     path: String,
     media_type: &'static str,
-    text: &'static str,
+    text: Text,
 }
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     let asset = |name: &str, ending: &str, media_type, text: &'static str| Asset {
         path: format!("/assets/{name}.{:08x}.{ending}", hash(text)),
         media_type,
-        text,
+        text: Text::new(text),
     };
     [
         asset(
@@ -77,7 +78,7 @@ pub(super) async fn read(Path(file): Path<String>) -> Result<Response<Body>, Pro
             "this version of the page has no such file; load the page again",
         )
     })?;
-    let mut response = Response::new(Body::from(asset.text));
+    let mut response = asset.text.clone().into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.media_type));
     headers.insert(
@@ -95,7 +96,8 @@ mod tests {
     fn nothing_comes_from_outside_and_nothing_runs_from_text() {
         for asset in ASSETS.iter() {
             // The name space of SVG is a name, not an address that anybody asks.
-            let text = asset.text.replace("http://www.w3.org/2000/svg", "");
+            let text = std::str::from_utf8(asset.text.plain()).unwrap();
+            let text = text.replace("http://www.w3.org/2000/svg", "");
             for outside in [
                 "http:",
                 "https:",
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_style_sheet_and_the_script_are_small() {
-        let bytes: usize = ASSETS.iter().map(|asset| asset.text.len()).sum();
+        let bytes: usize = ASSETS.iter().map(|asset| asset.text.plain().len()).sum();
         assert!(bytes < 30_000, "{bytes}");
     }
 }

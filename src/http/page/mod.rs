@@ -14,7 +14,7 @@
 //! | `health` | the daemon itself |
 //!
 //! Below them: [`frame`] (what all pages have), [`ranking`] (tables of rows), [`groups`] (the small table of timers), [`chart`] (SVG), [`past`] (charts of the last hour), `show` (numbers and hostile
-//! names as text), `second` (each page is made once a second at most, however many look), `ask` (parameters).
+//! names as text), `second` (each page is made once a second at most, however many look), `compressed`, `ask` (parameters).
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
 //! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`show`).
@@ -22,6 +22,7 @@
 mod ask;
 mod assets;
 mod chart;
+mod compressed;
 mod events;
 mod frame;
 mod groups;
@@ -40,19 +41,21 @@ mod timers;
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use maud::Markup;
 
+use self::compressed::Text;
 use self::second::Seconds;
 use super::Planned;
 use super::error::Problem;
 use super::routes::App;
 use crate::query::source::Source;
 
+pub(super) use self::compressed::around as compress;
 pub(super) use self::overview::read;
 
 /// What the pages keep between requests.
@@ -111,7 +114,7 @@ async fn answer(
         Ok(view) => shared(&app, uri, view).await,
     };
     match made {
-        Ok(bytes) => html(StatusCode::OK, bytes),
+        Ok(text) => html(StatusCode::OK, text),
         Err(problem) => refusal(&problem),
     }
 }
@@ -126,7 +129,7 @@ async fn fresh(
         Ok(view) => app.look(view).await,
     };
     match made {
-        Ok(page) => html(StatusCode::OK, page.into_string()),
+        Ok(page) => html(StatusCode::OK, Text::new(page.into_string())),
         Err(problem) => refusal(&problem),
     }
 }
@@ -142,8 +145,8 @@ async fn picture(
         Ok(view) => shared(&app, uri, view).await,
     };
     match made {
-        Ok(bytes) => {
-            let mut response = html(StatusCode::OK, bytes);
+        Ok(text) => {
+            let mut response = html(StatusCode::OK, text);
             let media_type = HeaderValue::from_static("image/svg+xml");
             response.headers_mut().insert(CONTENT_TYPE, media_type);
             response
@@ -157,10 +160,10 @@ async fn shared(
     app: &App,
     uri: &Uri,
     view: impl FnOnce(&dyn Source) -> Result<Markup, Problem> + Send + 'static,
-) -> Result<Bytes, Problem> {
+) -> Result<Text, Problem> {
     let target = uri.path_and_query();
     let target = target.map_or("/", |target| target.as_str());
-    let make = app.look(move |source| Ok(view(source)?.into_string().into()));
+    let make = app.look(move |source| Ok(Text::new(view(source)?.into_string())));
     app.kept().seconds.get(target, make).await
 }
 
@@ -183,11 +186,11 @@ pub(super) fn stranger(problem: Problem) -> Response<Body> {
 /// A page that says why there is no other.
 fn refusal(problem: &Problem) -> Response<Body> {
     let page = frame::problem(problem.status, problem.detail());
-    html(problem.status, page.into_string())
+    html(problem.status, Text::new(page.into_string()))
 }
 
-fn html(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(body.into());
+fn html(status: StatusCode, text: Text) -> Response<Body> {
+    let mut response = text.into_response();
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(

@@ -9,24 +9,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::compressed::Text;
 use crate::http::error::Problem;
 
 /// Pages kept at once.
 const PAGES_MAX: usize = 32;
-/// Longest page kept, bytes; the usual one has a tenth of that.
-const PAGE_BYTES_MAX: usize = 256 << 10;
-/// Bytes that kept pages take at most.
-pub(super) const BYTES: usize = PAGES_MAX * PAGE_BYTES_MAX;
+/// Longest page kept, bytes, not compressed; the usual one has a quarter of that.
+const PAGE_BYTES_MAX: usize = 128 << 10;
+/// Bytes that kept pages take at most, each as it is and compressed.
+pub(super) const BYTES: usize = 2 * PAGES_MAX * PAGE_BYTES_MAX;
 /// How old a page may be when it is shown.
 const AGE_MAX: Duration = Duration::from_millis(900);
 /// Longest address kept, bytes.
 const TARGET_BYTES_MAX: usize = 1024;
 
-type Made = Arc<OnceCell<Result<Bytes, Problem>>>;
+type Made = Arc<OnceCell<Result<Text, Problem>>>;
 
 /// What was made of late.
 #[derive(Debug, Default)]
@@ -39,12 +39,12 @@ impl Seconds {
     pub(super) async fn get(
         &self,
         target: &str,
-        make: impl Future<Output = Result<Bytes, Problem>>,
-    ) -> Result<Bytes, Problem> {
+        make: impl Future<Output = Result<Text, Problem>>,
+    ) -> Result<Text, Problem> {
         match self.slot(target) {
             Some(slot) => {
                 let made = slot.get_or_init(|| make).await.clone();
-                if matches!(&made, Ok(bytes) if bytes.len() > PAGE_BYTES_MAX) {
+                if matches!(&made, Ok(text) if text.plain().len() > PAGE_BYTES_MAX) {
                     self.pages.lock().remove(target);
                 }
                 made
@@ -89,9 +89,9 @@ mod tests {
                 let make = async {
                     tokio::task::yield_now().await;
                     made.fetch_add(1, Ordering::SeqCst);
-                    Ok(Bytes::from(target))
+                    Ok(Text::new(target))
                 };
-                seconds.get(target, make).await.unwrap()
+                seconds.get(target, make).await.unwrap().plain().clone()
             }
         };
         let (a, b, c) = tokio::join!(ask("/a"), ask("/a"), ask("/b"));
@@ -104,21 +104,18 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn no_more_are_kept_than_planned() {
         let seconds = Seconds::default();
+        let get = async |seconds: &Seconds, target: &str, text: &str| {
+            let text = Text::new(text.to_owned());
+            let got = seconds.get(target, async { Ok(text.clone()) }).await;
+            assert_eq!(got.unwrap().plain(), text.plain());
+        };
         for page in 0..3 * PAGES_MAX {
             let target = format!("/{page}");
-            let bytes = Bytes::from(target.clone());
-            assert_eq!(
-                seconds.get(&target, async { Ok(bytes.clone()) }).await,
-                Ok(bytes.clone())
-            );
+            get(&seconds, &target, &target).await;
         }
         assert_eq!(seconds.pages.lock().len(), PAGES_MAX);
         let seconds = Seconds::default();
-        let large = Bytes::from(vec![b'x'; PAGE_BYTES_MAX + 1]);
-        assert_eq!(
-            seconds.get("/", async { Ok(large.clone()) }).await,
-            Ok(large.clone())
-        );
+        get(&seconds, "/", &"x".repeat(PAGE_BYTES_MAX + 1)).await;
         assert!(seconds.pages.lock().is_empty());
         let long = "x".repeat(TARGET_BYTES_MAX + 1);
         assert!(seconds.slot(&long).is_none());
