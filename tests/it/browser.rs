@@ -14,7 +14,7 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{Here, Program, Sender, Site, await_condition};
-use crate::page::{HOSTILE, hostile_request};
+use crate::page::{HOSTILE, hostile_request, ten_thousand_scripts};
 
 /// How a browser is started. Nothing that it would do in the background is of use here.
 const FLAGS: [&str; 9] = [
@@ -699,6 +699,40 @@ fn pages_stand_still_and_weigh_little() {
             browser.assert_quiet();
         }
     }
+}
+
+/// A browser that was never here, and reports of ten thousand rows: what the first look takes, and that it is one look. How
+/// long it takes is for a release build to say, and is in the README.
+#[test]
+fn the_first_look_at_ten_thousand_scripts_weighs_little() {
+    let here = Here::start(&[]);
+    ten_thousand_scripts(&here.site);
+    for target in ["/", "/reports/report_by_script_name?sort=-p95&limit=100"] {
+        let browser = Browser::start(&here.site);
+        browser.open(target);
+        let table = browser.text("table:has(a[href*='/row?script_name='])");
+        assert!(table.contains("/shop/"), "{table}");
+        // The first event comes at once, and asks for nothing: the page is as new.
+        await_condition("the page is live", || {
+            let text = browser.text("#tick");
+            if text.is_empty() { Err(text) } else { Ok(()) }
+        });
+        let got = browser.js(
+            "const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+               .filter((it) => it.responseEnd && it.responseEnd < 900);
+             return all.map((it) => [new URL(it.name).pathname, it.transferSize, it.encodedBodySize, it.decodedBodySize])",
+        );
+        let got = got.as_array().unwrap();
+        let sum = |at: usize| got.iter().map(|it| it[at].as_u64().unwrap()).sum::<u64>();
+        assert!((2..=4).contains(&got.len()), "{target}: {got:?}");
+        assert!(sum(1) <= 40_000 && sum(3) <= 100_000, "{target}: {got:?}");
+        assert!(sum(2) * 2 < sum(3), "{target} is not compressed: {got:?}");
+        let path = target.split('?').next().unwrap();
+        let pages = got.iter().filter(|it| it[0] == path).count();
+        assert_eq!(pages, 1, "{target}: {got:?}");
+        browser.assert_quiet();
+    }
+    here.stop();
 }
 
 /// For reading, the script is not needed: neither for links nor for searching.
