@@ -21,6 +21,7 @@ use super::routes::App;
 use super::writer::{Format, Writer};
 use crate::query::source::{Needed, ReportAnswer, ReportForm, ReportSummary};
 use crate::query::table::Table;
+use crate::report::comment;
 use crate::value::{Column, ColumnType, Value};
 
 /// Rows in an answer when no `limit` is given.
@@ -148,7 +149,10 @@ pub(super) async fn read(
     let name = named(name)?;
     let ask = Ask::parse(request.uri().query(), request.headers())?;
     app.read(move |source| {
-        let answer = source.report(&name, &ask.needed(), &ask.equal)?;
+        let answer = match &ask.percentiles {
+            None => source.report(&name, &ask.needed(), &ask.equal)?,
+            Some(percentiles) => source.ranking(&name, percentiles)?,
+        };
         ask.write(&name, answer)
     })
     .await
@@ -162,6 +166,8 @@ struct Ask {
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
+    /// Native columns with these are wanted instead of the report's own.
+    percentiles: Option<Vec<f64>>,
     /// Key columns and the text their values must have.
     equal: Vec<(String, String)>,
     format: Format,
@@ -186,6 +192,11 @@ impl Ask {
             .take("columns")
             .map(|text| list_of("columns", &text))
             .transpose()?;
+        let percentiles = params
+            .take("percentiles")
+            .map(|text| comment::percentiles(&text))
+            .transpose()
+            .map_err(|why| Problem::parameter("percentiles", why))?;
         let format = answer::format(params.take("format").as_deref(), headers)?;
         let (equal, known) = params.into_rest();
         for (what, names) in [
@@ -209,6 +220,7 @@ impl Ask {
             limit,
             offset,
             columns,
+            percentiles,
             equal,
             format,
             known,

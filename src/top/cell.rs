@@ -29,6 +29,8 @@ pub enum Kind {
     Share,
     /// KiB.
     Kib,
+    /// Bytes.
+    Bytes,
     /// A number as it is: an id, a status.
     Plain,
     /// Any other number.
@@ -86,6 +88,7 @@ impl Cell {
             Kind::Percent => format!("{number:.1}%"),
             Kind::Share => format!("{} {:>4}", bar(number / 100.0), format!("{number:.0}%")),
             Kind::Kib => bytes(number * 1024.0),
+            Kind::Bytes => bytes(number),
             Kind::Count => grouped(number),
             Kind::Plain => format!("{number}"),
             Kind::Rate | Kind::Number | Kind::Text => short(number),

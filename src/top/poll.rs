@@ -261,7 +261,8 @@ impl Poller {
                     return Ok(Page::default());
                 };
                 let sort = wish.sort.as_deref().unwrap_or("-req_time_total");
-                let columns = format!("&columns={key},{}", views::BY_KEY.join(","));
+                let columns = views::BY_KEY.join(",");
+                let columns = format!("&percentiles={}&columns={key},{columns}", views::PERCENTILE);
                 let body = self.report(report, wish.all, sort, &columns)?;
                 vec![views::by_key(*tab, &body)]
             }

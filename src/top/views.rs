@@ -79,6 +79,8 @@ pub struct Shape {
     pub keys: Vec<String>,
     /// Its columns and their types.
     pub columns: Vec<(String, String)>,
+    /// Whether sizes are bytes in it, not KiB as in Pinba's.
+    pub bytes: bool,
 }
 
 impl Shape {
@@ -93,6 +95,7 @@ impl Shape {
                 .iter()
                 .map(|column| (text(&column["name"]), text(&column["type"])))
                 .collect(),
+            bytes: listed["kind"] == "native",
         }
     }
 
@@ -107,6 +110,19 @@ impl Shape {
         Self {
             keys: Vec::new(),
             columns: columns.collect(),
+            bytes: false,
+        }
+    }
+
+    /// What a column holds.
+    fn kind(&self, name: &str, column_type: &str) -> Kind {
+        if !self.bytes {
+            return kind(name, column_type);
+        }
+        match kind(name, column_type) {
+            Kind::Kib => Kind::Bytes,
+            Kind::Count if name.contains("traffic") => Kind::Bytes,
+            other => other,
         }
     }
 
@@ -136,20 +152,24 @@ fn rows(body: &Json) -> &[Json] {
     body["rows"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The columns of a report that [`by_key`] looks at, beside the key.
-pub const BY_KEY: [&str; 9] = [
+/// The percentile that [`by_key`] shows beside the median: the report is asked for in native columns with it.
+pub const PERCENTILE: &str = "95";
+/// The columns of such a report that [`by_key`] looks at, beside the key.
+pub const BY_KEY: [&str; 11] = [
     "req_count",
     "req_per_sec",
+    "error_count",
     "req_time_total",
     "req_time_percent",
     "req_time_median",
+    "p95",
     "ru_utime_total",
     "ru_stime_total",
     "memory_footprint_total",
     "traffic_per_sec",
 ];
 
-/// What a tab shows of its report: traffic, time, processor and memory of each key.
+/// What a tab shows of its report: traffic, times, errors, processor and memory of each key.
 #[must_use]
 pub fn by_key(tab: Tab, body: &Json) -> Content {
     let Some((_, key)) = tab.report() else {
@@ -176,10 +196,12 @@ pub fn by_key(tab: Tab, body: &Json) -> Content {
         Column::known("req_time_total", "total", Kind::Seconds),
         Column::known("req_time_percent", "% time", Kind::Percent),
         Column::known("req_time_median", "median", Kind::Seconds),
+        Column::known("p95", "p95", Kind::Seconds),
+        Column::known("error_count", "errors", Kind::Count),
         Column::own("avg", Kind::Seconds),
         Column::own("cpu", Kind::Seconds),
-        Column::own("memory", Kind::Kib),
-        Column::known("traffic_per_sec", "out/s", Kind::Kib),
+        Column::own("memory", Kind::Bytes),
+        Column::known("traffic_per_sec", "out/s", Kind::Bytes),
     ];
     let row = |row: &Json| {
         let number = |name: &str| row[name].as_f64();
@@ -221,7 +243,7 @@ pub fn by_key(tab: Tab, body: &Json) -> Content {
 pub fn any(name: &str, shape: &Shape, body: &Json) -> Content {
     let (mut columns, mut others) = (Vec::new(), Vec::new());
     for (name, column_type) in &shape.columns {
-        let column = Column::known(name, name, kind(name, column_type));
+        let column = Column::known(name, name, shape.kind(name, column_type));
         if shape.keys.contains(name) {
             // The legacy key, which says the same once more.
             if name != "index_value" || shape.keys.len() == 1 {
@@ -490,7 +512,7 @@ mod tests {
         let body = json!({"total_rows": 2, "rows": [
             {"script_name": "/a", "req_count": 4, "req_per_sec": 2.0, "req_time_total": 8.0, "req_time_percent": 80.0,
              "ru_utime_total": 1.0, "ru_stime_total": 1.0, "traffic_per_sec": 1.0, "memory_footprint_total": 400.0,
-             "req_time_median": 2.5},
+             "req_time_median": 2.5, "p95": 3.0, "error_count": 1},
             {"script_name": "(other)", "req_count": 0, "req_time_total": 0.0}]});
         let content = by_key(Tab::Scripts, &body);
         let shown = |row: usize| -> Vec<String> {
@@ -503,11 +525,11 @@ mod tests {
         assert_eq!(
             shown(0),
             [
-                "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "2.00 s", "500 ms", "102 kB",
-                "1.0 kB"
+                "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "3.00 s", "1", "2.00 s", "500 ms",
+                "100 B", "1 B"
             ]
         );
-        assert_eq!(shown(1)[6..], ["-", "-", "-", "-"]);
+        assert_eq!(shown(1)[6..], ["-"; 6]);
         assert_eq!(content.rows[0].tone, Tone::Bad);
         let conditions = vec![("script_name".to_owned(), "/a".to_owned())];
         assert_eq!(content.rows[0].target, Target::Requests(conditions));
@@ -530,6 +552,7 @@ mod tests {
                 column("timer_group", "varchar(255)"),
                 column("index_value", "varchar(255)"),
             ],
+            bytes: false,
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any("r\u{1b}", &shape, &body);
@@ -554,6 +577,12 @@ mod tests {
             .map(|column| column.kind)
             .collect();
         assert_eq!(kinds, [Kind::Count, Kind::Seconds, Kind::Kib]);
+        let native = Shape {
+            bytes: true,
+            ..shape.clone()
+        };
+        assert_eq!(any("r", &native, &body).columns[5].kind, Kind::Bytes);
+        assert_eq!(native.kind("memory_footprint_total", "bigint"), Kind::Bytes);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
         assert_eq!(content.rows[0].target, Target::Requests(conditions));

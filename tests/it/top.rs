@@ -65,8 +65,8 @@ fn without_a_terminal_it_is_plain_text() {
     );
     assert_eq!(lines[4], "scripts (3)");
     let heading = [
-        "script", "count", "req/s", "▼total", "%", "time", "median", "avg", "cpu", "memory",
-        "out/s",
+        "script", "count", "req/s", "▼total", "%", "time", "median", "p95", "errors", "avg", "cpu",
+        "memory", "out/s",
     ];
     assert_eq!(words(lines[5]), heading);
     // 20 requests of 2.0 to 4.375 s; each has 3/32 s of processor time, 4 kB of memory.
@@ -75,7 +75,8 @@ fn without_a_terminal_it_is_plain_text() {
         (slow[0], slow[1], &slow[3..5]),
         ("/slow", "20", &["63.8", "s"][..])
     );
-    assert_eq!(slow[8..12], ["3.19", "s", "93.8", "ms"]);
+    assert_eq!(slow[8..10], ["4.23", "s"]);
+    assert_eq!(slow[10..15], ["20", "3.19", "s", "93.8", "ms"]);
     assert!(said.out.contains(EVIL_SHOWN));
     for title in [
         "servers (2)",
@@ -92,6 +93,12 @@ fn without_a_terminal_it_is_plain_text() {
         said.out.lines().nth(6).unwrap().starts_with(EVIL_SHOWN),
         "{said:?}"
     );
+    for sort in ["p95", "errors"] {
+        let said = once(&here.site, &["--sort", sort, "-n", "1"]);
+        let lines: Vec<&str> = said.out.lines().collect();
+        assert!(lines[5].contains(&format!("▼{sort}")), "{}", lines[5]);
+        assert_eq!(words(lines[6])[0], "/slow", "{sort}");
+    }
     let said = once(&here.site, &["--report", "groups", "--sort", "p95"]);
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(lines[4], "groups (2)");
@@ -216,7 +223,7 @@ fn sizes_change_and_a_daemon_that_goes_comes_back() {
     screen.resize(20, 4);
     await_keys(&screen);
     screen.await_text("/slow");
-    screen.resize(120, 40);
+    screen.resize(140, 40);
     screen.await_text("out/s");
 
     first.signal("TERM");

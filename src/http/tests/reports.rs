@@ -63,6 +63,25 @@ fn an_answer_has_its_members_in_order() {
 }
 
 #[test]
+fn percentiles_are_checked() {
+    let server = Server::start();
+    let get = |text: &str| server.get(&format!("/api/v1/reports/r?percentiles={text}&limit=1"));
+    assert_eq!(get("95,99.9").status, 200);
+    for (text, part) in [
+        ("", "is a number greater than 0"),
+        ("95,", "is a number greater than 0"),
+        ("p95", "is a number greater than 0"),
+        ("0", "greater than 0 and at most 100"),
+        ("101", "greater than 0 and at most 100"),
+        ("95,95", "given twice"),
+    ] {
+        let reply = get(text);
+        assert_eq!(reply.status, 400, "{text}: {reply:?}");
+        assert!(reply.body.contains(part), "{text}: {reply:?}");
+    }
+}
+
+#[test]
 fn a_hundred_rows_come_unless_told_otherwise() {
     let server = Server::start();
     let rows = |query: &str| {
@@ -169,7 +188,7 @@ fn bad_parameters_say_what_is_accepted() {
             "colour=red",
             &[
                 "colour: unknown parameter",
-                "sort, limit, offset, columns, format, script_name, status, limit",
+                "sort, limit, offset, columns, percentiles, format, script_name, status, limit",
             ][..],
         ),
         (

@@ -56,5 +56,17 @@ pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, 
     }
 }
 
+/// Percentiles with commas between them: `95,99.9`.
+///
+/// # Errors
+/// What is wrong with the first that is none, is there twice or is one too many.
+pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let mut list = Vec::new();
+    for percent in text.split(',') {
+        number::add_percentile_text(&mut list, percent)?;
+    }
+    Ok(list)
+}
+
 #[cfg(test)]
 mod tests;

@@ -40,8 +40,8 @@ fn model() -> Model {
         .zip(1_u32..)
         .map(|(name, at)| {
             json!({"script_name": name, "req_count": at * 100, "req_per_sec": at, "req_time_total": f64::from(at) * 1.5,
-                "req_time_percent": at * 10, "req_time_median": 0.035 * f64::from(at), "ru_utime_total": 1,
-                "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
+                "req_time_percent": at * 10, "req_time_median": 0.035 * f64::from(at), "p95": 0.09 * f64::from(at), "error_count": at - 1,
+                "ru_utime_total": 1, "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
         })
         .collect();
     let page = Page {
@@ -79,10 +79,10 @@ rows 5,904 requests, 13,343 timers, 90 words; reports 497 kB of 268 MB; 1 waiti�
 req/s                       █ 200        p95                         █ 198 ms
  1 scripts  2 servers  3 hosts  4 statuses  5 timers  6 requests  7 reports
 scripts (3)
-script                          count   req/s  ▼total   % time   median      avg
-/\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s    30.0%   105 ms  15.0 ms
-/checkout/pay.php                 200    2.00  3.00 s    20.0%  70.0 ms  15.0 ms
-/catalog/search.php               100    1.00  1.50 s    10.0%  35.0 ms  15.0 ms";
+script                          count   req/s  ▼total   % time   median      p95
+/\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s    30.0%   105 ms   270 ms
+/checkout/pay.php                 200    2.00  3.00 s    20.0%  70.0 ms   180 ms
+/catalog/search.php               100    1.00  1.50 s    10.0%  35.0 ms  90.0 ms";
     assert_eq!(lines[..10].join("\n"), expected);
     assert_eq!(lines[10..23], vec![""; 13]);
     assert_eq!(

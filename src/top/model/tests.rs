@@ -114,6 +114,10 @@ fn sorts_tabs_and_pace_are_part_of_the_wish() {
     model.act(Action::Reverse);
     assert_eq!(model.wish().sort.as_deref(), Some("req_per_sec"));
     model.act(Action::Sort(4));
+    assert_eq!(model.wish().sort.as_deref(), Some("-p95"));
+    model.act(Action::Sort(1));
+    assert_eq!(model.wish().sort.as_deref(), Some("-error_count"));
+    model.act(Action::Sort(1));
     assert_eq!(
         (model.wish().sort, model.wish().all),
         (None, true),
