@@ -22,7 +22,7 @@ pub(super) use self::lines::{Chart, Line, Unit};
 const WIDTH: i32 = 400;
 const HEIGHT: i32 = 150;
 /// Left of the scale, and below it.
-const LEFT: i32 = 54;
+const LEFT: i32 = 64;
 const BOTTOM: i32 = 126;
 const TOP: i32 = 8;
 const RIGHT: i32 = WIDTH - 6;
