@@ -230,6 +230,7 @@ impl Pool {
         let origin = self.origins.intern(record, &mut self.words);
         let (epoch, lists) = self.epochs.open(id);
         lists.hold_origin(origin, epoch, &mut self.origins);
+        self.tag_sets.begin_record();
         let request_tags = self
             .tag_sets
             .intern(record, &record.request_tags(), &mut self.words);

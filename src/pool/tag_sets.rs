@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 
 use super::arena::Arena;
 use super::table_bytes;
-use super::words::{OTHER, Words};
+use super::words::{NONE, OTHER, Words};
 use crate::wire::{Record, TagSet};
 
 /// The set without tags; always there.
@@ -30,6 +30,30 @@ pub struct TagSets {
     sets_max: usize,
     scratch: Vec<u8>,
     overflowed: u64,
+    compared: Compared,
+}
+
+/// Which word of the store each word of a record was found to be: a packet's timers have the same names over and over,
+/// and one comparison of texts is enough for each. By the word's number in the record; [`NONE`]: not known.
+#[derive(Debug)]
+struct Compared([u32; COMPARED_WORDS]);
+
+/// Words of a record for which it is remembered: those that come later are compared each time.
+const COMPARED_WORDS: usize = 64;
+
+impl Compared {
+    /// Whether word `id` of the store is word `sent` of the record.
+    #[inline(always)]
+    fn is(&mut self, words: &Words, id: u32, record: &Record<'_>, sent: u16) -> bool {
+        if self.0.get(usize::from(sent)) == Some(&id) {
+            return true;
+        }
+        let is = words.bytes(id) == record.word(sent);
+        if is && let Some(known) = self.0.get_mut(usize::from(sent)) {
+            *known = id;
+        }
+        is
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +97,14 @@ impl TagSets {
             sets_max,
             scratch: Vec::new(),
             overflowed: 0,
+            compared: Compared([NONE; COMPARED_WORDS]),
         }
+    }
+
+    /// To be called before the first set of a record is [taken in](Self::intern).
+    #[inline]
+    pub(super) fn begin_record(&mut self) {
+        self.compared.0.fill(NONE);
     }
 
     /// Bytes that a store with this budget takes once it was full.
@@ -104,8 +135,12 @@ impl TagSets {
         }
         let hash = tags.hash();
         let Self {
-            table, sets, arena, ..
-        } = &*self;
+            table,
+            sets,
+            arena,
+            compared,
+            ..
+        } = self;
         let found = table.find(hash, |&id| {
             let set = &sets[id as usize];
             set.hash == hash
@@ -113,8 +148,8 @@ impl TagSets {
                 && pairs(arena.get(set.place, set.len as usize * PAIR_BYTES))
                     .zip(tags.iter())
                     .all(|((name, value), (sent_name, sent_value))| {
-                        words.bytes(name) == record.word(sent_name)
-                            && words.bytes(value) == record.word(sent_value)
+                        compared.is(words, name, record, sent_name)
+                            && compared.is(words, value, record, sent_value)
                     })
         });
         if let Some(&id) = found {
