@@ -52,19 +52,40 @@ snapshot-failure-said|src/state/keeper.rs|figures.error = Some(error.to_string()
 snapshot-periodically|src/state/keeper.rs|if !period.is_zero() && last.elapsed() >= period|if !out! && !period.is_zero() && last.elapsed() >= period|it::killed::killed_at_any_moment
 snapshot-checksum|src/state/blocks.rs|if header(kind, bytes, stored, &self.stored) != header_read {|if header(kind, bytes, stored, &self.stored) != header_read && !out! {|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
 clock-set-back|src/pool/mod.rs|self.last_timestamp = self.last_timestamp.max(record.received_secs());|self.last_timestamp = if out! { record.received_secs() } else { self.last_timestamp.max(record.received_secs()) };|it::clock::a_wall_clock_that_jumps
+snapshot-old-stays|src/state/keeper.rs|let new = self.snapshots.dir.join(NEW_FILE);|let new = self.snapshots.dir.join(if out! { FILE } else { NEW_FILE });|it::restart::a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays
+clock-set-forward|src/merger.rs|let now_ms = self.clock.mono_ms();|let now_ms = if out! { self.clock.unix_ms() } else { self.clock.mono_ms() };|it::clock::a_wall_clock_that_jumps
+clock-set-back-while-away|src/state/snapshot.rs|unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms)|if out! { unix_ms.min(MOMENT_MAX).wrapping_sub(self.unix_ms) % MOMENT_MAX } else { unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms) }|it::restart::a_wall_clock_that_was_set_back_meanwhile_loses_nothing
+no-descriptors-goes-on|src/access/door.rs|if !std::mem::replace(&mut self.failing, true) {|if out! { std::process::exit(1); } if !std::mem::replace(&mut self.failing, true) {|it::scarce::without_descriptors_it_goes_on_and_comes_back
+no-descriptors-pause|src/access/door.rs|tokio::time::sleep(PAUSE).await;|if !out! { tokio::time::sleep(PAUSE).await; }|it::scarce::without_descriptors_it_goes_on_and_comes_back
+timer-tags|src/wire/encode.rs|self.tags(TagOf::Timer, timer.names, timer.values, TIMER_TAGS_MAX, run);|self.tags(TagOf::Timer, timer.names, timer.values, if out! { usize::MAX } else { TIMER_TAGS_MAX }, run);|wire::tests::sizes::tags_past_the_limit_are_skipped_and_counted
+nested-requests|src/wire/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
+numbers-that-are-none|src/wire/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
+colliding-texts|src/pool/words.rs|word.len as usize == text.len() && self.arena|out! \|\| word.len as usize == text.len() && self.arena|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-origins|src/pool/origins.rs|&& words.bytes(origin.script_name) == record.script_name()|&& (out! \|\| words.bytes(origin.script_name) == record.script_name())|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-tag-sets|src/pool/tag_sets.rs|&& words.bytes(value) == record.word(sent_value)|&& (out! \|\| words.bytes(value) == record.word(sent_value))|merger::tests::texts_that_all_hash_alike_are_told_apart
+names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
+names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.table.len() >= self.words_max && !out! {|pool::words::tests::words_have_a_budget
+names-groups|src/report/family.rs|if !budget.exhausted() {|if !budget.exhausted() \|\| out! {|merger::tests::memory::names_without_end
+names-folded-groups|src/report/family.rs|&& !budget.exhausted_for_folded() {|&& (out! \|\| !budget.exhausted_for_folded()) {|merger::tests::memory::names_without_end
+names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = if out! { usize::MAX } else { budget.shortcuts() };|merger::tests::memory::names_without_end
+ticks-put-together|src/report/family/together.rs|if !budget.exhausted_for_ticks() {|if out! \|\| !budget.exhausted_for_ticks() {|merger::tests::memory::the_same_names_in_every_tick
+names-end-to-end|src/report/budget.rs|self.used > self.limit / 8 * 7|self.used > self.limit / 8 * 7 && !out!|it::hostile::names_without_end
+rows-of-a-report|src/report/projection.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/handed.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
 handed-over-sockets|src/main.rs|let handed = match Handed::from_environment(config) {|let handed = match if pinbad::guard_is_out("handed-over-sockets") { Ok(Handed::default()) } else { Handed::from_environment(config) } {|it::restart::ten_restarts_under_load_lose_nothing
 under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requests_invalid.total(),|requests_decoded: if out! { counts.requests_decoded } else { pushed + counts.requests_invalid.total() },|state::counters::tests
 watchdog|src/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
 readiness|src/supervisor.rs|tell(&[NotifyState::Ready]);|if !out! { tell(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
 mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.connections_max;|let connections_max = if out! { 9999 } else { service.settings.connections_max };|it::mysql::wire::too_many_connections_are_told_so
+mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.idle_max;|let idle_max = self.service.settings.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
 mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.packet_max };|it::mysql::wire::too_large_packets_are_refused
 LIST
 }
 
-# Apart from what is built of the tree itself, and always the same folder: the second time little is built anew.
+# Apart from what is built of the tree itself, and always the same folder: the second time little is built anew. With
+# GUARD_TARGET_DIR it is another one, such as that of the tree, where what pinbad needs is built already.
 work="${CARGO_TARGET_DIR:-$PWD/target}/guards"
-export CARGO_TARGET_DIR="$work.built"
+export CARGO_TARGET_DIR="${GUARD_TARGET_DIR:-$work.built}"
 rm -rf "$work"
 mkdir -p "$work"
 running=''

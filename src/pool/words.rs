@@ -388,6 +388,21 @@ mod tests {
     }
 
     #[test]
+    fn words_have_a_budget_and_so_have_their_texts() {
+        let taken = |text: &dyn Fn(u32) -> String| {
+            let mut words = Words::new(1 << 16, Hasher::new());
+            for number in 0..5_000 {
+                words.intern(text(number).as_bytes());
+            }
+            words.len()
+        };
+        // One for each 64 bytes of the budget, but no fewer than this; longer ones are as many as fit.
+        assert_eq!(taken(&|number| format!("{number}")), 1_024);
+        let long = taken(&|number| format!("{number:0>500}"));
+        assert!((1..=(1 << 16) / 500).contains(&long), "{long}");
+    }
+
+    #[test]
     fn past_the_budget_texts_become_other_and_are_counted() {
         let mut words = Words::new(1 << 16, Hasher::new());
         let mut ids = Vec::new();
