@@ -18,9 +18,6 @@ use crate::report::totals::Totals;
 pub(super) const OTHER_SLOT: u32 = 0;
 /// A record that is none of this report's.
 pub(super) const NOT_COUNTED: u32 = u32::MAX;
-/// In the cache: nothing is known.
-const UNKNOWN: u32 = u32::MAX - 1;
-
 /// Least rows of a desk, however little memory there is.
 const ROWS_MIN: usize = 16;
 
@@ -81,20 +78,12 @@ pub(super) struct Gain {
     pub(super) weight: u32,
 }
 
-/// A place of the cache.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    identity: u64,
-    slot: u32,
-    /// Of the slot when it was found; of the desk when there was no room.
-    generation: u32,
-}
+/// A place of the cache: an identity, its row, and the generation of that row when it was found ([`OTHER_SLOT`]: of the
+/// desk). A tuple, so that a vector of [`NOTHING`] takes no memory before it is used.
+type Place = (u64, u32, u32);
 
-const NOTHING: Place = Place {
-    identity: 0,
-    slot: UNKNOWN,
-    generation: 0,
-};
+/// Says nothing of any identity: generations of the desk begin at 1.
+const NOTHING: Place = (0, OTHER_SLOT, 0);
 
 /// The busy rows of one report.
 #[derive(Debug)]
@@ -117,8 +106,8 @@ pub(super) struct Desk {
     second: u64,
     /// Whether rows were let go in this second.
     swept: bool,
-    /// How often rows were.
-    sweeps: u32,
+    /// One more than how often rows were.
+    generation: u32,
 }
 
 impl Desk {
@@ -147,7 +136,7 @@ impl Desk {
             counts: Vec::with_capacity((rows_max + 1) * counts),
             second: 0,
             swept: false,
-            sweeps: 0,
+            generation: 1,
         };
         desk.add_row(Arc::from([].as_slice()));
         desk
@@ -156,30 +145,20 @@ impl Desk {
     /// The row of what has this identity; `None`: ask for its key.
     #[inline]
     pub(super) fn cached(&self, identity: u64) -> Option<u32> {
-        let place = &self.cache[place_of(identity)];
-        if place.identity != identity {
-            return None;
+        let (known, slot, generation) = self.cache[place_of(identity)];
+        (known == identity && generation == self.generation_of(slot)).then_some(slot)
+    }
+
+    fn generation_of(&self, slot: u32) -> u32 {
+        match slot {
+            NOT_COUNTED => 0,
+            OTHER_SLOT => self.generation,
+            slot => self.generations[slot as usize],
         }
-        let is_so = match place.slot {
-            UNKNOWN => false,
-            NOT_COUNTED => true,
-            OTHER_SLOT => place.generation == self.sweeps,
-            slot => place.generation == self.generations[slot as usize],
-        };
-        is_so.then_some(place.slot)
     }
 
     fn remember(&mut self, identity: u64, slot: u32) {
-        let generation = match slot {
-            NOT_COUNTED => 0,
-            OTHER_SLOT => self.sweeps,
-            slot => self.generations[slot as usize],
-        };
-        self.cache[place_of(identity)] = Place {
-            identity,
-            slot,
-            generation,
-        };
+        self.cache[place_of(identity)] = (identity, slot, self.generation_of(slot));
     }
 
     /// Remembers that what has this identity is none of this report's.
@@ -331,7 +310,7 @@ impl Desk {
             return;
         }
         self.swept = true;
-        self.sweeps = self.sweeps.wrapping_add(1);
+        self.generation = self.generation.wrapping_add(1).max(1);
         let second = self.second;
         self.leave(|row| row.last_second + IDLE_SECS < second);
         if self.room() >= self.rows_max / 16 {
