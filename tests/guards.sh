@@ -68,7 +68,6 @@ names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.ta
 names-groups|src/report/family.rs|if !budget.exhausted() {|if !budget.exhausted() \|\| out! {|merger::tests::memory::names_without_end
 names-folded-groups|src/report/family.rs|&& !budget.exhausted_for_folded() {|&& (out! \|\| !budget.exhausted_for_folded()) {|merger::tests::memory::names_without_end
 names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = if out! { usize::MAX } else { budget.shortcuts() };|merger::tests::memory::names_without_end
-ticks-put-together|src/report/family/together.rs|if !budget.exhausted_for_ticks() {|if out! \|\| !budget.exhausted_for_ticks() {|merger::tests::memory::the_same_names_in_every_tick
 names-end-to-end|src/report/budget.rs|self.used > self.limit / 8 * 7|self.used > self.limit / 8 * 7 && !out!|it::hostile::names_without_end
 rows-of-a-report|src/report/projection.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/handed.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
