@@ -866,3 +866,24 @@ fn v2_errors_point_at_the_part() {
         assert!(error.problem.contains(hint), "{comment}: {error}");
     }
 }
+
+/// The bounds of the time are filters too: whichever grammar, no report has more of them than another may.
+#[test]
+fn times_count_among_the_filters() {
+    let tags = |count: usize, sign: &str| {
+        let tags: Vec<String> = (0..count).map(|n| format!("{sign}t{n}=x")).collect();
+        tags.join(",")
+    };
+    for (count, is_too_many) in [(31, false), (32, true)] {
+        let v1 = format!("report1::{},min_time=1", tags(count, "tag."));
+        let v2 = format!(
+            "v2/request/60/~script/no_percentiles/{},max_time=1",
+            tags(count, "+")
+        );
+        for comment in [v1, v2] {
+            let read = parse("r", &comment, &Defaults::default());
+            let is_refused = read.is_err_and(|error| error.problem.contains("at most 32"));
+            assert_eq!(is_refused, is_too_many, "{comment}");
+        }
+    }
+}

@@ -360,6 +360,9 @@ fn conditions(section: Option<Piece<'_>>) -> Result<Conditions, CommentError> {
     let max = max.map(|max| Filter::TimeBelow(max.us_floor + 1));
     let min = min.map(|min| Filter::MinTime(min.us_ceil));
     conditions.filters.splice(0..0, min.into_iter().chain(max));
+    if conditions.filters.len() > FILTERS_MAX {
+        return Err(section.error(format!("there may be at most {FILTERS_MAX} conditions")));
+    }
     Ok(conditions)
 }
 

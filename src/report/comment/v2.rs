@@ -291,6 +291,9 @@ fn filters(
     // Times are whole microseconds: t < 0.5 us is t < 1 us.
     let max = max.map(|max| Filter::TimeBelow(max.us_ceil));
     filters.splice(0..0, min.into_iter().chain(max));
+    if filters.len() > FILTERS_MAX {
+        return Err(section.error(format!("there may be at most {FILTERS_MAX} filters")));
+    }
     Ok(filters)
 }
 
