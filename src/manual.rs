@@ -28,3 +28,5 @@ pub mod sql {}
 pub mod terminal {}
 #[doc = include_str!("manual/trust.md")]
 pub mod trust {}
+#[doc = include_str!("manual/speed.md")]
+pub mod speed {}
