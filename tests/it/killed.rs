@@ -205,8 +205,10 @@ fn look(program: &Program, sent: u64) -> u64 {
                 .iter()
                 .all(|it| it.count("kernel_queue_bytes") == 0);
         let came = status.count("datagrams_received");
-        // What is out of the socket but not counted yet is counted soon.
+        // What is out of the socket but not counted yet is counted soon, and merged soon after.
+        let merged = status.count("requests_merged") == status.count("request_rows");
         if quiet
+            && merged
             && before.replace(came) == Some(came)
             && start.elapsed() > Duration::from_millis(50)
         {
