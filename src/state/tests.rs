@@ -1,3 +1,5 @@
+//! Reports made at run time, kept in `state.dir`: there again after opening, and what becomes of a file that is damaged.
+
 use super::*;
 
 fn members(comment: &str) -> Map<String, Json> {

@@ -1,3 +1,5 @@
+//! Snapshots there and back: bit for bit, after expiry, under another configuration, and of files that cannot be.
+
 use std::sync::Arc;
 use std::time::Duration;
 
