@@ -1,9 +1,9 @@
-//! A small HTTP client over one TCP connection, for measuring: it reads an answer to its last byte and keeps it.
+//! A small HTTP client over one TCP connection, for measuring: it reads an answer to its last byte, and keeps it or not.
 //!
 //! Speaks what our own front end sends: `content-length` or chunks, connections that stay open. Used by the bench only,
 //! on loopback; every read has a timeout.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -31,6 +31,30 @@ impl Client {
 
     /// The body of the answer to GET `path`, which must be 200.
     pub(super) fn get(&mut self, path: &str) -> io::Result<&[u8]> {
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        let answered = self.read(path, |piece| body.extend_from_slice(piece));
+        self.body = body;
+        let (status, _) = answered?;
+        if !is_ok(&status) {
+            let body = String::from_utf8_lossy(&self.body);
+            return Err(io::Error::other(format!("{path}: {status}: {body}")));
+        }
+        Ok(&self.body)
+    }
+
+    /// How many bytes the answer to GET `path` has, which must be 200. They are read and thrown away, so that what it takes is
+    /// the daemon's time and not that of finding memory for them here.
+    pub(super) fn skim(&mut self, path: &str) -> io::Result<usize> {
+        let (status, bytes) = self.read(path, |_| ())?;
+        if !is_ok(&status) {
+            return Err(io::Error::other(format!("{path}: {status}")));
+        }
+        Ok(bytes)
+    }
+
+    /// Asks for `path` and gives the body to `each`, piece by piece; the first line of the answer, and how many bytes.
+    fn read(&mut self, path: &str, mut each: impl FnMut(&[u8])) -> io::Result<(String, usize)> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.host);
         let status = match self.ask(&request) {
             Ok(status) => status,
@@ -50,25 +74,24 @@ impl Client {
                 Some(_) => {}
             }
         }
-        self.body.clear();
-        if chunked {
-            loop {
-                let line = self.line()?;
-                let bytes = number(&line, 16)?;
-                self.take(bytes)?;
-                self.line()?;
-                if bytes == 0 {
-                    break;
-                }
+        if !chunked {
+            self.take(length, &mut each)?;
+            return Ok((status, length));
+        }
+        let mut all = 0_usize;
+        loop {
+            let line = self.line()?;
+            let bytes = number(&line, 16)?;
+            all = all.saturating_add(bytes);
+            if all > BODY_BYTES_MAX {
+                return Err(io::Error::other("an answer of more than 1 GiB"));
             }
-        } else {
-            self.take(length)?;
+            self.take(bytes, &mut each)?;
+            self.line()?;
+            if bytes == 0 {
+                return Ok((status, all));
+            }
         }
-        if !status.starts_with("HTTP/1.1 200") {
-            let body = String::from_utf8_lossy(&self.body);
-            return Err(io::Error::other(format!("{path}: {status}: {body}")));
-        }
-        Ok(&self.body)
     }
 
     /// The same, read as JSON.
@@ -92,18 +115,29 @@ impl Client {
         Ok(line)
     }
 
-    fn take(&mut self, bytes: usize) -> io::Result<()> {
-        if self.body.len() + bytes > BODY_BYTES_MAX {
+    /// The next `bytes` bytes.
+    fn take(&mut self, bytes: usize, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        if bytes > BODY_BYTES_MAX {
             return Err(io::Error::other("an answer of more than 1 GiB"));
         }
-        let read = (&mut self.stream)
-            .take(bytes as u64)
-            .read_to_end(&mut self.body)?;
-        if read < bytes {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let mut left = bytes;
+        while left > 0 {
+            let there = self.stream.fill_buf()?;
+            if there.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let piece = &there[..there.len().min(left)];
+            each(piece);
+            let taken = piece.len();
+            left -= taken;
+            self.stream.consume(taken);
         }
         Ok(())
     }
+}
+
+fn is_ok(status: &str) -> bool {
+    status.starts_with("HTTP/1.1 200")
 }
 
 fn open(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
@@ -144,11 +178,13 @@ mod tests {
         let (mut client, server) = served(&[
             "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\ntwo\r\nA\r\n and three\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\ntwo\r\nA\r\n and three\r\n0\r\n\r\n",
             "HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy",
             "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort",
         ]);
         assert_eq!(client.get("/").unwrap(), b"one");
         assert_eq!(client.get("/").unwrap(), b"two and three");
+        assert_eq!(client.skim("/").unwrap(), b"two and three".len());
         assert!(
             client
                 .get("/x")

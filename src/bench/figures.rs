@@ -225,7 +225,7 @@ impl Figures {
             ]);
         }
         table.note(format!(
-            "answers: median, from the question to the last byte read by a client on loopback ({} and {} of JSON); of that \
+            "answers: median, from the question to the last byte read and thrown away by a client on loopback ({} and {} of JSON); of that \
              {:.2} ms and {:.2} ms are processor time of the daemon, sending included.",
             megabytes(full.small.bytes as u64),
             megabytes(full.large.bytes as u64),

@@ -3,8 +3,6 @@
 //! An answer may have millions of values, so none of them becomes a `serde_json::Value` first, and times go from whole
 //! microseconds to digits without a float between. A number that JSON cannot say is `null`.
 
-use std::io::Write;
-
 use crate::value::Value;
 
 /// One value.
@@ -21,7 +19,7 @@ pub(super) fn value(out: &mut Vec<u8>, value: &Value<'_>) {
 
 /// A whole number.
 pub(super) fn int(out: &mut Vec<u8>, number: i64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    few(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A whole number that is not negative.
@@ -30,7 +28,7 @@ pub(super) fn uint(out: &mut Vec<u8>, number: u64) {
         out.push(b'0' + number as u8);
         return;
     }
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    few(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A finite number in the fewest digits that read back as the same; whole numbers below 2^53 without a fraction.
@@ -42,14 +40,17 @@ pub(super) fn float(out: &mut Vec<u8>, number: f64) {
         return int(out, whole);
     }
     // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number, so
-    // these are the fewest.
+    // these are the fewest. A division takes as long as all the rest here: who is not near a whole number is spared it.
     const MICROS: f64 = 1e6;
-    let us = (number * MICROS + 0.5) as u64;
-    if us < 1_000_000_000_000_000 && us as f64 / MICROS == number {
+    let scaled = number * MICROS;
+    let us = (scaled + 0.5) as u64;
+    if us < 1_000_000_000_000_000
+        && (scaled - us as f64).abs() <= scaled * (2.0 * f64::EPSILON)
+        && us as f64 / MICROS == number
+    {
         return micros(out, us);
     }
-    // Writing to a Vec cannot fail, and neither can a number.
-    drop(serde_json::to_writer(out.by_ref(), &number));
+    few(out, zmij::Buffer::new().format_finite(number).as_bytes());
 }
 
 /// A finite number of single precision, likewise.
@@ -60,7 +61,7 @@ pub(super) fn float32(out: &mut Vec<u8>, number: f32) {
     if whole as f32 == number && number.abs() < EXACT {
         return int(out, whole);
     }
-    drop(serde_json::to_writer(out.by_ref(), &number));
+    few(out, zmij::Buffer::new().format_finite(number).as_bytes());
 }
 
 /// Microseconds as seconds: up to six decimals, none that is a trailing zero.
@@ -73,20 +74,57 @@ pub(super) fn millis(out: &mut Vec<u8>, ms: u64) {
     fraction(out, ms / 1000, ms % 1000, 3);
 }
 
-/// `whole.part`, where `part` has `width` digits (up to seven) with its leading zeros.
-fn fraction(out: &mut Vec<u8>, whole: u64, mut part: u64, width: usize) {
+/// `whole.part`, where `part` has `width` digits (three or six) with its leading zeros.
+fn fraction(out: &mut Vec<u8>, whole: u64, part: u64, width: usize) {
     uint(out, whole);
     if part == 0 {
         return;
     }
+    // Six digits, and none that is a trailing zero.
+    let part = if width == 3 { part * 1000 } else { part } as usize;
     let mut digits = *b".0000000";
-    for digit in digits[1..=width].iter_mut().rev() {
-        *digit = b'0' + (part % 10) as u8;
-        part /= 10;
-    }
+    digits[1..3].copy_from_slice(&PAIRS[part / 10_000]);
+    digits[3..5].copy_from_slice(&PAIRS[part / 100 % 100]);
+    digits[5..7].copy_from_slice(&PAIRS[part % 100]);
     // The first byte is no '0', and the last that is none has the highest bits of the word.
     let zeros = (u64::from_le_bytes(digits) ^ u64::from_le_bytes(*b"00000000")).leading_zeros();
     short(out, &digits, digits.len() - zeros as usize / 8);
+}
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [*b"00"; 100];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + at as u8 / 10, b'0' + at as u8 % 10];
+        at += 1;
+    }
+    pairs
+};
+
+/// The digits of one number: up to 32 bytes, as two pieces that overlap, of lengths that the compiler knows.
+#[inline(always)]
+fn few(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !few_of::<16>(out, bytes) && !few_of::<8>(out, bytes) && !few_of::<4>(out, bytes) {
+        out.extend_from_slice(bytes);
+    }
+}
+
+/// Writes from `SIZE` to twice as many bytes; false when there are more or fewer.
+#[inline(always)]
+fn few_of<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<SIZE>(), bytes.last_chunk::<SIZE>())
+    else {
+        return false;
+    };
+    if bytes.len() > 2 * SIZE {
+        return false;
+    }
+    let end = out.len() + bytes.len();
+    out.extend_from_slice(first);
+    out.truncate(end - SIZE);
+    out.extend_from_slice(last);
+    true
 }
 
 /// The first `len` of some bytes. To copy them all, a number that the compiler knows, and to cut the rest off again takes
