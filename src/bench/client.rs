@@ -155,6 +155,7 @@ fn number(text: &str, radix: u32) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 

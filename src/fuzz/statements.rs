@@ -51,7 +51,7 @@ pub fn mysql(bytes: &[u8]) {
         let talk = server.service.converse(bytes);
         let heard = server
             .runtime
-            .block_on(async { tokio::time::timeout(Duration::from_secs(30), talk).await });
+            .block_on(async { tokio::time::timeout(Duration::from_secs(100), talk).await });
         let heard = heard.expect("the conversation ends");
         assert!(heard.len() > 20, "it is greeted");
         assert_eq!(server.service.connections(), 0);

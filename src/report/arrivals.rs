@@ -10,6 +10,7 @@ use super::dimension::Subject;
 use super::family::{Family, NamesMut};
 use super::groups::Gain;
 use super::histogram::Layout;
+use crate::pool::origins::Origins;
 use crate::pool::timers::TimerRow;
 use crate::wire::micros;
 
@@ -64,60 +65,73 @@ impl Arrivals {
         self.requests.clear();
         self.timers.clear();
     }
-
-    /// What reports of timers want to know of each timer; to be asked for once for all of them.
-    pub(super) fn timed(&self, to: &mut Vec<Timed>) {
-        to.clear();
-        to.extend(self.timers.iter().map(Timed::of));
-    }
 }
 
-/// A timer in the units of reports.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Timed {
-    tags: u32,
-    hits: u32,
-    time: u64,
-    ru_utime: u64,
-    ru_stime: u64,
-    /// The time per hit.
-    sample: u64,
-    /// Its bucket in the layout that nearly all families have.
-    log_linear: u32,
+/// What the requests of some arrivals and their timers add to the groups in which they count: worked out once, for all
+/// families.
+#[derive(Debug, Default)]
+pub(super) struct Gains {
+    requests: Vec<Gain>,
+    timers: Vec<Gain>,
 }
 
-impl Timed {
-    fn of(timer: &TimerRow) -> Self {
-        let time = micros(timer.value);
-        let sample = per_hit(time, timer.hit_count);
-        Self {
-            tags: timer.tags,
-            hits: timer.hit_count,
-            time,
-            ru_utime: micros(timer.ru_utime),
-            ru_stime: micros(timer.ru_stime),
-            sample,
-            log_linear: Layout::LogLinear.bucket(sample),
+impl Gains {
+    /// Works out those of `arrivals`. Requests with a status from `error_status` on are errors; `with_timers`: whether
+    /// anybody counts timers.
+    pub(super) fn work_out(
+        &mut self,
+        arrivals: &Arrivals,
+        origins: &Origins,
+        error_status: u32,
+        with_timers: bool,
+    ) {
+        let of_request = |request: &Arrival| {
+            let time = micros(request.request_time);
+            Gain {
+                request: request.id,
+                time,
+                ru_utime: micros(request.ru_utime),
+                ru_stime: micros(request.ru_stime),
+                sample: time,
+                hits: request.timers,
+                weight: 1,
+                traffic: request.document_size,
+                memory: request.memory_footprint,
+                memory_peak: request.memory_peak,
+                log_linear: Layout::LogLinear.bucket(time),
+                error: origins.get(request.origin).status >= error_status,
+            }
+        };
+        self.requests.clear();
+        self.requests
+            .extend(arrivals.requests.iter().map(of_request));
+        self.timers.clear();
+        if !with_timers {
+            return;
         }
-    }
-
-    fn gain(&self, request: u64, layout: &Layout) -> Gain {
-        Gain {
-            request,
-            time: self.time,
-            ru_utime: self.ru_utime,
-            ru_stime: self.ru_stime,
-            traffic: 0,
-            memory: 0,
-            memory_peak: 0,
-            hits: u64::from(self.hits),
-            error: false,
-            sample: self.sample,
-            bucket: match layout {
-                Layout::LogLinear => self.log_linear,
-                other => other.bucket(self.sample),
-            },
-            weight: u64::from(self.hits),
+        let mut rest = arrivals.timers.as_slice();
+        for request in &arrivals.requests {
+            let (timers, others) = rest.split_at(request.timers as usize);
+            rest = others;
+            let of_timer = |timer: &TimerRow| {
+                let time = micros(timer.value);
+                let sample = per_hit(time, timer.hit_count);
+                Gain {
+                    request: request.id,
+                    time,
+                    ru_utime: micros(timer.ru_utime),
+                    ru_stime: micros(timer.ru_stime),
+                    sample,
+                    hits: timer.hit_count,
+                    weight: timer.hit_count,
+                    traffic: 0,
+                    memory: 0,
+                    memory_peak: 0,
+                    log_linear: Layout::LogLinear.bucket(sample),
+                    error: false,
+                }
+            };
+            self.timers.extend(timers.iter().map(of_timer));
         }
     }
 }
@@ -125,73 +139,64 @@ impl Timed {
 /// What a family is counted with.
 #[derive(Debug)]
 pub(super) struct Counter<'a, 'n> {
-    pub(super) error_status: u32,
     pub(super) names: &'a mut NamesMut<'n>,
     pub(super) budget: &'a mut Budget,
-    /// Scratch.
-    pub(super) gains: &'a mut Vec<(u32, Gain)>,
+    /// Of the arrivals that are counted.
+    pub(super) gains: &'a Gains,
+    /// Scratch: groups, and the number of the gain that each has.
+    pub(super) picks: &'a mut Vec<(u32, u32)>,
 }
 
 impl Counter<'_, '_> {
-    /// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them. `timed` are
-    /// the timers of all arrivals; a family of requests does not look at them.
-    pub(super) fn add_to(&mut self, family: &mut Family, arrivals: &Arrivals, timed: &[Timed]) {
-        self.gains.clear();
-        let of_timers = family.scope.level == Level::Timer;
-        let mut rest = timed;
-        for request in &arrivals.requests {
-            family.flow.requests_offered += 1;
-            let time = micros(request.request_time);
-            if of_timers {
-                let (timers, others) = rest.split_at(request.timers as usize);
-                rest = others;
-                family.flow.timers_offered += timers.len() as u64;
-                if family.time_passes(time) {
-                    self.gather_timers(family, request, timers);
+    /// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them.
+    pub(super) fn add_to(&mut self, family: &mut Family, arrivals: &Arrivals) {
+        self.picks.clear();
+        if family.scope.level == Level::Timer {
+            self.pick_timers(family, arrivals);
+            family.count(self.picks, &self.gains.timers, self.budget);
+        } else {
+            self.pick_requests(family, arrivals);
+            family.count(self.picks, &self.gains.requests, self.budget);
+        }
+    }
+
+    fn pick_requests(&mut self, family: &mut Family, arrivals: &Arrivals) {
+        for (at, (request, gain)) in arrivals
+            .requests
+            .iter()
+            .zip(&self.gains.requests)
+            .enumerate()
+        {
+            if family.time_passes(gain.time)
+                && let Some(group) = family.group_of(subject(request, 0), self.names, self.budget)
+            {
+                self.picks.push((group, at as u32));
+            }
+        }
+        family.flow.requests_offered += arrivals.requests.len() as u64;
+        family.flow.requests_counted += self.picks.len() as u64;
+    }
+
+    fn pick_timers(&mut self, family: &mut Family, arrivals: &Arrivals) {
+        let mut first = 0;
+        for (request, gain) in arrivals.requests.iter().zip(&self.gains.requests) {
+            let timers = first..first + request.timers as usize;
+            first = timers.end;
+            if !family.time_passes(gain.time) {
+                continue;
+            }
+            let before = self.picks.len();
+            for at in timers {
+                let subject = subject(request, arrivals.timers[at].tags);
+                if let Some(group) = family.group_of(subject, self.names, self.budget) {
+                    self.picks.push((group, at as u32));
                 }
-            } else if family.time_passes(time) {
-                self.gather_request(family, request, time);
             }
+            family.flow.requests_counted += u64::from(self.picks.len() > before);
         }
-        family.count(self.gains, self.budget);
-    }
-
-    fn gather_request(&mut self, family: &mut Family, request: &Arrival, time: u64) {
-        let subject = subject(request, 0);
-        let Some(group) = family.group_of(subject, self.names, self.budget) else {
-            return;
-        };
-        family.flow.requests_counted += 1;
-        let gain = Gain {
-            request: request.id,
-            time,
-            ru_utime: micros(request.ru_utime),
-            ru_stime: micros(request.ru_stime),
-            traffic: request.document_size,
-            memory: request.memory_footprint,
-            memory_peak: request.memory_peak,
-            hits: u64::from(request.timers),
-            error: self.names.origins.get(request.origin).status >= self.error_status,
-            sample: time,
-            bucket: family.scope.layout.bucket(time),
-            weight: 1,
-        };
-        self.gains.push((group, gain));
-    }
-
-    /// The gains of one request's timers in a family of timer reports.
-    fn gather_timers(&mut self, family: &mut Family, request: &Arrival, timers: &[Timed]) {
-        let before = self.gains.len();
-        for timer in timers {
-            let subject = subject(request, timer.tags);
-            if let Some(group) = family.group_of(subject, self.names, self.budget) {
-                let gain = timer.gain(request.id, &family.scope.layout);
-                self.gains.push((group, gain));
-            }
-        }
-        let counted = self.gains.len() - before;
-        family.flow.timers_counted += counted as u64;
-        family.flow.requests_counted += u64::from(counted > 0);
+        family.flow.requests_offered += arrivals.requests.len() as u64;
+        family.flow.timers_offered += arrivals.timers.len() as u64;
+        family.flow.timers_counted += self.picks.len() as u64;
     }
 }
 

@@ -7,14 +7,14 @@ use std::ops::{Index, IndexMut};
 
 const CHUNK: usize = 1024;
 
-/// Items in chunks of 1,024.
+/// Items in chunks of 1,024. Chunks are arrays of a length that the compiler knows, so that finding an item is two reads.
 #[derive(Debug)]
 pub(super) struct Chunked<T> {
-    chunks: Vec<Vec<T>>,
+    chunks: Vec<Box<[T; CHUNK]>>,
     len: usize,
 }
 
-impl<T> Chunked<T> {
+impl<T: Default> Chunked<T> {
     pub(super) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
@@ -27,19 +27,23 @@ impl<T> Chunked<T> {
     }
 
     pub(super) fn push(&mut self, item: T) {
-        if self.len.is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        if self.len == self.chunks.len() * CHUNK {
+            let items: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+            match items.try_into() {
+                Ok(chunk) => self.chunks.push(chunk),
+                Err(_) => unreachable!("there are as many as were made"),
+            }
         }
-        if let Some(chunk) = self.chunks.last_mut() {
-            chunk.push(item);
-            self.len += 1;
-        }
+        let at = self.len;
+        self.len += 1;
+        self[at] = item;
     }
 
     pub(super) fn pop(&mut self) -> Option<T> {
-        let item = self.chunks.last_mut()?.pop()?;
-        self.len -= 1;
-        if self.len.is_multiple_of(CHUNK) {
+        let last = self.len.checked_sub(1)?;
+        let item = std::mem::take(&mut self[last]);
+        self.len = last;
+        if last.is_multiple_of(CHUNK) {
             self.chunks.pop();
         }
         Some(item)
@@ -54,12 +58,14 @@ impl<T> Chunked<T> {
 impl<T> Index<usize> for Chunked<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, at: usize) -> &T {
         &self.chunks[at / CHUNK][at % CHUNK]
     }
 }
 
 impl<T> IndexMut<usize> for Chunked<T> {
+    #[inline]
     fn index_mut(&mut self, at: usize) -> &mut T {
         &mut self.chunks[at / CHUNK][at % CHUNK]
     }

@@ -233,14 +233,17 @@ impl Family {
         }
     }
 
-    /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began.
-    pub(super) fn count(&mut self, gains: &[(u32, Gain)], budget: &mut Budget) {
-        self.groups.foresee(gains);
+    /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began: of each pick the
+    /// group, and which of the gains is its.
+    pub(super) fn count(&mut self, picks: &[(u32, u32)], gains: &[Gain], budget: &mut Budget) {
+        let layout = self.scope.layout;
+        self.groups.foresee(picks, gains, &layout);
         let before = self.groups.heap_bytes();
-        for (group, gain) in gains {
-            if !self.groups.count(*group, gain) {
-                self.spill(*group, budget);
-                self.groups.count(*group, gain);
+        for &(group, at) in picks {
+            let gain = &gains[at as usize];
+            if !self.groups.count(group, gain, &layout) {
+                self.spill(group, budget);
+                self.groups.count(group, gain, &layout);
             }
         }
         budget.changed(before, self.groups.heap_bytes());

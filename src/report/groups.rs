@@ -8,6 +8,7 @@
 use super::chunked::Chunked;
 use super::counts::Histogram;
 use super::dimension::Lanes;
+use super::histogram::Layout;
 use super::reading::Extremes;
 use super::totals::Totals;
 
@@ -21,7 +22,7 @@ const SLOT_HISTOGRAM_KEPT: usize = 128;
 const UNUSED: u32 = u32::MAX - 1;
 
 /// One combination of lanes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Group {
     /// Sums over the closed ticks of the window.
     pub(super) totals: Totals,
@@ -31,7 +32,7 @@ pub(super) struct Group {
 
 /// What every record looks at of its group: kept apart from the rest, so that a hundred thousand groups have it in a core's
 /// cache.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Head {
     /// Slot of the running tick, [`NO_SLOT`], or [`UNUSED`].
     slot: u32,
@@ -86,17 +87,28 @@ pub(super) struct Gain {
     pub(super) time: u64,
     pub(super) ru_utime: u64,
     pub(super) ru_stime: u64,
+    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
+    pub(super) sample: u64,
+    pub(super) hits: u32,
+    /// How many samples of it.
+    pub(super) weight: u32,
     pub(super) traffic: u32,
     pub(super) memory: u32,
     pub(super) memory_peak: u32,
-    pub(super) hits: u64,
+    /// The bucket of `sample` in the layout that nearly all families have.
+    pub(super) log_linear: u32,
     pub(super) error: bool,
-    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
-    pub(super) sample: u64,
-    /// The bucket of `sample` in the family's layout.
-    pub(super) bucket: u32,
-    /// How many samples of it.
-    pub(super) weight: u64,
+}
+
+impl Gain {
+    /// The bucket of its sample.
+    #[inline]
+    fn bucket(&self, layout: &Layout) -> u32 {
+        match layout {
+            Layout::LogLinear => self.log_linear,
+            other => other.bucket(self.sample),
+        }
+    }
 }
 
 /// All groups of one family.
@@ -168,6 +180,7 @@ impl Groups {
     }
 
     /// The slot of a group in the running tick, and its number.
+    #[inline]
     pub(super) fn running(&self, id: u32) -> Option<(usize, &Slot)> {
         let at = self.heads[id as usize].slot;
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
@@ -239,23 +252,14 @@ impl Groups {
     }
 
     /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches. The reads of one
-    /// group wait for each other, those of different groups do not: done for a batch, they overlap.
-    pub(super) fn foresee(&self, gains: &[(u32, Gain)]) {
+    /// group wait for each other, those of different groups do not: done for a batch, they overlap. Their heads are there already:
+    /// who found the groups read them.
+    pub(super) fn foresee(&self, picks: &[(u32, u32)], gains: &[Gain], layout: &Layout) {
         let mut seen = 0;
-        for (id, _) in gains {
-            seen ^= self.heads[*id as usize].slot;
-        }
-        for (id, _) in gains {
-            let slot = self.heads[*id as usize].slot;
-            if slot < UNUSED {
-                let slot = &self.slots[slot as usize];
-                seen ^= slot.group ^ slot.last_request as u32;
-            }
-        }
-        for (id, gain) in gains {
-            let slot = self.heads[*id as usize].slot;
-            if slot < UNUSED {
-                seen ^= self.slots[slot as usize].histogram.peek(gain.bucket) as u32;
+        for (id, at) in picks {
+            if let Some((_, slot)) = self.running(*id) {
+                let bucket = gains[*at as usize].bucket(layout);
+                seen ^= slot.last_request ^ slot.histogram.peek(bucket);
             }
         }
         std::hint::black_box(seen);
@@ -263,7 +267,8 @@ impl Groups {
 
     /// Counts a record in the running tick; false when the group's slot has no room and must be
     /// [taken over](Self::take_over) first.
-    pub(super) fn count(&mut self, id: u32, gain: &Gain) -> bool {
+    #[inline]
+    pub(super) fn count(&mut self, id: u32, gain: &Gain, layout: &Layout) -> bool {
         let at = match self.heads[id as usize].slot {
             NO_SLOT => self.open_slot(id),
             at => at,
@@ -277,13 +282,14 @@ impl Groups {
         slot.ru_stime += gain.ru_stime;
         slot.traffic += u64::from(gain.traffic);
         slot.memory += u64::from(gain.memory);
-        slot.hits += gain.hits;
+        slot.hits += u64::from(gain.hits);
         if slot.last_request != gain.request {
             slot.last_request = gain.request;
             slot.requests += 1;
             slot.errors += u32::from(gain.error);
         }
-        slot.histogram.add(gain.bucket, gain.weight);
+        slot.histogram
+            .add(gain.bucket(layout), u64::from(gain.weight));
         if self.extremes.is_some() {
             self.slot_extremes[at as usize].widen(&Extremes {
                 time_min: gain.sample,
@@ -294,6 +300,7 @@ impl Groups {
         true
     }
 
+    #[inline(never)]
     fn open_slot(&mut self, id: u32) -> u32 {
         let at = self.slots_used;
         if at == self.slots.len() {

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use super::arrivals::{Arrival, Arrivals, Counter, Timed};
+use super::arrivals::{Arrival, Arrivals, Counter, Gains};
 use super::budget::Budget;
 use super::definition::{Definition, KeySource, Level};
 use super::dimension::Names;
 use super::family::{Family, Flow, NamesMut, Scope, all_fields};
-use super::groups::Gain;
 use super::read::PAIRS_MAX;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
@@ -64,8 +63,8 @@ pub struct Reports {
     rows_max: usize,
     error_status: u32,
     /// Group and gain of each record of the arrivals at hand, for one family after the other.
-    gains: Vec<(u32, Gain)>,
-    timed: Vec<Timed>,
+    gains: Gains,
+    picks: Vec<(u32, u32)>,
     /// The window that base reports have; over it all reports on request fields share one family.
     history: Ticks,
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
@@ -122,8 +121,8 @@ impl Reports {
             budget: Budget::new(config.memory_bytes),
             rows_max: config.rows_max,
             error_status: config.error_status,
-            gains: Vec::new(),
-            timed: Vec::new(),
+            gains: Gains::default(),
+            picks: Vec::new(),
             history,
             now_ms: 0,
             removals: 0,
@@ -268,14 +267,16 @@ impl Reports {
                 origins,
                 tag_sets,
             };
-            arrivals.timed(&mut self.timed);
+            let of_timers = family.scope.level == Level::Timer;
+            self.gains
+                .work_out(&arrivals, origins, self.error_status, of_timers);
             let mut counter = Counter {
-                error_status: self.error_status,
                 names: &mut names,
                 budget: &mut self.budget,
-                gains: &mut self.gains,
+                gains: &self.gains,
+                picks: &mut self.picks,
             };
-            counter.add_to(family, &arrivals, &self.timed);
+            counter.add_to(family, &arrivals);
             next += 1;
         }
         filling.next = next;
@@ -361,23 +362,21 @@ impl Reports {
             families,
             budget,
             gains,
-            timed,
+            picks,
             error_status,
             ..
         } = self;
-        timed.clear();
-        let mut of_timers = families.iter().flatten();
-        if of_timers.any(|family| family.scope.level == Level::Timer) {
-            arrivals.timed(timed);
-        }
+        let mut levels = families.iter().flatten().map(|family| family.scope.level);
+        let with_timers = levels.any(|level| level == Level::Timer);
+        gains.work_out(arrivals, origins, *error_status, with_timers);
         let mut counter = Counter {
-            error_status: *error_status,
             names: &mut names,
             budget,
             gains,
+            picks,
         };
         for family in families.iter_mut().flatten() {
-            counter.add_to(family, arrivals, timed);
+            counter.add_to(family, arrivals);
         }
     }
 

@@ -189,10 +189,9 @@ impl Combinations {
     #[inline]
     fn find(&self, subject: Subject, groups: &Groups) -> Known {
         let mut combination = [0; 3];
-        for (place, keys) in combination.iter_mut().zip(&self.keys) {
+        for ((place, keys), side) in combination.iter_mut().zip(&self.keys).zip(Side::ALL) {
             if let Some(keys) = keys {
-                let number = subject.number(keys.side) as usize;
-                match keys.by_number.get(number) {
+                match keys.by_number.get(subject.number(side) as usize) {
                     None | Some(&NOTHING) => return Known::Nothing,
                     Some(&key) => *place = key,
                 }
