@@ -65,6 +65,16 @@ impl Attempts {
         });
     }
 
+    /// The first of some peers that does not share the place of `peer`, for tests: the key is drawn anew for each table,
+    /// and any two addresses share a place in one table of [`FAILED_LOGIN_PLACES`].
+    #[cfg(test)]
+    pub(super) fn elsewhere(&self, peer: IpAddr, among: impl Fn(u8) -> String) -> IpAddr {
+        let mut others = (0..=255).map(|n| among(n).parse().unwrap());
+        others
+            .find(|other| !std::ptr::eq(self.place(*other), self.place(peer)))
+            .expect("256 addresses do not share one place")
+    }
+
     fn place(&self, peer: IpAddr) -> &AtomicU64 {
         let at = self.hasher.hash_one(network(peer)) as usize % self.forgotten_ms.len();
         &self.forgotten_ms[at]
@@ -114,7 +124,8 @@ mod tests {
         assert_eq!(attempts.begin(peer, now + 1000), Err(1000));
         assert_eq!(attempts.held_back.get(), 3);
         // Others are not held back, and ten at once are there again later.
-        assert_eq!(attempts.begin(ip("192.0.2.8"), now), Ok(()));
+        let other = attempts.elsewhere(peer, |n| format!("198.51.100.{n}"));
+        assert_eq!(attempts.begin(other, now), Ok(()));
         let later = now + 60_000;
         let taken = (0..20).filter(|_| attempts.begin(peer, later).is_ok());
         assert_eq!(taken.count(), 10);
@@ -139,7 +150,9 @@ mod tests {
             assert_eq!(attempts.begin(ip(&format!("2001:db8::{host}")), 1), Ok(()));
         }
         assert!(attempts.begin(ip("2001:db8::ffff"), 1).is_err());
-        assert!(attempts.begin(ip("2001:db8:0:1::1"), 1).is_ok());
+        let peer = ip("2001:db8::1");
+        let other = attempts.elsewhere(peer, |n| format!("2001:db8:0:1{n:02x}::1"));
+        assert!(attempts.begin(other, 1).is_ok());
     }
 
     #[test]

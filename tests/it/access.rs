@@ -81,6 +81,14 @@ fn ask(
     answer(to, &format!("{text}\r\n"))
 }
 
+/// A connection from another address of this machine.
+fn connect_from(from: SocketAddr, to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&from.into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
 fn answer(to: SocketAddr, text: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(to).unwrap();
     stream
@@ -264,22 +272,20 @@ fn guessing_is_slow_and_the_guessed_password_waits_too() {
         waits,
         "wrong tokens without end are looked at, or the right one at once"
     );
-    // From another address of this machine it is taken meanwhile.
-    let from_elsewhere =
-        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    from_elsewhere
-        .bind(&SocketAddr::new("127.0.0.2".parse::<IpAddr>().unwrap(), 0).into())
-        .unwrap();
-    from_elsewhere.connect(&http.into()).unwrap();
-    let mut stream = TcpStream::from(from_elsewhere);
-    write!(
-        stream,
-        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
-    )
-    .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    // From another address of this machine it is taken meanwhile. Any one may share a place with this one; eight do not.
+    let mut replies = (2..=9).map(|n| {
+        let from = SocketAddr::new(IpAddr::from([127, 0, 0, n]), 0);
+        let mut stream = connect_from(from, http);
+        let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close";
+        write!(stream, "{head}\r\nauthorization: {right}\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    assert!(
+        replies.any(|reply| reply.starts_with("HTTP/1.1 200")),
+        "failures of one peer hold all others back"
+    );
     await_condition("the right token is taken again", || {
         let (status, ..) = with(&right);
         if status == 200 { Ok(()) } else { Err(status) }
