@@ -515,13 +515,19 @@ mod tests {
         for packet in &typical_packets()[..100] {
             from.send_to(packet, to.local_addr().unwrap()).unwrap();
         }
-        let memory = crate::ingest::kernel::read(to.as_fd()).unwrap();
-        let charge = u64::from(memory.queued_bytes / 100);
-        assert_eq!(memory.drops, 0);
-        assert!(
-            (TYPICAL_PACKET_CHARGE * 3 / 4..=TYPICAL_PACKET_CHARGE * 3 / 2).contains(&charge),
-            "{charge} bytes for each"
-        );
+        let charge = || {
+            let memory = crate::ingest::kernel::read(to.as_fd()).unwrap();
+            assert_eq!(memory.drops, 0);
+            u64::from(memory.queued_bytes / 100)
+        };
+        let (least, most) = (TYPICAL_PACKET_CHARGE * 3 / 4, TYPICAL_PACKET_CHARGE * 3 / 2);
+        // A busy machine may be late with the last ones.
+        let start = std::time::Instant::now();
+        while charge() < least && start.elapsed().as_secs() < 60 {
+            std::thread::yield_now();
+        }
+        let charge = charge();
+        assert!((least..=most).contains(&charge), "{charge} bytes for each");
     }
 
     #[test]

@@ -129,16 +129,20 @@ impl Pauses {
 
     /// To be called when a batch of so many was taken.
     fn after(&mut self, received: usize) {
-        if received == BATCH_DATAGRAMS_MAX {
-            return;
+        if self.due(received, Instant::now()) {
+            thread::sleep(self.length);
         }
-        let now = Instant::now();
+    }
+
+    /// Whether they came fast: a batch of so many was taken at `now`.
+    fn due(&mut self, received: usize, now: Instant) -> bool {
+        if received == BATCH_DATAGRAMS_MAX {
+            return false;
+        }
         let soon = |last: Instant| now - last < self.length / 4;
         let came_fast = received > 1 || self.last.is_some_and(soon);
         self.last = Some(now);
-        if came_fast {
-            thread::sleep(self.length);
-        }
+        came_fast
     }
 }
 

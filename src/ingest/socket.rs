@@ -238,11 +238,37 @@ mod tests {
         "127.0.0.1:0".parse().unwrap()
     }
 
-    fn waiting(socket: &ReceiveSocket) -> usize {
-        let socket = socket.try_clone().unwrap();
-        // The kernel keeps the flag with the socket, not the descriptor.
-        socket.set_nonblocking(true).unwrap();
-        std::iter::from_fn(|| socket.recv(&mut [0; 10]).ok()).count()
+    /// How many datagrams each socket gets, once `all` of them are there.
+    fn received(sockets: &[ReceiveSocket], all: usize) -> Vec<usize> {
+        let start = std::time::Instant::now();
+        let mut got = vec![0; sockets.len()];
+        while got.iter().sum::<usize>() < all {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{got:?} of {all}"
+            );
+            for (socket, got) in sockets.iter().zip(&mut got) {
+                let socket = socket.try_clone().unwrap();
+                // The kernel keeps the flag with the socket, not the descriptor.
+                socket.set_nonblocking(true).unwrap();
+                *got += std::iter::from_fn(|| socket.recv(&mut [0; 10]).ok()).count();
+            }
+        }
+        got
+    }
+
+    /// The first thing that comes of a port for which `try_with` has a use: one that is free at one address may be taken at
+    /// another, by this very process.
+    fn with_some_port<T>(mut try_with: impl FnMut(u16) -> Result<T, SocketError>) -> T {
+        let mut last = None;
+        for _ in 0..100 {
+            let port = open(&[any_v4()], 1, 1 << 16).unwrap()[0].address.port();
+            match try_with(port) {
+                Ok(found) => return found,
+                Err(error) => last = Some(error),
+            }
+        }
+        panic!("no port of a hundred: {last:?}");
     }
 
     #[test]
@@ -260,11 +286,12 @@ mod tests {
                     sender.send_to(b"x", sockets[0].address).unwrap();
                 }
             }
-            let got: Vec<_> = sockets.iter().map(waiting).collect();
+            let got = received(&sockets, 400);
             assert_eq!(got.iter().sum::<usize>(), 400);
             for count in got {
-                // 133 each if the hash is fair; two packets of one sender never part.
-                assert!(count > 60 && count % 2 == 0, "{count}");
+                // 133 each if the hash is fair, and 40 is a chance of one in a million million; two packets of one sender
+                // never part.
+                assert!(count > 40 && count % 2 == 0, "{count}");
             }
         }
     }
@@ -274,6 +301,12 @@ mod tests {
         for (first, second) in [(1, 1), (1, 3), (3, 1), (3, 3)] {
             let sockets = open(&[any_v4()], first, 1 << 16).unwrap();
             let address = sockets[0].address;
+            // What a first instance leaves is free for a second one.
+            with_some_port(|port| {
+                let address = SocketAddr::new(address.ip(), port);
+                drop(open(&[address], first, 1 << 16)?);
+                open(&[address], second, 1 << 16)
+            });
             let error = open(&[address], second, 1 << 16).unwrap_err();
             assert!(matches!(error, SocketError::InUse { .. }), "{error}");
             let text = error.to_string();
@@ -282,35 +315,40 @@ mod tests {
                 "{text}"
             );
             assert!(text.contains(&address.to_string()), "{text}");
-            drop(sockets);
-            open(&[address], second, 1 << 16).unwrap();
         }
     }
 
     #[test]
     fn v4_and_v6_live_side_by_side_on_one_port() {
-        let v4 = open(&["0.0.0.0:0".parse().unwrap()], 1, 1 << 16).unwrap();
+        let (v4, v6) = with_some_port(|port| {
+            let v4 = SocketAddr::new("0.0.0.0".parse().unwrap(), port);
+            let v6 = SocketAddr::new("::".parse().unwrap(), port);
+            Ok((open(&[v4], 1, 1 << 16)?, open(&[v6], 2, 1 << 16)?))
+        });
         let port = v4[0].address.port();
-        let v6 = open(&[SocketAddr::new("::".parse().unwrap(), port)], 2, 1 << 16).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.send_to(b"4", ("127.0.0.1", port)).unwrap();
         let sender = UdpSocket::bind("[::1]:0").unwrap();
         sender.send_to(b"6", ("::1", port)).unwrap();
-        assert_eq!(waiting(&v4[0]), 1);
-        assert_eq!(v6.iter().map(waiting).sum::<usize>(), 1);
+        assert_eq!(received(&v4, 1), [1]);
+        assert_eq!(received(&v6, 1).iter().sum::<usize>(), 1);
     }
 
     #[test]
     fn addresses_of_our_own_that_overlap_are_named() {
-        let port = open(&[any_v4()], 1, 1 << 16).unwrap()[0].address.port();
-        let addresses = [
-            SocketAddr::new("0.0.0.0".parse().unwrap(), port),
-            SocketAddr::new("127.0.0.1".parse().unwrap(), port),
-        ];
-        let error = open(&addresses, 2, 1 << 16).unwrap_err();
-        assert!(matches!(error, SocketError::Overlap { .. }), "{error}");
-        // All is closed again.
-        open(&addresses[1..], 2, 1 << 16).unwrap();
+        with_some_port(|port| {
+            let addresses = [
+                SocketAddr::new("0.0.0.0".parse().unwrap(), port),
+                SocketAddr::new("127.0.0.1".parse().unwrap(), port),
+            ];
+            match open(&addresses, 2, 1 << 16) {
+                Err(SocketError::Overlap { .. }) => {}
+                Err(error) => return Err(error),
+                Ok(_) => panic!("they overlap"),
+            }
+            // All is closed again.
+            open(&addresses[1..], 2, 1 << 16)
+        });
     }
 
     #[test]

@@ -19,9 +19,10 @@ const SECOND: u32 = 1_700_000_000;
 
 const HOSTS: [&str; 2] = ["web-1", "web-2"];
 
-/// Datagrams on their way at most, and bytes.
-const UNDER_WAY_MAX: u64 = 200;
-const UNDER_WAY_BYTES_MAX: u64 = 400_000;
+/// Datagrams on their way at most, and bytes: even if the kernel gives all of them to one socket, and a page more to each than
+/// it is long, they fit the buffer that every user is granted (twice 212,992 bytes).
+const UNDER_WAY_MAX: u64 = 60;
+const UNDER_WAY_BYTES_MAX: u64 = 100_000;
 
 fn request(host: &str) -> model::Request {
     let mut request = model::Request::named(host, "example.org", "/index.php");
@@ -110,7 +111,7 @@ fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounts) -> bool) {
     let start = std::time::Instant::now();
     while !reached(&counters.total()) {
         assert!(
-            start.elapsed() < Duration::from_secs(30),
+            start.elapsed() < Duration::from_secs(60),
             "lost: {:?}",
             counters.total()
         );
@@ -332,9 +333,8 @@ fn a_stop_is_heeded_without_traffic() {
     let decoder = Decoder::new(TextLimits::default(), Hasher::new());
     let (clock, shutdown) = (ManualClock::new(0), Shutdown::new());
     let inlet = inlets.remove(0);
-    let start = std::time::Instant::now();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let receiver = scope.spawn(|| {
             run(
                 &sockets[0],
                 Everyone,
@@ -345,9 +345,19 @@ fn a_stop_is_heeded_without_traffic() {
                 &shutdown,
             );
         });
+        // It may wait already, or not yet.
+        thread::sleep(Duration::from_millis(20));
         shutdown.request();
+        let start = Instant::now();
+        while !receiver.is_finished() && start.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let heeded = receiver.is_finished();
+        // Whatever it waits for: the test fails and does not hang.
+        let waker = UdpSocket::bind("127.0.0.1:0").unwrap();
+        waker.send_to(b"", sockets[0].address).unwrap();
+        assert!(heeded, "it waits for a datagram");
     });
-    assert!(start.elapsed() < Duration::from_secs(1));
 }
 
 /// A pause never lasts longer than a part of the buffer, and only comes where packets come fast.
@@ -358,20 +368,20 @@ fn pauses_are_for_packets_that_come_fast() {
     // What Linux grants when nobody asks: a quarter of it, at half a kilobyte a microsecond.
     assert_eq!(Pauses::new(212_992).length, Duration::from_micros(104));
     assert_eq!(Pauses::new(0).length, Duration::ZERO);
-    let paused = |pauses: &mut Pauses, received| {
-        let start = Instant::now();
-        pauses.after(received);
-        start.elapsed() >= Duration::from_secs(1)
-    };
     let mut pauses = Pauses {
-        length: Duration::from_secs(1),
+        length: Duration::from_millis(40),
         last: None,
     };
-    assert!(!paused(&mut pauses, 1), "the first for a long time");
-    assert!(!paused(&mut pauses, BATCH_DATAGRAMS_MAX), "more is waiting");
-    assert!(paused(&mut pauses, 1), "right after another");
-    pauses.last = Instant::now().checked_sub(Duration::from_secs(1));
-    assert!(!paused(&mut pauses, 1), "long after another");
+    let mut now = Instant::now();
+    assert!(!pauses.due(1, now), "the first for a long time");
+    assert!(!pauses.due(BATCH_DATAGRAMS_MAX, now), "more is waiting");
+    now += Duration::from_millis(9);
+    assert!(pauses.due(1, now), "right after another");
+    now += Duration::from_millis(10);
+    assert!(!pauses.due(1, now), "long after another");
     pauses.last = None;
-    assert!(paused(&mut pauses, 2), "two at once");
+    assert!(pauses.due(2, now), "two at once");
+    let start = Instant::now();
+    pauses.after(2);
+    assert!(start.elapsed() >= pauses.length);
 }
