@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::compressed::Text;
 use crate::http::error::Problem;
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(flavor = "current_thread")]
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn who_comes_within_a_second_gets_the_same_page() {
         let (seconds, made) = (Seconds::default(), AtomicUsize::new(0));
         let ask = |target: &'static str| {
@@ -97,11 +98,15 @@ mod tests {
         let (a, b, c) = tokio::join!(ask("/a"), ask("/a"), ask("/b"));
         assert_eq!([a, b, c], ["/a", "/a", "/b"]);
         assert_eq!(made.load(Ordering::SeqCst), 2);
+        tokio::time::advance(AGE_MAX - Duration::from_millis(1)).await;
         ask("/a").await;
         assert_eq!(made.load(Ordering::SeqCst), 2);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        ask("/a").await;
+        assert_eq!(made.load(Ordering::SeqCst), 3);
     }
 
-    #[tokio::test(flavor = "current_thread")]
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn no_more_are_kept_than_planned() {
         let seconds = Seconds::default();
         let get = async |seconds: &Seconds, target: &str, text: &str| {

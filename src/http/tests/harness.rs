@@ -21,6 +21,9 @@ use crate::query::source::{
 use crate::query::table::Table;
 use crate::value::{Column, ColumnType, Value};
 
+/// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The columns of a report by script and status, with two percentiles.
 pub(super) const COLUMNS: [(&str, ColumnType); 22] = [
     ("req_count", ColumnType::Int),
@@ -449,7 +452,9 @@ impl Server {
 
     /// Waits until it has.
     pub(super) fn stopped(&mut self) {
-        self.runtime.block_on(self.task.take().unwrap()).unwrap();
+        let task = self.task.take().unwrap();
+        let ended = async { tokio::time::timeout(PATIENCE, task).await };
+        self.runtime.block_on(ended).expect("it ends").unwrap();
     }
 
     pub(super) fn get(&self, target: &str) -> Reply {
@@ -485,7 +490,7 @@ impl Server {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(Duration::from_secs(20)))
+            .timeout_global(Some(PATIENCE))
             .build();
         let url = format!("http://{}{target}", self.address);
         let mut request = ureq::http::Request::builder().method(method).uri(url);
@@ -517,9 +522,7 @@ impl Server {
 
     pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
@@ -529,6 +532,18 @@ impl Server {
         stream.write_all(request.as_bytes()).unwrap();
         read_reply(stream)
     }
+}
+
+/// What comes until the server closes.
+#[track_caller]
+pub(super) fn until_closed(mut stream: TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it is not closed: {error}"),
+    }
+    bytes
 }
 
 /// One reply up to the end of the connection; a chunked body stays as it is.
