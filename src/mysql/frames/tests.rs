@@ -5,8 +5,8 @@ use tokio::io::DuplexStream;
 use super::*;
 
 const PATIENCE: Patience = Patience {
-    read: Duration::from_secs(5),
-    write: Duration::from_secs(5),
+    read: Duration::from_secs(60),
+    write: Duration::from_secs(60),
 };
 
 fn frames(budget: usize) -> (Frames<DuplexStream>, DuplexStream) {

@@ -165,7 +165,7 @@ fn no_text_does_harm() {
         let start = Instant::now();
         fit += fuzz_text(&text);
         let took = start.elapsed();
-        assert!(took < Duration::from_secs(30), "{took:?} {text}");
+        assert!(took < Duration::from_secs(120), "{took:?} {text}");
     }
     assert!(fit > 25, "{fit} of them are statements");
 }
@@ -248,7 +248,7 @@ fn neither_does_much_of_one_thing() {
             let _ = fuzz_text(&text);
             let took = start.elapsed();
             assert!(
-                took < Duration::from_secs(60),
+                took < Duration::from_secs(120),
                 "{took:?} of {before}{piece}"
             );
         }

