@@ -9,6 +9,9 @@
 # Debian's package; and Python's and Node's drivers, which pip and npm put beside what is built. What it cannot have it
 # leaves out, and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again
 # and again: what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
+#
+# Up to three tests that failed are run once more, each alone: on a machine that does something else at the same time one may
+# fail for want of a processor. Which ones passed only then is said at the end. More than three are no accident.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -19,10 +22,12 @@ export RUST_BACKTRACE="${RUST_BACKTRACE:-1}"
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 
 steps_failed=()
+passed_again=()
 left_out=()
 skip=()
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+again_log=$(mktemp)
+trap 'rm -f "$log" "$again_log"' EXIT
 
 say() { printf '\n==> %s\n' "$*"; }
 
@@ -185,6 +190,53 @@ step() {
 # Keeps the output, so that the tests can be counted at the end.
 tests() { cargo test --locked --no-fail-fast -- "${skip[@]}" 2>&1 | tee -a "$log"; }
 
+# The tests that failed, a line each: what cargo calls their binary, a bar, their name. A binary that failed otherwise (it
+# crashed, it has not the tests that it counts, they are examples of the documentation) is there with a `?` for a name.
+failed_tests() {
+    awk '
+        function close_list() { if (listing && names > 0) listing = 0 }
+        /^ *Running / {
+            target = "?"
+            if ($0 ~ / unittests src\/lib\.rs /) target = "--lib"
+            if ($0 ~ / unittests src\/main\.rs /) target = "--bin pinbad"
+            if (match($0, /Running tests\/[a-z_]+/)) target = "--test " substr($0, RSTART + 14, RLENGTH - 14)
+        }
+        /^ *Doc-tests / { target = "--doc" }
+        /^failures:$/ { listing = 1; names = 0; next }
+        /^---- / { listing = 0 }
+        /^$/ { close_list() }
+        listing && /^    [^ ]/ { name[target, ++names] = substr($0, 5) }
+        /^test result: FAILED/ {
+            match($0, /[0-9]+ failed/)
+            known[target] = names == substr($0, RSTART, RLENGTH - 7) + 0 ? names : 0
+            listing = 0
+        }
+        # What cargo says last.
+        /^error: (test failed|doctest failed|[0-9]+ targets? failed)/ { said = 1 }
+        said && match($0, /`--[^`]*`/) {
+            target = substr($0, RSTART + 1, RLENGTH - 2)
+            if (told[target]++) next
+            if (!known[target] || target == "--doc") print target "|?"
+            for (at = 1; at <= known[target] && target != "--doc"; at++) print target "|" name[target, at]
+        }
+    ' "$log"
+}
+
+# Runs each of these once more, alone.
+again() {
+    local line target code=0
+    for line in "$@"; do
+        read -ra target <<<"${line%%|*}"
+        if cargo test --locked "${target[@]}" -- --exact "${line#*|}" --test-threads=1 2>&1 | tee "$again_log" &&
+            grep -q '^test result: ok\. 1 passed' "$again_log"; then
+            passed_again+=("${line#*|}")
+        else
+            code=1
+        fi
+    done
+    return $code
+}
+
 : >"$log"
 start=$SECONDS
 if cargo fmt --version >/dev/null 2>&1; then
@@ -198,6 +250,16 @@ else
     left_out+=("lints: clippy is missing, \`rustup component add clippy\`")
 fi
 step tests tests
+if [[ " ${steps_failed[*]} " == *' tests '* ]]; then
+    mapfile -t failed_tests < <(failed_tests)
+    if [ ${#failed_tests[@]} -ge 1 ] && [ ${#failed_tests[@]} -le 3 ] && [[ "${failed_tests[*]}" != *'|?'* ]]; then
+        step 'failed tests, each once more alone' again "${failed_tests[@]}"
+        # What counts is what came of that.
+        for at in "${!steps_failed[@]}"; do
+            [ "${steps_failed[at]}" != tests ] || unset "steps_failed[at]"
+        done
+    fi
+fi
 step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 # In the profile of the tests: what is built for them serves here too, and nothing is measured.
 step benches cargo bench --locked --no-run --profile dev
@@ -230,8 +292,8 @@ fi
 # --- the end ------------------------------------------------------------------------------------------------------
 
 count() { grep '^test result:' "$log" | grep -Eo "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }'; }
-passed=$(count passed)
-failed=$(count failed)
+passed=$(($(count passed) + ${#passed_again[@]}))
+failed=$(($(count failed) - ${#passed_again[@]}))
 skipped=$(($(count ignored) + $(count 'filtered out')))
 say "Done in $((SECONDS - start)) s"
 for reason in "${left_out[@]}"; do
@@ -239,6 +301,9 @@ for reason in "${left_out[@]}"; do
 done
 for name in "${steps_failed[@]}"; do
     echo "FAILED: $name"
+done
+for name in "${passed_again[@]}"; do
+    echo "passed only when run again alone: $name"
 done
 # A step that failed without a failed test (it did not compile, say) is a failure too.
 if [ ${#steps_failed[@]} -gt 0 ] && [ "$failed" = 0 ]; then
