@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_plan_larger_than_the_machine_is_wrong() {
-        let settings = [FREE[0], FREE[1], FREE[2], "pool.words_memory=64GiB"];
+        let settings = [FREE[0], FREE[1], FREE[2], "reports.memory=1TiB"];
         let memory = found(&examine(&config(&settings)), "memory");
         assert_eq!(memory.verdict, Verdict::Wrong, "{memory}");
     }

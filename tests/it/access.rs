@@ -839,16 +839,16 @@ fn packets_from_elsewhere_are_counted_and_not_looked_at() {
 #[test]
 fn a_source_that_sends_too_much_leaves_the_others_theirs() {
     let (here, clock) = Here::with_manual_clock(&["ingest.source_rate_max=100"]);
-    let to = here.site.udp[0];
     let packet = request("h", "s", "/x").encode_to_vec();
     let (loud, quiet) = (sender_from("127.0.0.2"), sender_from("127.0.0.3"));
+    let mut sender = Sender::new(&here.site);
     for _ in 0..1000 {
-        loud.send_to(&packet, to).unwrap();
+        sender.send_through(&loud, &packet);
     }
     for _ in 0..50 {
-        quiet.send_to(&packet, to).unwrap();
+        sender.send_through(&quiet, &packet);
     }
-    let status = here.site.at_rest(1050);
+    let status = sender.at_rest();
     status.assert_accounted();
     assert_eq!(
         status.reason("datagrams_invalid", "source_rate_exceeded"),
@@ -857,9 +857,9 @@ fn a_source_that_sends_too_much_leaves_the_others_theirs() {
     assert_eq!(status.count("requests_merged"), 150);
     clock.advance_ms(500);
     for _ in 0..100 {
-        loud.send_to(&packet, to).unwrap();
+        sender.send_through(&loud, &packet);
     }
-    let status = here.site.at_rest(1150);
+    let status = sender.at_rest();
     status.assert_accounted();
     assert_eq!(status.count("requests_merged"), 200);
     here.stop();

@@ -482,6 +482,16 @@ pub(crate) fn clean(mut command: Command) -> Command {
     command
 }
 
+/// An address of this machine at which connections are refused for as long as the socket is kept: it has the port and does not
+/// listen.
+pub(crate) fn nobody_listens() -> (SocketAddr, socket2::Socket) {
+    let taken = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    taken.bind(&any.into()).unwrap();
+    let address = taken.local_addr().unwrap().as_socket().unwrap();
+    (address, taken)
+}
+
 /// What a command that ends by itself said.
 #[derive(Debug)]
 pub(crate) struct Said {

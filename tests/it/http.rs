@@ -394,7 +394,7 @@ fn what_cannot_be_is_a_problem_that_says_what_can() {
 fn raw(site: &Site, head: &str) -> String {
     let mut stream = TcpStream::connect(site.http).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     stream
         .write_all(head.replace('\n', "\r\n").as_bytes())

@@ -105,6 +105,8 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
         format!("state.dir={}", dir.path().display()),
         format!("ingest.listen={}", holder.address(0)),
         "pool.stats_history=1h".to_owned(),
+        // However long it takes to start, what comes meanwhile finds room.
+        "ingest.recv_buffer=64MB".to_owned(),
     ];
     let traffic = Traffic {
         sent: AtomicU64::new(0),

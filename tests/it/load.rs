@@ -35,7 +35,8 @@ fn bytes(kib: &Json) -> u64 {
 fn what_load_says_it_sent_is_what_the_daemon_shows() {
     let program = Program::serve(&[
         r#"report=[{name = "groups", comment = "tag_info:group"}]"#,
-        // All of it may wait, however slow the merger is.
+        // All of it may wait, however slow receiver and merger are.
+        "ingest.recv_buffer=256MB",
         "ingest.temp_pool_size=300000",
         "ingest.temp_pool_bytes=300MB",
     ]);
@@ -159,7 +160,7 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
 /// Nested requests count as their own, and the same seed sends the same.
 #[test]
 fn nested_requests_are_accounted_for_and_a_seed_repeats() {
-    let program = Program::serve(&["ingest.receivers=2"]);
+    let program = Program::serve(&["ingest.receivers=2", "ingest.recv_buffer=64MB"]);
     let arguments = [
         "--count", "2000", "--nested", "5", "--timers", "1", "--seed", "3",
     ];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::CommandFactory as _;
 use pinbad::args::Args;
 
-use crate::harness::{Program, Said, clean, pinbad, program, run};
+use crate::harness::{Program, Said, await_condition, clean, pinbad, program, run};
 
 /// The words that the supervisor was told, one datagram each, until one contains `last`.
 fn told(supervisor: &UnixDatagram, last: &str) -> Vec<String> {
@@ -65,6 +65,19 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
     told(&supervisor, "READY=1");
     // One that stands still is not alive.
     program.signal("STOP");
+    await_condition("every thread of it stands still", || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", program.id())).unwrap();
+        let states = tasks.map(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            let (_, rest) = stat.rsplit_once(") ").unwrap();
+            rest.starts_with('T')
+        });
+        let states: Vec<bool> = states.collect();
+        match states.iter().all(|still| *still) {
+            true => Ok(()),
+            false => Err(states),
+        }
+    });
     supervisor.set_nonblocking(true).unwrap();
     while supervisor.recv(&mut [0; 4096]).is_ok() {}
     std::thread::sleep(Duration::from_millis(400));

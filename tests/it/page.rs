@@ -594,7 +594,7 @@ fn next_line(stream: &mut impl std::io::BufRead) -> String {
 fn listen(site: &Site) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(site.http).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     stream
         .write_all(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")

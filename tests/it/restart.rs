@@ -489,15 +489,22 @@ impl Drop for Unmount<'_> {
     }
 }
 
-/// What waits in the socket's buffer when the stop comes goes with the socket, so it is taken first.
+/// What waits in the socket's buffer when the stop comes goes with the socket, so it is taken first: for half a second, which
+/// may pass on a busy machine. Of ten tries one has to be in time.
 #[test]
 fn what_waits_in_its_own_sockets_at_the_stop_is_counted() {
+    let came: Vec<u64> = (0..10).map(|_| taken_at_the_stop(3_000)).collect();
+    assert!(came.contains(&3_000), "{came:?}");
+}
+
+/// Sends so many packets to a program that stands still, ends it, and gives how many the next one knows of.
+fn taken_at_the_stop(packets: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());
     let mut program = Program::serve(&refs(&settings));
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     program.signal("STOP");
-    for n in 0..3_000 {
+    for n in 0..packets {
         sender.send_to(&packet(n), program.site.udp[0]).unwrap();
     }
     program.signal("TERM");
@@ -506,14 +513,14 @@ fn what_waits_in_its_own_sockets_at_the_stop_is_counted() {
     let program = Program::serve(&refs(&settings));
     let status = program.site.status();
     status.assert_accounted();
-    let came = status.count("datagrams_received") + status.count("kernel_drops");
-    assert_eq!(came, 3_000, "{status:?}");
     assert_eq!(
         status.count("kernel_drops"),
         0,
         "the buffer was to hold them all"
     );
-    assert_eq!(status.count("requests_merged"), 3_000);
+    let came = status.count("datagrams_received");
+    assert_eq!(status.count("requests_merged"), came);
+    came
 }
 
 /// Sockets as systemd would hold them, for one program after the other.
@@ -736,7 +743,8 @@ fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
         println!("left out: there is no systemd-socket-activate");
         return;
     }
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // An address at which nothing else in these tests takes a port meanwhile.
+    let free = UdpSocket::bind("127.77.0.2:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let mut command = clean(Command::new("systemd-socket-activate"));
@@ -744,9 +752,15 @@ fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
     command.args([&address.to_string(), &program()]);
     let program = std::thread::scope(|scope| {
         scope.spawn(|| {
-            await_condition("the port is taken", || match UdpSocket::bind(address) {
-                Ok(_) => Err(()),
-                Err(_) => Ok(()),
+            // Seen and not tried: who tries has it for a moment, in which systemd's tool would not get it.
+            let line = format!(" 0200{:02X}7F:{:04X} ", 77, address.port());
+            await_condition("the port is taken", || {
+                let all = std::fs::read_to_string("/proc/net/udp").unwrap();
+                if all.contains(&line) {
+                    Ok(())
+                } else {
+                    Err(all)
+                }
             });
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             for n in 0..100 {
@@ -781,7 +795,7 @@ fn drops_between_two_processes_are_counted() {
         let mut program = holder.start(&settings);
         if total == 2_000 {
             // The first process finds drops of a time when nobody was there to count them: not its own.
-            await_condition("what waits is received", || {
+            await_condition("what waits is taken", || {
                 let status = program.site.status();
                 let quiet = status.0["sockets"][0]["kernel_queue_bytes"] == 0;
                 let came = status.count("datagrams_received");
@@ -789,6 +803,16 @@ fn drops_between_two_processes_are_counted() {
                     Ok(())
                 } else {
                     Err(status)
+                }
+            });
+            // What is taken is counted when this one, which comes behind it, is there.
+            let last = model::Request::named("web", "shop", "/last").encode_to_vec();
+            sender.send_to(&last, holder.address(0)).unwrap();
+            await_condition("the last one is counted", || {
+                let rows = program.site.rows("report_by_script_name");
+                match rows.iter().any(|row| row["script_name"] == "/last") {
+                    true => Ok(()),
+                    false => Err(rows),
                 }
             });
             let status = program.site.status();

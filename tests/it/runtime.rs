@@ -55,7 +55,7 @@ impl Site {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(Duration::from_secs(30)))
+            .timeout_global(Some(Duration::from_secs(60)))
             .build()
             .new_agent();
         let request = ureq::http::Request::builder()
@@ -106,7 +106,7 @@ impl Site {
             let packet = packet(number).encode_to_vec();
             socket.send_to(&packet, self.0.udp_addresses()[0]).unwrap();
         }
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(60);
         while self.merged() < before + requests {
             assert!(Instant::now() < until, "{} merged", self.merged());
             std::thread::sleep(Duration::from_millis(2));

@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -19,6 +20,8 @@ pub(crate) struct Screen {
     keyboard: File,
     child: Child,
     seen: Arc<Mutex<Seen>>,
+    /// Ends with what the program writes.
+    reader: JoinHandle<()>,
 }
 
 struct Seen {
@@ -52,7 +55,7 @@ impl Screen {
         let mut written = File::from(ours);
         let keyboard = written.try_clone().unwrap();
         let kept = Arc::clone(&seen);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // The end is an error: their side is closed.
             while let Ok(count @ 1..) = written.read(&mut bytes) {
@@ -65,6 +68,7 @@ impl Screen {
             keyboard,
             child,
             seen,
+            reader,
         }
     }
 
@@ -120,12 +124,17 @@ impl Screen {
         assert!(done.success(), "{kill}");
     }
 
-    /// Waits for the program's end.
+    /// Waits for the program's end, and until all that it has written is to be seen.
     #[track_caller]
     pub(crate) fn end(&mut self) -> ExitStatus {
-        await_condition("the program ends", || {
+        let status = await_condition("the program ends", || {
             self.child.try_wait().unwrap().ok_or(())
-        })
+        });
+        await_condition("all of it is read", || match self.reader.is_finished() {
+            true => Ok(()),
+            false => Err(()),
+        });
+        status
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, nobody_listens, pinbad, run};
 use crate::packets::request;
 
 /// A `tail` under way, its lines as they come.
@@ -113,7 +113,8 @@ fn requests_are_printed_as_they_pass_and_ctrl_c_is_no_failure() {
 
 #[test]
 fn an_outage_is_told_and_taken_up_again() {
-    let mut first = Program::serve(&[]);
+    // An address at which nothing else in these tests takes its port while it is free.
+    let mut first = Program::serve(&["http.listen=127.77.0.3:0"]);
     let http = first.site.http;
     let mut tail = Tail::start(http, &[]);
     send(&first.site, "/before");
@@ -171,10 +172,7 @@ fn json_is_what_the_daemon_sends_and_ends_after_so_many() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_exit_code() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let (nobody, _taken) = nobody_listens();
     let here = Here::start(&["pool.request_pool_size=0"]);
     let (nobody, here_url) = (nobody.to_string(), here.site.http.to_string());
     for (arguments, code, part) in [

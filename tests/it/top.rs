@@ -1,11 +1,12 @@
 //! `pinbad top` as its users see it: on a terminal, with keys, and as plain text.
 
-use std::net::TcpListener;
 use std::process::Command;
 
 use prost::Message as _;
 
-use crate::harness::{Here, Program, Said, Sender, Site, await_condition, pinbad, run};
+use crate::harness::{
+    Here, Program, Said, Sender, Site, await_condition, nobody_listens, pinbad, run,
+};
 use crate::packets::request;
 use crate::screen::Screen;
 
@@ -109,10 +110,7 @@ fn without_a_terminal_it_is_plain_text() {
 
 #[test]
 fn what_is_wrong_is_said_with_its_exit_code() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let (nobody, _taken) = nobody_listens();
     let here = Here::start(&["pool.request_pool_size=0"]);
     let said = run(pinbad().args(["top", "--once", "--url", &nobody.to_string()]));
     assert_eq!(said.code, Some(1));
@@ -211,7 +209,8 @@ fn await_keys(screen: &Screen) {
 
 #[test]
 fn sizes_change_and_a_daemon_that_goes_comes_back() {
-    let mut first = Program::serve(&[]);
+    // An address at which nothing else in these tests takes its port while it is free.
+    let mut first = Program::serve(&["http.listen=127.77.0.4:0"]);
     let http = first.site.http;
     fill(&first.site);
     let mut screen = Screen::start(top(&first.site, &["--interval", "200ms"]), 80, 24);
@@ -239,12 +238,13 @@ fn sizes_change_and_a_daemon_that_goes_comes_back() {
     sender.send(&request("h", "another", "/a").encode_to_vec());
     sender.at_rest();
     screen.await_text("another");
-    assert!(
-        screen
-            .lines()
-            .iter()
-            .all(|line| !line.contains("No answer"))
-    );
+    await_condition("it answers again", || {
+        let lines = screen.lines();
+        match lines.iter().any(|line| line.contains("No answer")) {
+            true => Err(lines),
+            false => Ok(()),
+        }
+    });
     screen.signal("TERM");
     assert_eq!(screen.end().code(), Some(0));
     assert!(!screen.look(vt100::Screen::alternate_screen));
@@ -275,6 +275,9 @@ fn colours_are_for_those_who_want_them() {
     assert_eq!(plain.end().code(), Some(0));
     let screen = Screen::start(top(&here.site, &[]), 80, 24);
     screen.await_text("/slow");
-    assert!(coloured(&screen));
+    await_condition("colours", || match coloured(&screen) {
+        true => Ok(()),
+        false => Err(screen.lines()),
+    });
     here.stop();
 }

@@ -147,16 +147,27 @@ impl Client {
         self.try_read().expect("the connection is open")
     }
 
+    fn fill(&mut self, bytes: &mut [u8]) -> Option<()> {
+        match self.stream.read_exact(bytes) {
+            Ok(()) => Some(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("it is open"),
+            Err(_) => None,
+        }
+    }
+
     /// The same; `None` when the connection is closed.
+    ///
+    /// # Panics
+    /// After minutes in which nothing came and nobody closed it.
     pub(super) fn try_read(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut whole = Vec::new();
         loop {
             let mut head = [0; 4];
-            self.stream.read_exact(&mut head).ok()?;
+            self.fill(&mut head)?;
             let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
             let start = whole.len();
             whole.resize(start + length, 0);
-            self.stream.read_exact(&mut whole[start..]).ok()?;
+            self.fill(&mut whole[start..])?;
             if length < 0xFF_FFFF {
                 return Some((head[3], whole));
             }
