@@ -23,8 +23,8 @@ use super::order::Rows;
 use super::writer::{Format, Writer};
 use crate::query::table::Table;
 
-/// Answers up to about this size are sent in one piece.
-pub(super) const WHOLE_BYTES: usize = 256 * 1024;
+/// Answers up to about this size are sent in one piece: 0.1 ms of work. What is longer is written by all processors at once.
+pub(super) const WHOLE_BYTES: usize = 96 * 1024;
 
 /// What a piece of a larger answer has, about: some 0.2 ms of work, so that writing it does not hold up other connections.
 const PIECE_BYTES: usize = 192 * 1024;
