@@ -26,6 +26,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks.
 const GLANCE: Duration = Duration::from_millis(3);
 
+/// What a test waits. A time in which this process did nothing at all (it was stopped, the machine stood still) counts for no more
+/// than a second of it: what was to come had none either.
+struct Waiting {
+    left: Duration,
+    looked: Instant,
+}
+
+impl Waiting {
+    fn new(patience: Duration) -> Self {
+        Self {
+            left: patience,
+            looked: Instant::now(),
+        }
+    }
+
+    /// Whether it is over; to be asked again and again.
+    fn is_over(&mut self) -> bool {
+        let passed = self.looked.elapsed().min(Duration::from_secs(1));
+        self.looked = Instant::now();
+        self.left = self.left.saturating_sub(passed);
+        self.left.is_zero()
+    }
+}
+
 /// Settings that every daemon under test has; a test's own come later and win.
 const SETTINGS: [&str; 4] = [
     "ingest.listen=127.0.0.1:0",
@@ -43,11 +67,11 @@ pub(crate) fn await_condition<T, E: Debug>(
     what: &str,
     mut look: impl FnMut() -> Result<T, E>,
 ) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let mut waiting = Waiting::new(PATIENCE);
     loop {
         match look() {
             Ok(found) => return found,
-            Err(seen) if Instant::now() > deadline => panic!("{what}: {seen:?}"),
+            Err(seen) if waiting.is_over() => panic!("{what}: {seen:?}"),
             Err(_) => std::thread::sleep(GLANCE),
         }
     }
@@ -517,12 +541,12 @@ pub(crate) fn run_within(patience: Duration, command: &mut Command) -> Said {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let out = read_all(child.stdout.take().unwrap());
     let err = read_all(child.stderr.take().unwrap());
-    let deadline = Instant::now() + patience;
+    let mut waiting = Waiting::new(patience);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if Instant::now() > deadline {
+        if waiting.is_over() {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("{command:?} does not end: {}", err.join().unwrap());
