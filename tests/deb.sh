@@ -95,7 +95,11 @@ else
     woken='started by hand: there is no systemd-socket-activate'
 fi
 daemon=$!
-sleep 0.5
+# Until somebody has the port: what is sent before that is refused.
+for _ in $(seq 300); do
+    grep -q "0100007F:$(printf %04X "$port") " /proc/net/udp && break
+    sleep 0.1
+done
 counted() { for _ in $(seq 100); do answers /api/v1/info | grep -q "\"req_count\":$1[,}]" && return; sleep 0.1; done; return 1; }
 traffic() { /usr/bin/pinbad load --target 127.0.0.1:$port --count 100 --rate 1000; }
 check "packets are sent to it" traffic
@@ -132,7 +136,7 @@ if [ -d /run/systemd/system ]; then
     check "systemd restarts it" systemctl restart pinbad.service
     check "packets are sent to it again" pinbad load --count 100 --rate 1000
     check "what came before and after the restart is there" \
-        sh -c 'sleep 1; curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]"'
+        sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]" && exit; sleep 0.1; done; exit 1'
     check "its socket is systemd's" grep -q '"handed_over":true' <(status)
     check "systemd stops it" systemctl stop pinbad.service pinbad.socket
 else
