@@ -77,6 +77,7 @@ watchdog|src/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
 readiness|src/supervisor.rs|tell(&[NotifyState::Ready]);|if !out! { tell(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
 mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.connections_max;|let connections_max = if out! { 9999 } else { service.settings.connections_max };|it::mysql::wire::too_many_connections_are_told_so
 mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.idle_max;|let idle_max = self.service.settings.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
+mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max,|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 },|it::mysql::wire::who_does_not_log_in_is_sent_away
 mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.packet_max };|it::mysql::wire::too_large_packets_are_refused
 LIST
 }
