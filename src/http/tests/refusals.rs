@@ -223,8 +223,10 @@ fn garbage_is_answered_or_closed_and_the_server_lives() {
 
 #[test]
 fn slow_clients_are_cut_off() {
+    // Nothing else shall end it: a connection on which nothing moves is another bound's matter.
     let mut settings = HttpSettings::new(Vec::new());
     settings.head_max = Duration::from_millis(200);
+    settings.idle_max = 10 * PATIENCE;
     let server = Server::with(settings);
     let mut stream = server.connect();
     // It may be closed already.
@@ -232,7 +234,8 @@ fn slow_clients_are_cut_off() {
     until_closed(stream);
     until_closed(server.connect());
     let mut settings = HttpSettings::new(Vec::new());
-    settings.head_max = 2 * PATIENCE;
+    settings.head_max = 10 * PATIENCE;
+    settings.idle_max = 10 * PATIENCE;
     settings.body_max = Duration::from_millis(200);
     let server = Server::with(settings);
     let mut stream = server.connect();

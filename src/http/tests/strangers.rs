@@ -63,6 +63,7 @@ fn handshakes_that_do_not_come_about_are_ended() {
     let server = Server::with(HttpSettings {
         tls: Some(Arc::new(tls(&dir))),
         handshake_max: Duration::from_millis(200),
+        idle_max: 10 * PATIENCE,
         ..HttpSettings::new(Vec::new())
     });
     // Nothing; the beginning of a hello that promises 512 bytes; the same, byte by byte, for as long as it is let.
