@@ -637,6 +637,11 @@ fn v1_errors_point_at_the_part() {
             .contains("255 bytes")
     );
     assert!(
+        refused(&format!("tag_info:a:tag.{}=y", "x".repeat(256)))
+            .problem
+            .contains("255 bytes")
+    );
+    assert!(
         refused(&"x".repeat(COMMENT_BYTES_MAX + 1))
             .problem
             .contains("longer than")

@@ -90,7 +90,7 @@ pub(super) fn parse(
         V1Kind::Base(base) => Keys::base(base),
         V1Kind::Tag(tag) => Keys::tags(tag, kind_piece, params, defaults)?,
     };
-    let conditions = self::conditions(conditions)?;
+    let conditions = self::conditions(conditions, defaults)?;
     let percentiles = self::percentiles(percentiles)?;
     let layout = match (conditions.histogram_max_secs, view) {
         (None, None) => Layout::LogLinear,
@@ -311,7 +311,7 @@ pub(super) fn check_tag_name(piece: Piece<'_>, defaults: &Defaults) -> Result<()
     }
 }
 
-fn conditions(section: Option<Piece<'_>>) -> Result<Conditions, CommentError> {
+fn conditions(section: Option<Piece<'_>>, defaults: &Defaults) -> Result<Conditions, CommentError> {
     let mut conditions = Conditions::default();
     let Some(section) = section.filter(|section| !section.is_empty()) else {
         return Ok(conditions);
@@ -338,6 +338,7 @@ fn conditions(section: Option<Piece<'_>>) -> Result<Conditions, CommentError> {
             }
             _ => match name.after("tag.") {
                 Some(tag) if !tag.is_empty() => {
+                    check_tag_name(tag, defaults)?;
                     let pattern = Pattern::Equals(value.text.to_owned());
                     conditions
                         .filters
