@@ -167,6 +167,8 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
         let program = holder.start(&settings);
         lost = look(&program, traffic.pause());
         let sent = traffic.sent.load(Ordering::SeqCst);
+        let restored = program.site.status().0["snapshot"]["restored"]["requests"].as_u64();
+        assert!(restored > Some(0), "nothing came back of {kills} lives");
         let gaps = gaps(&program.site, sent);
         let (count, longest) = (gaps.len() as u64, gaps.iter().max().copied().unwrap_or(0));
         println!(
