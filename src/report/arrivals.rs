@@ -147,16 +147,17 @@ pub(super) struct Counter<'a, 'n> {
     pub(super) picks: &'a mut Vec<(u32, u32)>,
 }
 
-impl Counter<'_, '_> {
-    /// Counts requests, or their timers, in one family: finds the group of each first, then adds to all of them.
-    pub(super) fn add_to(&mut self, family: &mut Family, arrivals: &Arrivals) {
+impl<'a> Counter<'a, '_> {
+    /// Finds the groups in which requests, or their timers, count in one family: what they gain is to be
+    /// [counted](Family::count) next. Returns the gains of which these are.
+    pub(super) fn pick(&mut self, family: &mut Family, arrivals: &Arrivals) -> &'a [Gain] {
         self.picks.clear();
         if family.scope.level == Level::Timer {
             self.pick_timers(family, arrivals);
-            family.count(self.picks, &self.gains.timers, self.budget);
+            &self.gains.timers
         } else {
             self.pick_requests(family, arrivals);
-            family.count(self.picks, &self.gains.requests, self.budget);
+            &self.gains.requests
         }
     }
 

@@ -1,69 +1,173 @@
 //! The memory budget that all reports share.
 //!
 //! What groups, shortcuts, journals and histograms take is added up after every merge, and what a merge makes is added as
-//! it is made. It is used up in steps, and sums stay exact at each of them:
+//! it is made. A quarter is kept for the closed ticks (journals and histograms of the window), whatever the rest would
+//! like to have; what they leave of it unused counts as used below. Memory comes in chunks of a thousand groups, so a sixteenth
+//! (1 MiB at most) is left out of the reckoning. The rest is used up in steps, and sums stay exact at each:
 //!
 //! | from | |
 //! |---|---|
 //! | 7/8 | no new group: a new key folds into `(other)`, at first only where names are without end |
 //! | 15/16 | a new key folds into `(other)` whole, and no shortcut is remembered that needs memory |
-//! | all | ticks are closed without their histograms; percentiles are NULL until those have left the window |
+//! | 15/16 | ticks close into what is left up to here: of what does not fit, the keys with the least requests in the tick fold |
+//! | 31/32 | the same while the tick runs, until it takes 15/16 again |
+
+/// Left out of the reckoning at most, bytes.
+const CHUNKS_BYTES: usize = 1 << 20;
+
+/// Bytes that closed ticks take, and all there is, of one family or of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) all: usize,
+    pub(super) closed: usize,
+}
+
+impl std::ops::Add for Taken {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            closed: self.closed + other.closed,
+        }
+    }
+}
 
 /// How much the reports may take, and how much they do.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
-    used: usize,
+    /// The limit without what is left for chunks.
+    usable: usize,
+    taken: Taken,
     folded: u64,
     /// A key was folded since pressure ended last.
     folds: bool,
+    /// Running ticks may take this much before they are looked at again: more than their share after a look that found
+    /// nothing to give back.
+    looked_at: usize,
+    /// The most that all but closed ticks took when they had to give back, since a tick closed last.
+    peak: usize,
 }
 
 impl Budget {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
-            used: 0,
+            usable: limit - (limit / 16).min(CHUNKS_BYTES),
+            taken: Taken::default(),
             folded: 0,
             folds: false,
+            looked_at: 0,
+            peak: 0,
         }
     }
 
     /// Sets what is used now; true when pressure ended, so that what was folded may unfold.
-    pub(super) fn measure(&mut self, used: usize) -> bool {
-        self.used = used;
-        self.folds && !self.exhausted() && std::mem::take(&mut self.folds)
+    pub(super) fn measure(&mut self, taken: Taken) -> bool {
+        self.taken = taken;
+        self.folds && !self.exhausted(0) && std::mem::take(&mut self.folds)
     }
 
-    /// Adds what was taken or given back since the last [`measure`](Self::measure).
+    /// What was measured last, with what was added since.
+    pub(super) fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// Goes back to what was measured before.
+    pub(super) fn measured(&mut self, taken: Taken) {
+        self.taken = taken;
+    }
+
+    /// Adds what was taken or given back since the last [`measure`](Self::measure), none of it by closed ticks.
     pub(super) fn changed(&mut self, before: usize, after: usize) {
-        self.used = (self.used + after).saturating_sub(before);
+        self.taken.all = (self.taken.all + after).saturating_sub(before);
+    }
+
+    /// The same, of which some may be of closed ticks.
+    pub(super) fn replaced(&mut self, before: Taken, after: Taken) {
+        self.changed(before.all, after.all);
+        self.taken.closed = (self.taken.closed + after.closed).saturating_sub(before.closed);
+    }
+
+    /// What is used, with what is kept for closed ticks.
+    fn charged(&self) -> usize {
+        self.taken.all + (self.usable / 4).saturating_sub(self.taken.closed)
     }
 
     /// Bytes that shortcuts may still take.
     pub(super) fn shortcuts(&self) -> usize {
-        (self.limit / 16 * 15).saturating_sub(self.used)
+        (self.usable / 16 * 15).saturating_sub(self.charged())
     }
 
-    /// Whether no new group may be made: the last eighth is kept for the journals of the groups that exist.
-    pub(super) fn exhausted(&self) -> bool {
-        self.used > self.limit / 8 * 7
+    /// Whether no new group may be made that takes so many bytes more.
+    pub(super) fn exhausted(&self, more: usize) -> bool {
+        self.charged() + more > self.usable / 8 * 7
     }
 
     /// Whether not even groups may be made that a few of what folds share.
-    pub(super) fn exhausted_for_folded(&self) -> bool {
-        self.used > self.limit / 16 * 15
+    pub(super) fn exhausted_for_folded(&self, more: usize) -> bool {
+        self.charged() + more > self.usable / 16 * 15
     }
 
-    /// Whether even histograms must be left out.
-    pub(super) fn exhausted_for_histograms(&self) -> bool {
-        self.used > self.limit
+    /// Whether closed ticks may take so many bytes more.
+    pub(super) fn has_room_for_closed(&self, more: usize) -> bool {
+        self.taken.closed + more <= self.closed_max()
     }
 
-    /// A record found no group of its own.
-    pub(super) fn folded(&mut self) {
-        self.folded += 1;
-        self.folds = true;
+    /// Running ticks are about to give back.
+    pub(super) fn exceeded(&mut self) {
+        self.peak = self.peak.max(self.taken.all - self.taken.closed);
+    }
+
+    /// Bytes that running ticks have to give back, if they have to.
+    pub(super) fn excess(&self) -> Option<usize> {
+        let charged = self.charged();
+        let is_over = charged > (self.usable / 32 * 31).max(self.looked_at);
+        is_over.then(|| charged - self.usable / 16 * 15)
+    }
+
+    /// Whether running ticks had to give back since the last one closed.
+    pub(super) fn is_short(&self) -> bool {
+        self.looked_at > 0
+    }
+
+    /// Running ticks have given back what they could.
+    pub(super) fn looked(&mut self) {
+        self.looked_at = self.charged() + self.usable / 64;
+    }
+
+    /// Ticks were closed: the next ones are looked at anew.
+    pub(super) fn ticks_closed(&mut self) {
+        self.looked_at = 0;
+        self.peak = 0;
+    }
+
+    /// Bytes that closed ticks may take beside what the rest takes now.
+    pub(super) fn closed_max(&self) -> usize {
+        (self.usable / 16 * 15).saturating_sub(self.taken.all - self.taken.closed)
+    }
+
+    /// How much of it is free.
+    pub(super) fn free_for_closed(&self) -> usize {
+        self.closed_max().saturating_sub(self.taken.closed)
+    }
+
+    /// What a tick may take that has found nothing free, once.
+    pub(super) fn little(&self) -> usize {
+        self.usable / 64
+    }
+
+    /// The same beside what the rest would have taken in this tick, had there been more.
+    pub(super) fn closed_wanted(&self) -> usize {
+        let wanted = (self.usable / 16 * 15).saturating_sub(self.peak);
+        self.closed_max().min(wanted.max(self.usable / 4))
+    }
+
+    /// So many records or keys found no place of their own.
+    pub(super) fn folded(&mut self, keys: u64) {
+        self.folded += keys;
+        self.folds |= keys > 0;
     }
 
     /// Goes on counting from what another process counted.
@@ -71,13 +175,13 @@ impl Budget {
         self.folded += folded;
     }
 
-    /// How often a new key was folded, ever.
+    /// How often a key was folded, ever.
     pub(super) fn folded_count(&self) -> u64 {
         self.folded
     }
 
     pub(super) fn used(&self) -> usize {
-        self.used
+        self.taken.all
     }
 
     pub(super) fn limit(&self) -> usize {

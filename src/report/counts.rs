@@ -9,6 +9,8 @@
 //! spread:  | count of `first` | count of `first + 1` | ...
 //! ```
 
+use std::cell::Cell;
+
 const COUNT_BITS: u32 = 36;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
@@ -23,6 +25,18 @@ const PLACES_PER_BUCKET: usize = 12;
 
 /// `first` of a sorted histogram.
 const SORTED: u32 = u32::MAX;
+
+thread_local! {
+    /// Bytes that histograms have grown by on this thread; where they grow is seldom reached, and asking each of them
+    /// after every record is not.
+    static GROWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes by which histograms have grown on this thread, ever; what they gave back when they changed their shape is taken
+/// off. Wraps: what counts is the difference of two looks.
+pub(crate) fn grown() -> usize {
+    GROWN.get()
+}
 
 /// Counts by bucket.
 #[derive(Debug, Clone)]
@@ -136,11 +150,17 @@ impl Histogram {
             used += u32::from(*place == 0);
             *place += count;
         }
-        *self = Self {
+        self.become_shape(Self {
             entries: places,
             first: low as u32,
             used,
-        };
+        });
+    }
+
+    fn become_shape(&mut self, other: Self) {
+        let grown = other.heap_bytes().wrapping_sub(self.heap_bytes());
+        GROWN.set(GROWN.get().wrapping_add(grown));
+        *self = other;
     }
 
     /// Turns a spread histogram into a sorted one.
@@ -156,7 +176,7 @@ impl Histogram {
                 count -= taken;
             }
         }
-        *self = sorted;
+        self.become_shape(sorted);
     }
 
     /// Counts `count` less in `bucket`; it was added before.
@@ -255,7 +275,10 @@ impl Histogram {
     fn insert(&mut self, at: usize, entry: u64) {
         // Small steps: most histograms stay small, and there are as many as rows.
         if self.entries.len() == self.entries.capacity() {
+            let before = self.heap_bytes();
             self.entries.reserve_exact((self.entries.len() / 2).max(2));
+            let grown = self.heap_bytes() - before;
+            GROWN.set(GROWN.get().wrapping_add(grown));
         }
         self.entries.insert(at, entry);
     }

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::budget::Budget;
-use super::definition::{Definition, Filter, Key, KeySource, Level, Missing};
+use super::budget::{Budget, Taken};
+use super::counts::grown;
+use super::definition::{DEFINITION_KEYS_MAX, Definition, Filter, Key, KeySource, Level, Missing};
 use super::dimension::{Dimension, Lanes, Names, Parts, Subject, intern_status, is_status};
 use super::groups::{Gain, Groups};
 use super::histogram::Layout;
@@ -28,6 +29,7 @@ use crate::pool::origins::Origins;
 use crate::pool::tag_sets::TagSets;
 use crate::pool::words::{OTHER, Words};
 
+pub(super) mod close;
 mod identity;
 pub(super) mod saved;
 
@@ -67,6 +69,16 @@ pub(super) struct Family {
     spilled_blind: bool,
     /// Groups made under budget pressure.
     folded: usize,
+    /// Pieces of journals in the window whose tick did not find room for all groups.
+    folded_journals: usize,
+    /// Whether the running tick is one of them already.
+    folds: bool,
+    /// Groups that lost what they had in the running tick, and had nothing else then.
+    emptied: Vec<u32>,
+    /// Records counted in the running tick.
+    gains: usize,
+    /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
+    aside: Option<(u32, Totals)>,
     /// When what it knows came in.
     pub(super) coverage: Coverage,
     /// Counts changes; equal versions mean equal answers.
@@ -94,7 +106,11 @@ struct Journal {
     tick: u64,
     /// Shared with a snapshot that is being written, never for longer.
     entries: Arc<[u8]>,
+    /// How many groups are spoken of.
+    groups: usize,
     histograms: bool,
+    /// Some of what was counted in this tick lies under `(other)` for want of memory.
+    folded: bool,
 }
 
 /// The names of the pool, with the words open for writing.
@@ -134,10 +150,12 @@ impl Family {
         now_ms: u64,
     ) -> Self {
         let parts = Parts::of(&dimensions, &filters);
+        let mut groups = Groups::new(dimensions.len(), scope.extremes);
+        groups.ticks = scope.ticks.count;
         Self {
             scope,
             filters,
-            groups: Groups::new(dimensions.len(), scope.extremes),
+            groups,
             dimensions,
             route: Route::new(parts),
             table: HashTable::new(),
@@ -151,6 +169,11 @@ impl Family {
             blind_ticks: 0,
             spilled_blind: false,
             folded: 0,
+            folded_journals: 0,
+            folds: false,
+            emptied: Vec::new(),
+            gains: 0,
+            aside: None,
             coverage: Coverage::new(scope.ticks),
             version: 0,
             flow: Flow::default(),
@@ -235,42 +258,68 @@ impl Family {
 
     /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began: of each pick the
     /// group, and which of the gains is its.
-    pub(super) fn count(&mut self, picks: &[(u32, u32)], gains: &[Gain], budget: &mut Budget) {
+    pub(super) fn count(
+        &mut self,
+        picks: &[(u32, u32)],
+        gains: &[Gain],
+        words: &mut Words,
+        budget: &mut Budget,
+    ) {
         let layout = self.scope.layout;
         self.groups.foresee(picks, gains, &layout);
-        let before = self.groups.heap_bytes();
+        self.gains += picks.len();
+        let mut before = self.groups.heap_bytes();
+        let mut grown_before = grown();
         for &(group, at) in picks {
             let gain = &gains[at as usize];
             if !self.groups.count(group, gain, &layout) {
-                self.spill(group, budget);
+                self.groups.slot_histograms_grew(grown_before);
+                budget.changed(before, self.groups.heap_bytes());
+                self.spill(group, words, budget);
+                before = self.groups.heap_bytes();
+                grown_before = grown();
                 self.groups.count(group, gain, &layout);
             }
         }
+        self.groups.slot_histograms_grew(grown_before);
         budget.changed(before, self.groups.heap_bytes());
     }
 
     /// Takes over a slot whose sums are nearly full, as the end of the tick would.
     #[cold]
-    fn spill(&mut self, group: u32, budget: &Budget) {
-        let histograms = !budget.exhausted_for_histograms();
+    fn spill(&mut self, group: u32, words: &mut Words, budget: &mut Budget) {
+        self.end_piece(false);
         let Some((at, _)) = self.groups.running(group) else {
             return;
         };
-        let Self {
-            groups,
-            writer,
-            tick,
-            ..
-        } = self;
-        groups.take_over(at, *tick, histograms, |slot| {
-            writer.entry(
-                slot.group,
-                &slot.totals(),
-                histograms.then_some(&slot.histogram),
-            );
-        });
-        // A tick of which a part had to leave its histogram out is blind as a whole.
-        self.spilled_blind |= !histograms;
+        if budget.has_room_for_closed(self.groups.closing_bytes(at)) {
+            let Self {
+                groups,
+                writer,
+                tick,
+                ..
+            } = self;
+            groups.take_over(at, *tick, true, |slot| {
+                writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
+            });
+            return;
+        }
+        // No room for another entry: it goes where all goes that has none, and what that has more than a slot can hold is
+        // kept aside, without times, for an entry at the end of the tick.
+        self.folds = true;
+        let other = self.other_group(words, budget);
+        if group != other && self.groups.fold(at, other) {
+            return;
+        }
+        if let Some((full, _)) = self.groups.running(other) {
+            let aside = &mut self.aside.get_or_insert((other, Totals::ZERO)).1;
+            self.groups
+                .take_over(full, self.tick, false, |slot| *aside += &slot.totals());
+            self.spilled_blind = true;
+        }
+        if group != other {
+            self.groups.fold(at, other);
+        }
     }
 
     /// The slow path of [`group_of`](Self::group_of): filters, lanes, table.
@@ -301,28 +350,66 @@ impl Family {
         if let Some(id) = self.find(lanes) {
             return id;
         }
-        if !budget.exhausted() {
+        if !budget.exhausted(self.next_bytes()) {
             return self.make_group(lanes, words, budget);
         }
-        // No memory for another group: what tends to explode becomes `(other)`, the rest is kept apart as long as
-        // that does not explode too.
-        budget.folded();
+        budget.folded(1);
+        self.fold_target(lanes, words, budget)
+    }
+
+    /// The group into which a combination folds that has no memory: what tends to explode becomes `(other)`, the rest is
+    /// kept apart as long as that does not explode too.
+    fn fold_target(&mut self, lanes: &Lanes, words: &mut Words, budget: &mut Budget) -> u32 {
+        let coarse = self.coarse(lanes);
+        if let Some(id) = self.find(&coarse) {
+            return id;
+        }
+        if self.folded < FOLDED_GROUPS_MAX && !budget.exhausted_for_folded(self.next_bytes()) {
+            self.folded += 1;
+            return self.make_group(&coarse, words, budget);
+        }
+        self.other_group(words, budget)
+    }
+
+    /// The group into which one folds that is there already, for some of its time.
+    fn fold_target_for_now(
+        &mut self,
+        lanes: &Lanes,
+        words: &mut Words,
+        budget: &mut Budget,
+    ) -> u32 {
+        let coarse = self.coarse(lanes);
+        self.find(&coarse)
+            .unwrap_or_else(|| self.other_group(words, budget))
+    }
+
+    /// A combination with `(other)` where values are without end.
+    fn coarse(&self, lanes: &Lanes) -> Lanes {
         let mut coarse = *lanes;
         for (lane, dimension) in coarse.iter_mut().zip(&self.dimensions) {
             if dimension.is_open() {
                 *lane = OTHER;
             }
         }
-        if let Some(id) = self.find(&coarse) {
-            return id;
-        }
-        if self.folded < FOLDED_GROUPS_MAX && !budget.exhausted_for_folded() {
-            self.folded += 1;
-            return self.make_group(&coarse, words, budget);
-        }
-        coarse[..self.dimensions.len()].fill(OTHER);
-        self.find(&coarse)
-            .unwrap_or_else(|| self.make_group(&coarse, words, budget))
+        coarse
+    }
+
+    /// The group of all that is `(other)` in every respect.
+    fn other_group(&mut self, words: &mut Words, budget: &mut Budget) -> u32 {
+        let other = [OTHER; DEFINITION_KEYS_MAX];
+        self.find(&other)
+            .unwrap_or_else(|| self.make_group(&other, words, budget))
+    }
+
+    /// Bytes that what finds and shows groups takes when the next one makes it grow; both copies, while it does.
+    fn next_bytes(&self) -> usize {
+        let table = match self.table.len() == self.table.capacity() {
+            true => self.table.capacity() * 12,
+            false => 0,
+        };
+        let projections = self.projections.iter().flatten();
+        let projections: usize = projections.map(Projection::next_bytes).sum();
+        self.groups.next_bytes() + table + projections
     }
 
     fn find(&self, lanes: &Lanes) -> Option<u32> {
@@ -380,73 +467,11 @@ impl Family {
         self.version += 1;
     }
 
-    /// Closes and retires ticks until the one at `now_ms` runs.
-    pub(super) fn advance(&mut self, now_ms: u64, words: &mut Words, budget: &Budget) {
-        let tick = self.scope.ticks.at(now_ms);
-        if tick <= self.tick {
-            return;
-        }
-        self.close_tick(budget);
-        self.tick = tick;
-        self.coverage.advance(now_ms);
-        if let Some(gone) = self.scope.ticks.last_gone(tick) {
-            while self
-                .journals
-                .front()
-                .is_some_and(|journal| journal.tick <= gone)
-            {
-                if let Some(journal) = self.journals.pop_front() {
-                    self.retire(&journal, words);
-                }
-            }
-        }
-        for projection in self.projections.iter_mut().flatten() {
-            if projection.can_promote() {
-                projection.promote(&self.groups);
-            }
-        }
-        self.version += 1;
-    }
-
-    /// Writes the running tick to its journal and takes it over into the sums.
-    fn close_tick(&mut self, budget: &Budget) {
-        let dirty = self.groups.dirty();
-        if dirty == 0 {
-            return;
-        }
-        let histograms = !budget.exhausted_for_histograms();
-        let Self {
-            groups,
-            writer,
-            tick,
-            ..
-        } = self;
-        for at in 0..dirty {
-            groups.close_slot(at, *tick, histograms, |slot| {
-                writer.entry(
-                    slot.group,
-                    &slot.totals(),
-                    histograms.then_some(&slot.histogram),
-                );
-            });
-        }
-        groups.slots_closed();
-        let entries = writer.finish();
-        writer.shrink();
-        let histograms = histograms && !std::mem::take(&mut self.spilled_blind);
-        self.journal_bytes += entries.len();
-        self.blind_ticks += usize::from(!histograms);
-        self.journals.push_back(Journal {
-            tick: self.tick,
-            entries,
-            histograms,
-        });
-    }
-
     /// Takes away what a tick that left the window had added.
     fn retire(&mut self, journal: &Journal, words: &mut Words) {
         self.journal_bytes -= journal.entries.len();
         self.blind_ticks -= usize::from(!journal.histograms);
+        self.folded_journals -= usize::from(journal.folded);
         let mut pairs = std::mem::take(&mut self.pairs);
         let mut reader = JournalReader::new(&journal.entries);
         while let Some((id, totals)) = reader.next(&mut pairs) {
@@ -495,6 +520,7 @@ impl Family {
             self.groups.close_slot(at, self.tick, false, |_| {});
         }
         self.groups.slots_closed();
+        self.emptied.clear();
         for id in 0..self.groups.end() {
             if self.groups.is_used(id) {
                 self.forget_group(id, words);
@@ -506,6 +532,11 @@ impl Family {
         self.journal_bytes = 0;
         self.blind_ticks = 0;
         self.spilled_blind = false;
+        self.folded_journals = 0;
+        self.folds = false;
+        self.gains = 0;
+        self.aside = None;
+        self.give_end_back();
         self.forget_routes();
         self.version += 1;
     }
@@ -515,9 +546,9 @@ impl Family {
         self.projections.iter().flatten().count()
     }
 
-    /// Whether keys lie under `(other)` because there was no memory for groups of their own.
+    /// Whether keys lie under `(other)`, for all of the window or for some ticks, because there was no memory for them.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        self.folded > 0
+        self.folded > 0 || self.folded_journals > 0 || self.folds
     }
 
     /// Bytes that report number `report` takes: its own, and an even share of what all of the family use.
@@ -533,8 +564,22 @@ impl Family {
         self.group_bytes()
             + self.journal_bytes
             + self.writer.unfinished().len()
+            + self.emptied.capacity() * 4
             + self.coverage.heap_bytes()
             + self.route.heap_bytes()
+    }
+
+    /// Bytes taken, and by closed ticks.
+    pub(super) fn taken(&self) -> Taken {
+        Taken {
+            all: self.heap_bytes(),
+            closed: self.closed_bytes(),
+        }
+    }
+
+    /// Bytes that closed ticks take.
+    fn closed_bytes(&self) -> usize {
+        self.journal_bytes + self.writer.unfinished().len() + self.groups.closed_bytes()
     }
 
     /// Bytes that groups take, with what finds them and shows them.

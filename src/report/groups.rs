@@ -5,12 +5,17 @@
 //! the group's sums, and when that tick leaves the window the journal entry is subtracted again. So a packet touches one
 //! slot, however many reports there are and however often they are read.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::chunked::Chunked;
-use super::counts::Histogram;
+use super::counts::{Histogram, grown};
 use super::dimension::Lanes;
 use super::histogram::Layout;
 use super::reading::Extremes;
 use super::totals::Totals;
+
+pub(super) mod fold;
 
 /// No slot: the group gained nothing in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -119,9 +124,14 @@ pub(super) struct Groups {
     /// `stride` lanes a group.
     lanes: Chunked<u32>,
     stride: usize,
-    unused: Vec<u32>,
+    /// How many ticks the window has.
+    pub(super) ticks: u64,
+    /// Numbers that are free, the lowest first: so the end falls free, and its memory can be given back.
+    unused: BinaryHeap<Reverse<u32>>,
     slots: Chunked<Slot>,
     slots_used: usize,
+    /// Bytes that the histograms of slots hold on the heap.
+    pub(super) slot_histogram_bytes: usize,
     /// Per group the extremes of its closed ticks, when the family keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
@@ -140,9 +150,11 @@ impl Groups {
             groups: Chunked::new(),
             lanes: Chunked::new(),
             stride,
-            unused: Vec::new(),
+            ticks: 1,
+            unused: BinaryHeap::new(),
             slots: Chunked::new(),
             slots_used: 0,
+            slot_histogram_bytes: 0,
             extremes: extremes.then(Vec::new),
             extremes_count: 0,
             slot_extremes: Vec::new(),
@@ -208,7 +220,7 @@ impl Groups {
     /// Takes a combination in and returns its number.
     pub(super) fn insert(&mut self, lanes: &Lanes) -> u32 {
         self.live += 1;
-        if let Some(id) = self.unused.pop() {
+        if let Some(Reverse(id)) = self.unused.pop() {
             self.heads[id as usize].slot = NO_SLOT;
             for (at, &lane) in lanes.iter().take(self.stride).enumerate() {
                 self.lanes[id as usize * self.stride + at] = lane;
@@ -219,17 +231,23 @@ impl Groups {
             totals: Totals::ZERO,
             histogram: Histogram::new(),
         });
-        self.heads.push(Head {
-            slot: NO_SLOT,
-            generation: 0,
-        });
+        let id = self.groups.len() - 1;
+        if id < self.heads.len() {
+            // It was in use before the end was given back.
+            self.heads[id].slot = NO_SLOT;
+        } else {
+            self.heads.push(Head {
+                slot: NO_SLOT,
+                generation: 0,
+            });
+        }
         for &lane in lanes.iter().take(self.stride) {
             self.lanes.push(lane);
         }
         if let Some(extremes) = &mut self.extremes {
             extremes.push(Vec::new());
         }
-        (self.groups.len() - 1) as u32
+        id as u32
     }
 
     /// Gives a number back. The caller has seen that nothing is counted under it.
@@ -247,7 +265,7 @@ impl Groups {
             self.extremes_count -= extremes[id as usize].len();
             extremes[id as usize] = Vec::new();
         }
-        self.unused.push(id);
+        self.unused.push(Reverse(id));
         self.live -= 1;
     }
 
@@ -300,6 +318,12 @@ impl Groups {
         true
     }
 
+    /// Histograms of slots have grown, and no others, since [`grown`] was so much.
+    pub(super) fn slot_histograms_grew(&mut self, before: usize) {
+        let more = grown().wrapping_sub(before);
+        self.slot_histogram_bytes = self.slot_histogram_bytes.wrapping_add(more);
+    }
+
     #[inline(never)]
     fn open_slot(&mut self, id: u32) -> u32 {
         let at = self.slots_used;
@@ -350,6 +374,7 @@ impl Groups {
             extremes_count,
             slot_extremes,
             histogram_bytes,
+            slot_histogram_bytes,
             ..
         } = self;
         let slot = &mut slots[at];
@@ -364,12 +389,19 @@ impl Groups {
             *histogram_bytes = *histogram_bytes + group.histogram.heap_bytes() - before;
         }
         if let Some(extremes) = extremes {
-            extremes[slot.group as usize].push((tick, slot_extremes[at]));
-            *extremes_count += 1;
+            let seen = slot_extremes[at];
+            match extremes[slot.group as usize].last_mut() {
+                Some((last, all)) if *last == tick => all.widen(&seen),
+                _ => {
+                    extremes[slot.group as usize].push((tick, seen));
+                    *extremes_count += 1;
+                }
+            }
         }
         let mut counts = std::mem::take(&mut slot.histogram);
         // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
         if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
+            *slot_histogram_bytes -= counts.heap_bytes();
             counts.reset();
         } else {
             counts.clear();
@@ -398,34 +430,60 @@ impl Groups {
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild tick does not hold
     /// its memory for ever.
     pub(super) fn slots_closed(&mut self) {
-        let keep = (self.slots_used * 2).max(1024);
-        while self.slots.len() > keep {
-            self.slots.pop();
-        }
+        let keep = match self.slots_used {
+            0 => 0,
+            used => (used * 2).max(1024),
+        };
+        self.keep_slots(keep);
         self.slots_used = 0;
     }
 
-    /// Bytes that extremes take: a list for each group, which grows by doubling, and those of the running tick.
+    /// Keeps so many slots.
+    fn keep_slots(&mut self, keep: usize) {
+        while self.slots.len() > keep {
+            if let Some(slot) = self.slots.pop() {
+                self.slot_histogram_bytes -= slot.histogram.heap_bytes();
+            }
+        }
+        if self.slot_extremes.capacity() > keep * 2 {
+            self.slot_extremes.shrink_to(keep);
+        }
+    }
+
+    /// Bytes that extremes take beside those of closed ticks: a list for each group, and those of the running tick.
     fn extremes_bytes(&self) -> usize {
-        const EACH: usize = size_of::<(u64, Extremes)>();
         let Some(extremes) = &self.extremes else {
             return 0;
         };
         let lists = extremes.capacity() * size_of::<Vec<(u64, Extremes)>>();
-        let running = self.slot_extremes.capacity() * size_of::<Extremes>();
-        lists + running + self.extremes_count * EACH * 3 / 2
+        lists + self.slot_extremes.capacity() * size_of::<Extremes>()
+    }
+
+    /// Bytes that closed ticks have in groups: histograms, and lists of extremes, which grow by doubling.
+    pub(super) fn closed_bytes(&self) -> usize {
+        self.histogram_bytes + self.extremes_count * self.extremes_each()
+    }
+
+    /// Bytes that the extremes of a group in a closed tick take.
+    pub(super) fn extremes_each(&self) -> usize {
+        match self.extremes {
+            Some(_) => size_of::<(u64, Extremes)>() * 3 / 2,
+            None => 0,
+        }
     }
 
     /// Bytes taken, slots and histograms included.
     pub(super) fn heap_bytes(&self) -> usize {
-        // A slot's histogram is counted with a dozen entries: it is cleared, not freed, between ticks.
+        // 16: what the allocator adds to each histogram.
         self.groups.heap_bytes()
             + self.heads.heap_bytes()
             + self.lanes.heap_bytes()
+            + self.unused.capacity() * 4
             + self.slots.heap_bytes()
-            + self.slots.len() * 96
-            + self.histogram_bytes
+            + self.slots.len() * 16
+            + self.slot_histogram_bytes
             + self.live * 16
             + self.extremes_bytes()
+            + self.closed_bytes()
     }
 }

@@ -13,6 +13,7 @@ use super::totals::Totals;
 #[derive(Debug, Default)]
 pub(super) struct JournalWriter {
     bytes: Vec<u8>,
+    entries: usize,
 }
 
 impl JournalWriter {
@@ -32,6 +33,7 @@ impl JournalWriter {
         len: usize,
         pairs: impl Iterator<Item = (u32, u64)>,
     ) {
+        self.entries += 1;
         self.number(u128::from(group));
         self.number(u128::from(totals.requests));
         self.number(totals.hits);
@@ -50,6 +52,29 @@ impl JournalWriter {
         }
     }
 
+    /// Bytes of the entry that [`entry`](Self::entry) would write.
+    pub(super) fn entry_bytes(group: u32, totals: &Totals, histogram: &Histogram) -> usize {
+        let sums = [
+            totals.hits,
+            totals.time,
+            totals.ru_utime,
+            totals.ru_stime,
+            totals.traffic,
+            totals.memory,
+            totals.requests.into(),
+            totals.errors.into(),
+            group.into(),
+            histogram.len() as u128,
+        ];
+        let mut bytes: usize = sums.into_iter().map(number_bytes).sum();
+        let mut last = 0;
+        for (bucket, count) in histogram.iter() {
+            bytes += number_bytes((bucket - last).into()) + number_bytes(count.into());
+            last = bucket;
+        }
+        bytes
+    }
+
     /// What was written since the last one was finished.
     pub(super) fn unfinished(&self) -> &[u8] {
         &self.bytes
@@ -59,13 +84,20 @@ impl JournalWriter {
     pub(super) fn beginning_with(entries: &[u8]) -> Self {
         Self {
             bytes: entries.to_vec(),
+            entries: 0,
         }
+    }
+
+    /// How many entries were written since the last one was finished.
+    pub(super) fn entries(&self) -> usize {
+        self.entries
     }
 
     /// The finished journal, exactly as large as it needs to be; the writer is empty again.
     pub(super) fn finish(&mut self) -> Arc<[u8]> {
         let bytes = self.bytes.as_slice().into();
         self.bytes.clear();
+        self.entries = 0;
         bytes
     }
 
@@ -82,6 +114,11 @@ impl JournalWriter {
         }
         self.bytes.push(value as u8);
     }
+}
+
+/// Bytes that a number takes.
+fn number_bytes(value: u128) -> usize {
+    (128 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Reads entries in the order in which they were written.
@@ -180,6 +217,8 @@ mod tests {
         };
         let mut writer = JournalWriter::default();
         writer.entry(9, &large, Some(&histogram));
+        let bytes = JournalWriter::entry_bytes(9, &large, &histogram);
+        assert_eq!(writer.unfinished().len(), bytes);
         writer.entry(u32::MAX - 9, &Totals::ZERO, None);
         let bytes = writer.finish();
         let mut reader = JournalReader::new(&bytes);

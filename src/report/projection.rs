@@ -178,6 +178,60 @@ impl Projection {
         &self.lanes[row as usize * keys..(row as usize + 1) * keys]
     }
 
+    /// Bytes that the next group takes at most, where it makes something grow; both copies, while it does.
+    pub(super) fn next_bytes(&self) -> usize {
+        let grows = |full: bool, capacity: usize, each: usize| {
+            if full { capacity.max(8) * 2 * each } else { 0 }
+        };
+        let (row_of, groups_in) = (&self.row_of, &self.groups_in);
+        let lanes_full = self.lanes.len() + self.keys.len() > self.lanes.capacity();
+        let table = &self.table;
+        grows(row_of.len() == row_of.capacity(), row_of.capacity(), 4)
+            + grows(
+                groups_in.len() == groups_in.capacity(),
+                groups_in.capacity(),
+                4,
+            )
+            + grows(lanes_full, self.lanes.capacity(), 4)
+            + grows(table.len() == table.capacity(), table.capacity(), 6)
+    }
+
+    /// Gives back what groups from number `end` on took, of which there are none any more, and rows that went when they are
+    /// most of all; the others move together.
+    pub(super) fn give_back(&mut self, end: u32) {
+        self.row_of.truncate(end as usize);
+        self.row_of.shrink_to_fit();
+        if self.unused.len() < self.groups_in.len() / 2 {
+            return;
+        }
+        let stride = self.keys.len();
+        let mut moved = vec![NO_ROW; self.groups_in.len()];
+        let mut rows = 0;
+        for row in 0..self.groups_in.len() {
+            if row == OTHER_ROW as usize || self.groups_in[row] > 0 {
+                moved[row] = rows as u32;
+                self.groups_in[rows] = self.groups_in[row];
+                self.lanes
+                    .copy_within(row * stride..(row + 1) * stride, rows * stride);
+                rows += 1;
+            }
+        }
+        self.groups_in.truncate(rows);
+        self.groups_in.shrink_to_fit();
+        self.lanes.truncate(rows * stride);
+        self.lanes.shrink_to_fit();
+        self.unused = Vec::new();
+        for row in self.row_of.iter_mut().filter(|row| **row != NO_ROW) {
+            *row = moved[*row as usize];
+        }
+        let mut table = HashTable::with_capacity(rows);
+        for row in 1..rows as u32 {
+            let hash = self.hash(self.row_lanes(row));
+            table.insert_unique(hash, row, |&row| self.hash(self.row_lanes(row)));
+        }
+        self.table = table;
+    }
+
     /// Bytes taken.
     pub(super) fn heap_bytes(&self) -> usize {
         self.row_of.capacity() * 4

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use super::arrivals::{Arrival, Arrivals, Counter, Gains};
-use super::budget::Budget;
+use super::budget::{Budget, Taken};
 use super::definition::{Definition, KeySource, Level};
 use super::dimension::Names;
+use super::family::close::relieve;
 use super::family::{Family, Flow, NamesMut, Scope, all_fields};
 use super::read::PAIRS_MAX;
 use super::reading::{Reading, Want};
@@ -17,6 +18,10 @@ use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
 
 pub(super) mod saved;
+mod time;
+
+/// Records counted before it is looked at what they took.
+const GAINS_AT_ONCE: usize = 256;
 
 /// Who defined a report, and so who may drop it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +75,8 @@ pub struct Reports {
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
     /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
     now_ms: u64,
+    /// What reports take that are being filled.
+    filling: Taken,
     /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
     removals: u64,
 }
@@ -82,6 +89,8 @@ pub struct Filling {
     report: usize,
     /// Id of the next request to take in.
     next: u64,
+    /// What it took when it was looked at last.
+    taken: Taken,
 }
 
 /// What one report takes, and what came through to it.
@@ -125,6 +134,7 @@ impl Reports {
             picks: Vec::new(),
             history,
             now_ms: 0,
+            filling: Taken::default(),
             removals: 0,
         }
     }
@@ -207,6 +217,7 @@ impl Reports {
             definition,
             report,
             next: oldest,
+            taken: Taken::default(),
         })
     }
 
@@ -260,7 +271,7 @@ impl Reports {
             );
             let (words, origins, tag_sets) = pool.split();
             let merged_ms = row.merged_at(self.now_ms);
-            family.advance(merged_ms, words, &self.budget);
+            self.pass_of_filling(family, merged_ms, words);
             family.merged(merged_ms);
             let mut names = NamesMut {
                 words,
@@ -276,26 +287,46 @@ impl Reports {
                 gains: &self.gains,
                 picks: &mut self.picks,
             };
-            counter.add_to(family, &arrivals);
+            let gains = counter.pick(family, &arrivals);
+            family.count(counter.picks, gains, counter.names.words, counter.budget);
+            if counter.budget.excess().is_some() {
+                let live = self.families.iter_mut().flatten().map(AsMut::as_mut);
+                let mut all: Vec<&mut Family> = live.chain([family.as_mut()]).collect();
+                relieve(&mut all, counter.names.words, counter.budget);
+                for family in all {
+                    family.forget_emptied(counter.names.words);
+                }
+            }
             next += 1;
         }
         filling.next = next;
         if next < pool.requests.next_id() {
+            let taken = filling.family.taken();
+            self.filling_took(filling.taken, taken);
+            filling.taken = taken;
             return Some(filling);
         }
+        self.filling_took(filling.taken, Taken::default());
         let Filling {
             mut family,
             definition,
             report,
             ..
         } = filling;
-        family.advance(self.now_ms, pool.split().0, &self.budget);
+        self.pass_of_filling(&mut family, self.now_ms, pool.split().0);
         self.go_live(family, definition, defined_by.clone(), report);
         None
     }
 
+    /// What a report took that is being filled was this, and is that.
+    fn filling_took(&mut self, before: Taken, after: Taken) {
+        self.filling.all = self.filling.all + after.all - before.all;
+        self.filling.closed = self.filling.closed + after.closed - before.closed;
+    }
+
     /// Gives up a report that was being filled.
     pub fn abandon(&mut self, mut filling: Filling, pool: &mut Pool) {
+        self.filling_took(filling.taken, Taken::default());
         filling.family.clear(pool.split().0);
     }
 
@@ -375,8 +406,28 @@ impl Reports {
             gains,
             picks,
         };
-        for family in families.iter_mut().flatten() {
-            counter.add_to(family, arrivals);
+        for at in 0..families.len() {
+            let Some(family) = &mut families[at] else {
+                continue;
+            };
+            let gains = counter.pick(family, arrivals);
+            let mut counted = 0;
+            while let Some(family) = &mut families[at]
+                && counted < counter.picks.len()
+            {
+                let until = counter.picks.len().min(counted + GAINS_AT_ONCE);
+                let picks = &counter.picks[counted..until];
+                family.count(picks, gains, counter.names.words, counter.budget);
+                counted = until;
+                if counter.budget.excess().is_some() {
+                    relieve_all(families, &mut counter);
+                }
+            }
+            if counter.budget.is_short() {
+                for family in families.iter_mut().flatten() {
+                    family.forget_emptied(counter.names.words);
+                }
+            }
         }
     }
 
@@ -386,14 +437,6 @@ impl Reports {
             family.merged(now_ms);
         }
         self.measure();
-    }
-
-    /// Lets time pass: closes ticks, and takes away what left a window.
-    pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
-        self.now_ms = now_ms;
-        for family in self.families.iter_mut().flatten() {
-            family.advance(now_ms, pool.split().0, &self.budget);
-        }
     }
 
     /// Forgets what stood behind freed numbers. To be called before any of them is used again.
@@ -412,14 +455,15 @@ impl Reports {
         self.measure();
     }
 
-    fn heap_bytes(&self) -> usize {
+    /// What all take together.
+    fn taken(&self) -> Taken {
         let families = self.families.iter().flatten();
-        families.map(|family| family.heap_bytes()).sum()
+        families.fold(self.filling, |sum, family| sum + family.taken())
     }
 
     fn measure(&mut self) {
-        let used = self.heap_bytes();
-        if self.budget.measure(used) {
+        let taken = self.taken();
+        if self.budget.measure(taken) {
             // Keys that were folded may have groups of their own again.
             for family in self.families.iter_mut().flatten() {
                 family.forget_routes();
@@ -570,6 +614,13 @@ impl Reports {
             .as_ref()
             .expect("a live report keeps its family")
     }
+}
+
+#[cold]
+fn relieve_all(families: &mut [Option<Box<Family>>], counter: &mut Counter<'_, '_>) {
+    let all = families.iter_mut().flatten().map(AsMut::as_mut);
+    let mut all: Vec<&mut Family> = all.collect();
+    relieve(&mut all, counter.names.words, counter.budget);
 }
 
 fn scope_of(definition: &Definition) -> Scope {

@@ -1,20 +1,33 @@
-//! What the reports take, against `reports.memory`: names that never come twice, names that come again in every tick.
+//! What the reports take, against `reports.memory`: names that never come twice, names that come again in every tick, and whatever
+//! chance has it. At every look the memory is within the budget, and the rows of every report add up to what was sent.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prost::Message as _;
 
 use super::super::*;
 use crate::config::{PoolConfig, ReportsConfig};
-use crate::report::definition::Defaults;
+use crate::report::definition::{Defaults, Level};
 use crate::report::form::ReportForm;
+use crate::report::reading::{KeyValue, Reading, Want};
+use crate::report::totals::Totals;
 use crate::report::{DefinedBy, builtin};
 use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 const HISTORY: Duration = Duration::from_secs(60);
 const MEMORY: usize = 4 << 20;
 
-fn empty(hasher: &Hasher) -> Live {
+/// Reports that share groups with others and that do not, over three windows.
+const FORMS: [(&str, &str, &str, &str); 5] = [
+    ("by_group", "timer", r#"["@group"]"#, "1m"),
+    ("by_env", "request", r#"["+env"]"#, "1m"),
+    ("by_both", "timer", r#"["script_name", "@group"]"#, "1m"),
+    ("shortly", "request", r#"["server_name", "+env"]"#, "8s"),
+    ("longer", "timer", r#"["hostname", "@group"]"#, "150s"),
+];
+
+fn empty(hasher: &Hasher, memory_bytes: usize) -> Live {
     let history = Ticks::of(HISTORY);
     let config = PoolConfig {
         request_pool_size: 20_000,
@@ -25,7 +38,7 @@ fn empty(hasher: &Hasher) -> Live {
     let pool = Pool::new(&config, hasher.clone());
     let config = ReportsConfig {
         rows_max: 2_000,
-        memory_bytes: MEMORY,
+        memory_bytes,
         error_status: 500,
     };
     let mut reports = Reports::new(&config, history);
@@ -34,12 +47,10 @@ fn empty(hasher: &Hasher) -> Live {
         ..Defaults::default()
     };
     let mut all: Vec<_> = builtin::reports(&defaults).into_iter().collect();
-    for (name, level, keys) in [
-        ("by_group", "timer", r#"["@group"]"#),
-        ("by_env", "request", r#"["+env"]"#),
-        ("by_both", "timer", r#"["script_name", "@group"]"#),
-    ] {
-        let form = format!(r#"{{"level": "{level}", "keys": {keys}, "percentiles": [95]}}"#);
+    for (name, level, keys, window) in FORMS {
+        let form = format!(
+            r#"{{"level": "{level}", "keys": {keys}, "percentiles": [95], "window": "{window}"}}"#
+        );
         let members = serde_json::from_str(&form).unwrap();
         let form = ReportForm::from_members(name, members).unwrap();
         all.push(form.definition(&defaults).unwrap());
@@ -49,43 +60,380 @@ fn empty(hasher: &Hasher) -> Live {
     Live::new(pool, reports, history)
 }
 
-/// Everything in it is called by this number, the status too.
-fn sent(number: u32) -> Vec<u8> {
-    let word = |kind: &str| format!("{kind}-{number}");
-    let mut request = model::Request::named(word("host"), word("server"), word("script"));
-    request.schema = Some(word("schema").into_bytes());
-    request.status = Some(number);
-    request.request_time = Some(number as f32 / 1000.0);
-    request.add_tag("env", word("env"));
-    request.add_timer(1, 0.25, &[("group", &*word("group"))]);
-    request.encode_to_vec()
+/// A request in which everything is called by `name`, the status too; `steps` of 1/64 second.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    name: u32,
+    steps: u32,
+    hits: u32,
 }
 
-/// The most that the reports took, when in each second these numbers come.
-fn most(seconds: u32, numbers: impl Fn(u32) -> std::ops::Range<u32>) -> usize {
-    let hasher = Hasher::new();
-    let mut live = empty(&hasher);
-    let mut decoder = Decoder::new(TextLimits::default(), hasher);
-    let mut most = 0;
-    let mut records = Vec::new();
-    for second in 0..seconds {
-        let now_ms = u64::from(second) * 1_000;
-        live.advance(now_ms);
-        for (at, number) in numbers(second).enumerate() {
-            let taken = decoder.decode(&sent(number), 1_700_000_000, &mut records);
-            assert_eq!(taken, Ok(1));
-            if at % 100 == 99 {
-                live.merge(&records, now_ms);
-                records.clear();
-            }
-            most = most.max(live.reports.memory().0);
+impl Sent {
+    fn packet(self) -> Vec<u8> {
+        let word = |kind: &str| format!("{kind}-{}", self.name);
+        let mut request = model::Request::named(word("host"), word("server"), word("script"));
+        request.schema = Some(word("schema").into_bytes());
+        request.status = Some(self.name);
+        request.request_time = Some(self.steps as f32 / 64.0);
+        request.document_size = Some(self.name);
+        request.memory_footprint = Some(self.steps);
+        request.add_tag("env", word("env"));
+        request.add_timer(self.hits, 0.25, &[("group", &*word("group"))]);
+        request.encode_to_vec()
+    }
+
+    fn of_request(self) -> Totals {
+        Totals {
+            time: u128::from(self.steps) * 15_625,
+            traffic: self.name.into(),
+            memory: self.steps.into(),
+            hits: 1,
+            requests: 1,
+            errors: u64::from(self.name >= 500),
+            ..Totals::ZERO
         }
     }
-    most
+
+    fn of_timer(self) -> Totals {
+        Totals {
+            time: 250_000,
+            hits: self.hits.into(),
+            requests: 1,
+            ..Totals::ZERO
+        }
+    }
+}
+
+/// The reports, and a recount of what they were sent.
+struct Bounded {
+    live: Live,
+    decoder: Decoder,
+    records: Vec<u8>,
+    waiting: Vec<Sent>,
+    memory: usize,
+    now_ms: u64,
+    /// When it was merged, sums of requests, of timers.
+    sent: Vec<(u64, Totals, Totals)>,
+    most: usize,
+}
+
+impl Bounded {
+    fn new(memory: usize) -> Self {
+        let hasher = Hasher::new();
+        Self {
+            live: empty(&hasher, memory),
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            records: Vec::new(),
+            waiting: Vec::new(),
+            memory,
+            now_ms: 0,
+            sent: Vec::new(),
+            most: 0,
+        }
+    }
+
+    fn send(&mut self, sent: Sent) {
+        let packet = sent.packet();
+        let taken = self
+            .decoder
+            .decode(&packet, 1_700_000_000, &mut self.records);
+        assert_eq!(taken, Ok(1));
+        self.waiting.push(sent);
+        if self.waiting.len() == 100 {
+            self.merge();
+        }
+    }
+
+    fn merge(&mut self) {
+        self.live.merge(&self.records, self.now_ms);
+        self.records.clear();
+        let (mut requests, mut timers) = (Totals::ZERO, Totals::ZERO);
+        for sent in self.waiting.drain(..) {
+            requests += &sent.of_request();
+            timers += &sent.of_timer();
+        }
+        self.sent.push((self.now_ms, requests, timers));
+        self.look();
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.merge();
+        self.now_ms += ms;
+        self.live.advance(self.now_ms);
+        self.look();
+    }
+
+    #[track_caller]
+    fn look(&mut self) {
+        let (used, limit, _) = self.live.reports.memory();
+        self.most = self.most.max(used);
+        assert!(used <= limit, "{used} at {} ms", self.now_ms);
+        assert_eq!(limit, self.memory);
+    }
+
+    fn read(&self, name: &str) -> Reading {
+        let entry = self.live.reports.find(name).unwrap();
+        let want = Want {
+            quantiles: true,
+            histograms: true,
+        };
+        self.live.reports.read(entry, want, &self.live.pool, 0)
+    }
+
+    /// All rows of every report together are what was sent within its window.
+    #[track_caller]
+    fn assert_sums(&self) {
+        for entry in self.live.reports.iter() {
+            let definition = &entry.definition;
+            let ticks = Ticks::of(definition.window);
+            let gone = ticks.last_gone(ticks.at(self.now_ms));
+            let mut expected = Totals::ZERO;
+            for (ms, requests, timers) in self.sent.iter().rev() {
+                if gone.is_some_and(|gone| ticks.at(*ms) <= gone) {
+                    break;
+                }
+                let of_timers = definition.level == Level::Timer;
+                expected += if of_timers { timers } else { requests };
+            }
+            let reading = self.read(&definition.name);
+            let at = format!("{} at {} ms", definition.name, self.now_ms);
+            assert_eq!(reading.grand, expected, "{at}");
+            let mut sum = Totals::ZERO;
+            let mut samples = 0;
+            for row in 0..reading.len() {
+                sum += &reading.totals[row];
+                let histogram = reading.histograms.get(row).map_or(&[][..], |it| it);
+                samples += histogram.iter().map(|&(_, count)| count).sum::<u64>();
+            }
+            assert_eq!(sum, expected, "{at}");
+            if self.live.reports.usage(entry).has_histograms {
+                let weight = match definition.level {
+                    Level::Timer => expected.hits,
+                    _ => expected.requests.into(),
+                };
+                assert_eq!(u128::from(samples), weight, "{at}");
+            }
+        }
+    }
+
+    /// Requests of the row whose first key is this.
+    fn requests_of(&self, report: &str, key: &str) -> u64 {
+        let reading = self.read(report);
+        let mut rows = 0..reading.len();
+        let row = rows.find(|&row| reading.key(row, 0) == KeyValue::Text(key));
+        row.map_or(0, |row| reading.totals[row].requests)
+    }
+
+    fn folded(&self) -> u64 {
+        self.live.reports.memory().2
+    }
+
+    fn is_short(&self) -> bool {
+        let mut all = self.live.reports.iter();
+        all.any(|entry| self.live.reports.usage(entry).short_of_memory)
+    }
+
+    /// Nothing comes until all windows are empty; then what comes has rows of its own, to the last request.
+    fn assert_recovers(&mut self) {
+        for _ in 0..200 {
+            self.pass(1_000);
+        }
+        self.assert_sums();
+        assert!(!self.is_short(), "nothing is left under (other)");
+        let (used, ..) = self.live.reports.memory();
+        assert!(used < self.memory / 2, "{used} of {} kept", self.memory);
+        let folded = self.folded();
+        for second in 0..70 {
+            for name in 0..20 {
+                for _ in 0..=name % 3 {
+                    let steps = second * 7 + name;
+                    self.send(Sent {
+                        name,
+                        steps,
+                        hits: 2,
+                    });
+                }
+            }
+            self.pass(1_000);
+        }
+        self.assert_sums();
+        assert_eq!(self.folded(), folded);
+        for name in 0..20_u32 {
+            let each = u64::from(name % 3 + 1);
+            // The second that runs is empty.
+            for (report, key, seconds) in [
+                ("report_by_script_name", "script", 59),
+                ("report_by_hostname", "host", 59),
+                ("by_group", "group", 59),
+                ("by_both", "script", 59),
+                ("by_env", "env", 59),
+                ("shortly", "server", 7),
+                ("longer", "host", 70),
+            ] {
+                let requests = self.requests_of(report, &format!("{key}-{name}"));
+                assert_eq!(requests, each * seconds, "{report} {name}");
+            }
+        }
+        assert!(!self.is_short());
+    }
+}
+
+/// Sends in each second one request of each of these names.
+fn send_each_second(seconds: u32, names: impl Fn(u32) -> std::ops::Range<u32>) -> Bounded {
+    let mut bounded = Bounded::new(MEMORY);
+    for second in 0..seconds {
+        for name in names(second) {
+            bounded.send(Sent {
+                name,
+                steps: name % 500,
+                hits: 1,
+            });
+        }
+        if second % 5 == 0 {
+            bounded.assert_sums();
+        }
+        bounded.pass(1_000);
+    }
+    bounded.assert_sums();
+    bounded
 }
 
 #[test]
 fn names_without_end() {
-    let most = most(60, |second| second * 1_000..second * 1_000 + 1_000);
-    assert!(most <= MEMORY, "{most}");
+    let bounded = send_each_second(60, |second| second * 1_000..second * 1_000 + 1_000);
+    assert!(bounded.folded() > 0 && bounded.is_short());
+}
+
+#[test]
+fn names_that_recur() {
+    let mut bounded = send_each_second(130, |_| 0..1_000);
+    assert!(bounded.folded() > 0 && bounded.is_short());
+    bounded.assert_recovers();
+}
+
+/// First without end, then the same in every tick: those that are known already, and those that found no room.
+#[test]
+fn names_without_end_that_recur() {
+    let mut bounded = send_each_second(70, |second| match second {
+        0..6 => second * 1_000..second * 1_000 + 1_000,
+        _ => second % 6 * 1_000..second % 6 * 1_000 + 1_000,
+    });
+    bounded.assert_recovers();
+}
+
+/// Who sends more in a tick than those who flood it has a row, and all of it is in there.
+#[test]
+fn what_comes_often_keeps_its_row() {
+    let mut bounded = Bounded::new(2 * MEMORY);
+    let well = Sent {
+        name: 70_000,
+        steps: 32,
+        hits: 1,
+    };
+    for _ in 0..100 {
+        for name in 0..1_000 {
+            bounded.send(Sent {
+                name,
+                steps: name % 500,
+                hits: 1,
+            });
+            if name % 100 == 0 {
+                bounded.send(well);
+            }
+        }
+        bounded.pass(1_000);
+    }
+    assert!(bounded.folded() > 0);
+    bounded.assert_sums();
+    for (report, key, seconds) in [
+        ("report_by_script_name", "script-70000", 59),
+        ("by_group", "group-70000", 59),
+        ("by_env", "env-70000", 59),
+        ("shortly", "server-70000", 7),
+        ("longer", "host-70000", 100),
+    ] {
+        assert_eq!(bounded.requests_of(report, key), seconds * 10, "{report}");
+    }
+}
+
+/// Few names with times without end: histograms are what grows.
+#[test]
+fn times_without_end() {
+    let mut bounded = Bounded::new(MEMORY);
+    let mut step = 0_u32;
+    for second in 0..90 {
+        for name in 0..150 {
+            for _ in 0..8 {
+                step = step.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let steps = step >> 8 & 0xffff;
+                bounded.send(Sent {
+                    name,
+                    steps,
+                    hits: 1,
+                });
+            }
+        }
+        if second % 5 == 0 {
+            bounded.assert_sums();
+        }
+        bounded.pass(1_000);
+    }
+    bounded.assert_recovers();
+}
+
+/// Within a third of the budget nothing folds, however unevenly it comes.
+#[test]
+fn what_fits_is_not_folded() {
+    let mut bounded = Bounded::new(16 << 20);
+    for second in 0..130 {
+        let names = if second % 20 == 0 { 1_000 } else { 40 };
+        for name in 0..names {
+            bounded.send(Sent {
+                name,
+                steps: name % 40,
+                hits: 1,
+            });
+        }
+        bounded.pass(1_000);
+    }
+    bounded.assert_sums();
+    assert_eq!(bounded.folded(), 0, "{}", bounded.most);
+}
+
+#[test]
+fn by_chance() {
+    let mut seed = 7_u64;
+    let mut next = |below: u32| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((seed >> 33) % u64::from(below)) as u32
+    };
+    for memory in [5 << 20, 12 << 20] {
+        let mut bounded = Bounded::new(memory);
+        let mut base = 0;
+        let mut kinds = BTreeMap::new();
+        for _ in 0..6 {
+            // Some seconds of one kind of traffic.
+            let (names, requests) = ([20, 300, 3_000][next(3) as usize], next(1_000));
+            let times = [1, 30, 60_000][next(3) as usize];
+            *kinds.entry((names, times)).or_insert(0) += 1;
+            for step in 0..next(24) {
+                for _ in 0..requests {
+                    // Lower names are more frequent.
+                    let name = base + next(names).min(next(names));
+                    bounded.send(Sent {
+                        name,
+                        steps: next(times),
+                        hits: next(3) + 1,
+                    });
+                }
+                bounded.pass([300, 1_000, 1_700, 9_000][next(4) as usize]);
+                if step % 2 == 0 {
+                    bounded.assert_sums();
+                }
+            }
+            base += [0, 0, 5_000][next(3) as usize];
+        }
+        assert!(kinds.len() > 2, "{kinds:?}");
+        bounded.assert_recovers();
+    }
 }

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::{Family, Flow, Journal};
 use crate::packed::{Damage, Packer, Unpacker};
 use crate::pool::words::{OTHER, Words};
-use crate::report::budget::Budget;
+use crate::report::budget::{Budget, Taken};
 use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{DEFINITION_KEYS_MAX, Definition};
 use crate::report::dimension::NO_LANE;
@@ -78,7 +78,8 @@ impl Family {
             self.flow.requests_counted,
             self.flow.timers_offered,
             self.flow.timers_counted,
-            self.folded as u64,
+            // What folded for some ticks only is as good as a group that folded.
+            self.folded.max(usize::from(self.is_short_of_memory())) as u64,
         ] {
             head.number(count);
         }
@@ -87,6 +88,9 @@ impl Family {
             head.text(name.as_bytes());
         }
         let mut writer = JournalWriter::beginning_with(self.writer.unfinished());
+        if let Some((other, totals)) = &self.aside {
+            writer.entry(*other, totals, None);
+        }
         let mut extremes = Vec::new();
         for at in 0..self.groups.dirty() {
             let (slot, seen) = self.groups.slot(at);
@@ -272,13 +276,15 @@ impl FamilyRestore {
     }
 
     /// Bytes that it takes, also while it is being read.
-    pub(in crate::report) fn bytes(&self) -> usize {
+    pub(in crate::report) fn taken(&self) -> Taken {
         let rows: usize = self
             .reports
             .iter()
             .map(|(_, rows)| rows.capacity() * 8)
             .sum();
-        self.family.heap_bytes() + self.groups.capacity() * 4 + rows
+        let mut taken = self.family.taken();
+        taken.all += self.groups.capacity() * 4 + rows;
+        taken
     }
 
     /// Reads what [`Family::pack_groups`] wrote.
@@ -369,13 +375,16 @@ impl FamilyRestore {
         while !from.is_empty() {
             self.journal_entry(from)?;
         }
+        let groups = self.family.writer.entries();
         let entries = self.family.writer.finish();
         self.family.journal_bytes += entries.len();
         self.family.blind_ticks += usize::from(!histograms);
         self.family.journals.push_back(Journal {
             tick,
             entries,
+            groups,
             histograms,
+            folded: false,
         });
         Ok(())
     }

@@ -221,10 +221,10 @@ impl ReportsRestore {
         let Some(family) = &mut self.current else {
             return Ok(());
         };
-        let used = reports.heap_bytes() + family.bytes();
-        reports.budget.measure(used);
-        // The budget alone is what makes keys fold; this is the end, whatever the file says.
-        let too_large = used > reports.budget.limit() / 8 * 9;
+        let taken = reports.taken() + family.taken();
+        reports.budget.measure(taken);
+        // Keys fold before that; this is the end, whatever the file says.
+        let too_large = taken.all > reports.budget.limit();
         match read {
             Err(Trouble::Damage(damage)) => Err(damage),
             Ok(()) if !too_large => Ok(()),

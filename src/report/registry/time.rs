@@ -1,0 +1,126 @@
+//! Time passes: which ticks end, and what they may take of the memory.
+//!
+//! Called by the merger before every merge, and for every row from which a new report is filled. First goes what left the
+//! windows; what closed ticks may have is shared in two halves then:
+//!
+//! - one is every tick's in equal parts, so that none finds nothing left: the windows that there are share it evenly, and the
+//!   ticks of a window;
+//! - the other is open to whoever comes first, so that uneven traffic that fits is never folded. It has what ticks have
+//!   beyond their part, and the histograms.
+
+use std::collections::BTreeMap;
+
+use super::Reports;
+use crate::pool::Pool;
+use crate::pool::words::Words;
+use crate::report::budget::{Budget, Taken};
+use crate::report::family::Family;
+use crate::report::family::close::{Allowance, close_together};
+use crate::report::window::Ticks;
+
+impl Reports {
+    /// Lets time pass: closes ticks, and takes away what left a window.
+    pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
+        self.now_ms = now_ms;
+        if !self.families.iter().flatten().any(|it| it.is_due(now_ms)) {
+            return;
+        }
+        self.measure();
+        let live = self.families.iter_mut().flatten().map(AsMut::as_mut);
+        let (mut due, others): (Vec<&mut Family>, Vec<_>) = live.partition(|it| it.is_due(now_ms));
+        let others: Vec<_> = others.iter().map(|it| &**it).collect();
+        end_ticks(&mut due, &others, now_ms, pool.split().0, &mut self.budget);
+        self.measure();
+    }
+
+    /// Lets time pass for a family that is being filled.
+    pub(super) fn pass_of_filling(&mut self, family: &mut Family, now_ms: u64, words: &mut Words) {
+        if !family.is_due(now_ms) {
+            return;
+        }
+        let live = self.families.iter().flatten();
+        let others: Vec<_> = live.map(AsRef::as_ref).collect();
+        end_ticks(&mut [family], &others, now_ms, words, &mut self.budget);
+    }
+}
+
+fn taken(families: &[&mut Family]) -> Taken {
+    let all = families.iter().map(|family| family.taken());
+    all.fold(Taken::default(), |sum, taken| sum + taken)
+}
+
+/// Ends the running ticks of families beside others.
+fn end_ticks(
+    due: &mut [&mut Family],
+    others: &[&Family],
+    now_ms: u64,
+    words: &mut Words,
+    budget: &mut Budget,
+) {
+    let before = taken(due);
+    for family in &mut *due {
+        family.retire_until(now_ms, words);
+    }
+    budget.replaced(before, taken(due));
+    let mut windows: Vec<Ticks> = Vec::new();
+    for ticks in due.iter().map(|it| it.scope.ticks) {
+        if !windows.contains(&ticks) {
+            windows.push(ticks);
+        }
+    }
+    for ticks in windows {
+        let all = due.iter().map(|it| &**it).chain(others.iter().copied());
+        let share = allowance(ticks, all, budget);
+        let mut together: Vec<&mut Family> = due
+            .iter_mut()
+            .filter(|it| it.scope.ticks == ticks)
+            .map(|it| &mut **it)
+            .collect();
+        close_together(&mut together, share, words, budget);
+    }
+    let before = taken(due);
+    for family in &mut *due {
+        family.begin_tick(now_ms, words);
+    }
+    budget.replaced(before, taken(due));
+    budget.ticks_closed();
+}
+
+/// What a tick of this window may take that ends now, beside what `all` families have.
+fn allowance<'a>(
+    ticks: Ticks,
+    all: impl Iterator<Item = &'a Family>,
+    budget: &Budget,
+) -> Allowance {
+    let mut windows: Vec<(Ticks, BTreeMap<u64, usize>)> = vec![(ticks, BTreeMap::new())];
+    let mut open = 0;
+    for family in all {
+        let of = family.scope.ticks;
+        let at = windows.iter().position(|(it, _)| *it == of);
+        let at = at.unwrap_or_else(|| {
+            windows.push((of, BTreeMap::new()));
+            windows.len() - 1
+        });
+        let mut rest = family.taken().closed;
+        for (tick, bytes) in family.leaving() {
+            *windows[at].1.entry(tick).or_default() += bytes;
+            // Less than reckoned: a group may be spoken of twice.
+            rest = rest.saturating_sub(bytes);
+        }
+        open += rest;
+    }
+    let half = budget.closed_wanted() / 2;
+    let part = |of: &Ticks| half / windows.len() / of.count as usize;
+    for (of, taken) in &windows {
+        let beyond = taken.values().map(|bytes| bytes.saturating_sub(part(of)));
+        open += beyond.sum::<usize>();
+    }
+    let open = half.saturating_sub(open);
+    let part = part(&ticks);
+    Allowance {
+        all: (part + open)
+            .min(budget.free_for_closed())
+            .max(part.min(budget.little())),
+        histograms: open.min(budget.free_for_closed()),
+    }
+}
