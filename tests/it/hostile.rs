@@ -7,6 +7,7 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::plan::MemoryPlan;
@@ -52,8 +53,12 @@ struct Victim {
 
 impl Victim {
     fn start() -> Self {
+        Self::start_with(&SETTINGS)
+    }
+
+    fn start_with(settings: &[&str]) -> Self {
         let flags = ConfigFlags {
-            set: SETTINGS.iter().map(|&setting| setting.to_owned()).collect(),
+            set: settings.iter().map(|&setting| setting.to_owned()).collect(),
             ..ConfigFlags::default()
         };
         let plan = MemoryPlan::of(&Config::load(&flags, []).unwrap());
@@ -64,7 +69,7 @@ impl Victim {
             .filter(|line| ["pages", "SQL", "MySQL clients"].contains(&line.name));
         let unused: u64 = unused.map(|line| line.bytes).sum();
         Self {
-            program: Program::serve(&SETTINGS),
+            program: Program::serve(settings),
             planned: plan.total_bytes() - unused,
             well: 0,
             requests: 0,
@@ -195,6 +200,48 @@ fn names_without_end_from_sources_without_end() {
     assert_eq!(datagrams.sum::<u64>(), sender.total());
     let other = sources["other"]["datagrams"].as_u64().unwrap();
     assert!(other > 0, "there were more sources than rows");
+}
+
+#[test]
+fn names_that_recur_in_every_tick() {
+    // Ticks of a second, and none leaves the window before all is sent.
+    let settings = SETTINGS.map(|setting| match setting {
+        "pool.stats_history=1h" => "pool.stats_history=2m",
+        other => other,
+    });
+    let mut victim = Victim::start_with(&settings);
+    let site = victim.program.site.clone();
+    let mut sender = Sender::new(&site);
+    let began = Instant::now();
+    let mut most = 0;
+    while began.elapsed() < Duration::from_secs(25) {
+        let round = Instant::now();
+        for number in 0..1_500 {
+            if number % 20 == 0 {
+                victim.send_well(&mut sender);
+            }
+            sender.send(&new_in_all(number));
+            victim.requests += 1;
+        }
+        let status = sender.at_rest();
+        most = most.max(status.count("report_memory_bytes"));
+        // Once in every tick is what hurts.
+        std::thread::sleep(Duration::from_secs(1).saturating_sub(round.elapsed()));
+    }
+    let status = victim.assert_unharmed(&sender);
+    assert!(status.count("report_keys_folded") > 0, "{status:?}");
+    let limit = status.count("report_memory_bytes_max");
+    assert!(most <= limit, "{most} of {limit}");
+    for (report, column) in [
+        ("report_by_script_name", "req_count"),
+        ("report_by_hostname", "req_count"),
+        ("by_env", "req_count"),
+    ] {
+        let answer = site.json(&format!("/api/v1/reports/{report}?limit=0"));
+        let rows = answer["rows"].as_array().unwrap();
+        let sum: u64 = rows.iter().map(|row| row[column].as_u64().unwrap()).sum();
+        assert_eq!(sum, victim.requests, "{report}");
+    }
 }
 
 /// One request with the tags given, none of which has been there.
