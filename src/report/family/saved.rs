@@ -417,6 +417,10 @@ impl FamilyRestore {
         let mut pairs = std::mem::take(&mut self.family.pairs);
         pairs.clear();
         let mut read = self.read_pairs(from, &mut pairs);
+        // A group is forgotten when its sums are zero, and its histogram has to be empty then.
+        if read.is_ok() && totals == Totals::ZERO && !pairs.is_empty() {
+            read = Err(Damage("a histogram has samples of no request").into());
+        }
         let family = &mut *self.family;
         if read.is_ok() {
             family
