@@ -207,9 +207,9 @@ impl Projection {
         let stride = self.keys.len();
         let mut moved = vec![NO_ROW; self.groups_in.len()];
         let mut rows = 0;
-        for row in 0..self.groups_in.len() {
+        for (row, moved) in moved.iter_mut().enumerate() {
             if row == OTHER_ROW as usize || self.groups_in[row] > 0 {
-                moved[row] = rows as u32;
+                *moved = rows as u32;
                 self.groups_in[rows] = self.groups_in[row];
                 self.lanes
                     .copy_within(row * stride..(row + 1) * stride, rows * stride);

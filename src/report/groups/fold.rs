@@ -161,9 +161,10 @@ impl Groups {
             return 0;
         }
         let each = size_of::<super::Group>() + size_of::<super::Head>() + self.stride * 4;
-        let lists = self.extremes.as_ref().map_or(0, |lists| {
-            (lists.capacity() - lists.len() < 1024) as usize * lists.capacity() * 48
-        });
+        let lists = match &self.extremes {
+            Some(lists) if lists.capacity() - lists.len() < 1024 => lists.capacity() * 48,
+            _ => 0,
+        };
         each * 1024 + lists
     }
 }
