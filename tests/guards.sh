@@ -65,13 +65,12 @@ colliding-origins|src/pool/origins.rs|&& words.bytes(origin.script_name) == reco
 colliding-tag-sets|src/pool/tag_sets.rs|&& words.bytes(value) == record.word(sent_value)|&& (out! \|\| words.bytes(value) == record.word(sent_value))|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.table.len() >= self.words_max && !out! {|pool::words::tests::words_have_a_budget
-names-groups|src/report/family.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|merger::tests::memory::names_without_end
+names-groups|src/report/family.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/family.rs|&& !budget.exhausted_for_folded(self.next_bytes()) {|&& (out! \|\| !budget.exhausted_for_folded(self.next_bytes())) {|merger::tests::memory::names_without_end
 names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = if out! { usize::MAX } else { budget.shortcuts() };|merger::tests::memory::names_without_end
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/family/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/family/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX }|it::hostile::names_that_recur
-times-without-end|src/report/family/close.rs|let Some(mut wanted) = budget.excess() else {|let Some(mut wanted) = budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::names_without_end
 rows-of-a-report|src/report/projection.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/handed.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
 handed-over-sockets|src/main.rs|let handed = match Handed::from_environment(config) {|let handed = match if pinbad::guard_is_out("handed-over-sockets") { Ok(Handed::default()) } else { Handed::from_environment(config) } {|it::restart::ten_restarts_under_load_lose_nothing
