@@ -21,7 +21,8 @@ use thiserror::Error;
 
 use super::comment::{self, Comment, CommentError, FixedTable, number, read_hv};
 use super::definition::{
-    Defaults, Definition, FILTERS_MAX, Filter, KEYS_MAX, Key, Kind, Level, NAME_BYTES_MAX,
+    DEFINITION_KEYS_MAX, Defaults, Definition, FILTERS_MAX, Filter, Key, Kind, Level,
+    NAME_BYTES_MAX,
 };
 use super::histogram::Layout;
 use super::shape::native;
@@ -245,10 +246,10 @@ impl ReportForm {
                     "a report of level packet has no keys",
                 ));
             }
-            (Level::Request | Level::Timer, 1..=KEYS_MAX) => {}
+            (Level::Request | Level::Timer, 1..=DEFINITION_KEYS_MAX) => {}
             (Level::Request | Level::Timer, given) => {
                 let problem = format!(
-                    "there must be 1 to {KEYS_MAX} keys, not {given} (level packet has none)"
+                    "there must be 1 to {DEFINITION_KEYS_MAX} keys, not {given} (level packet has none)"
                 );
                 return Err(FormError::part("keys", problem));
             }

@@ -290,11 +290,11 @@ fn windows_and_layouts_are_read() {
 
 #[test]
 fn errors_name_the_part() {
-    let sixteen = (1..=16)
+    let nineteen = (1..=19)
         .map(|tag| format!("\"+t{tag}\""))
         .collect::<Vec<_>>()
         .join(",");
-    let sixteen = format!(r#"{{"name": "n", "level": "request", "keys": [{sixteen}]}}"#);
+    let nineteen = format!(r#"{{"name": "n", "level": "request", "keys": [{nineteen}]}}"#);
     for (form, want) in [
         (r#"{"name": "n"}"#, "give either comment, or level"),
         (
@@ -323,9 +323,12 @@ fn errors_name_the_part() {
         ),
         (
             r#"{"name": "n", "level": "timer"}"#,
-            "keys: there must be 1 to 15 keys, not 0",
+            "keys: there must be 1 to 18 keys, not 0",
         ),
-        (sixteen.as_str(), "keys: there must be 1 to 15 keys, not 16"),
+        (
+            nineteen.as_str(),
+            "keys: there must be 1 to 18 keys, not 19",
+        ),
         (
             r#"{"name": "n", "level": "packet", "filters": ["min_time>2", "max_time<2"]}"#,
             "filters: min_time is greater than max_time",
