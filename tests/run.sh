@@ -33,7 +33,8 @@ say() { printf '\n==> %s\n' "$*"; }
 
 # --- what the machine has to have ---------------------------------------------------------------------------------
 
-have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix pinba; }
+# Not `grep -q`: it ends with the first match, and what still writes into the pipe then has failed.
+have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -ix pinba >/dev/null; }
 
 have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
 
@@ -48,7 +49,7 @@ command -v curl >/dev/null || packages+=(curl)
 without=",${PINBAD_TESTS_WITHOUT:-},"
 wanted() { [[ $without != *",$1,"* ]]; }
 have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
-have_php_mysql() { command -v php >/dev/null && php -m 2>/dev/null | grep -qix pdo_mysql; }
+have_php_mysql() { command -v php >/dev/null && php -m 2>/dev/null | grep -ix pdo_mysql >/dev/null; }
 have_python() { command -v python3 >/dev/null && python3 -c 'import venv, ensurepip' 2>/dev/null; }
 have_python_headers() { python3 -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null; }
 have_go_driver() { command -v go >/dev/null && [ -d /usr/share/gocode/src/github.com/go-sql-driver/mysql ]; }
