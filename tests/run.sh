@@ -16,6 +16,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${HOME:?}/.cache/pinbad-target}"
+# For this script alone: the program under test takes a variable that begins like this for a setting that it does not know.
+export -n PINBAD_FUZZ_SECONDS
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-never}"
 export RUST_BACKTRACE="${RUST_BACKTRACE:-1}"
 # A new machine may have cargo where rustup puts it, and a shell that does not look there.

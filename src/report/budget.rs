@@ -127,6 +127,11 @@ impl Budget {
         is_over.then(|| charged - self.usable / 16 * 15)
     }
 
+    /// Whether all of it is used.
+    pub(super) fn is_full(&self) -> bool {
+        self.charged() > self.usable
+    }
+
     /// Whether running ticks had to give back since the last one closed.
     pub(super) fn is_short(&self) -> bool {
         self.looked_at > 0

@@ -113,6 +113,11 @@ pub(in crate::report) fn relieve(
     };
     budget.exceeded();
     let frees: Vec<_> = families.iter().map(|it| it.slot_costs()).collect();
+    // Running ticks do not have what there is too much: what they count would be given up for nothing.
+    if frees.iter().flatten().sum::<usize>() < wanted && !budget.is_full() {
+        budget.looked();
+        return;
+    }
     for level in 0..LEVELS {
         let mut whole: usize = frees.iter().map(|frees| frees[level]).sum();
         for (family, frees) in families.iter_mut().zip(&frees) {
