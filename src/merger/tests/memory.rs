@@ -18,6 +18,9 @@ use crate::wire::{Decoder, Hasher, TextLimits, model};
 const HISTORY: Duration = Duration::from_secs(60);
 const MEMORY: usize = 4 << 20;
 
+/// The longest time that counts as one.
+const TIME_MAX_SECS: u32 = 2_147_483_520;
+
 /// Reports that share groups with others and that do not, over three windows.
 const FORMS: [(&str, &str, &str, &str); 5] = [
     ("by_group", "timer", r#"["@group"]"#, "1m"),
@@ -109,7 +112,8 @@ struct Bounded {
     live: Live,
     decoder: Decoder,
     records: Vec<u8>,
-    waiting: Vec<Sent>,
+    /// What was sent and not merged: sums of requests, of timers.
+    waiting: Vec<(Totals, Totals)>,
     memory: usize,
     now_ms: u64,
     /// When it was merged, sums of requests, of timers.
@@ -133,12 +137,15 @@ impl Bounded {
     }
 
     fn send(&mut self, sent: Sent) {
-        let packet = sent.packet();
+        self.send_packet(&sent.packet(), (sent.of_request(), sent.of_timer()));
+    }
+
+    fn send_packet(&mut self, packet: &[u8], sums: (Totals, Totals)) {
         let taken = self
             .decoder
-            .decode(&packet, 1_700_000_000, &mut self.records);
+            .decode(packet, 1_700_000_000, &mut self.records);
         assert_eq!(taken, Ok(1));
-        self.waiting.push(sent);
+        self.waiting.push(sums);
         if self.waiting.len() == 100 {
             self.merge();
         }
@@ -148,9 +155,9 @@ impl Bounded {
         self.live.merge(&self.records, self.now_ms);
         self.records.clear();
         let (mut requests, mut timers) = (Totals::ZERO, Totals::ZERO);
-        for sent in self.waiting.drain(..) {
-            requests += &sent.of_request();
-            timers += &sent.of_timer();
+        for (of_request, of_timer) in self.waiting.drain(..) {
+            requests += &of_request;
+            timers += &of_timer;
         }
         self.sent.push((self.now_ms, requests, timers));
         self.look();
@@ -231,6 +238,11 @@ impl Bounded {
     fn is_short(&self) -> bool {
         let mut all = self.live.reports.iter();
         all.any(|entry| self.live.reports.usage(entry).short_of_memory)
+    }
+
+    fn is_blind(&self) -> bool {
+        let mut all = self.live.reports.iter();
+        all.any(|entry| !self.live.reports.usage(entry).has_histograms)
     }
 
     /// Nothing comes until all windows are empty; then what comes has rows of its own, to the last request.
@@ -356,19 +368,23 @@ fn what_comes_often_keeps_its_row() {
     }
 }
 
+/// A time up to a quarter of an hour, rarely one that was there.
+fn any_steps(seed: &mut u32) -> u32 {
+    *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    *seed >> 8 & 0xffff
+}
+
 /// Few names with times without end: histograms are what grows.
 #[test]
 fn times_without_end() {
     let mut bounded = Bounded::new(MEMORY);
-    let mut step = 0_u32;
+    let mut seed = 0;
     for second in 0..90 {
         for name in 0..150 {
             for _ in 0..8 {
-                step = step.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let steps = step >> 8 & 0xffff;
                 bounded.send(Sent {
                     name,
-                    steps,
+                    steps: any_steps(&mut seed),
                     hits: 1,
                 });
             }
@@ -378,6 +394,61 @@ fn times_without_end() {
         }
         bounded.pass(1_000);
     }
+    bounded.assert_recovers();
+}
+
+/// All of it in one tick, beside names that were known: what the running tick has grows until it has to give back.
+#[test]
+fn times_without_end_in_one_tick() {
+    let mut bounded = send_each_second(20, |second| second * 100..second * 100 + 100);
+    let mut seed = 0;
+    for _ in 0..200 {
+        for name in 0..300 {
+            bounded.send(Sent {
+                name,
+                steps: any_steps(&mut seed),
+                hits: 1,
+            });
+        }
+    }
+    bounded.assert_sums();
+    assert!(bounded.folded() > 0 && bounded.is_short());
+    bounded.pass(1_000);
+    bounded.assert_sums();
+    bounded.assert_recovers();
+}
+
+/// Where nothing is left for closed ticks, sums grow until a slot is full, and then that of all others too: what that one had
+/// goes without its times.
+#[test]
+fn sums_without_end() {
+    let mut bounded = send_each_second(70, |_| 0..1_000);
+    let mut request = model::Request::named("long", "long", "long");
+    request.request_time = Some(TIME_MAX_SECS as f32);
+    request.add_tag("env", "long");
+    request.add_timer(1, TIME_MAX_SECS as f32, &[("group", "long")]);
+    let packet = request.encode_to_vec();
+    let each = Totals {
+        time: u128::from(TIME_MAX_SECS) * 1_000_000,
+        hits: 1,
+        requests: 1,
+        ..Totals::ZERO
+    };
+    let mut seed = 0;
+    for _ in 0..2 {
+        for number in 0..14_000 {
+            bounded.send_packet(&packet, (each, each));
+            bounded.send(Sent {
+                name: number % 300,
+                steps: any_steps(&mut seed),
+                hits: 1,
+            });
+        }
+        bounded.assert_sums();
+        bounded.pass(1_000);
+        bounded.assert_sums();
+    }
+    assert!(bounded.is_blind(), "the slot of all others never was full");
     bounded.assert_recovers();
 }
 
