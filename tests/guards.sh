@@ -7,9 +7,13 @@
 # is to be kept. With names only those guards are tried. GUARD_FEATURES=--no-default-features builds without SQL, and
 # leaves the guards of MySQL out.
 #
+# bash tests/guards.sh --lines only looks whether all lines and tests are there, in some seconds and without building.
+#
 # The exit code is 0 only when every test noticed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+lines_only=''
+[ "${1:-}" != --lines ] || { lines_only=1; shift; }
 
 # NAME | FILE | LINE | ITS REPLACEMENT | TEST
 # In a replacement `out!` is whether this guard is taken out. Tests are of the library, or `it::` end to end; `-`: this line is
@@ -62,7 +66,7 @@ nested-requests|src/wire/mod.rs|.parse(message, None)|.parse(message, if out! { 
 numbers-that-are-none|src/wire/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
 colliding-texts|src/pool/words.rs|word.len as usize == text.len() && self.arena|out! \|\| word.len as usize == text.len() && self.arena|merger::tests::texts_that_all_hash_alike_are_told_apart
 colliding-origins|src/pool/origins.rs|&& words.bytes(origin.script_name) == record.script_name()|&& (out! \|\| words.bytes(origin.script_name) == record.script_name())|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-tag-sets|src/pool/tag_sets.rs|&& words.bytes(value) == record.word(sent_value)|&& (out! \|\| words.bytes(value) == record.word(sent_value))|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-tag-sets|src/pool/tag_sets.rs|let is = words.bytes(id) == record.word(sent);|let is = out! \|\| words.bytes(id) == record.word(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.table.len() >= self.words_max && !out! {|pool::words::tests::words_have_a_budget
 names-groups|src/report/family.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
@@ -106,7 +110,7 @@ read -ra features <<<"${GUARD_FEATURES:-}"
 wanted() { [ $# = 1 ] || { local name=$1; shift; [[ " $* " == *" $name "* ]]; }; }
 
 # A bar inside a field is written `\|`.
-rows=()
+rows=() missing=0
 while IFS= read -r row; do
     row=${row//'\|'/$'\x01'}
     IFS='|' read -r name file line instead test <<<"$row"
@@ -115,10 +119,15 @@ while IFS= read -r row; do
     line=${line//$'\x01'/'|'} instead=${instead//$'\x01'/'|'}
     instead=${instead//out!/crate::guard_is_out(\"$name\")}
     FROM=$line TO=$instead perl -0777 -pi -e '$n = s/\Q$ENV{FROM}\E/$ENV{TO}/; END { exit($n == 1 ? 0 : 1) }' "$file" ||
-        { echo "$name: this line is not in $file any more: $line"; exit 1; }
-    [ "$test" = - ] || rows+=("$name|$test")
+        { echo "$name: this line is not in $file any more: $line"; missing=1; }
+    [ "$test" != - ] || continue
+    rows+=("$name|$test")
+    grep -rqE "(fn|mod) ${test##*::}" src tests ||
+        { echo "$name: no test is called $test"; missing=1; }
 done < <(guards)
+[ $missing = 0 ] || exit 1
 [ ${#rows[@]} -gt 0 ] || { echo "There is no guard of that name."; exit 2; }
+[ -z "$lines_only" ] || { echo "The lines of ${#rows[@]} guards are there, and their tests."; exit 0; }
 cat >>src/lib.rs <<'SWITCH'
 
 /// Whether the guard of this name is taken out.

@@ -263,6 +263,8 @@ if [[ " ${steps_failed[*]} " == *' tests '* ]]; then
         done
     fi
 fi
+# That the list is kept; the guards themselves are taken out at full size, below.
+step 'list of guards' bash tests/guards.sh --lines
 step documentation env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 # In the profile of the tests: what is built for them serves here too, and nothing is measured.
 step benches cargo bench --locked --no-run --profile dev
@@ -279,17 +281,20 @@ if cargo +nightly miri --version >/dev/null 2>&1; then
 else
     left_out+=("Miri: it is missing, \`rustup toolchain install nightly --component miri --component rust-src\`")
 fi
-# Hours of a processor: restarts, kills and the soak at full size with a release build, the package, a test for every guard.
+# Hours of a processor: restarts, kills, names and the soak at full size with a release build, the package, a test for every
+# guard.
 if [ -n "${PINBAD_TEST_FULL:-}" ]; then
     step release cargo build --locked --release
     step 'restarts and kills at full size' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" \
         PINBAD_RESTART_PACKETS=1000000 PINBAD_RESTART_RATE=50000 PINBAD_KILLS=100 PINBAD_KILL_RATE=5000 \
         cargo test --locked --test it -- --nocapture ten_restarts killed_at_any_moment
+    step 'ten million names' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" PINBAD_TEST_NAMES=10000000 \
+        cargo test --locked --test it -- --nocapture hostile::
     step package bash tests/deb.sh
     step guards bash tests/guards.sh
     step soak bash tests/soak.sh 30m 100000
 else
-    left_out+=("full size: a million packets over ten restarts, a hundred kills, the package, every guard taken out, a soak of 30 minutes; PINBAD_TEST_FULL=1 runs them")
+    left_out+=("full size: a million packets over ten restarts, a hundred kills, ten million names, the package, every guard taken out, a soak of 30 minutes; PINBAD_TEST_FULL=1 runs them")
 fi
 
 # --- the end ------------------------------------------------------------------------------------------------------
