@@ -75,6 +75,7 @@ names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = i
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/family/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/family/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX }|it::hostile::names_that_recur
+names-shortcuts-first|src/report/family/close.rs|    forget_shortcuts(families, wanted, budget);|    if !out! { forget_shortcuts(families, wanted, budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/family/close.rs|let Some(mut wanted) = budget.excess() else {|let Some(mut wanted) = budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
 sums-without-end|src/report/family.rs|.take_over(full, self.tick, false, \|slot\| *aside += &slot.totals());|.take_over(full, self.tick, false, \|slot\| if !out! { *aside += &slot.totals() });|merger::tests::memory::sums_without_end
 rows-of-a-report|src/report/projection.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other

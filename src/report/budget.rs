@@ -10,7 +10,7 @@
 //! | 7/8 | no new group: a new key folds into `(other)`, at first only where names are without end |
 //! | 15/16 | a new key folds into `(other)` whole, and no shortcut is remembered that needs memory |
 //! | 15/16 | ticks close into what is left up to here: of what does not fit, the keys with the least requests in the tick fold |
-//! | 31/32 | the same while the tick runs, until it takes 15/16 again |
+//! | 31/32 | the same while the tick runs, until it takes 15/16 again; but first shortcuts are forgotten |
 
 /// Left out of the reckoning at most, bytes.
 const CHUNKS_BYTES: usize = 1 << 20;

@@ -30,12 +30,12 @@ const FORMS: [(&str, &str, &str, &str); 5] = [
     ("longer", "timer", r#"["hostname", "@group"]"#, "150s"),
 ];
 
-fn empty(hasher: &Hasher, memory_bytes: usize) -> Live {
-    let history = Ticks::of(HISTORY);
+fn empty(hasher: &Hasher, memory_bytes: usize, window: Duration) -> Live {
+    let history = Ticks::of(window);
     let config = PoolConfig {
         request_pool_size: 20_000,
         timer_pool_size: 40_000,
-        stats_history: HISTORY,
+        stats_history: window,
         words_bytes: 8 << 20,
     };
     let pool = Pool::new(&config, hasher.clone());
@@ -46,7 +46,7 @@ fn empty(hasher: &Hasher, memory_bytes: usize) -> Live {
     };
     let mut reports = Reports::new(&config, history);
     let defaults = Defaults {
-        history: HISTORY,
+        history: window,
         ..Defaults::default()
     };
     let mut all: Vec<_> = builtin::reports(&defaults).into_iter().collect();
@@ -123,9 +123,13 @@ struct Bounded {
 
 impl Bounded {
     fn new(memory: usize) -> Self {
+        Self::over(memory, HISTORY)
+    }
+
+    fn over(memory: usize, window: Duration) -> Self {
         let hasher = Hasher::new();
         Self {
-            live: empty(&hasher, memory),
+            live: empty(&hasher, memory, window),
             decoder: Decoder::new(TextLimits::default(), hasher),
             records: Vec::new(),
             waiting: Vec::new(),
@@ -314,6 +318,41 @@ fn send_each_second(seconds: u32, names: impl Fn(u32) -> std::ops::Range<u32>) -
 fn names_without_end() {
     let bounded = send_each_second(60, |second| second * 1_000..second * 1_000 + 1_000);
     assert!(bounded.folded() > 0 && bounded.is_short());
+}
+
+/// The shortcuts to where all these names went take what they may; they are the first to go then, not the rows of others.
+#[test]
+fn names_without_end_over_long_ticks() {
+    let mut bounded = Bounded::over(MEMORY, Duration::from_secs(3_600));
+    let well = Sent {
+        name: u32::MAX,
+        steps: 8,
+        hits: 2,
+    };
+    let names_each = 12_000;
+    for minute in 0..3 {
+        for name in minute * names_each..(minute + 1) * names_each {
+            bounded.send(Sent {
+                name,
+                steps: 32,
+                hits: 1,
+            });
+            if name % 20 == 0 {
+                bounded.send(well);
+            }
+        }
+        bounded.assert_sums();
+        bounded.pass(60_000);
+    }
+    assert!(bounded.folded() > 0);
+    for (report, key) in [
+        ("report_by_script_name", "script"),
+        ("report_by_hostname", "host"),
+        ("report_by_server_name", "server"),
+    ] {
+        let requests = bounded.requests_of(report, &format!("{key}-{}", well.name));
+        assert_eq!(requests, 3 * u64::from(names_each) / 20, "{report}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! Families whose ticks end together are closed together, level by level ([`Groups::level`]): it does not matter which of
 //! them comes first.
 
+use std::cmp::Reverse;
+
 use super::{Family, Journal};
 use crate::pool::words::{OTHER, Words};
 use crate::report::budget::Budget;
@@ -102,12 +104,17 @@ fn close_within(
     allowance
 }
 
-/// Lets running ticks give back memory: folds groups with few requests until enough is free.
+/// Lets running ticks give back memory: first shortcuts, without which all is as exact, then groups with few requests, which
+/// fold until enough is free.
 pub(in crate::report) fn relieve(
     families: &mut [&mut Family],
     words: &mut Words,
     budget: &mut Budget,
 ) {
+    let Some(wanted) = budget.excess() else {
+        return;
+    };
+    forget_shortcuts(families, wanted, budget);
     let Some(mut wanted) = budget.excess() else {
         return;
     };
@@ -132,6 +139,22 @@ pub(in crate::report) fn relieve(
         }
     }
     budget.looked();
+}
+
+/// Forgets the shortcuts of families, of those with the most first, until so many bytes are free.
+fn forget_shortcuts(families: &mut [&mut Family], wanted: usize, budget: &mut Budget) {
+    families.sort_unstable_by_key(|family| Reverse(family.route.heap_bytes()));
+    let mut freed = 0;
+    for family in families {
+        if freed >= wanted {
+            break;
+        }
+        let before = family.route.heap_bytes();
+        family.forget_routes();
+        let after = family.route.heap_bytes();
+        budget.changed(before, after);
+        freed += before - after;
+    }
 }
 
 impl Family {
