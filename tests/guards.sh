@@ -17,7 +17,7 @@ lines_only=''
 
 # NAME | FILE | LINE | ITS REPLACEMENT | TEST
 # In a replacement `out!` is whether this guard is taken out. Tests are of the library, or `it::` end to end; `-`: this line is
-# another part of the guard above, for the kernel and the daemon each look at some things.
+# another part of the guard above, where two look at the same.
 guards() {
     cat <<'LIST'
 credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
@@ -72,6 +72,7 @@ names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.ta
 names-groups|src/report/family.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/family.rs|&& !budget.exhausted_for_folded(self.next_bytes()) {|&& (out! \|\| !budget.exhausted_for_folded(self.next_bytes())) {|merger::tests::memory::names_without_end
 names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = if out! { usize::MAX } else { budget.shortcuts() };|merger::tests::memory::names_without_end
+names-shortcuts|src/report/family/close.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/family/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/family/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX }|it::hostile::names_that_recur
