@@ -143,9 +143,9 @@ fn without_descriptors_it_goes_on_and_comes_back() {
         .iter()
         .filter(|line| line["message"] == "Cannot accept HTTP connections; trying on.")
         .count();
-    // Once, and once more each time that a place became free in between: each of those that are served and say nothing leaves
-    // in some ten seconds. Not twenty times a second.
-    let most = 8 + began.elapsed().as_secs();
+    // Once a minute, however often a place became free in between: those that are served and say nothing leave, and others take
+    // their places.
+    let most = 1 + began.elapsed().as_secs() / 60;
     assert!(
         (1..=most).contains(&(said as u64)),
         "{said} times: {lines:?}"
