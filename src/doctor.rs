@@ -12,7 +12,8 @@ use std::path::Path;
 
 use crate::config::Config;
 use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::ingest::socket;
+use crate::ingest::kernel;
+use crate::ingest::socket::{self, RecvBuffer, SocketError};
 use crate::plan::MemoryPlan;
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
@@ -60,15 +61,32 @@ impl fmt::Display for Finding {
 /// Looks at everything.
 #[must_use]
 pub fn examine(config: &Config) -> Vec<Finding> {
-    let mut findings = vec![udp(config)];
+    let ingest = &config.ingest;
+    let asked = ingest.recv_buffer_bytes;
+    // Open only for the question.
+    let opened = socket::open(&ingest.listen, ingest.receivers, asked).map(|sockets| {
+        let buffers = sockets.iter().map(|socket| socket.buffer);
+        buffers.collect::<Vec<_>>()
+    });
+    let buffers = match &opened {
+        Ok(buffers) => buffers.clone(),
+        // Somebody has the address; what would be granted can be asked all the same.
+        Err(_) => socket::grantable(asked).map_or_else(
+            |_| Vec::new(),
+            |buffer| vec![buffer; ingest.listen.len() * ingest.receivers],
+        ),
+    };
+    let allowed = kernel::udp_memory_max();
+    let plan = MemoryPlan::of(config).granted(&buffers, allowed);
+    let mut findings = vec![udp(config, opened)];
     findings.extend(front("HTTP", "http.listen", config.http.listen));
     if cfg!(feature = "sql") {
         findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
     }
-    findings.extend(udp_memory(config));
-    findings.push(traffic(config));
+    findings.extend(allowed.map(|allowed| udp_memory(&plan, allowed)));
+    findings.push(traffic(&plan));
     findings.extend(descriptors(config));
-    findings.extend(memory(config));
+    findings.extend(memory(&plan, allowed));
     findings.push(cores(config));
     findings.extend(state_dir(config));
     findings
@@ -83,22 +101,19 @@ fn right(what: &'static str, found: String) -> Finding {
     }
 }
 
-/// Binds the UDP addresses, and asks for their buffers.
-fn udp(config: &Config) -> Finding {
+/// Whether the UDP addresses could be had, and what buffers their sockets got.
+fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding {
     let ingest = &config.ingest;
     let asked = ingest.recv_buffer_bytes;
-    match socket::open(&ingest.listen, ingest.receivers, asked) {
+    match opened {
         Err(error) => Finding {
             verdict: Verdict::Wrong,
             what: "UDP",
             found: error.to_string(),
             change: String::new(),
         },
-        Ok(sockets) => {
-            let granted = sockets
-                .iter()
-                .map(|socket| socket.buffer.granted_bytes)
-                .min();
+        Ok(buffers) => {
+            let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min();
             let granted = granted.unwrap_or_default();
             let found = format!(
                 "{} can be had; each socket gets {} of receive buffer",
@@ -144,21 +159,18 @@ fn front(what: &'static str, key: &str, address: Option<std::net::SocketAddr>) -
 }
 
 /// What all UDP sockets of the machine may hold together.
-fn udp_memory(config: &Config) -> Option<Finding> {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok()?;
-    let pages: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
-    let bytes = pages * rustix::param::page_size() as u64;
-    let asked = MemoryPlan::of(config).kernel.bytes;
+fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
+    let ours = plan.kernel.bytes;
     let found = format!(
         "all UDP sockets of this machine may hold {}; ours may come to {}",
-        rounded_bytes(bytes),
-        rounded_bytes(asked)
+        rounded_bytes(allowed),
+        rounded_bytes(ours)
     );
-    if asked <= bytes {
-        return Some(right("kernel memory", found));
+    if ours <= allowed {
+        return right("kernel memory", found);
     }
-    let wanted = asked / rustix::param::page_size() as u64 * 5 / 4;
-    Some(Finding {
+    let wanted = ours / rustix::param::page_size() as u64 * 5 / 4;
+    Finding {
         verdict: Verdict::Better,
         what: "kernel memory",
         found,
@@ -167,12 +179,12 @@ fn udp_memory(config: &Config) -> Option<Finding> {
             wanted / 2,
             wanted * 3 / 4
         ),
-    })
+    }
 }
 
 /// How long the buffers last.
-fn traffic(config: &Config) -> Finding {
-    let spans: Vec<String> = MemoryPlan::of(config)
+fn traffic(plan: &MemoryPlan) -> Finding {
+    let spans: Vec<String> = plan
         .backlog
         .iter()
         .map(|backlog| {
@@ -213,9 +225,10 @@ fn descriptors(config: &Config) -> Option<Finding> {
 }
 
 /// Whether what the plan says fits into what the machine, or its control group, has.
-fn memory(config: &Config) -> Option<Finding> {
-    let plan = MemoryPlan::of(config);
-    let needed = plan.total_bytes() + plan.kernel.bytes;
+fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
+    // Sockets hold no more than that together, whatever each of them may.
+    let sockets = allowed.map_or(plan.kernel.bytes, |allowed| allowed.min(plan.kernel.bytes));
+    let needed = plan.total_bytes() + sockets;
     let has = available()?;
     let found = format!(
         "{} available; the plan comes to {}, socket buffers included",
@@ -343,6 +356,60 @@ mod tests {
         let udp = found(&findings, "UDP");
         assert_eq!(udp.verdict, Verdict::Wrong);
         assert!(udp.found.contains("ingest.listen"), "{udp}");
+    }
+
+    /// The seconds of the `buffers` line, at 10,000 a second.
+    fn seconds(findings: &[Finding]) -> f64 {
+        let said = found(findings, "buffers").found;
+        let spans = said.split_once("hold ").unwrap().1;
+        spans.split_once(" s at ").unwrap().0.parse().unwrap()
+    }
+
+    #[test]
+    fn seconds_are_those_of_what_the_kernel_grants() {
+        // More than most kernels allow all sockets together; and where the address is taken they are asked all the same.
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let taken = format!("ingest.listen={}", udp.local_addr().unwrap());
+        for listen in [FREE[0], &taken] {
+            let settings = [
+                listen,
+                FREE[1],
+                FREE[2],
+                "ingest.recv_buffer=1GB",
+                "ingest.receivers=64",
+            ];
+            let config = config(&settings);
+            let granted = socket::grantable(config.ingest.recv_buffer_bytes).unwrap();
+            let bytes = 64 * granted.kernel_bytes as u64;
+            let bytes = bytes.min(kernel::udp_memory_max().unwrap_or(u64::MAX));
+            let ring = MemoryPlan::of(&config).backlog[0].ring_secs;
+            let packets = bytes / crate::plan::TYPICAL_PACKET_CHARGE;
+            let expected = ring + packets as f64 / 10_000.0;
+            let seconds = seconds(&examine(&config));
+            assert!((seconds - expected).abs() < 0.1, "{seconds} {expected}");
+        }
+    }
+
+    #[test]
+    fn all_sockets_together_hold_what_the_machine_allows() {
+        let Some(allowed) = kernel::udp_memory_max() else {
+            return;
+        };
+        let each = 1_000_000_000;
+        let buffer = RecvBuffer {
+            asked_bytes: each,
+            granted_bytes: each,
+            kernel_bytes: 2 * each,
+        };
+        let sockets = vec![buffer; usize::try_from(allowed).unwrap() / each + 1];
+        let plan = MemoryPlan::of(&config(&FREE)).granted(&sockets, Some(allowed));
+        let kernel = udp_memory(&plan, allowed);
+        assert_eq!(kernel.verdict, Verdict::Better, "{kernel}");
+        assert!(kernel.change.contains("net.ipv4.udp_mem"), "{kernel}");
+        let packets = allowed / crate::plan::TYPICAL_PACKET_CHARGE;
+        let expected = plan.backlog[0].ring_secs + packets as f64 / 10_000.0;
+        let seconds = seconds(&[traffic(&plan)]);
+        assert!((seconds - expected).abs() < 0.1, "{seconds} {expected}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The memory plan: what the daemon takes, a line a pool with its reason, and how long its buffers last.
 //!
-//! Pure arithmetic over [`Config`]: shown by `pinbad check`, logged when `serve` starts. The sizes are those that the
+//! Pure arithmetic over [`Config`]: shown by `pinbad check`, logged when `serve` starts, then and in `pinbad doctor` with the
+//! socket buffers that the kernel has granted ([`MemoryPlan::granted`]). The sizes are those that the
 //! stages work with, taken from their own constants. Pools are made at
 //! start and none grows, so the total bounds the resident size whatever is sent; pages that were never written to are
-//! not resident, so a daemon that is not full takes less. The socket buffers belong to the kernel and are shown apart;
-//! the kernel may grant less than was asked, which ingest logs.
+//! not resident, so a daemon that is not full takes less. The socket buffers belong to the kernel and are shown apart.
 
 use std::fmt;
 
@@ -14,6 +14,7 @@ use crate::config::{Config, RewriteRule};
 use crate::http::HttpSettings;
 use crate::ingest::batch::BATCH_BYTES;
 use crate::ingest::ring::RingPlan;
+use crate::ingest::socket::RecvBuffer;
 use crate::ingest::sources::{SOURCES_MAX, TABLE_BYTES};
 use crate::limits::BLOCK_BYTES;
 use crate::limits::{PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES};
@@ -293,13 +294,37 @@ impl MemoryPlan {
         let backlog = RATES.map(|packets_per_second| Backlog {
             packets_per_second,
             ring_secs: seconds(ring_requests, packets_per_second),
-            kernel_secs: seconds(kernel_bytes / TYPICAL_PACKET_CHARGE, packets_per_second),
+            kernel_secs: kernel_seconds(kernel_bytes, packets_per_second),
         });
         Self {
             lines,
             kernel,
             backlog: backlog.to_vec(),
         }
+    }
+
+    /// The same plan with the socket buffers as the kernel has granted them, and, where it is known, with what all UDP
+    /// sockets of this machine may hold together. Packets are reckoned to be spread evenly, so what is lost first is what
+    /// the smallest buffer does not take. Without buffers it is still those that the configuration asks for.
+    #[must_use]
+    pub fn granted(mut self, buffers: &[RecvBuffer], allowed_bytes: Option<u64>) -> Self {
+        let mut usable = self.kernel.bytes;
+        if let Some(smallest) = buffers.iter().min_by_key(|buffer| buffer.kernel_bytes) {
+            let sockets = buffers.len();
+            usable = sockets as u64 * smallest.kernel_bytes as u64;
+            self.kernel.bytes = buffers.iter().map(|it| it.kernel_bytes as u64).sum();
+            self.kernel.why = format!(
+                "{} granted {} of {} (ingest.recv_buffer) each, doubled by the kernel; not part of the process",
+                counted(sockets, "socket,", "sockets,"),
+                exact_bytes(smallest.granted_bytes as u64),
+                exact_bytes(smallest.asked_bytes as u64),
+            );
+        }
+        let usable = allowed_bytes.map_or(usable, |allowed| usable.min(allowed));
+        for backlog in &mut self.backlog {
+            backlog.kernel_secs = kernel_seconds(usable, backlog.packets_per_second);
+        }
+        self
     }
 
     /// Bytes of all pools of the process together.
@@ -342,6 +367,11 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// How long socket buffers of so many bytes last.
+fn kernel_seconds(bytes: u64, packets_per_second: u64) -> f64 {
+    seconds(bytes / TYPICAL_PACKET_CHARGE, packets_per_second)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 fn seconds(packets: u64, packets_per_second: u64) -> f64 {
     packets as f64 / packets_per_second as f64
@@ -376,7 +406,7 @@ impl fmt::Display for MemoryPlan {
         write!(
             f,
             "  (packets of {TYPICAL_PACKET_BYTES} bytes, one request without timers, spread evenly over \
-             the sockets;\n   the kernel charges {TYPICAL_PACKET_CHARGE} bytes for each over loopback, a network card \
+             the sockets,\n   whose buffers are as large as above; the kernel charges {TYPICAL_PACKET_CHARGE} bytes for each over loopback,\n   a network card \
              may make it 2 KiB or more)"
         )
     }
@@ -482,6 +512,43 @@ mod tests {
             (by_bytes.backlog[0].ring_secs - in_blocks / 10_000.0).abs() < 1e-9,
             "{in_blocks} records in 20 blocks"
         );
+    }
+
+    /// A socket that asked for 1 MiB and got so much.
+    fn granted(bytes: usize) -> RecvBuffer {
+        RecvBuffer {
+            asked_bytes: 1 << 20,
+            granted_bytes: bytes,
+            kernel_bytes: 2 * bytes,
+        }
+    }
+
+    #[test]
+    fn seconds_are_those_of_the_buffers_that_were_granted() {
+        let asked = plan(TWO_BY_THREE);
+        let seconds = |bytes: u64| (bytes / TYPICAL_PACKET_CHARGE) as f64 / 10_000.0;
+        // One has less than the others, and the traffic is the same for all.
+        let mut buffers = [granted(1 << 20); 6];
+        buffers[4] = granted(64 << 10);
+        let less = asked.clone().granted(&buffers, None);
+        assert_eq!(less.backlog[0].kernel_secs, seconds(6 * (128 << 10)));
+        assert_eq!(less.backlog[0].ring_secs, asked.backlog[0].ring_secs);
+        assert_eq!(less.kernel.bytes, 5 * (2 << 20) + (128 << 10));
+        let why = "6 sockets, granted 64KiB of 1MiB (ingest.recv_buffer) each, ";
+        assert!(less.kernel.why.starts_with(why), "{}", less.kernel.why);
+        // All together may hold less than each of them; what there is room for is not made larger by it.
+        let all = [granted(1 << 20); 6];
+        for (allowed, usable) in [(5 << 20, 5 << 20), (1 << 40, 12 << 20)] {
+            let bound = asked.clone().granted(&all, Some(allowed));
+            assert_eq!(bound.backlog[0].kernel_secs, seconds(usable));
+            assert_eq!(bound.kernel.bytes, 12 << 20);
+        }
+        // More receivers than configured, as when they are handed over.
+        let more = asked.clone().granted(&[granted(1 << 20); 12], None);
+        assert_eq!(more.backlog[0].kernel_secs, seconds(24 << 20));
+        assert_eq!(asked.clone().granted(&[], None), asked);
+        let unknown = asked.clone().granted(&[], Some(1 << 20));
+        assert_eq!(unknown.backlog[0].kernel_secs, seconds(1 << 20));
     }
 
     /// What the stock extension sends without timers, as it arrives.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::StartError;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
-use crate::ingest::kernel::KernelGauge;
+use crate::ingest::kernel::{self, KernelGauge};
 use crate::ingest::socket::{self, ReceiveSocket, SocketError};
 use crate::merger::Live;
 use crate::metrics::Metrics;
@@ -260,5 +260,8 @@ pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
             );
         }
     }
-    MemoryPlan::of(config).log();
+    let buffers: Vec<_> = sockets.iter().map(|socket| socket.buffer).collect();
+    MemoryPlan::of(config)
+        .granted(&buffers, kernel::udp_memory_max())
+        .log();
 }

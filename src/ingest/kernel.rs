@@ -34,6 +34,15 @@ pub struct SocketMemory {
     pub queued_bytes: u32,
 }
 
+/// What all UDP sockets of this machine may hold together, bytes (`net.ipv4.udp_mem`, the last figure); `None`: not shown
+/// here, as in a network namespace of its own.
+#[must_use]
+pub fn udp_memory_max() -> Option<u64> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok()?;
+    let pages: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
+    Some(pages.saturating_mul(rustix::param::page_size() as u64))
+}
+
 /// Keeps the kernel's figures in the counters of one socket up to date. Any thread may ask.
 #[derive(Debug, Clone)]
 pub struct KernelGauge {

@@ -196,6 +196,16 @@ pub fn adopt(
         .map_err(SocketError::Handed)
 }
 
+/// What the kernel would grant to a socket, without an address: for when that one is taken.
+///
+/// # Errors
+/// When the system refuses a socket.
+pub fn grantable(recv_buffer_bytes: usize) -> io::Result<RecvBuffer> {
+    let any = |domain| Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP));
+    let socket = any(Domain::IPV4).or_else(|_| any(Domain::IPV6))?;
+    set_recv_buffer(&socket, recv_buffer_bytes)
+}
+
 /// Asks with SO_RCVBUFFORCE, which needs CAP_NET_ADMIN, then with SO_RCVBUF, which `net.core.rmem_max` bounds.
 fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer> {
     // The kernel doubles the figure in 31 bits.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::CommandFactory as _;
 use pinbad::args::Args;
+use pinbad::plan::TYPICAL_PACKET_CHARGE;
 
 use crate::harness::{Program, Said, await_condition, clean, pinbad, program, run};
 
@@ -220,9 +221,8 @@ fn the_doctor_says_how_many_seconds_of_traffic_the_buffers_hold() {
     }
 }
 
-/// Without the right to more, a buffer beyond the kernel's limit is not granted: the sysctl that helps is printed.
-#[test]
-fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
+/// The program without what only root may (more than `net.core.rmem_max`), and what to ask for so that less is granted.
+fn granted_less() -> (Command, u64) {
     let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
     let asked = limit.trim().parse::<u64>().unwrap() * 2;
     let mut command = clean(Command::new("setpriv"));
@@ -236,14 +236,61 @@ fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
             &program(),
         ]);
     }
+    (command, asked)
+}
+
+/// Seconds that the buffers of all sockets last at 10,000 packets a second, each of twice so many bytes.
+fn kernel_seconds(sockets: u64, bytes: u64) -> f64 {
+    (sockets * bytes * 2 / TYPICAL_PACKET_CHARGE) as f64 / 10_000.0
+}
+
+/// Without the right to more, a buffer beyond the kernel's limit is not granted: the sysctl that helps is printed, and how long
+/// the buffers last is reckoned with what there is.
+#[test]
+fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
+    let (command, asked) = granted_less();
     let buffer = format!("ingest.recv_buffer={asked}");
-    let said = doctor(command, &[FREE[0], FREE[1], FREE[2], &buffer]);
+    let settings = [
+        FREE[0],
+        FREE[1],
+        FREE[2],
+        &buffer,
+        "ingest.receivers=3",
+        // 1 s.
+        "ingest.temp_pool_size=10000",
+    ];
+    let said = doctor(command, &settings);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("better  UDP"), "{said:?}");
     assert!(
         said.out
             .contains(&format!("sysctl -w net.core.rmem_max={asked}")),
         "{said:?}"
+    );
+    let expected = 1.0 + kernel_seconds(3, asked / 2);
+    let span = format!("would hold {expected:.1} s at 10000/s");
+    assert!(said.out.contains(&span), "{span}: {said:?}");
+}
+
+#[test]
+fn the_log_reckons_with_the_buffers_that_were_granted() {
+    let (command, asked) = granted_less();
+    let buffer = format!("ingest.recv_buffer={asked}");
+    let mut program = Program::start_as(command, &["serve"], &[&buffer, "ingest.receivers=3"]);
+    program.signal("TERM");
+    program.wait();
+    let log = program.log();
+    let line = |message: &str| {
+        let mut lines = log.iter();
+        lines.find(|line| line["message"] == message).unwrap()
+    };
+    assert_eq!(line("Receiving.")["granted_bytes"], asked / 2);
+    let buffers = line("Buffers last this long.");
+    assert_eq!(buffers["packets_per_second"], 10_000);
+    assert_eq!(
+        buffers["kernel_secs"],
+        kernel_seconds(3, asked / 2),
+        "{log:?}"
     );
 }
 
