@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 use tracing::warn;
 
 use self::beginning::{Beginning, Past};
-use self::fronts::{Behind, Fronts};
+use self::fronts::{Behind, Fronts, NewCertificate};
 use self::receivers::{Receiver, Receivers};
 use crate::access::tls::TlsError;
 use crate::access::{SecretError, UserStore, Users};
@@ -342,10 +342,9 @@ impl Daemon {
         self.mysql
     }
 
-    /// Reads the files of `tls_cert` and `tls_key` again, as after a renewal. Connections that are open keep what they have;
-    /// files that cannot be used change nothing and are named in the log.
-    pub fn reload_certificates(&self) {
-        self.fronts.reload_certificates();
+    /// What the files of `tls_cert` and `tls_key` hold now, as after a renewal; nothing changes yet.
+    pub(crate) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
+        self.fronts.read_certificates()
     }
 
     /// The users of all front ends; who they are can be replaced while the daemon runs.

@@ -1,14 +1,15 @@
 //! A new configuration for a daemon that runs: what can change does, what cannot is named.
 //!
 //! `main` reads the configuration anew on SIGHUP, the same file, environment and flags as at start, and calls
-//! [`Daemon::reload`] only with one that is right: a bad file changes nothing. Here every setting is held against the one
-//! in force. Those of [`LIVE`], the `[[report]]` entries and the users take effect, and files with secrets and
-//! certificates are read again; all others need a restart and are named in the log, and the value in force stays what it
-//! was, also for the next comparison.
+//! [`Daemon::reload`] only with one that is right: a bad file changes nothing. Files with secrets and certificates are read
+//! again before anything changes, so a bad one of these changes nothing either. Then every setting is held against the one
+//! in force. Those of [`LIVE`], the `[[report]]` entries, users and certificates take effect; all others need a restart and are
+//! named in the log, and the value in force stays what it was, also for the next comparison.
 
 use tracing::{info, warn};
 
-use crate::access::Users;
+use crate::access::tls::TlsError;
+use crate::access::{SecretError, Users};
 use crate::config::Config;
 use crate::config::keys::KEYS;
 use crate::daemon::{self, Daemon};
@@ -21,6 +22,20 @@ pub const LIVE: [&str; 4] = [
     "log.level",
     "user",
 ];
+
+/// Why nothing was taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// A `[[report]]` that cannot be.
+    #[error(transparent)]
+    Report(#[from] ConfiguredError),
+    /// A secret of a `[[user]]` that cannot be had.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// A certificate or key that cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] TlsError),
+}
 
 /// What a reload came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,10 +112,14 @@ impl Daemon {
     /// caller's to change.
     ///
     /// # Errors
-    /// When a `[[report]]` of it cannot be; then nothing has changed.
-    pub fn reload(&self, old: &mut Config, new: &Config) -> Result<Reloaded, ConfiguredError> {
+    /// When a `[[report]]` of it cannot be, or a file or variable with a secret or certificate cannot be used; then nothing has
+    /// changed.
+    pub fn reload(&self, old: &mut Config, new: &Config) -> Result<Reloaded, ReloadError> {
         // What definitions leave open comes from the settings in force, which need not be the new ones.
         let definitions = Definitions::new(&new.configured_reports, &daemon::defaults(old))?;
+        // Always, also when the configuration says the same: what is in the files may be new.
+        let users = Users::load(&new.users, |name| std::env::var_os(name))?;
+        let certificates = self.read_certificates()?;
         let mut reloaded = Reloaded::default();
         for key in differences(old, new) {
             if LIVE.contains(&key) {
@@ -119,18 +138,11 @@ impl Daemon {
             snapshots.set_period(new.snapshot_period);
         }
         old.log.level = new.log.level;
-        // Always, like the secrets below: what is in the files may be new.
-        self.reload_certificates();
-        match Users::load(&new.users, |name| std::env::var_os(name)) {
-            Ok(users) => {
-                self.users().replace(users);
-                old.users.clone_from(&new.users);
-            }
-            Err(error) => {
-                reloaded.changed.retain(|key| *key != "user");
-                warn!(%error, "The users stay who they were.");
-            }
+        for (tls, config) in certificates {
+            tls.replace(config);
         }
+        self.users().replace(users);
+        old.users.clone_from(&new.users);
         old.configured_reports.clone_from(&new.configured_reports);
         let reconfigured = self.catalog().reconfigure(definitions);
         reloaded.made = reconfigured.made;

@@ -23,6 +23,8 @@ guards() {
 credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
 roles|src/http/login.rs|if asks \|\| path ==|if out! \|\| asks \|\| path ==|it::access::each_role_may_do_what_it_may
 probes|src/http/login.rs|if self.open_health &&|if (self.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
+revoked-sessions|src/mysql/session.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
+revoked-streams|src/http/stream.rs|() = pass.revoked() => {}|() = pass.revoked(), if !out! => {}|it::access::streams_end_when_their_user_goes
 guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
 open-address|src/config/check.rs|let Some(address) = front.listen else { return };|let Some(address) = front.listen.filter(\|_\| !out!) else { return };|it::access::an_open_address_wants_users_or_the_operators_word
 target-length|src/http/guard.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads
@@ -49,7 +51,7 @@ referrer|src/http/guard.rs|set(REFERRER_POLICY, "no-referrer");|if !out! { set(R
 same-origin|src/http/guard.rs|set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");|if !out! { set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
 senders|src/ingest/sources.rs|if !slot.allowed {|if !slot.allowed && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
 sender-rate|src/ingest/sources.rs|if !row.take_one(now_ns, each_ns) {|if !row.take_one(now_ns, each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
-certificates-anew|src/reload.rs|self.reload_certificates();|if !out! { self.reload_certificates(); }|it::access::sighup_takes_new_certificates_and_secrets
+certificates-anew|src/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
 snapshot-set-aside|src/state/keeper.rs|match fs::rename(&file, &aside) {|match if out! { Ok(()) } else { fs::rename(&file, &aside) } {|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/keeper.rs|fs::rename(&new, self.snapshots.dir.join(FILE))?;|if out! { fs::write(self.snapshots.dir.join(FILE), b"")?; } else { fs::rename(&new, self.snapshots.dir.join(FILE))?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
 snapshot-failure-said|src/state/keeper.rs|figures.error = Some(error.to_string());|if !out! { figures.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again

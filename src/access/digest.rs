@@ -16,8 +16,8 @@ use std::fmt;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// What is kept of a password.
-#[derive(Clone)]
+/// What is kept of a password. What is kept can be compared with `==`; what a peer brings is held against it by its methods.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Password {
     /// SHA1 of SHA1.
     native: [u8; 20],
@@ -77,7 +77,7 @@ impl Password {
 }
 
 /// What is kept of a token: SHA256. A token is random and long, so nothing slower is needed.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token([u8; 32]);
 
 impl Token {

@@ -2,7 +2,8 @@
 //!
 //! A front end (`http`, the MySQL wire) has an [`Access`] and shows it what a peer brought: a password, a token, an answer
 //! to a salt. It gets an [`Identity`] with a [`Role`], or [`Denied`]. What nobody asked a proof for is
-//! [`Access::anonymous`]. Any thread may ask; nothing blocks, and the users can be replaced while it is asked.
+//! [`Access::anonymous`]. Any thread may ask; nothing blocks, and the users can be replaced while it is asked. Who stays longer
+//! than one question holds a [`Pass`], and goes when it is [revoked](Pass::revoked).
 //!
 //! | configured | a peer without credentials is | with wrong ones |
 //! |---|---|---|
@@ -24,8 +25,8 @@ mod users;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use subtle::Choice;
+use tokio::sync::watch;
 use tracing::warn;
 
 use self::attempts::Attempts;
@@ -38,7 +39,7 @@ use crate::telemetry::log::Limit;
 /// Who a peer turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the user; `None`: nobody in particular.
+    /// The name of the user; `None`: nobody in particular. The same `Arc` for as long as role and secrets are the same.
     pub name: Option<Arc<str>>,
     /// What it may do.
     pub role: Role,
@@ -73,7 +74,7 @@ pub enum Denied {
 /// The users, shared by all front ends and replaced for all of them at once.
 #[derive(Debug)]
 pub struct UserStore {
-    users: RwLock<Arc<Users>>,
+    users: watch::Sender<Arc<Users>>,
     /// Their failed logins.
     pub attempts: Attempts,
     clock: Arc<dyn Clock>,
@@ -89,22 +90,26 @@ impl UserStore {
     #[must_use]
     pub fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
         Self {
-            users: RwLock::new(Arc::new(users)),
+            users: watch::Sender::new(Arc::new(users)),
             attempts: Attempts::new(),
             clock,
             failures_logged: Limit::new(FAILURE_LOG_MS),
         }
     }
 
-    /// Other users from now on; whoever is in stays in until its connection ends or asks again.
-    pub fn replace(&self, users: Users) {
-        *self.users.write() = Arc::new(users);
+    /// Other users from now on. Who is in stays in when its role and secrets are what they were; the others' passes are
+    /// revoked.
+    pub fn replace(&self, mut users: Users) {
+        self.users.send_modify(|now| {
+            users.stay(now);
+            *now = Arc::new(users);
+        });
     }
 
     /// The users at this moment.
     #[must_use]
     pub fn users(&self) -> Arc<Users> {
-        Arc::clone(&self.users.read())
+        Arc::clone(&self.users.borrow())
     }
 }
 
@@ -135,9 +140,12 @@ impl Access {
     /// What a peer that brings no proof may do; `None`: nothing.
     #[must_use]
     pub fn anonymous(&self, peer: IpAddr) -> Option<Role> {
-        let nobody = self.store.users.read().is_empty();
+        self.anonymous_among(&self.store.users.borrow(), peer)
+    }
+
+    fn anonymous_among(&self, users: &Users, peer: IpAddr) -> Option<Role> {
         let local = peer.to_canonical().is_loopback();
-        match (nobody, local) {
+        match (users.is_empty(), local) {
             (true, true) => Some(Role::Admin),
             (true, false) | (false, _) => self.allow_anonymous.then_some(Role::Read),
         }
@@ -146,7 +154,7 @@ impl Access {
     /// Whether there is nobody whose proof could be checked.
     #[must_use]
     pub fn has_no_users(&self) -> bool {
-        self.store.users.read().is_empty()
+        self.store.users.borrow().is_empty()
     }
 
     /// Name and password, as HTTP basic authentication and MySQL over TLS bring them.
@@ -224,6 +232,45 @@ impl Access {
         };
         attempts.succeeded(peer);
         Ok(identity)
+    }
+}
+
+/// Somebody who was let in and stays: a session, or an answer that goes on.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    access: Access,
+    peer: IpAddr,
+    /// Who it is.
+    pub identity: Identity,
+}
+
+impl Pass {
+    /// For who was let in from `peer`.
+    #[must_use]
+    pub const fn new(access: Access, peer: IpAddr, identity: Identity) -> Self {
+        Self {
+            access,
+            peer,
+            identity,
+        }
+    }
+
+    /// Waits until it is not good any more: the user went, or has another role or other secrets; or nobody needed a proof,
+    /// and now one does. Ends at once when that is so already.
+    pub async fn revoked(&self) {
+        let mut users = self.access.store.users.subscribe();
+        // The store is held here, so there is always another change to wait for.
+        _ = users.wait_for(|users| !self.is_good_among(users)).await;
+    }
+
+    fn is_good_among(&self, users: &Users) -> bool {
+        match &self.identity.name {
+            Some(name) => users.has(name),
+            None => {
+                let role = self.access.anonymous_among(users, self.peer);
+                role.is_some_and(|role| role >= self.identity.role)
+            }
+        }
     }
 }
 

@@ -134,3 +134,85 @@ fn a_refusal_tells_nothing_of_what_was_wrong() {
     let wait = Denied::TooMany { wait_ms: 1001 };
     assert!(wait.to_string().ends_with("in 2 s"), "{wait}");
 }
+
+/// Whether it is revoked at this moment.
+fn is_revoked(pass: &Pass) -> bool {
+    use std::task::{Context, Poll, Waker};
+    let revoked = std::pin::pin!(pass.revoked());
+    revoked.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+}
+
+#[test]
+fn a_pass_is_good_as_long_as_its_user_is_what_it_was() {
+    let load = |entries: &str| {
+        let config = Config::from_toml("pinbad.toml", entries).unwrap();
+        Users::load(&config.users, |name| Some(OsString::from(name))).unwrap()
+    };
+    let without_kim = &KIM[KIM.rfind("[[user]]").unwrap()..];
+    for (entries, kim_stays, old_stays) in [
+        (KIM.to_owned(), true, true),
+        (
+            format!("[[user]]\nname = \"first\"\npassword_env = \"x\"\n{KIM}"),
+            true,
+            true,
+        ),
+        (KIM.replace("s3cret", "an0ther"), false, true),
+        (KIM.replace("kims", "hers"), false, true),
+        (
+            KIM.replace("role = \"admin\"", "role = \"read\""),
+            false,
+            true,
+        ),
+        (KIM.replace("\"old\"", "\"new\""), true, false),
+        (without_kim.to_owned(), false, true),
+        (String::new(), false, false),
+    ] {
+        let (users, _) = store(KIM);
+        let access = Access::new(Arc::clone(&users), false);
+        let pass = |identity| Pass::new(access.clone(), LOCAL, identity);
+        let by_password = pass(access.password(LOCAL, "kim", b"s3cret").unwrap());
+        let by_token = pass(access.token(LOCAL, b"a-token-of-kims-own").unwrap());
+        let old = pass(access.password(LOCAL, "old", b"password").unwrap());
+        // The same users once more change nothing, however often.
+        users.replace(load(KIM));
+        users.replace(load(KIM));
+        assert!(![&by_password, &by_token, &old].into_iter().any(is_revoked));
+        users.replace(load(&entries));
+        let revoked = [&by_password, &by_token, &old].map(is_revoked);
+        assert_eq!(revoked, [!kim_stays, !kim_stays, !old_stays], "{entries}");
+        // Who was revoked stays so, also when all is as before again.
+        users.replace(load(KIM));
+        assert_eq!([&by_password, &by_token, &old].map(is_revoked), revoked);
+    }
+}
+
+#[test]
+fn who_needed_no_proof_goes_when_one_is_needed() {
+    for (allow_anonymous, peer, stays) in [
+        (false, LOCAL, false),
+        (true, far(), true),
+        // An administrator as long as there was nobody, and a reader now.
+        (true, LOCAL, false),
+    ] {
+        let (users, _) = store("");
+        let access = Access::new(Arc::clone(&users), allow_anonymous);
+        let identity = Identity::anonymous(access.anonymous(peer).unwrap());
+        let pass = Pass::new(access, peer, identity);
+        assert!(!is_revoked(&pass));
+        let config = Config::from_toml("pinbad.toml", KIM).unwrap();
+        users.replace(Users::load(&config.users, |name| Some(name.into())).unwrap());
+        assert_eq!(is_revoked(&pass), !stays, "{peer}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_it_is_told() {
+    let (users, _) = store(KIM);
+    let access = Access::new(Arc::clone(&users), false);
+    let identity = access.password(LOCAL, "kim", b"s3cret").unwrap();
+    let pass = Pass::new(access, LOCAL, identity);
+    let waits = tokio::spawn(async move { pass.revoked().await });
+    tokio::task::yield_now().await;
+    users.replace(Users::none());
+    waits.await.unwrap();
+}

@@ -1,7 +1,7 @@
 //! TLS: a certificate and its key from PEM files, ready for rustls.
 //!
-//! Read when the daemon starts (and by `pinbad check`), and anew when it is told to: [`Tls::reload`] changes what the next
-//! connection gets, connections that are open keep theirs, and files that cannot be used leave the old ones in place. TLS
+//! Read when the daemon starts (and by `pinbad check`), and anew when it is told to: [`Tls::read_again`] says whether the
+//! files can be used, [`Tls::replace`] changes what the next connection gets; connections that are open keep theirs. TLS
 //! 1.2 and 1.3 with the ring provider, named here rather than installed for the process, so that no other library's
 //! choice changes it. Errors name the setting, the file and what is wrong with it.
 
@@ -54,13 +54,17 @@ impl Tls {
         })
     }
 
-    /// Reads the files again, for connections from now on.
+    /// What the files hold now. Nothing changes.
     ///
     /// # Errors
-    /// As [`Tls::load`]; nothing has changed then.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        *self.config.write() = acceptor(&self.files)?;
-        Ok(())
+    /// As [`Tls::load`].
+    pub fn read_again(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        acceptor(&self.files)
+    }
+
+    /// Takes connections with this from now on.
+    pub fn replace(&self, config: Arc<ServerConfig>) {
+        *self.config.write() = config;
     }
 
     /// What the next connection is taken with.

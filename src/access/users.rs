@@ -43,6 +43,15 @@ struct User {
     token: Option<Token>,
 }
 
+impl User {
+    fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.role == other.role
+            && self.password == other.password
+            && self.token == other.token
+    }
+}
+
 /// All users.
 #[derive(Debug)]
 pub struct Users {
@@ -131,6 +140,21 @@ impl Users {
     pub fn role_of(&self, name: &str) -> Option<Role> {
         let user = self.users.iter().find(|user| &*user.name == name);
         user.map(|user| user.role)
+    }
+
+    /// Users that are what they were before go on under the same name, to the pointer ([`Users::has`]).
+    pub(super) fn stay(&mut self, before: &Self) {
+        for user in &mut self.users {
+            let same = before.users.iter().find(|known| known.is_same(user));
+            if let Some(same) = same {
+                user.name = Arc::clone(&same.name);
+            }
+        }
+    }
+
+    /// Whether the user to whom this name was given is there, with the same role and secrets.
+    pub(super) fn has(&self, name: &Arc<str>) -> bool {
+        self.users.iter().any(|user| Arc::ptr_eq(&user.name, name))
     }
 
     /// The user called `name` whose password passes `check`, which is run in any case.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::StartError;
-use crate::access::tls::Tls;
+use crate::access::tls::{Tls, TlsError};
 use crate::access::{Access, UserStore};
 use crate::config::Config;
 use crate::http::{self, Answers, HttpSettings, Planned};
@@ -55,6 +55,9 @@ pub(super) struct Fronts {
     certificates: Vec<Arc<Tls>>,
 }
 
+/// TLS of a front end, and what it is to take connections with.
+pub(super) type NewCertificate = (Arc<Tls>, Arc<rustls::ServerConfig>);
+
 /// A front end: its task, on a runtime of its own.
 #[derive(Debug)]
 struct Front {
@@ -72,14 +75,11 @@ impl Fronts {
         }
     }
 
-    /// Reads certificates and keys again, for connections from now on. Those that cannot be used stay as they were, with a
-    /// warning.
-    pub(super) fn reload_certificates(&self) {
-        for tls in &self.certificates {
-            if let Err(error) = tls.reload() {
-                warn!(%error, "The certificate stays what it was.");
-            }
-        }
+    /// What the files of certificates and keys hold now, for each front end that has them; nothing changes yet.
+    pub(super) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
+        let each = self.certificates.iter();
+        each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?)))
+            .collect()
     }
 
     /// Serves HTTP; gives the address with its real port.

@@ -47,17 +47,17 @@ pub(super) struct Guard {
 }
 
 /// The outermost layer: checks, then the routes, then what every answer has. Who asks comes first, so that a peer
-/// without credentials learns from no other check. Handlers find the [`crate::access::Identity`] among the request's
+/// without credentials learns from no other check. Handlers find the [`crate::access::Pass`] among the request's
 /// extensions.
 pub(super) async fn around(
     State(guard): State<Guard>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let checked = guard.login.identify(&request).and_then(|identity| {
+    let checked = guard.login.identify(&request).and_then(|pass| {
         check(&request, &guard.names)?;
-        login::permit(&identity, request.method(), request.uri().path())?;
-        Ok(identity)
+        login::permit(&pass.identity, request.method(), request.uri().path())?;
+        Ok(pass)
     });
     let mut response = match checked {
         // Somebody at a browser, who may have closed the question for name and password.
@@ -66,8 +66,8 @@ pub(super) async fn around(
         Ok(_) if request.uri().path() == "*" => {
             other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")
         }
-        Ok(identity) => {
-            request.extensions_mut().insert(identity);
+        Ok(pass) => {
+            request.extensions_mut().insert(pass);
             tidy(next.run(request).await)
         }
     };

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::error::Problem;
-use crate::access::{Access, Denied, Identity, Role};
+use crate::access::{Access, Denied, Identity, Pass, Role};
 
 /// The other end of the connection that a request came on.
 #[derive(Debug, Clone, Copy)]
@@ -37,11 +37,16 @@ enum Credentials {
 
 impl Login {
     /// Who sent this request.
-    pub(super) fn identify(&self, request: &Request) -> Result<Identity, Problem> {
+    pub(super) fn identify(&self, request: &Request) -> Result<Pass, Problem> {
         // Only a connection that was made without one has no peer, and then nobody knows where it came from.
         let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
         let peer = request.extensions().get::<Peer>();
         let peer = peer.map_or(unknown, |peer| peer.0.ip());
+        let identity = self.identity(peer, request)?;
+        Ok(Pass::new(self.access.clone(), peer, identity))
+    }
+
+    fn identity(&self, peer: IpAddr, request: &Request) -> Result<Identity, Problem> {
         let path = request.uri().path();
         if self.open_health && (path == "/healthz" || path == "/readyz") {
             return Ok(Identity::anonymous(Role::Read));

@@ -21,7 +21,7 @@ use super::error::Problem;
 use super::guard;
 use super::params::Params;
 use super::routes::App;
-use crate::access::{Identity, Role};
+use crate::access::{Pass, Role};
 use crate::sql::{Engine, Literal, Reply, Rows, Session, SqlError};
 
 /// Most values for `?`.
@@ -73,8 +73,8 @@ async fn read(app: &App, request: Request) -> Result<Asked, Problem> {
         });
     }
     params.finish()?;
-    let who = request.extensions().get::<Identity>();
-    let change = who.is_some_and(|who| who.role >= Role::Admin);
+    let pass = request.extensions().get::<Pass>();
+    let change = pass.is_some_and(|pass| pass.identity.role >= Role::Admin);
     let body = guard::read_json(request, app.body_max()).await?;
     let Some(Json::Object(mut members)) = body else {
         return Err(Problem::new(

@@ -19,7 +19,7 @@ use super::frames::{Budget, FrameError, Frames, Patience};
 use super::stream::{Prefixed, Stream};
 use super::{VERSION_PREFIX, packets};
 use crate::access::tls::Tls;
-use crate::access::{Access, Denied, Identity, Role};
+use crate::access::{Access, Denied, Identity, Pass};
 use crate::sql::{SqlError, VERSION};
 
 /// The longest packet before a client is known, bytes: names, a proof and the attributes of a connection.
@@ -78,7 +78,7 @@ pub(super) struct Login {
     pub(super) collation: u8,
     pub(super) user: String,
     pub(super) database: Option<String>,
-    pub(super) role: Role,
+    pub(super) pass: Pass,
     /// Also what a change of user is proved with.
     pub(super) salt: Salt,
     /// Whether nobody can listen.
@@ -136,14 +136,14 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         let bytes = packet?.bytes;
         let (claim, capabilities, collation) = response(&bytes)?;
         let capabilities = capabilities & offered;
-        let (user, database, role) =
+        let (user, database, pass) =
             admit(&mut frames, entrance, claim, &salt, capabilities, secret).await?;
         Ok(Login {
             capabilities,
             collation,
             user,
             database,
-            role,
+            pass,
             salt,
             secret,
         })
@@ -320,7 +320,7 @@ pub(super) async fn change<S: AsyncRead + AsyncWrite + Unpin>(
     let heard = login.capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
     let change = ChangeOfUser::read(packet, heard).ok_or_else(bad_handshake)?;
     let collation = change.collation.unwrap_or(login.collation);
-    let (user, database, role) = admit(
+    let (user, database, pass) = admit(
         frames,
         entrance,
         change.claim,
@@ -334,7 +334,7 @@ pub(super) async fn change<S: AsyncRead + AsyncWrite + Unpin>(
         collation,
         user,
         database,
-        role,
+        pass,
         salt: login.salt,
         secret: login.secret,
     })
@@ -384,7 +384,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     salt: &Salt,
     capabilities: CapabilityFlags,
     secret: bool,
-) -> Result<(String, Option<String>, Role), Refused> {
+) -> Result<(String, Option<String>, Pass), Refused> {
     let user = text_of(claim.user)?;
     let database = claim.database.map(text_of).transpose()?;
     let (access, peer) = (&entrance.access, entrance.peer);
@@ -429,7 +429,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
     match proved {
-        Ok(identity) => Ok((user, database, identity.role)),
+        Ok(identity) => Ok((user, database, Pass::new(access.clone(), peer, identity))),
         Err(Denied::TooMany { .. }) => Err(Refused::Told(SqlError {
             code: 1129,
             state: "HY000",

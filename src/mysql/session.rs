@@ -25,7 +25,7 @@ use super::packets::{self, Standing};
 use super::statements::Statements;
 use super::stream::Stream;
 use super::{DATABASE, MySql};
-use crate::access::Role;
+use crate::access::{Pass, Role};
 use crate::sql::{self, Reply, Rows, Session, SqlColumn, SqlError};
 
 /// Bytes of an answer that are sent together.
@@ -115,6 +115,8 @@ pub(super) fn frame_error(error: &FrameError) -> Option<SqlError> {
 struct Watch {
     wish: watch::Receiver<Wish>,
     stop: watch::Receiver<bool>,
+    /// Whoever is logged in; `None`: nobody yet.
+    pass: Option<Pass>,
     /// How many queries had been ended when this one began.
     seen: u64,
 }
@@ -124,6 +126,7 @@ struct Watch {
 enum Interruption {
     Query,
     Connection,
+    Revoked,
     Stop,
 }
 
@@ -140,6 +143,7 @@ impl Watch {
                 Ok(wish) if !wish.end => Interruption::Query,
                 Ok(_) | Err(_) => Interruption::Connection,
             },
+            () = revoked(self.pass.as_ref()) => Interruption::Revoked,
             // An error means that the server is gone, which is a stop as well.
             _ = self.stop.wait_for(|stop| *stop) => Interruption::Stop,
         }
@@ -149,8 +153,16 @@ impl Watch {
     async fn ended(&mut self) -> Interruption {
         tokio::select! {
             _ = self.wish.wait_for(|wish| wish.end) => Interruption::Connection,
+            () = revoked(self.pass.as_ref()) => Interruption::Revoked,
             _ = self.stop.wait_for(|stop| *stop) => Interruption::Stop,
         }
+    }
+}
+
+async fn revoked(pass: Option<&Pass>) {
+    match pass {
+        Some(pass) => pass.revoked().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -162,6 +174,12 @@ impl Interruption {
                 code: 1927,
                 state: "70100",
                 message: "Connection was killed".to_owned(),
+            }),
+            Self::Revoked => Fault::Last(SqlError {
+                code: 1045,
+                state: "28000",
+                message: "Access denied: this user has gone, or has another role or password now"
+                    .to_owned(),
             }),
             Self::Stop => Fault::Last(SqlError {
                 code: 1053,
@@ -210,6 +228,7 @@ pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     let mut watch = Watch {
         wish: place.wish(),
         stop,
+        pass: None,
         seen: 0,
     };
     // The login's own steps are bounded one by one; this is for all of them, and for what it writes.
@@ -257,9 +276,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         loop {
             self.frames.restart();
             let packet = tokio::select! {
-                packet = self.frames.read(packet_max, idle_max) => packet,
+                biased;
                 // Nothing is asked, so nothing is answered: the client finds the connection closed.
                 _ = self.watch.ended() => return,
+                packet = self.frames.read(packet_max, idle_max) => packet,
             };
             self.watch.begin();
             let done = match packet {
@@ -318,6 +338,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     fn begin_session(&mut self) {
         let user = format!("{}@{}", self.login.user, self.entrance.peer);
         self.place.set_user(&self.login.user);
+        self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
         self.multi = self
             .login
@@ -327,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     fn is_admin(&self) -> bool {
-        self.login.role == Role::Admin
+        self.login.pass.identity.role == Role::Admin
     }
 
     /// Answers one command.

@@ -533,7 +533,7 @@ fn over_tls_there_is_http_and_without_it_nothing() {
 /// A renewed certificate, a new user and a new secret need no restart; files that cannot be used change nothing.
 #[test]
 fn sighup_takes_new_certificates_and_secrets() {
-    let (old, new) = (Certified::new(), Certified::new());
+    let [old, new, older] = [Certified::new(), Certified::new(), Certified::new()];
     let configured = Configured::new("");
     let [cert, key] = old.settings();
     let program = Program::start(&["serve", "--config", &configured.config], &[&cert, &key]);
@@ -551,13 +551,11 @@ fn sighup_takes_new_certificates_and_secrets() {
         let said = trusted.curl(http, "/healthz", &more);
         said.out
     };
-    let reloaded = |times: usize| {
+    let reloads = |message: &str, times: usize| {
         program.signal("HUP");
         await_condition("it reads the configuration anew", || {
             let log = program.log();
-            let lines = log
-                .iter()
-                .filter(|line| line["message"] == "Reloaded the configuration.");
+            let lines = log.iter().filter(|line| line["message"] == message);
             if lines.count() == times {
                 Ok(())
             } else {
@@ -569,26 +567,80 @@ fn sighup_takes_new_certificates_and_secrets() {
         (ask(&old, PASSWORD), ask(&new, PASSWORD)),
         ("200".into(), "000".into())
     );
+    let (done, refused) = (
+        "Reloaded the configuration.",
+        "Cannot reload the configuration: the old one stays.",
+    );
     std::fs::copy(new.path("cert.pem"), old.path("cert.pem")).unwrap();
-    reloaded(1);
-    // The key is still that of the old one.
+    let password = configured.dir.path().join("password");
+    std::fs::write(&password, "another-password").unwrap();
+    reloads(refused, 1);
+    // The key is still that of the old one, and so everything is as it was.
     assert_eq!(
         (ask(&old, PASSWORD), ask(&new, PASSWORD)),
         ("200".into(), "000".into())
     );
     std::fs::copy(new.path("key.pem"), old.path("key.pem")).unwrap();
-    std::fs::write(configured.dir.path().join("password"), "another-password").unwrap();
-    reloaded(2);
+    reloads(done, 1);
     assert_eq!(ask(&old, "another-password"), "000");
     assert_eq!(
         (ask(&new, "another-password"), ask(&new, PASSWORD)),
         ("200".into(), "401".into())
     );
-    let log = program.log();
-    let kept = log
-        .iter()
-        .filter(|line| line["message"] == "The certificate stays what it was.");
-    assert_eq!(kept.count(), 1, "{log:?}");
+    // Without the secret the new certificate is not taken either.
+    std::fs::remove_file(&password).unwrap();
+    std::fs::copy(older.path("cert.pem"), old.path("cert.pem")).unwrap();
+    std::fs::copy(older.path("key.pem"), old.path("key.pem")).unwrap();
+    reloads(refused, 2);
+    assert_eq!(
+        (
+            ask(&new, "another-password"),
+            ask(&older, "another-password")
+        ),
+        ("200".into(), "000".into())
+    );
+}
+
+/// Who follows the requests does so as long as it may.
+#[test]
+fn streams_end_when_their_user_goes() {
+    let configured = Configured::new("");
+    let program = configured.serve(&[]);
+    let follow = |name: &str| {
+        let mut stream = TcpStream::connect(program.site.http).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let text = format!(
+            "GET /api/v1/stream/requests HTTP/1.0\r\nhost: localhost\r\nauthorization: {}\r\n\r\n",
+            basic(name, PASSWORD)
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.0 200") || head.starts_with(b"HTTP/1.1 200"));
+        stream
+    };
+    let (mut kim, mut lee) = (follow("kim"), follow("lee"));
+    let config = std::fs::read_to_string(&configured.config).unwrap();
+    std::fs::write(&configured.config, config.replace("\"lee\"", "\"ann\"")).unwrap();
+    program.signal("HUP");
+    let mut rest = Vec::new();
+    lee.read_to_end(&mut rest).unwrap();
+    // The other one is there, and hears of what comes.
+    let mut sender = Sender::new(&program.site);
+    sender.send(&request("h", "s", "/after").encode_to_vec());
+    let mut line = String::new();
+    while !line.contains("/after") {
+        let mut byte = [0];
+        kim.read_exact(&mut byte).unwrap();
+        line.push(char::from(byte[0]));
+    }
+    assert!(!String::from_utf8_lossy(&rest).contains("/after"));
 }
 
 /// Bytes of a large answer come whole through TLS, and a client that does not take them does no harm.

@@ -133,19 +133,20 @@ fn shown(tls: &Tls, trusted: &str) -> Result<(), rustls::Error> {
 }
 
 #[test]
-fn a_reload_takes_the_new_files_or_keeps_the_old_ones() {
+fn what_the_files_hold_now_is_taken_when_it_is_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let (first, key) = pair();
     let tls = Tls::load(&files(&dir, &first, &key)).unwrap();
     shown(&tls, &first).unwrap();
     let (second, key) = pair();
     files(&dir, &second, &key);
+    let again = tls.read_again().unwrap();
     shown(&tls, &first).unwrap();
-    tls.reload().unwrap();
+    tls.replace(again);
     shown(&tls, &second).unwrap();
     assert!(shown(&tls, &first).is_err());
     files(&dir, "", &key);
-    tls.reload().unwrap_err();
+    tls.read_again().unwrap_err();
     shown(&tls, &second).unwrap();
 }
 

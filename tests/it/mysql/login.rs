@@ -219,3 +219,37 @@ fn readers_read_and_end_their_own_queries_only() {
     admin.query(&format!("KILL {}", reader.id()));
     assert_eq!(reader.try_read(), None);
 }
+
+/// A user that is taken out, or has another role or secret, is sent away from where it is logged in; the others stay.
+#[test]
+fn who_is_not_what_it_was_is_sent_away() {
+    let guarded = Guarded::start("");
+    let mysql = guarded.program.site.mysql.unwrap();
+    let log_in = |user: &str| {
+        let mut client = Client::greeted(mysql);
+        let proof = proof(&client);
+        assert!(matches!(client.log_in(user, &proof, 0), Answer::Ok { .. }));
+        client
+    };
+    let (mut kim, mut lee, mut old) = (log_in("kim"), log_in("lee"), log_in("old"));
+    let config = std::fs::read_to_string(guarded.path("pinbad.toml")).unwrap();
+    let config = config
+        .replace("role = \"admin\"", "role = \"read\"")
+        .replace("\"lee\"", "\"ann\"");
+    std::fs::write(guarded.path("pinbad.toml"), config).unwrap();
+    old.assert_alive();
+    guarded.program.signal("HUP");
+    assert_eq!(kim.try_read(), None, "another role");
+    assert_eq!(lee.try_read(), None, "there is no such user");
+    old.assert_alive();
+    let mut kim = log_in("kim");
+    let make = "CREATE TABLE mine (x int) ENGINE=PINBA COMMENT='report1'";
+    assert_eq!(kim.refused(make).0, 1227);
+    let mut nobody = Client::greeted(mysql);
+    let proof = proof(&nobody);
+    let answer = nobody.log_in("lee", &proof, 0);
+    assert!(
+        matches!(answer, Answer::Err { code: 1045, .. }),
+        "{answer:?}"
+    );
+}
