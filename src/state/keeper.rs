@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tracing::{error, info, warn};
 
 use super::counters::SocketName;
+use super::files;
 use super::snapshot::{self, Contents, Subject, WriteError, Written};
 use crate::clock::Clock;
 use crate::merger::SharedLive;
@@ -66,9 +67,13 @@ impl Found {
 #[must_use]
 pub fn find(dir: &Path, unix_secs: u32) -> Option<Found> {
     let path = dir.join(FILE);
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+    let file = match files::open(&path) {
+        Ok(files::Found::Nothing) => return None,
+        Ok(files::Found::File(file)) => file,
+        Ok(files::Found::Other(reason)) => {
+            set_aside(dir, &reason, unix_secs);
+            return None;
+        }
         Err(error) => {
             set_aside(dir, &error.to_string(), unix_secs);
             return None;
@@ -81,14 +86,6 @@ pub fn find(dir: &Path, unix_secs: u32) -> Option<Found> {
             None
         }
     }
-}
-
-/// A new file that only this user can read: requests may say more than their senders want told.
-fn create(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path)
 }
 
 /// Moves a snapshot that cannot be read out of the way, and says so.
@@ -317,7 +314,7 @@ impl Keeper {
             stop,
         };
         for _ in 0..ATTEMPTS {
-            let file = BufWriter::with_capacity(BUFFER_BYTES, create(path)?);
+            let file = BufWriter::with_capacity(BUFFER_BYTES, files::create(path)?);
             match snapshot::write(subject, file) {
                 Ok((file, written)) => {
                     file.into_inner()

@@ -13,12 +13,13 @@
 //!
 //! Opened once at start, before anything is received; afterwards the catalog alone writes, one change at a time, on a
 //! front end's thread. The file is replaced as a whole (written, synced, renamed, folder synced), so that it is always
-//! either the old one or the new one. Entries are kept as they were sent: what cannot be a report today may be one
+//! either the old one or the new one; it is its owner's alone (`files.rs`). Entries are kept as they were sent: what cannot be a report today may be one
 //! tomorrow. A change that cannot be written is refused and leaves file and memory as they were. The folder is locked,
 //! so that two daemons do not undo each other's changes.
 
 pub mod blocks;
 pub mod counters;
+mod files;
 pub mod keeper;
 pub mod snapshot;
 
@@ -277,7 +278,7 @@ fn open_folder(path: &Path) -> Result<File, StateError> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(StateError::NotAFolder { path: path.into() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(path).map_err(|source| failed("make the folder", source))?;
+            files::create_folder(path).map_err(|source| failed("make the folder", source))?;
         }
         Err(error) => return Err(failed("look into", error)),
     }
@@ -289,10 +290,10 @@ fn read(file: &Path) -> Result<Content, StateError> {
         path: file.into(),
         source,
     };
-    let opened = match File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Nothing),
-        Err(error) => return Err(unreadable(error)),
+    let opened = match files::open(file).map_err(unreadable)? {
+        files::Found::Nothing => return Ok(Content::Nothing),
+        files::Found::File(opened) => opened,
+        files::Found::Other(reason) => return Ok(Content::Corrupt(reason)),
     };
     let mut text = Vec::new();
     opened
@@ -329,7 +330,7 @@ fn parse(text: &[u8]) -> Result<Vec<Json>, String> {
 }
 
 fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = files::create(path)?;
     file.write_all(text)?;
     file.sync_all()
 }

@@ -83,6 +83,8 @@ mod sql;
 /// Statements against a real MariaDB with the same rows.
 #[cfg(feature = "sql")]
 mod sql_mariadb;
+/// The folder of the state as others on the machine see it.
+mod state;
 /// Requests as they pass, over HTTP.
 mod stream;
 /// `pinbad tail`.

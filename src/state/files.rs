@@ -1,0 +1,256 @@
+//! How files of `state.dir` are opened and made: nothing but regular files is read, and what is made is its owner's alone.
+//!
+//! Called by [`State`](super::State) and [`keeper`](super::keeper), at start and with every change. Requests may say more than
+//! their senders want told, so files have mode 0600 and folders 0700, whatever the umask; a folder that was there keeps its
+//! own. Whatever else has a file's name (a pipe, a socket, a device) is not opened: that could wait for ever, or do something.
+
+use std::fs::{self, DirBuilder, File, FileType, Permissions};
+use std::io;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::Path;
+
+/// Of files.
+const FILE_MODE: u32 = 0o600;
+/// Of folders.
+const FOLDER_MODE: u32 = 0o700;
+
+/// What has a name.
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A file, open for reading; or a folder, from which nothing can be read.
+    File(File),
+    /// Something that is not read, and what it is.
+    Other(String),
+}
+
+/// Opens what is to be read, through links; never waits for somebody at the other end.
+///
+/// # Errors
+/// When it is there and cannot be opened.
+pub(super) fn open(path: &Path) -> io::Result<Found> {
+    let missing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(Found::Nothing),
+        _ => Err(error),
+    };
+    // Before: a socket cannot be opened, and devices may act on it. After: it may have been exchanged.
+    match fs::metadata(path) {
+        Ok(found) => {
+            if let Some(what) = unreadable(found.file_type()) {
+                return Ok(Found::Other(what));
+            }
+        }
+        Err(error) => return missing(error),
+    }
+    let mut options = File::options();
+    options.read(true);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) => return missing(error),
+    };
+    match unreadable(file.metadata()?.file_type()) {
+        None => Ok(Found::File(file)),
+        Some(what) => Ok(Found::Other(what)),
+    }
+}
+
+/// Why this is not read. Folders are not among it: reading them is an error of the system's own.
+fn unreadable(kind: FileType) -> Option<String> {
+    let what = if kind.is_file() || kind.is_dir() {
+        return None;
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    Some(format!("it is {what}; accepted: a regular file"))
+}
+
+/// Makes a file that only this user can read, in the place of one that was left there.
+///
+/// # Errors
+/// Those of the system; also when the name is that of a folder.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    // Not truncated: what is there may be a pipe that nobody reads, a link to elsewhere, or readable for others.
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut options = File::options();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path)?;
+    // A umask may have taken from it, also what its owner needs.
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    Ok(file)
+}
+
+/// Makes a folder, with those above it that are missing, for this user only. One that is there stays as it is.
+///
+/// # Errors
+/// Those of the system; also when something else has the name.
+pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.mode(FOLDER_MODE);
+    let made = match (builder.create(path), path.parent()) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(above)?;
+            builder.create(path)
+        }
+        (made, _) => made,
+    };
+    match made {
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::super::{State, keeper};
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn pipe(path: &Path) {
+        mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    }
+
+    /// What waits for the other end of a pipe is left behind, and fails.
+    fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, waiting) = mpsc::channel();
+        std::thread::spawn(move || done.send(work()));
+        let result = waiting.recv_timeout(Duration::from_secs(20));
+        result.expect("it waits for the other end")
+    }
+
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        // Left there, and readable for everybody.
+        let left = path("left");
+        fs::write(&left, "old and long").unwrap();
+        fs::set_permissions(&left, Permissions::from_mode(0o666)).unwrap();
+        io::Write::write_all(&mut create(&left).unwrap(), b"new").unwrap();
+        assert_eq!(fs::read(&left).unwrap(), b"new");
+        // A link is replaced, not followed; and nobody is waited for.
+        let elsewhere = path("elsewhere");
+        fs::write(&elsewhere, "kept").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, path("link")).unwrap();
+        pipe(&path("pipe"));
+        let names = [left, path("link"), path("pipe"), path("missing")];
+        let made = names.clone();
+        in_time(move || made.iter().for_each(|path| drop(create(path).unwrap())));
+        for name in &names {
+            assert_eq!(mode(name), 0o600, "{name:?}");
+            assert!(fs::symlink_metadata(name).unwrap().is_file(), "{name:?}");
+        }
+        assert_eq!(fs::read(&elsewhere).unwrap(), b"kept");
+        fs::create_dir(path("folder")).unwrap();
+        create(&path("folder")).unwrap_err();
+    }
+
+    #[test]
+    fn folders_that_are_made_are_their_owners_alone_and_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().join("there");
+        fs::create_dir(&there).unwrap();
+        fs::set_permissions(&there, Permissions::from_mode(0o755)).unwrap();
+        let below = there.join("made/too");
+        for _ in 0..2 {
+            create_folder(&below).unwrap();
+            assert_eq!(mode(&there), 0o755);
+            assert_eq!(mode(&there.join("made")), 0o700);
+            assert_eq!(mode(&below), 0o700);
+        }
+        create_folder(&there).unwrap();
+        assert_eq!(mode(&there), 0o755);
+        fs::write(there.join("file"), "").unwrap();
+        create_folder(&there.join("file")).unwrap_err();
+        create_folder(Path::new("")).unwrap_err();
+    }
+
+    /// A pipe without a writer, a link to one, a socket and a device: the start goes on, and they are named.
+    #[test]
+    fn what_is_no_file_is_set_aside_unread() {
+        for what in ["a named pipe", "a socket", "a device", "through a link"] {
+            let dir = tempfile::tempdir().unwrap();
+            let other = dir.path().join("other");
+            let _listener = match what {
+                "a socket" => Some(UnixListener::bind(&other).unwrap()),
+                _ => None,
+            };
+            for name in ["reports.json", "snapshot"] {
+                let path = dir.path().join(name);
+                match what {
+                    "a named pipe" => pipe(&path),
+                    "a device" => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+                    "a socket" => fs::hard_link(&other, &path).unwrap(),
+                    _ => {
+                        let pipe_at = dir.path().join(format!("pipe of {name}"));
+                        pipe(&pipe_at);
+                        std::os::unix::fs::symlink(pipe_at, &path).unwrap();
+                    }
+                }
+            }
+            let (at, reports) = (dir.path().to_owned(), dir.path().join("reports.json"));
+            let Found::Other(reason) = in_time(move || open(&reports)).unwrap() else {
+                panic!("{what} was opened");
+            };
+            let named = what.replace("through a link", "a named pipe");
+            assert_eq!(
+                reason,
+                format!("it is {named}; accepted: a regular file"),
+                "{what}"
+            );
+            in_time(move || {
+                let state = State::open(&at, 7).unwrap();
+                assert!(state.reports().is_empty());
+                assert!(keeper::find(&at, 7).is_none());
+            });
+            for (name, aside) in [
+                ("reports.json", "reports.json.corrupt-7"),
+                ("snapshot", "snapshot.damaged-7"),
+            ] {
+                let is_there = |name| fs::symlink_metadata(dir.path().join(name)).is_ok();
+                assert!(!is_there(name) && is_there(aside), "{what}: {name}");
+            }
+        }
+    }
+
+    /// As before: a link to a file is that file, until a change puts a file in its place.
+    #[test]
+    fn links_to_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::write(&elsewhere, "text").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        let Found::File(mut file) = open(&link).unwrap() else {
+            panic!("it is a file");
+        };
+        let mut text = String::new();
+        io::Read::read_to_string(&mut file, &mut text).unwrap();
+        assert_eq!(text, "text");
+        fs::remove_file(&elsewhere).unwrap();
+        assert!(matches!(open(&link).unwrap(), Found::Nothing));
+    }
+}
