@@ -35,7 +35,7 @@ use super::guard::HEADER_BYTES_MAX;
 use super::login::Peer;
 
 /// Room for a head: its first line and headers, twice what the guard lets through, so that it is the guard that refuses
-/// and says why.
+/// and says why. hyper's own bounds, which come first, are a hundred headers and a target of 65,534 bytes.
 const HEAD_BUFFER_BYTES: usize = 4 * HEADER_BYTES_MAX;
 
 /// How often a connection looks at its [`Watch`].

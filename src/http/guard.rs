@@ -71,7 +71,12 @@ pub(super) async fn around(
             tidy(next.run(request).await)
         }
     };
-    let headers = response.headers_mut();
+    protect(response.headers_mut());
+    response
+}
+
+/// What every answer says of how browsers shall take it, unless it says so itself.
+pub(super) fn protect(headers: &mut HeaderMap) {
     let mut set = |name, value| {
         headers
             .entry(name)
@@ -85,7 +90,6 @@ pub(super) async fn around(
         CONTENT_SECURITY_POLICY,
         "default-src 'none'; frame-ancestors 'none'",
     );
-    response
 }
 
 /// Gives the router's own short refusals the form that all others have.

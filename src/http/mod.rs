@@ -42,13 +42,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::IntoResponse as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use self::error::{PROBLEM_JSON, Problem};
+use self::error::Problem;
 use crate::access::Access;
 use crate::access::door::{self, Door};
 use crate::access::places::Places;
@@ -238,17 +239,26 @@ fn prepare(stream: &TcpStream, idle_max: Duration) -> std::io::Result<()> {
 
 /// Tells a client that there is no place for it.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let body = Problem::busy("too many connections; ask again in a moment").body();
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\n\
-         retry-after: 1\r\nconnection: close\r\n\r\n{body}",
+    let problem = Problem::busy("too many connections; ask again in a moment");
+    let body = problem.body();
+    let mut response = problem.into_response();
+    guard::protect(response.headers_mut());
+    let mut answer = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+    for (name, value) in response.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            answer.extend_from_slice(part);
+        }
+    }
+    let rest = format!(
+        "content-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
+    answer.extend_from_slice(rest.as_bytes());
     // The request is taken first: closing with bytes unread would reset the connection and lose the answer.
     let mut head = [0; 4096];
     if stream.read(&mut head).await? == 0 {
         return Ok(());
     }
-    stream.write_all(answer.as_bytes()).await?;
+    stream.write_all(&answer).await?;
     stream.shutdown().await
 }

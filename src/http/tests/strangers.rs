@@ -202,7 +202,19 @@ fn every_answer_says_how_browsers_shall_take_it() {
     ];
     let answers = answers.map(|target| open.get(target));
     let strangers = ["/", "/nope"].map(|target| closed.get(target));
-    for reply in answers.iter().chain(&strangers) {
+    // Nobody's handler answers this one.
+    let full = Server::with(HttpSettings {
+        connections_max: 1,
+        ..HttpSettings::new(Vec::new())
+    });
+    let mut held = full.connect();
+    held.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    assert!(held.read(&mut [0; 1024]).unwrap() > 0);
+    let turned_away = full.get("/");
+    assert!(turned_away.problem(503).contains("too many connections"));
+    assert_eq!(turned_away.header("retry-after"), Some("1"));
+    for reply in answers.iter().chain(&strangers).chain([&turned_away]) {
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),
