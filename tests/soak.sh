@@ -8,7 +8,7 @@
 # somebody asks: reports, raw rows, SQL, metrics, the page. Snapshots are written, and SIGHUP comes once a minute. A
 # line a minute says what the daemon takes and how late it is. At the end:
 #
-#   flat       resident memory after the warm-up: the largest of the last quarter is at most 2 % above that of the first
+#   flat       resident memory after the warm-up: the largest of the last quarter is at most 2 % above the mean of the first
 #   planned    never more than the memory plan that the daemon logs at start
 #   open files no more at the end than after the warm-up, connections of the moment apart
 #   accounted  at every look received = accepted + invalid, and at rest also decoded = merged + overwritten + invalid;
@@ -131,7 +131,7 @@ warm=$((seconds / 3))
 quarter=$(((seconds - warm) / 4))
 start=$SECONDS
 next=60 before=0 before_at=0
-hour=0 all_max=0 first_max=0 last_max=0 files_warm=0 lag_max=0
+hour=0 all_max=0 first_sum=0 first_looks=0 last_max=0 files_warm=0 lag_max=0
 while kill -0 "$load" 2>/dev/null; do
     sleep 1
     kill -0 "$daemon" 2>/dev/null || { tail -n 5 "$work/log"; echo "The daemon has ended."; exit 1; }
@@ -141,7 +141,7 @@ while kill -0 "$load" 2>/dev/null; do
     if [ $at -ge $warm ]; then
         files=$(descriptors)
         if [ $at -lt $((warm + quarter)) ]; then
-            first_max=$((bytes > first_max ? bytes : first_max))
+            first_sum=$((first_sum + bytes)) first_looks=$((first_looks + 1))
             files_warm=$((files > files_warm ? files : files_warm))
         elif [ $at -ge $((seconds - quarter)) ] && [ $at -le "$seconds" ]; then
             last_max=$((bytes > last_max ? bytes : last_max))
@@ -184,9 +184,10 @@ verdict() { printf '%-10s %s: %s\n' "$1" "$2" "$3"; [ "$2" = ok ] || problem "$1
 holds() { if [ "$1" -eq 1 ]; then echo ok; else echo FAILED; fi; }
 
 echo
-grown=$(awk -v a=$first_max -v b=$last_max 'BEGIN { printf "%.2f", (b / a - 1) * 100 }')
+first=$((first_sum / (first_looks > 0 ? first_looks : 1)))
+grown=$(awk -v a=$first -v b=$last_max 'BEGIN { printf "%.2f", (b / a - 1) * 100 }')
 verdict flat "$(awk -v g="$grown" 'BEGIN { print g <= 2 ? "ok" : "FAILED" }')" \
-    "$(mib $first_max) MiB at most in the first quarter after the warm-up, $(mib $last_max) MiB in the last ($grown %)"
+    "$(mib $first) MiB on average in the first quarter after the warm-up, $(mib $last_max) MiB at most in the last ($grown %)"
 verdict planned "$(holds $((all_max <= planned)))" "$(mib $all_max) MiB at most, of $(mib "$planned") MiB"
 verdict 'open files' "$(holds $((files_end <= files_warm)))" "$files_end at the end, up to $files_warm after the warm-up"
 accounted=$((sent == received + drops \
