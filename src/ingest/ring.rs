@@ -3,7 +3,8 @@
 //! Receiver threads append records to blocks of bytes through an [`Inlet`] each; the merger thread takes whole blocks
 //! through the one [`Outlet`] and gives them back. Nobody waits: when every block is in use the OLDEST filled one
 //! gives way and its requests are counted as overwritten, because the newest data is worth most and a receiver must
-//! never stall. All blocks are made at start (`temp_pool_size`, `temp_pool_bytes`) and only change hands after that.
+//! never stall. All blocks are made at start (`temp_pool_size`, `temp_pool_bytes`) and only change hands after that. Those that
+//! were in use are used again before another is touched for the first time: what is resident is what was needed at once, ever.
 //!
 //! It is built from crossbeam's bounded queues, without `unsafe`. Those are not wait-free: a thread that the kernel
 //! takes off its processor between two instructions of a `push` lets others spin until it is back. That window is a
@@ -132,6 +133,8 @@ pub struct TempRing {
     filled: ArrayQueue<Box<Block>>,
     /// Empty blocks that no receiver has used lately.
     spare: ArrayQueue<Box<Block>>,
+    /// Empty blocks that nobody has used yet: the kernel gives them memory when they are written.
+    untouched: ArrayQueue<Box<Block>>,
     lanes: Box<[Lane]>,
     plan: RingPlan,
 }
@@ -149,9 +152,9 @@ impl TempRing {
             "too few blocks for the receivers"
         );
         assert!(plan.block_requests_max > 0, "a block has to take a request");
-        let spare = ArrayQueue::new(plan.blocks);
-        while !spare.is_full() {
-            spare.force_push(Box::new(Block::new()));
+        let untouched = ArrayQueue::new(plan.blocks);
+        while !untouched.is_full() {
+            untouched.force_push(Box::new(Block::new()));
         }
         let lanes = sockets
             .iter()
@@ -163,7 +166,8 @@ impl TempRing {
             .collect();
         let ring = Arc::new(Self {
             filled: ArrayQueue::new(plan.blocks),
-            spare,
+            spare: ArrayQueue::new(plan.blocks),
+            untouched,
             lanes,
             plan,
         });
@@ -212,7 +216,7 @@ impl TempRing {
         self.plan
     }
 
-    /// An empty block for receiver `lane`: its own warm ones, spares, those of other receivers, and when there is
+    /// An empty block for receiver `lane`: its own warm ones, spares, new ones, those of other receivers, and when there is
     /// none, the oldest filled one.
     ///
     /// One is always found. Each receiver has at most one block (in hand or open), the outlet at most
@@ -224,6 +228,7 @@ impl TempRing {
                 .returned
                 .pop()
                 .or_else(|| self.spare.pop())
+                .or_else(|| self.untouched.pop())
                 .or_else(|| self.lanes.iter().find_map(|other| other.returned.pop()));
             if let Some(block) = empty {
                 return block;
