@@ -45,11 +45,11 @@ const NEW_FILE: &str = "reports.json.new";
 pub enum StateError {
     /// Something else has that name.
     #[error(
-        "state.dir: {} is not a folder; accepted: a folder, which is made when it is missing, or \"\" to keep reports \
-         that are made at run time in memory only", .path.display()
+        "state.dir: {} is not a folder; accepted: a folder, which is made when it is missing, or \"\" to keep nothing \
+         over a restart", .path.display()
     )]
     NotAFolder {
-        /// The setting.
+        /// The setting, or what stands above it.
         path: PathBuf,
     },
     /// It is missing and cannot be made, or cannot be opened.
@@ -106,16 +106,7 @@ impl State {
     /// When it is no folder, is another daemon's, or something in it cannot be read.
     pub fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
         let folder = open_folder(path)?;
-        match folder.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(StateError::InUse { path: path.into() });
-            }
-            // Some network file systems have no locks on folders; that is no reason to lose reports.
-            Err(TryLockError::Error(error)) => {
-                warn!(%error, dir = %path.display(), "Cannot lock state.dir: make sure that no other daemon uses it.");
-            }
-        }
+        lock(&folder, path)?;
         let mut state = Self {
             path: path.into(),
             folder,
@@ -268,21 +259,124 @@ enum Content {
     Corrupt(String),
 }
 
-fn open_folder(path: &Path) -> Result<File, StateError> {
-    let failed = |what, source| StateError::Folder {
-        what,
-        path: path.into(),
+/// How a folder stands that a daemon would open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It is there.
+    There,
+    /// It would be made.
+    Missing {
+        /// The folder that is there already, in which that would begin.
+        above: PathBuf,
+    },
+}
+
+/// Whether there is a folder of that name, or could be one; makes nothing.
+///
+/// # Errors
+/// When something else has that name or one above it, or cannot be looked at.
+pub fn look(path: &Path) -> Result<Standing, StateError> {
+    let failed = |at: &Path, source| StateError::Folder {
+        what: "look into",
+        path: at.into(),
         source,
     };
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Err(StateError::NotAFolder { path: path.into() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            files::create_folder(path).map_err(|source| failed("make the folder", source))?;
+    for at in path.ancestors() {
+        // What a relative path begins in.
+        let named = if at.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            at
+        };
+        match fs::metadata(named) {
+            Ok(found) if found.is_dir() && at == path => return Ok(Standing::There),
+            Ok(found) if found.is_dir() => {
+                return Ok(Standing::Missing {
+                    above: named.into(),
+                });
+            }
+            Ok(_) => return Err(StateError::NotAFolder { path: at.into() }),
+            Err(error) => match error.kind() {
+                // A link to nowhere is in the way too.
+                io::ErrorKind::NotFound if fs::symlink_metadata(named).is_ok() => {
+                    return Err(StateError::NotAFolder { path: at.into() });
+                }
+                // One of those above is what is in the way.
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
+                _ => return Err(failed(named, error)),
+            },
         }
-        Err(error) => return Err(failed("look into", error)),
     }
-    File::open(path).map_err(|source| failed("open", source))
+    Err(failed(path, io::ErrorKind::NotFound.into()))
+}
+
+/// What [`State::open`] would say, and whether this user may write there; for commands that look before the start. Makes
+/// and removes an empty file, and changes nothing.
+///
+/// # Errors
+/// As [`State::open`], and when nothing can be written.
+pub fn examine(path: &Path) -> Result<Standing, StateError> {
+    let standing = look(path)?;
+    match &standing {
+        Standing::There => {
+            let folder = open(path)?;
+            lock(&folder, path)?;
+            // The start is told of a file that is corrupt, and goes on.
+            read(&path.join(FILE))?;
+            probe(path).map_err(|source| StateError::Unwritable {
+                path: path.into(),
+                source,
+            })?;
+        }
+        Standing::Missing { above } => {
+            probe(above).map_err(|source| StateError::Folder {
+                what: MAKE,
+                path: path.into(),
+                source,
+            })?;
+        }
+    }
+    Ok(standing)
+}
+
+const MAKE: &str = "make the folder";
+
+fn probe(dir: &Path) -> io::Result<()> {
+    let file = dir.join(format!(".doctor-{}", std::process::id()));
+    files::create(&file)?;
+    fs::remove_file(&file)
+}
+
+fn open_folder(path: &Path) -> Result<File, StateError> {
+    if look(path)? != Standing::There {
+        files::create_folder(path).map_err(|source| StateError::Folder {
+            what: MAKE,
+            path: path.into(),
+            source,
+        })?;
+    }
+    open(path)
+}
+
+fn open(path: &Path) -> Result<File, StateError> {
+    File::open(path).map_err(|source| StateError::Folder {
+        what: "open",
+        path: path.into(),
+        source,
+    })
+}
+
+/// Until the folder is closed.
+fn lock(folder: &File, path: &Path) -> Result<(), StateError> {
+    match folder.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StateError::InUse { path: path.into() }),
+        // Some network file systems have no locks on folders; that is no reason to lose reports.
+        Err(TryLockError::Error(error)) => {
+            warn!(%error, dir = %path.display(), "Cannot lock state.dir: make sure that no other daemon uses it.");
+            Ok(())
+        }
+    }
 }
 
 fn read(file: &Path) -> Result<Content, StateError> {

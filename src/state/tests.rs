@@ -74,9 +74,49 @@ fn a_file_is_no_folder() {
         text.starts_with("state.dir: ") && text.contains("is not a folder; accepted: a folder"),
         "{text}"
     );
-    let text = State::open(&file.join("below"), 1).unwrap_err().to_string();
-    assert!(text.starts_with("state.dir: cannot "), "{text}");
+    // What is in the way is named, be it above.
+    let below = State::open(&file.join("a/b"), 1).unwrap_err().to_string();
+    assert_eq!(below, text);
+    assert_eq!(look(&file.join("a/b")).unwrap_err().to_string(), text);
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
+    let error = State::open(&link, 1).unwrap_err();
+    assert!(
+        matches!(&error, StateError::NotAFolder { path } if *path == link),
+        "{error}"
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    assert_eq!(in_folder(dir.path()), ["file", "link"]);
+}
+
+#[test]
+fn looking_makes_nothing_and_says_what_opening_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("a/b");
+    let above = dir.path().to_path_buf();
+    assert_eq!(examine(&missing).unwrap(), Standing::Missing { above });
+    assert!(in_folder(dir.path()).is_empty());
+    let here = Path::new("a folder that is not there");
+    let above = Path::new(".").to_path_buf();
+    assert_eq!(look(here).unwrap(), Standing::Missing { above });
+
+    assert_eq!(examine(dir.path()).unwrap(), Standing::There);
+    assert!(in_folder(dir.path()).is_empty());
+    let state = State::open(dir.path(), 1).unwrap();
+    let error = examine(dir.path()).unwrap_err();
+    assert!(matches!(error, StateError::InUse { .. }), "{error}");
+    drop(state);
+    // A corrupt file stays where it is: the start sets it aside.
+    fs::write(dir.path().join(FILE), "{").unwrap();
+    assert_eq!(examine(dir.path()).unwrap(), Standing::There);
+    assert_eq!(in_folder(dir.path()), [FILE]);
+
+    // Nobody can write there, root neither.
+    for path in ["/proc/1", "/proc/1/pinbad/state"] {
+        let text = examine(Path::new(path)).unwrap_err().to_string();
+        assert!(text.starts_with("state.dir: cannot "), "{text}");
+        assert!(text.contains(path), "{text}");
+    }
 }
 
 #[test]
