@@ -63,8 +63,9 @@ Exit codes: 0 ok, 1 failure or a statement that cannot be run, 2 wrong usage.
 
 const DOCTOR: &str = "\
 It binds what serve would bind, for a moment: ask before the daemon runs, or
-expect to be told that its addresses are in use. `better` works as it is and would
-work better; `wrong` would not start, or would lose packets.
+expect to be told that its addresses are in use. Ask as the user that it will run
+as. `better` works as it is and would work better; `wrong` would not start, or would
+lose packets, or could not keep what is to survive a restart.
 
 Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage or configuration.
 ";
@@ -168,7 +169,8 @@ pub enum Command {
     /// Receive packets and answer questions until SIGTERM or SIGINT (the default); SIGHUP reloads the configuration.
     #[command(after_help = SETTINGS)]
     Serve(ConfigFlags),
-    /// Check the configuration and show the memory that serve would take, a line a pool.
+    /// Check the configuration, the secrets and certificates that it names, and show the memory that serve would take, a line a
+    /// pool.
     #[command(after_help = SETTINGS)]
     Check(ConfigFlags),
     /// Send seeded, realistic packets at a given rate, and print what was sent: a load generator that speaks Pinba.
@@ -193,7 +195,8 @@ pub enum Command {
     Query(Box<QueryFlags>),
     /// Measure this machine: the whole daemon against a bare receive loop, with the same sender, over loopback.
     Bench(BenchOptions),
-    /// Look at this machine: kernel buffers, limits, ports, memory; say what to change, and how much traffic the buffers hold.
+    /// Look at this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to change, and how much traffic the
+    /// buffers hold.
     #[command(after_help = DOCTOR)]
     Doctor(ConfigFlags),
     /// Print the man page, or write the pages of all commands into a folder.

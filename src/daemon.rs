@@ -18,7 +18,7 @@ use tracing::warn;
 use self::beginning::{Beginning, Past};
 use self::fronts::{Behind, Fronts, NewCertificate};
 use self::receivers::{Receiver, Receivers};
-use crate::access::tls::TlsError;
+use crate::access::tls::{self, TlsError};
 use crate::access::{SecretError, UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -34,9 +34,9 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::series::{self, ChoiceError, Series};
 use crate::shutdown::Shutdown;
-use crate::state::StateError;
 use crate::state::counters::SocketName;
 use crate::state::keeper::{self, Keeper, Snapshots};
+use crate::state::{self, StateError};
 use crate::telemetry::Counters;
 use crate::wire::{Decoder, Hasher, NameRules, RuleCounters, TextLimits};
 
@@ -103,6 +103,22 @@ pub enum StartError {
         /// Why not.
         source: std::io::Error,
     },
+}
+
+impl StartError {
+    /// Whether it is the configuration that has to change, and not the machine.
+    #[must_use]
+    pub const fn is_configuration(&self) -> bool {
+        match self {
+            Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
+            Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
+            Self::Socket(_)
+            | Self::Http { .. }
+            | Self::MySql { .. }
+            | Self::Handed(_)
+            | Self::Thread { .. } => false,
+        }
+    }
 }
 
 /// A running daemon. Dropping it stops it.
@@ -434,13 +450,33 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Finds out whether what a configuration says of reports can be, without starting anything.
+/// Finds out whether a start can make use of what a configuration names: reports, secrets, certificates, a `state.dir` that
+/// is no file. Starts nothing and binds nothing.
 ///
 /// # Errors
-/// The first thing that cannot be.
-pub fn check(config: &Config) -> Result<(), StartError> {
-    let definitions = Definitions::new(&config.configured_reports, &defaults(config))?;
-    Past::of(config, &definitions).map(|_| ())
+/// Everything that it cannot make use of.
+pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
+    let mut errors = Vec::new();
+    match Definitions::new(&config.configured_reports, &defaults(config)) {
+        Ok(definitions) => errors.extend(Past::of(config, &definitions).err()),
+        Err(error) => errors.push(error.into()),
+    }
+    let users = Users::load(&config.users, |name| std::env::var_os(name));
+    errors.extend(users.err().map(StartError::from));
+    for files in [&config.http.tls, &config.mysql.tls].into_iter().flatten() {
+        errors.extend(tls::acceptor(files).err().map(StartError::from));
+    }
+    // Who looks need not be who will serve: what is a matter of rights is left to `doctor`.
+    if let Some(Err(error @ StateError::NotAFolder { .. })) =
+        config.state_dir.as_deref().map(state::look)
+    {
+        errors.push(error.into());
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
 }
 
 /// What report definitions take from the configuration.

@@ -1,23 +1,28 @@
 //! `pinbad doctor`: is this machine set up for what the configuration asks of it?
 //!
-//! Looks at what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be had, and whether
-//! `state.dir` can be written, and says for each what to change and how. It binds what `serve` would bind, for a moment; a
+//! Looks at what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be had, whether secrets and
+//! certificates can be read and `state.dir` can be written or made, and says for each what to change and how. It binds what `serve` would bind, for a moment; a
 //! daemon that runs already is therefore found "in use". Called by `main`; changes nothing and stops nothing. What cannot be
 //! read (no `/proc`, no permission) is left out.
 
 use std::fmt;
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 
 use crate::config::Config;
 use crate::config::units::{exact_bytes, rounded_bytes};
+use crate::daemon::{self, StartError};
 use crate::ingest::kernel;
 use crate::ingest::socket::{self, RecvBuffer, SocketError};
 use crate::plan::MemoryPlan;
+use crate::state::{self, Standing, StateError};
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
+
+const USERS: &str = "users";
+const TLS: &str = "TLS";
+const STATE_DIR: &str = "state.dir";
 
 /// What was found about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +44,7 @@ pub enum Verdict {
     Right,
     /// It works, and would work better.
     Better,
-    /// `serve` would fail, or lose packets.
+    /// `serve` would fail, or lose packets, or could not write what is to survive a restart.
     Wrong,
 }
 
@@ -78,7 +83,8 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     };
     let allowed = kernel::udp_memory_max();
     let plan = MemoryPlan::of(config).granted(&buffers, allowed);
-    let mut findings = vec![udp(config, opened)];
+    let mut findings = configured(config);
+    findings.push(udp(config, opened));
     findings.extend(front("HTTP", "http.listen", config.http.listen));
     if cfg!(feature = "sql") {
         findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
@@ -286,147 +292,89 @@ fn cores(config: &Config) -> Finding {
     }
 }
 
-/// Whether `state.dir` can be written to.
+/// What `pinbad check` would refuse, and the secrets and certificates that it would not. What it says of `state.dir` is left to
+/// [`state_dir`].
+fn configured(config: &Config) -> Vec<Finding> {
+    let errors = daemon::check(config).err().unwrap_or_default();
+    let wrong = errors.iter().filter_map(|error| {
+        let what = match error {
+            StartError::Report(_) | StartError::Choice { .. } => "reports",
+            StartError::User(_) => USERS,
+            StartError::Tls(_) => TLS,
+            StartError::Socket(_)
+            | StartError::Http { .. }
+            | StartError::MySql { .. }
+            | StartError::State(_)
+            | StartError::Handed(_)
+            | StartError::Thread { .. } => return None,
+        };
+        Some(Finding {
+            verdict: Verdict::Wrong,
+            what,
+            found: error.to_string(),
+            change: String::new(),
+        })
+    });
+    let mut findings: Vec<Finding> = wrong.collect();
+    let is_wrong = |what| findings.iter().any(|finding| finding.what == what);
+    let users = config.users.len();
+    let mut fine = Vec::new();
+    if users > 0 && !is_wrong(USERS) {
+        fine.push(right(
+            USERS,
+            format!("{users} configured; their secrets can be read"),
+        ));
+    }
+    let tls: Vec<String> = [&config.http.tls, &config.mysql.tls]
+        .into_iter()
+        .flatten()
+        .map(|files| files.cert.display().to_string())
+        .collect();
+    if !tls.is_empty() && !is_wrong(TLS) {
+        fine.push(right(
+            TLS,
+            format!("{} can be used with the key", tls.join(", ")),
+        ));
+    }
+    findings.extend(fine);
+    findings
+}
+
+/// Whether `state.dir` can be written to, or made.
 fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state_dir.as_deref()?;
-    let wrong = |found: String| Finding {
-        verdict: Verdict::Wrong,
-        what: "state.dir",
-        found,
-        change: format!("mkdir -p {0} && chown USER {0}", dir.display()),
+    let error = match state::examine(dir) {
+        Ok(Standing::There) => {
+            return Some(right(
+                STATE_DIR,
+                format!("{} can be written", dir.display()),
+            ));
+        }
+        Ok(Standing::Missing { .. }) => {
+            return Some(right(
+                STATE_DIR,
+                format!("{} will be created", dir.display()),
+            ));
+        }
+        Err(error) => error,
     };
-    Some(match writable(dir) {
-        Ok(()) => right("state.dir", format!("{} can be written", dir.display())),
-        Err(error) => wrong(format!("{} cannot be written: {error}", dir.display())),
+    let change = match error {
+        StateError::Folder { .. } | StateError::Unwritable { .. } => {
+            format!("mkdir -p {0} && chown USER {0}", dir.display())
+        }
+        StateError::InUse { .. }
+        | StateError::NotAFolder { .. }
+        | StateError::Unreadable { .. } => String::new(),
+    };
+    let said = error.to_string();
+    let found = said.strip_prefix("state.dir: ").unwrap_or(&said);
+    Some(Finding {
+        verdict: Verdict::Wrong,
+        what: STATE_DIR,
+        found: found.to_owned(),
+        change,
     })
 }
 
-fn writable(dir: &Path) -> std::io::Result<()> {
-    let probe = dir.join(format!(".doctor-{}", std::process::id()));
-    fs::write(&probe, b"")?;
-    fs::remove_file(&probe)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(settings: &[&str]) -> Config {
-        let flags = crate::config::ConfigFlags {
-            set: settings.iter().map(|&setting| setting.to_owned()).collect(),
-            ..crate::config::ConfigFlags::default()
-        };
-        Config::load(&flags, []).unwrap()
-    }
-
-    fn found(findings: &[Finding], what: &str) -> Finding {
-        findings
-            .iter()
-            .find(|finding| finding.what == what)
-            .unwrap()
-            .clone()
-    }
-
-    const FREE: [&str; 3] = [
-        "ingest.listen=127.0.0.1:0",
-        "http.listen=127.0.0.1:0",
-        "mysql.listen=127.0.0.1:0",
-    ];
-
-    #[test]
-    fn a_machine_with_room_has_its_addresses() {
-        let findings = examine(&config(&FREE));
-        assert_eq!(found(&findings, "HTTP").verdict, Verdict::Right);
-        assert_ne!(found(&findings, "UDP").verdict, Verdict::Wrong);
-        assert!(found(&findings, "buffers").found.contains("/s"));
-    }
-
-    #[test]
-    fn what_is_taken_is_named_with_its_setting() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let http = format!("http.listen={}", taken.local_addr().unwrap());
-        let findings = examine(&config(&[FREE[0], &http, FREE[2]]));
-        let http = found(&findings, "HTTP");
-        assert_eq!(http.verdict, Verdict::Wrong);
-        assert!(http.change.contains("http.listen"), "{http}");
-
-        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let listen = format!("ingest.listen={}", udp.local_addr().unwrap());
-        let findings = examine(&config(&[&listen, FREE[1], FREE[2]]));
-        let udp = found(&findings, "UDP");
-        assert_eq!(udp.verdict, Verdict::Wrong);
-        assert!(udp.found.contains("ingest.listen"), "{udp}");
-    }
-
-    /// The seconds of the `buffers` line, at 10,000 a second.
-    fn seconds(findings: &[Finding]) -> f64 {
-        let said = found(findings, "buffers").found;
-        let spans = said.split_once("hold ").unwrap().1;
-        spans.split_once(" s at ").unwrap().0.parse().unwrap()
-    }
-
-    #[test]
-    fn seconds_are_those_of_what_the_kernel_grants() {
-        // More than most kernels allow all sockets together; and where the address is taken they are asked all the same.
-        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let taken = format!("ingest.listen={}", udp.local_addr().unwrap());
-        for listen in [FREE[0], &taken] {
-            let settings = [
-                listen,
-                FREE[1],
-                FREE[2],
-                "ingest.recv_buffer=1GB",
-                "ingest.receivers=64",
-            ];
-            let config = config(&settings);
-            let granted = socket::grantable(config.ingest.recv_buffer_bytes).unwrap();
-            let bytes = 64 * granted.kernel_bytes as u64;
-            let bytes = bytes.min(kernel::udp_memory_max().unwrap_or(u64::MAX));
-            let ring = MemoryPlan::of(&config).backlog[0].ring_secs;
-            let packets = bytes / crate::plan::TYPICAL_PACKET_CHARGE;
-            let expected = ring + packets as f64 / 10_000.0;
-            let seconds = seconds(&examine(&config));
-            assert!((seconds - expected).abs() < 0.1, "{seconds} {expected}");
-        }
-    }
-
-    #[test]
-    fn all_sockets_together_hold_what_the_machine_allows() {
-        let Some(allowed) = kernel::udp_memory_max() else {
-            return;
-        };
-        let each = 1_000_000_000;
-        let buffer = RecvBuffer {
-            asked_bytes: each,
-            granted_bytes: each,
-            kernel_bytes: 2 * each,
-        };
-        let sockets = vec![buffer; usize::try_from(allowed).unwrap() / each + 1];
-        let plan = MemoryPlan::of(&config(&FREE)).granted(&sockets, Some(allowed));
-        let kernel = udp_memory(&plan, allowed);
-        assert_eq!(kernel.verdict, Verdict::Better, "{kernel}");
-        assert!(kernel.change.contains("net.ipv4.udp_mem"), "{kernel}");
-        let packets = allowed / crate::plan::TYPICAL_PACKET_CHARGE;
-        let expected = plan.backlog[0].ring_secs + packets as f64 / 10_000.0;
-        let seconds = seconds(&[traffic(&plan)]);
-        assert!((seconds - expected).abs() < 0.1, "{seconds} {expected}");
-    }
-
-    #[test]
-    fn a_plan_larger_than_the_machine_is_wrong() {
-        let settings = [FREE[0], FREE[1], FREE[2], "reports.memory=1TiB"];
-        let memory = found(&examine(&config(&settings)), "memory");
-        assert_eq!(memory.verdict, Verdict::Wrong, "{memory}");
-    }
-
-    #[test]
-    fn a_state_dir_that_is_not_there_is_wrong() {
-        let folder = tempfile::tempdir().unwrap();
-        let there = format!("state.dir={}", folder.path().display());
-        let findings = examine(&config(&[FREE[0], FREE[1], FREE[2], &there]));
-        assert_eq!(found(&findings, "state.dir").verdict, Verdict::Right);
-        let gone = format!("state.dir={}", folder.path().join("gone").display());
-        let findings = examine(&config(&[FREE[0], FREE[1], FREE[2], &gone]));
-        assert_eq!(found(&findings, "state.dir").verdict, Verdict::Wrong);
-    }
-}
+mod tests;

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use clap::{CommandFactory as _, Parser};
-use pinbad::access::{Users, tls};
 use pinbad::args::{self, Args, Command, TablesFlags};
 use pinbad::ask;
 use pinbad::bench::{self, BenchOptions};
 use pinbad::client::ClientError;
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags};
-use pinbad::daemon::{self, Daemon, StartError};
+use pinbad::daemon::{self, Daemon};
 use pinbad::doctor::{self, Verdict};
 use pinbad::handed::Handed;
 use pinbad::import::{self, ImportError, ImportFlags};
@@ -93,19 +92,11 @@ fn refuse(errors: &ConfigErrors) -> ExitCode {
 
 /// `pinbad check`: what would listen where, and the memory plan.
 fn check(config: &Config) -> ExitCode {
-    if let Err(error) = daemon::check(config) {
-        complain(error);
-        return ExitCode::from(BAD_CONFIGURATION);
-    }
-    if let Err(error) = Users::load(&config.users, |name| std::env::var_os(name)) {
-        complain(error);
-        return ExitCode::from(BAD_CONFIGURATION);
-    }
-    for files in [&config.http.tls, &config.mysql.tls].into_iter().flatten() {
-        if let Err(error) = tls::acceptor(files) {
+    if let Err(errors) = daemon::check(config) {
+        for error in errors {
             complain(error);
-            return ExitCode::from(BAD_CONFIGURATION);
         }
+        return ExitCode::from(BAD_CONFIGURATION);
     }
     let shown = |front: Option<std::net::SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
@@ -243,12 +234,7 @@ fn serve(flags: &ConfigFlags, config: &Config, demo_rate: Option<u32>) -> ExitCo
     let started = Daemon::start_with(config, Arc::new(SystemClock::new()), handed);
     let daemon = match started {
         Ok(daemon) => daemon,
-        Err(
-            error @ (StartError::Report(_)
-            | StartError::Choice { .. }
-            | StartError::User(_)
-            | StartError::Tls(_)),
-        ) => {
+        Err(error) if error.is_configuration() => {
             complain(error);
             return ExitCode::from(BAD_CONFIGURATION);
         }

@@ -168,17 +168,79 @@ fn the_doctor_finds_what_would_not_start_and_says_what_to_change() {
     let gone = format!("state.dir={}", dir.path().join("gone").display());
     let said = doctor(pinbad(), &[FREE[0], &taken, FREE[2], &gone]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    for part in [
-        "wrong   HTTP",
-        "http.listen",
-        "wrong   state.dir",
-        "mkdir -p",
-    ] {
+    for part in ["wrong   HTTP", "http.listen", "gone will be created"] {
         assert!(said.out.contains(part), "{part}: {said:?}");
     }
+    assert!(!dir.path().join("gone").exists());
 
     let said = doctor(pinbad(), &["pool.stats_history=soon"]);
     assert_eq!(said.code, Some(2), "{said:?}");
+}
+
+/// What a configuration names and a start cannot use is found by `doctor` and `check`, in the words of `serve`.
+#[test]
+fn doctor_check_and_serve_are_of_one_mind() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("file"), "").unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["localhost".to_owned()];
+    let certificate = rcgen::CertificateParams::new(names).unwrap();
+    std::fs::write(at("cert"), certificate.self_signed(&key).unwrap().pem()).unwrap();
+    let tls = [
+        format!("http.tls_cert={}", at("cert")),
+        format!("http.tls_key={}", at("key")),
+    ];
+    let user = r#"user=[{name = "ops", password_env = "PINBAD_NOBODY_SETS_THIS"}]"#;
+    let state = format!("state.dir={}", at("file"));
+    let with = |command: &str, settings: &[&str]| {
+        let mut program = pinbad();
+        program.arg(command);
+        for setting in FREE.iter().chain(settings) {
+            program.args(["--set", setting]);
+        }
+        run(&mut program)
+    };
+    let settings: [(&str, &[&str], &str); 3] = [
+        ("TLS", &[&tls[0], &tls[1]], "http.tls_key = "),
+        ("users", &[user], "PINBAD_NOBODY_SETS_THIS"),
+        ("state.dir", &[&state], "file is not a folder; accepted: "),
+    ];
+    for (what, settings, part) in settings {
+        let doctor = with("doctor", settings);
+        assert_eq!(doctor.code, Some(1), "{doctor:?}");
+        let wrong = format!("wrong   {what} ");
+        let line = doctor.out.lines().find(|line| line.starts_with(&wrong));
+        assert!(line.unwrap_or_default().contains(part), "{doctor:?}");
+        for command in ["check", "serve"] {
+            let said = with(command, settings);
+            assert_eq!(said.code, Some(2), "{command}: {said:?}");
+            assert!(said.err.contains(part), "{command}: {said:?}");
+        }
+    }
+    // All at once: all are named.
+    let all = [tls[0].as_str(), tls[1].as_str(), user, state.as_str()];
+    for said in [with("check", &all).err, with("doctor", &all).out] {
+        for (_, _, part) in settings {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    // And what none of them minds: a folder that is not there yet.
+    let new = format!("state.dir={}", at("a/b"));
+    let doctor = with("doctor", &[&new]);
+    assert_eq!(doctor.code, Some(0), "{doctor:?}");
+    assert!(doctor.out.contains("a/b will be created"), "{doctor:?}");
+    assert_eq!(with("check", &[&new]).code, Some(0));
+    assert!(!dir.path().join("a").exists());
+    let program = Program::serve(&[&new]);
+    assert!(dir.path().join("a/b").is_dir());
+    let doctor = with("doctor", &[&new]);
+    assert!(
+        doctor.out.contains("a/b is in use by another pinbad"),
+        "{doctor:?}"
+    );
+    drop(program);
 }
 
 /// Seconds of traffic: twice the buffers last twice as long.
