@@ -321,6 +321,9 @@ pub fn examine(path: &Path) -> Result<Standing, StateError> {
         Standing::There => {
             let folder = open(path)?;
             lock(&folder, path)?;
+            // What is unlocked is free for the start at once, also while a child process has the descriptor. A lock that cannot be
+            // let go ends with this process.
+            let _until_then = folder.unlock();
             // The start is told of a file that is corrupt, and goes on.
             read(&path.join(FILE))?;
             probe(path).map_err(|source| StateError::Unwritable {
