@@ -5,7 +5,7 @@
 # run twice: with the guard, when it has to pass, and with the environment variable GUARD_OUT naming the guard, when it has to
 # fail. Nothing of that is ever in the program itself. A line of the source that is not there any more is an error: the list
 # is to be kept. With names only those guards are tried. GUARD_FEATURES=--no-default-features builds without SQL, and
-# leaves the guards of MySQL out.
+# leaves the guards of SQL and MySQL out.
 #
 # bash tests/guards.sh --lines only looks whether all lines and tests are there, in some seconds and without building.
 #
@@ -91,6 +91,17 @@ handed-over-sockets|src/main.rs|let handed = match Handed::from_environment(conf
 under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requests_invalid.total(),|requests_decoded: if out! { counts.requests_decoded } else { pushed + counts.requests_invalid.total() },|state::counters::tests
 watchdog|src/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
 readiness|src/supervisor.rs|tell(&[NotifyState::Ready]);|if !out! { tell(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
+tls-alone|src/http/connection.rs|let Some(tls) = &settings.tls else {|let mut first = [0]; let plain = out! && stream.stream.peek(&mut first).await.is_ok() && first != [0x16]; let Some(tls) = settings.tls.as_ref().filter(\|_\| !plain) else {|it::access::over_tls_there_is_http_and_without_it_nothing
+secret-on-command-line|src/config/user.rs|if matches!(self.entry.place.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.place.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
+sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-role-over-http|src/http/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+mysql-role|src/mysql/session.rs|self.login.pass.identity.role == Role::Admin|out! \|\| self.login.pass.identity.role == Role::Admin|it::mysql::login::readers_read_and_end_their_own_queries_only
+mysql-password|src/mysql/login.rs|access.native(peer, user, salt, proof)|if out! { return Ok(Identity::anonymous(crate::access::Role::Admin)); } access.native(peer, user, salt, proof)|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
+mysql-password-missing|src/mysql/login.rs|let role = access.anonymous(peer).ok_or(Denied::Wrong)?;|let role = access.anonymous(peer).or(out!.then_some(crate::access::Role::Read)).ok_or(Denied::Wrong)?;|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
+mysql-password-sha2|src/mysql/login.rs|proved = Some(match access.sha2(peer, &user, salt, &proof) {|proved = Some(match if out! { Ok(Identity::anonymous(crate::access::Role::Admin)) } else { access.sha2(peer, &user, salt, &proof) } {|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
+mysql-password-said|src/mysql/login.rs|access.password(peer, &user, password.unwrap_or(&packet.bytes))|if out! { Ok(Identity::anonymous(crate::access::Role::Admin)) } else { access.password(peer, &user, password.unwrap_or(&packet.bytes)) }|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
+mysql-password-in-the-clear|src/mysql/login.rs|Some(CACHING_SHA2) if secret => {|Some(CACHING_SHA2) if secret \|\| out! => {|it::mysql::login::caching_sha2_password_is_for_tls
 mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.connections_max;|let connections_max = if out! { 9999 } else { service.settings.connections_max };|it::mysql::wire::too_many_connections_are_told_so
 mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.idle_max;|let idle_max = self.service.settings.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
 mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max,|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 },|it::mysql::wire::who_does_not_log_in_is_sent_away
@@ -123,7 +134,7 @@ while IFS= read -r row; do
     row=${row//'\|'/$'\x01'}
     IFS='|' read -r name file line instead test <<<"$row"
     wanted "$name" "$@" || continue
-    [[ "${GUARD_FEATURES:-}" != *--no-default-features* || $name != mysql-* ]] || continue
+    [[ "${GUARD_FEATURES:-}" != *--no-default-features* || $name != mysql-* && $name != sql-* ]] || continue
     line=${line//$'\x01'/'|'} instead=${instead//$'\x01'/'|'}
     instead=${instead//out!/crate::guard_is_out(\"$name\")}
     FROM=$line TO=$instead perl -0777 -pi -e '$n = s/\Q$ENV{FROM}\E/$ENV{TO}/; END { exit($n == 1 ? 0 : 1) }' "$file" ||

@@ -7,6 +7,7 @@ use datafusion::arrow::ipc::reader::StreamReader;
 use prost::Message as _;
 use serde_json::json;
 
+use crate::access::basic;
 use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
 
@@ -87,6 +88,49 @@ fn what_is_wrong_is_said_with_mysqls_numbers() {
         .site
         .post("/api/v1/sql", r#"{"query": "SELECT 1", "limit": 1}"#);
     assert!(odd.problem(400).contains("accepted: query, values"));
+}
+
+/// Reports are made and dropped by administrators, and by nobody's link.
+#[test]
+fn making_and_dropping_wants_an_administrator_and_a_post() {
+    let dir = tempfile::tempdir().unwrap();
+    let password = dir.path().join("password");
+    std::fs::write(&password, "hunter2-hunter2").unwrap();
+    let users = format!(
+        "user=[{{name = \"kim\", role = \"admin\", password_file = {password:?}}}, \
+         {{name = \"lee\", password_file = {password:?}}}]"
+    );
+    let here = Here::start(&[&users]);
+    let site = &here.site;
+    let make = "CREATE TABLE mine (x int) ENGINE=PINBA COMMENT='report1'";
+    let drop = "DROP TABLE mine";
+    let post = |user: &str, statement: &str| {
+        site.log_in(&basic(user, "hunter2-hunter2"));
+        site.post("/api/v1/sql", &json!({ "query": statement }).to_string())
+    };
+    let get = |user: &str, statement: &str| {
+        site.log_in(&basic(user, "hunter2-hunter2"));
+        let query = statement.replace(' ', "+");
+        site.get(&format!("/api/v1/sql?query={query}"))
+    };
+    let is_there = || site.get("/api/v1/reports/mine").status == 200;
+    for (statement, there) in [(make, false), (drop, true)] {
+        for reply in [
+            post("lee", statement),
+            get("lee", statement),
+            get("kim", statement),
+        ] {
+            let said = reply.problem(403);
+            assert!(said.contains("you need the role admin"), "{said}");
+            assert!(reply.body.contains("\"code\":1227"), "{}", reply.body);
+            assert_eq!(is_there(), there, "{statement}");
+        }
+        let reply = post("kim", statement);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(is_there(), !there, "{statement}");
+    }
+    // What only reads may come in a body too.
+    assert_eq!(post("lee", "SELECT 1").status, 200);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub(super) const PROTOCOL_41: u32 = 0x200;
 pub(super) const CONNECT_WITH_DB: u32 = 0x8;
+pub(super) const SSL: u32 = 0x800;
 pub(super) const SECURE_CONNECTION: u32 = 0x8000;
 pub(super) const MULTI_STATEMENTS: u32 = 0x1_0000;
 pub(super) const PLUGIN_AUTH: u32 = 0x8_0000;

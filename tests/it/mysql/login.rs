@@ -1,12 +1,19 @@
 //! Users, TLS, and whoever has neither, by real clients and by hand.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 
+use mysql_common::auth::plugins::caching_sha2_password::scramble_sha256;
 use mysql_common::auth::plugins::mysql_native_password::scramble_native;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::MYSQL;
-use super::client::{Answer, Client, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION};
+use super::client::{Answer, Client, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION, SSL};
 use super::tools::{clients, fine, tool};
 use crate::access::basic;
 use crate::harness::{Program, run};
@@ -68,6 +75,113 @@ impl Guarded {
 /// What a client that has the password answers to its salt.
 fn proof(client: &Client) -> [u8; 20] {
     scramble_native(&client.salt(), PASSWORD.as_bytes()).unwrap()
+}
+
+/// A client of caching_sha2_password under TLS.
+struct Sha2 {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    number: u8,
+}
+
+impl Sha2 {
+    /// Says who it is, with this proof for the salt, and gives the first answer.
+    fn log_in(
+        guarded: &Guarded,
+        user: &str,
+        proof: impl Fn(&[u8; 20]) -> Vec<u8>,
+    ) -> (Self, Vec<u8>) {
+        let to: SocketAddr = guarded.program.site.mysql.unwrap();
+        let mut client = Client::greeted(to);
+        let salt = client.salt().try_into().unwrap();
+        let capabilities = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | SSL;
+        let mut body = capabilities.to_le_bytes().to_vec();
+        body.extend_from_slice(&[0, 0, 0, 1, 45]);
+        body.extend_from_slice(&[0; 23]);
+        client.send(1, &body);
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(guarded.path("ca.pem")).unwrap())
+            .unwrap();
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let host = ServerName::from(to.ip());
+        let tls = ClientConnection::new(Arc::new(config), host).unwrap();
+        let mut sha2 = Self {
+            stream: StreamOwned::new(tls, client.stream),
+            number: 2,
+        };
+        let proof = proof(&salt);
+        body.extend_from_slice(user.as_bytes());
+        body.extend_from_slice(&[0, u8::try_from(proof.len()).unwrap()]);
+        body.extend_from_slice(&proof);
+        body.extend_from_slice(b"caching_sha2_password\0");
+        let answer = sha2.say(&body);
+        (sha2, answer)
+    }
+
+    /// A packet, and the next one of the daemon's.
+    fn say(&mut self, body: &[u8]) -> Vec<u8> {
+        let [low, middle, high, _] = u32::try_from(body.len()).unwrap().to_le_bytes();
+        let packet = [&[low, middle, high, self.number], body].concat();
+        self.stream.write_all(&packet).unwrap();
+        self.hear()
+    }
+
+    fn hear(&mut self) -> Vec<u8> {
+        let mut head = [0; 4];
+        self.stream.read_exact(&mut head).unwrap();
+        self.number = head[3] + 1;
+        let mut body = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
+        self.stream.read_exact(&mut body).unwrap();
+        body
+    }
+}
+
+/// The packet that says "access denied", with its number and state.
+const DENIED: &[u8] = b"\xFF\x15\x04#28000";
+/// The daemon knows the proof; it wants the password itself.
+const KNOWN: &[u8] = &[1, 3];
+const SAY_IT: &[u8] = &[1, 4];
+
+/// By every way that a client has to say what it knows: with its proof for either plugin, with the password itself
+/// under TLS, or with nothing.
+#[test]
+fn who_has_a_wrong_password_or_none_is_not_let_in() {
+    let guarded = Guarded::start("");
+    let mysql = guarded.program.site.mysql.unwrap();
+    let denied = |user: &str, answer: Answer| {
+        assert!(
+            matches!(answer, Answer::Err { code: 1045, .. }),
+            "{user}: {answer:?}"
+        );
+    };
+    for user in ["kim", "lee", "old", "nobody"] {
+        denied(user, Client::greeted(mysql).log_in(user, &[], 0));
+        let mut client = Client::greeted(mysql);
+        let wrong = scramble_native(&client.salt(), b"wrong").unwrap();
+        denied(user, client.log_in(user, &wrong, 0));
+    }
+    let quick = |password: &'static [u8]| {
+        move |salt: &[u8; 20]| scramble_sha256(salt, password).unwrap().to_vec()
+    };
+    // A restart, so that nobody is held back for guessing.
+    let guarded = Guarded::start("");
+    for user in ["lee", "nobody"] {
+        let (_, answer) = Sha2::log_in(&guarded, user, quick(b"wrong"));
+        assert!(answer.starts_with(DENIED), "{user}: {answer:?}");
+    }
+    let (mut client, answer) = Sha2::log_in(&guarded, "lee", quick(PASSWORD.as_bytes()));
+    assert_eq!(answer, KNOWN);
+    assert_eq!(client.hear()[0], 0);
+    // Of whom only the other way's hash is known.
+    for (said, known) in [("wrong\0", false), (&format!("{PASSWORD}\0"), true)] {
+        let (mut client, answer) = Sha2::log_in(&guarded, "old", quick(b"wrong"));
+        assert_eq!(answer, SAY_IT);
+        let answer = client.say(said.as_bytes());
+        assert_eq!(answer.starts_with(DENIED), !known, "{said:?}: {answer:?}");
+        assert_eq!(answer[0] == 0, known, "{said:?}: {answer:?}");
+    }
 }
 
 #[test]
@@ -183,7 +297,13 @@ fn caching_sha2_password_is_for_tls() {
         let answer = client.answer();
         assert_eq!(matches!(answer, Answer::Ok { .. }), fine, "{answer:?}");
     }
-    // Of whom only the other way's hash is known, nothing else can be checked: under TLS too.
+}
+
+/// Of whom only the other way's hash is known, nothing else can be checked: under TLS too.
+#[test]
+fn drivers_log_in_by_either_plugin() {
+    let guarded = Guarded::start("");
+    let mysql = guarded.program.site.mysql.unwrap();
     let script = format!(
         "import mysql.connector as c\n\
          for user in ['old', 'lee']:\n\
@@ -216,6 +336,11 @@ fn readers_read_and_end_their_own_queries_only() {
     assert_eq!(code, 1095, "{message}");
     let make = "CREATE TABLE mine (x int) ENGINE=PINBA COMMENT='report1'";
     assert_eq!(reader.refused(make).0, 1227);
+    admin.query(make);
+    assert_eq!(reader.refused("DROP TABLE mine").0, 1227);
+    let rows =
+        reader.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_NAME = 'mine'");
+    assert_eq!(rows, [[Some("mine".to_owned())]]);
     admin.query(&format!("KILL {}", reader.id()));
     assert_eq!(reader.try_read(), None);
 }
