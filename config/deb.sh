@@ -2,7 +2,8 @@
 # Builds the Debian package: bash config/deb.sh
 #
 # Needs cargo-deb (cargo install cargo-deb). Man pages and completions are made by the program itself. The package lies in
-# target/debian afterwards; `dpkg -i` installs it, `systemctl enable --now pinbad.socket pinbad.service` starts it.
+# target/debian afterwards; `dpkg -i` installs it, `systemctl enable --now pinbad.socket pinbad.service` starts it. Installed over an older
+# one it restarts the service if that runs, and not the socket (config/debian).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

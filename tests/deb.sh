@@ -66,6 +66,37 @@ control=$(mktemp -d "$state/control.XXXX")
 dpkg-deb --control "$package" "$control"
 check "the configuration is a conffile" grep -qx /etc/pinbad/pinbad.toml "$control/conffiles"
 
+# --- what its scripts ask of systemd --------------------------------------------------------------------------------
+
+# Where systemd does not run, and without starting anything where it does: with stand-ins for its tools, and a /run of their own.
+asked() { # SCRIPT ARGUMENTS...
+    mkdir -p "$state/bin"
+    for tool in systemctl deb-systemd-invoke; do
+        printf '#!/bin/sh\necho "%s $*"\n' "$tool" >"$state/bin/$tool"
+    done
+    chmod +x "$state/bin"/*
+    unshare --mount sh -ec 'mount -t tmpfs none /run; mkdir -p /run/systemd/system; PATH=$1:$PATH; shift; exec "$@"' \
+        sh "$state/bin" "$@" | tee "$state/asked"
+    cmp "$state/asked" "$state/expected"
+}
+asks() { # WHAT LINES SCRIPT ARGUMENTS...
+    printf "$2" >"$state/expected"
+    check "$1" asked "$control/$3" "${@:4}"
+}
+if unshare --mount sh -c 'mount -t tmpfs none /run' 2>/dev/null; then
+    reload='systemctl --system daemon-reload\n'
+    asks "the first installation starts nothing" "$reload" postinst configure ''
+    asks "an upgrade keeps the old program until the new one is there" '' prerm upgrade 2.0
+    asks "an upgrade restarts the service if it runs, and not the socket" \
+        "${reload}deb-systemd-invoke try-restart pinbad.service\n" postinst configure 1.0
+    asks "removing it stops and disables both" \
+        'deb-systemd-invoke stop pinbad.socket pinbad.service\nsystemctl --quiet disable pinbad.socket pinbad.service\n' \
+        prerm remove
+    asks "what is gone is forgotten" "$reload" postrm remove
+else
+    echo "left out: what its scripts ask of systemd, because nothing can be mounted here"
+fi
+
 # --- installed ------------------------------------------------------------------------------------------------------
 
 check "dpkg -i installs it" dpkg -i "$package"
@@ -130,6 +161,7 @@ check "nothing of it is left in /etc" [ ! -e /etc/pinbad ]
 if [ -d /run/systemd/system ]; then
     dpkg -i "$package" >"$log" 2>&1
     status() { curl -fsS --max-time 5 http://127.0.0.1:30080/api/v1/status; }
+    check "installing it has started nothing" sh -c '! systemctl is-active pinbad.socket && ! systemctl is-active pinbad.service'
     check "systemd starts the socket and the service" systemctl start pinbad.socket pinbad.service
     check "it says that it is ready" systemctl is-active pinbad.service
     check "packets are sent to it" pinbad load --count 100 --rate 1000
@@ -137,6 +169,11 @@ if [ -d /run/systemd/system ]; then
     check "packets are sent to it again" pinbad load --count 100 --rate 1000
     check "what came before and after the restart is there" \
         sh -c 'for _ in $(seq 100); do curl -fsS http://127.0.0.1:30080/api/v1/info | grep -q "\"req_count\":200[,}]" && exit; sleep 0.1; done; exit 1'
+    since() { systemctl show --property "$1" --value "$2"; }
+    process=$(since MainPID pinbad.service) socket=$(since ActiveEnterTimestampMonotonic pinbad.socket)
+    check "dpkg -i over it works while it runs" dpkg -i --force-confold "$package"
+    check "it has restarted the service" sh -c '[ "$1" != 0 ] && [ "$1" != "$2" ]' sh "$(since MainPID pinbad.service)" "$process"
+    check "and not the socket" [ "$(since ActiveEnterTimestampMonotonic pinbad.socket)" = "$socket" ]
     check "its socket is systemd's" grep -q '"handed_over":true' <(status)
     check "systemd stops it" systemctl stop pinbad.service pinbad.socket
 else
