@@ -20,6 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::connection::Endless;
 use super::error::{PROBLEM_JSON, Problem};
 use super::login::{self, Login};
 use super::page;
@@ -67,8 +68,12 @@ pub(super) async fn around(
             other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")
         }
         Ok(pass) => {
-            request.extensions_mut().insert(pass);
-            tidy(next.run(request).await)
+            request.extensions_mut().insert(pass.clone());
+            let response = tidy(next.run(request).await);
+            match response.extensions().get::<Endless>() {
+                Some(Endless) => login::as_long_as(pass, response),
+                None => response,
+            }
         }
     };
     protect(response.headers_mut());

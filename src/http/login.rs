@@ -1,16 +1,22 @@
-//! Who asks: credentials of a request become an [`Identity`], or a 401 that says nothing else.
+//! Who asks: credentials of a request become a [`Pass`], or a 401 that says nothing else.
 //!
 //! Runs before every other check (`guard.rs`), so that a peer without credentials learns neither names nor paths. Basic
 //! authentication and bearer tokens are taken from `Authorization`; never from the target, where logs and histories would
-//! keep them. What an identity may do is decided here too: asking wants `read`, everything else `admin`.
+//! keep them. What an identity may do is decided here too: asking wants `read`, everything else `admin`; and streams end when
+//! whoever listens may not any more.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::body::Frame;
 
 use super::error::Problem;
 use crate::access::{Access, Denied, Identity, Pass, Role};
@@ -94,6 +100,33 @@ pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result
         StatusCode::FORBIDDEN,
         format!("{method} needs the role \"admin\" of a [[user]] of the configuration; {who}"),
     ))
+}
+
+/// An answer that goes on for as long as the client stays: it ends when the client may not ask any more.
+pub(super) fn as_long_as(pass: Pass, response: Response) -> Response {
+    let revoked = Box::pin(async move { pass.revoked().await });
+    response.map(|body| Body::new(Passing { body, revoked }))
+}
+
+/// The body of such an answer.
+struct Passing {
+    body: Body,
+    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl HttpBody for Passing {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.revoked.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
 }
 
 /// The credentials of the one `Authorization` header; `None` when there are several or it is none that is known.

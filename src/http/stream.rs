@@ -6,8 +6,7 @@
 //! jumps forward and tells how many it missed.
 //!
 //! Bounded are the clients (`followers_max`; beyond it 503), the rows a second for each ([`RATE_MAX`]) and the bytes on
-//! the way (two pieces). Every [`HEARTBEAT`] something is sent, so that a peer that is gone is noticed. Ends on stop, and
-//! when whoever asked may not ask any more.
+//! the way (two pieces). Every [`HEARTBEAT`] something is sent, so that a peer that is gone is noticed. Ends on stop.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Extension, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::Frame;
@@ -31,7 +30,6 @@ use super::params::Params;
 use super::requests;
 use super::routes::App;
 use super::writer::{Format, Writer};
-use crate::access::Pass;
 use crate::query::source::{FollowStep, Followed, RequestSearch};
 
 /// Rows a second that one client gets at most, and what `rate` may be.
@@ -98,7 +96,6 @@ struct Asked {
 /// `GET /api/v1/stream/requests`
 pub(super) async fn read(
     State(app): State<App>,
-    Extension(pass): Extension<Pass>,
     request: Request,
 ) -> Result<Response<Body>, Problem> {
     let asked = parse(request.uri().query(), request.headers())?;
@@ -109,7 +106,7 @@ pub(super) async fn read(
     let after_id = asked.after_id.unwrap_or(last);
     let shape = asked.shape;
     let (pieces, taken) = mpsc::channel(1);
-    tokio::spawn(drive(app, pass, asked, after_id, pieces, place));
+    tokio::spawn(drive(app, asked, after_id, pieces, place));
     let mut response = Response::new(Body::new(Pieces(taken)));
     response.extensions_mut().insert(Endless);
     let headers = response.headers_mut();
@@ -198,20 +195,12 @@ fn shape(parameter: Option<&str>, headers: &HeaderMap) -> Result<Shape, Problem>
         .accepting(["text/event-stream", "application/x-ndjson"]))
 }
 
-/// Follows the requests until the client leaves, has what it wanted, may not ask any more, or the server stops.
-async fn drive(
-    app: App,
-    pass: Pass,
-    asked: Asked,
-    after_id: u64,
-    pieces: mpsc::Sender<Bytes>,
-    _place: Permit,
-) {
+/// Follows the requests until the client leaves, has what it wanted, or the server stops.
+async fn drive(app: App, asked: Asked, after_id: u64, pieces: mpsc::Sender<Bytes>, _place: Permit) {
     let mut stopped = app.stopped();
     tokio::select! {
         // An error means that the server is gone, which is a stop as well.
         _ = stopped.wait_for(|stopped| *stopped) => {}
-        () = pass.revoked() => {}
         () = pieces.closed() => {}
         () = follow(&app, &asked, after_id, &pieces) => {}
     }
