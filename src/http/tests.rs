@@ -20,5 +20,3 @@ mod strangers;
 /// The OpenAPI document against what the routes do.
 mod openapi;
 
-/// How long a large report takes. Prints; asserts nothing about time.
-mod speed;
