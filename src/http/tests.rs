@@ -19,4 +19,3 @@ mod strangers;
 
 /// The OpenAPI document against what the routes do.
 mod openapi;
-
