@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 
 use crate::clock::Clock;
-use crate::ingest::ring::{Block, Outlet};
+use crate::ingest::ring::Outlet;
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
 use crate::report::{Arrival, Arrivals, Reports, Ticks};
@@ -236,25 +236,29 @@ impl Merger {
     pub fn merge(&mut self) {
         let now_ms = self.clock.mono_ms();
         self.live.write().advance(now_ms);
-        while let Some(block) = self.outlet.pop() {
-            self.merge_block(&block, now_ms);
-            self.outlet.give_back(block);
-        }
+        while self.merge_block(now_ms) {}
         self.counters.merges.add(1);
         self.pulse.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    fn merge_block(&mut self, block: &Block, now_ms: u64) {
+    /// Merges the next block; false when there is none. It is taken and counted while the lock is held: who looks at what is
+    /// merged finds just that in the counters, and a snapshot writes down both.
+    fn merge_block(&mut self, now_ms: u64) -> bool {
         let mut live = self.live.write();
+        let Some(block) = self.outlet.pop() else {
+            return false;
+        };
         let (evicted, overflowed) = (live.pool.rows_evicted(), live.pool.overflowed());
         let (requests, timers) = live.merge(block.bytes(), now_ms);
         let evicted = live.pool.rows_evicted() - evicted;
         let overflowed = live.pool.overflowed() - overflowed;
-        drop(live);
         self.counters.rows_evicted.add(evicted);
         self.counters.words_overflowed.add(overflowed);
         self.counters.timers_merged.add(timers);
         self.counters.requests_merged.add(requests);
+        drop(live);
+        self.outlet.give_back(block);
+        true
     }
 }
 

@@ -1,16 +1,23 @@
 //! Names that all have the same hash, through pool and reports.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use prost::Message as _;
 
 use super::*;
+use crate::clock::ManualClock;
 use crate::config::{PoolConfig, ReportsConfig};
+use crate::ingest::ring::{RingPlan, TempRing};
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::{DefinedBy, builtin};
+use crate::telemetry::Counters;
 use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 mod memory;
@@ -98,6 +105,51 @@ fn texts_that_all_hash_alike_are_told_apart() {
     live.advance(200_000);
     assert!(counted(&live, "report_by_script_name").is_empty());
     assert_eq!(live.pool.requests.len(), 0);
+}
+
+/// Whoever holds what is live, as a snapshot does, finds in the counters what is in there, no more and no less.
+#[test]
+fn what_is_merged_is_counted_while_the_lock_is_held() {
+    let hasher = Hasher::new();
+    let counters = Counters::new(1);
+    let plan = RingPlan::new(4_000, 1 << 20, 1);
+    let (_, mut inlets, outlet) = TempRing::new(plan, &counters.sockets);
+    let live = Arc::new(RwLock::new(memory::empty_live(&hasher)));
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let mut merger = Merger {
+        outlet,
+        live: Arc::clone(&live),
+        counters: Arc::clone(&counters.merge),
+        pulse: Arc::new(Pulse::new(0)),
+        clock,
+        period: Arc::new(GatheringPeriod::new(Duration::from_millis(1))),
+    };
+    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let packet = model::Request::named("h", "s", "/x").encode_to_vec();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..30_000 {
+                assert_eq!(decoder.decode(&packet, 1, &mut inlets[0]), Ok(1));
+                if number % 3 == 0 {
+                    inlets[0].publish();
+                    merger.merge();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let live = live.read();
+            // Long enough for the merger to want to go on.
+            std::thread::yield_now();
+            let rows = live.pool.requests.next_id() - 1;
+            let socket = counters.sockets[0].counts();
+            assert_eq!(counters.merge.counts().requests_merged, rows);
+            assert_eq!(socket.requests_popped + socket.requests_overwritten, rows);
+            drop(live);
+            std::thread::yield_now();
+        }
+    });
 }
 
 /// Gives the one record in `bytes` the same hash as all others.

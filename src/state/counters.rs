@@ -45,9 +45,9 @@ impl SocketName {
     }
 }
 
-/// Writes out all counters.
+/// Writes out all counters. Call it while nothing can be merged.
 pub fn pack(counters: &Counters, names: &[SocketName], to: &mut Packer) {
-    // The merger's first: what it does meanwhile is not missed, what comes in is taken out again.
+    // What comes in meanwhile is taken out again.
     let merge = counters.merge.counts();
     let sockets: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
     to.number(names.len() as u64);

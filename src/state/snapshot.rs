@@ -137,7 +137,10 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
         stop: subject.stop,
         written: Written::default(),
     };
+    let mut counted = Packer::new();
     let (cut, ids, folded) = writer.hold(|live| {
+        // Of this moment too: nothing is merged, and counted as merged, while this is held.
+        counters::pack(subject.counters, subject.sockets, &mut counted);
         let (_, _, folded) = live.reports.memory();
         (live.reports.cut(), live.pool.ids(), folded)
     });
@@ -147,9 +150,7 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
     ids.pack(&mut packer);
     packer.number(folded);
     writer.blocks.block(Kind::Head, packer.bytes())?;
-    packer.clear();
-    counters::pack(subject.counters, subject.sockets, &mut packer);
-    writer.blocks.block(Kind::Counters, packer.bytes())?;
+    writer.blocks.block(Kind::Counters, counted.bytes())?;
     for family in 0..cut.len() {
         writer.family(&cut, family)?;
     }

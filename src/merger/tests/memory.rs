@@ -63,6 +63,11 @@ fn empty(hasher: &Hasher, memory_bytes: usize, window: Duration) -> Live {
     Live::new(pool, reports, history)
 }
 
+/// One that nothing was merged into.
+pub(super) fn empty_live(hasher: &Hasher) -> Live {
+    empty(hasher, MEMORY, HISTORY)
+}
+
 /// A request in which everything is called by `name`, the status too; `steps` of 1/64 second.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
