@@ -1,9 +1,9 @@
 //! `pinbad doctor`: is this machine set up for what the configuration asks of it?
 //!
 //! Looks at what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be had, whether secrets and
-//! certificates can be read and `state.dir` can be written or made, and says for each what to change and how. It binds what `serve` would bind, for a moment; a
-//! daemon that runs already is therefore found "in use". Called by `main`; changes nothing and stops nothing. What cannot be
-//! read (no `/proc`, no permission) is left out.
+//! certificates can be read and `state.dir` can be written or made, and says for each what to change and how. It binds what
+//! `serve` would bind, for a moment; a daemon that runs already is therefore found "in use". Called by `main`; changes nothing
+//! and stops nothing. What cannot be read (no `/proc`, no permission) is left out.
 
 use std::fmt;
 use std::fs;

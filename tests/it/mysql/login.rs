@@ -61,6 +61,14 @@ impl Guarded {
         Self { dir, program }
     }
 
+    /// A client that is in.
+    fn log_in(&self, user: &str) -> Client {
+        let mut client = Client::greeted(self.program.site.mysql.unwrap());
+        let proof = proof(&client);
+        assert!(matches!(client.log_in(user, &proof, 0), Answer::Ok { .. }));
+        client
+    }
+
     fn tool(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = tool(name, self.program.site.mysql.unwrap());
         command.args(arguments);
@@ -322,13 +330,7 @@ fn drivers_log_in_by_either_plugin() {
 fn readers_read_and_end_their_own_queries_only() {
     let guarded = Guarded::start("allow_anonymous = true\n");
     let mysql = guarded.program.site.mysql.unwrap();
-    let log_in = |user: &str| {
-        let mut client = Client::greeted(mysql);
-        let proof = proof(&client);
-        assert!(matches!(client.log_in(user, &proof, 0), Answer::Ok { .. }));
-        client
-    };
-    let (mut admin, mut reader) = (log_in("kim"), log_in("lee"));
+    let (mut admin, mut reader) = (guarded.log_in("kim"), guarded.log_in("lee"));
     // Without a password one is nobody in particular, who may read too.
     let rows = Client::connect(mysql).rows("SELECT req_count FROM info");
     assert_eq!(rows, [[Some("0".to_owned())]]);
@@ -350,13 +352,11 @@ fn readers_read_and_end_their_own_queries_only() {
 fn who_is_not_what_it_was_is_sent_away() {
     let guarded = Guarded::start("");
     let mysql = guarded.program.site.mysql.unwrap();
-    let log_in = |user: &str| {
-        let mut client = Client::greeted(mysql);
-        let proof = proof(&client);
-        assert!(matches!(client.log_in(user, &proof, 0), Answer::Ok { .. }));
-        client
-    };
-    let (mut kim, mut lee, mut old) = (log_in("kim"), log_in("lee"), log_in("old"));
+    let (mut kim, mut lee, mut old) = (
+        guarded.log_in("kim"),
+        guarded.log_in("lee"),
+        guarded.log_in("old"),
+    );
     let config = std::fs::read_to_string(guarded.path("pinbad.toml")).unwrap();
     let config = config
         .replace("role = \"admin\"", "role = \"read\"")
@@ -367,7 +367,7 @@ fn who_is_not_what_it_was_is_sent_away() {
     assert_eq!(kim.try_read(), None, "another role");
     assert_eq!(lee.try_read(), None, "there is no such user");
     old.assert_alive();
-    let mut kim = log_in("kim");
+    let mut kim = guarded.log_in("kim");
     let make = "CREATE TABLE mine (x int) ENGINE=PINBA COMMENT='report1'";
     assert_eq!(kim.refused(make).0, 1227);
     let mut nobody = Client::greeted(mysql);
