@@ -85,6 +85,7 @@ pub mod ask;
 pub mod clock;
 pub mod doctor;
 pub mod handed;
+pub mod heap;
 pub mod limits;
 pub mod manual;
 pub mod packed;

@@ -19,6 +19,7 @@ use pinbad::config::{Config, ConfigErrors, ConfigFlags};
 use pinbad::daemon::{self, Daemon};
 use pinbad::doctor::{self, Verdict};
 use pinbad::handed::Handed;
+use pinbad::heap;
 use pinbad::import::{self, ImportError, ImportFlags};
 use pinbad::load::{self, LoadOptions};
 use pinbad::plan::MemoryPlan;
@@ -35,6 +36,7 @@ const FAILURE: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
+    heap::share_arenas();
     match Args::parse().into_command() {
         Command::Serve(flags) => configured(&flags, |config| serve(&flags, config, None)),
         Command::Check(flags) => configured(&flags, check),

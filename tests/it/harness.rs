@@ -442,6 +442,29 @@ impl Program {
         kib.parse::<u64>().unwrap() * 1024
     }
 
+    /// The parts of glibc's heap that are not the main thread's: one an arena, until it holds 64 MiB.
+    pub(crate) fn heaps(&self) -> usize {
+        const HEAP_BYTES: u64 = 64 << 20;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
+        let maps = maps.lines().map(|line| {
+            let mut fields = line.split_whitespace();
+            let (range, may) = (fields.next().unwrap(), fields.next().unwrap());
+            let (from, to) = range.split_once('-').unwrap();
+            let [from, to] = [from, to].map(|it| u64::from_str_radix(it, 16).unwrap());
+            (from, to, may)
+        });
+        // What is used of it, and then what is kept for it.
+        let maps: Vec<_> = maps.collect();
+        let heaps = maps.windows(2).filter(|pair| {
+            let [(from, used, may), (rest, to, may_rest)] = **pair else {
+                return false;
+            };
+            let reserved = used == rest && to == from + HEAP_BYTES;
+            from % HEAP_BYTES == 0 && may == "rw-p" && may_rest == "---p" && reserved
+        });
+        heaps.count()
+    }
+
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

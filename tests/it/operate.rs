@@ -454,3 +454,18 @@ fn the_units_are_right_and_closed() {
         analyze(&["security", "--offline=true", "--threshold=25", service]).unwrap();
     assert!(closed, "exposure over 2.5: {said}");
 }
+
+/// Memory does not climb as one thread after the other sees its first large answer: they share it. Who wants it otherwise says so.
+#[cfg(target_env = "gnu")]
+#[test]
+fn threads_share_their_heap() {
+    let program = Program::serve(&[]);
+    assert_eq!(program.site.get("/api/v1/reports").status, 200);
+    assert_eq!(program.heaps(), 1);
+
+    let mut command = pinbad();
+    command.env("MALLOC_ARENA_MAX", "16");
+    let program = Program::start_as(command, &["serve"], &[]);
+    assert_eq!(program.site.get("/api/v1/reports").status, 200);
+    assert!(program.heaps() > 1, "{} heaps", program.heaps());
+}
