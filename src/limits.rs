@@ -30,6 +30,11 @@ pub const TIMER_TAGS_MAX: usize = 8192;
 /// Tag pairs that one request keeps; further pairs are skipped and counted.
 pub const REQUEST_TAGS_MAX: usize = 8192;
 
+/// Bytes that the names and values of the tags of one request, or of one timer, may have together as they were sent (cut to what is
+/// kept of a text); pairs with which it is more are skipped and counted. A datagram that has each of its words once cannot reach it;
+/// one that names the same long words again and again would be 4 MB of tags for 16 kB sent.
+pub const TAGS_TEXT_BYTES_MAX: usize = DATAGRAM_BYTES_MAX;
+
 /// Bytes that are kept of a host, server, schema, tag name or tag value unless configured otherwise.
 pub const TEXT_BYTES_DEFAULT: usize = 255;
 

@@ -31,6 +31,10 @@ const CHUNK: u64 = 8_192;
 const TIMER_BYTES: usize = 80;
 /// What the timers of one page may take.
 const TIMERS_BYTES_MAX: usize = 4 << 20;
+/// What the tags of its requests may take, written out: 160 bytes each on the largest page.
+const TAGS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of tags and timers that are copied under one hold of the lock.
+const HOLD_BYTES: usize = 512 << 10;
 
 /// One raw request, its names written out.
 #[derive(Debug, Clone)]
@@ -100,14 +104,23 @@ struct Found {
     timers: Vec<Vec<TimerDetail>>,
     /// What the timers take.
     timer_bytes: usize,
+    /// What the tags of the requests take.
+    tags_bytes: usize,
 }
 
 impl Found {
     fn has_room(&self, rows_max: usize) -> bool {
-        self.rows.len() < rows_max && self.timer_bytes < TIMERS_BYTES_MAX
+        self.rows.len() < rows_max
+            && self.timer_bytes < TIMERS_BYTES_MAX
+            && self.tags_bytes < TAGS_BYTES_MAX
+    }
+
+    fn bytes(&self) -> usize {
+        self.timer_bytes + self.tags_bytes
     }
 
     fn take(&mut self, row: RequestShown, timers: Option<Vec<TimerDetail>>) {
+        self.tags_bytes += row.tags.len();
         self.rows.push(row);
         let Some(timers) = timers else { return };
         for timer in &timers {
@@ -164,7 +177,8 @@ impl RawReader {
         let mut matcher = Matcher::new(pool, search);
         *before = (*before).min(pool.requests.next_id());
         let stop = before.saturating_sub(CHUNK).max(oldest);
-        while *before > stop && found.has_room(search.limit) {
+        let bytes_max = found.bytes() + HOLD_BYTES;
+        while *before > stop && found.has_room(search.limit) && found.bytes() < bytes_max {
             *before -= 1;
             let Some(row) = pool.requests.get(*before) else {
                 return false;

@@ -14,7 +14,9 @@ use super::seconds::clean;
 use super::text;
 use super::timers::RawTimers;
 use super::words::{Resolved, Terms, Texts, low_u32};
-use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TEXT_BYTES_MAX, TIMER_TAGS_MAX};
+use crate::limits::{
+    RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX, TIMER_TAGS_MAX,
+};
 
 /// The record in the making: its pieces, and what mending was needed.
 #[derive(Debug)]
@@ -261,6 +263,8 @@ impl Encoder {
     ) -> (u16, u64) {
         let mut set = run.terms.hasher.tag_set();
         let mut count = 0_u16;
+        let text_max = run.terms.limits.text_bytes();
+        let mut text_bytes = 0_usize;
         for (name, value) in names.iter().zip(values) {
             let (name, value) = (*name as usize, *value as usize);
             let words = (run.dictionary.get(name), run.dictionary.get(value));
@@ -268,10 +272,12 @@ impl Encoder {
                 bump(&mut self.mended, Mend::TagIndex as usize);
                 continue;
             };
-            if usize::from(count) >= max {
+            let sent = name_word.span.len().min(text_max) + value_word.span.len().min(text_max);
+            if usize::from(count) >= max || text_bytes + sent > TAGS_TEXT_BYTES_MAX {
                 bump(&mut self.mended, Mend::TagOverLimit as usize);
                 continue;
             }
+            text_bytes += sent;
             let name_at = name;
             let name = self.word(name, name_word, run);
             let value = if run.rules.has_tag_chains() {

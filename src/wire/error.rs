@@ -136,8 +136,9 @@ pub enum Mend {
     TimerWithoutTags,
     /// V5: a tag pair of a timer points outside the dictionary and was skipped; the timer stays.
     TagIndex,
-    /// A tag pair past [`TIMER_TAGS_MAX`](crate::limits::TIMER_TAGS_MAX) or
-    /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) was skipped.
+    /// A tag pair past [`TIMER_TAGS_MAX`](crate::limits::TIMER_TAGS_MAX),
+    /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) or, by the length of all,
+    /// [`TAGS_TEXT_BYTES_MAX`](crate::limits::TAGS_TEXT_BYTES_MAX) was skipped.
     TagOverLimit,
     /// A text was longer than what is kept of it.
     TextCut,

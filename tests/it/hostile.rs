@@ -349,6 +349,59 @@ fn the_largest_packets_of_every_shape() {
     assert_eq!(row("/deep")["req_count"], 2 * packets);
 }
 
+/// Two long words, named again and again: what is a few bytes in a packet and in the pool is not megabytes in each answer.
+#[test]
+fn the_same_long_words_again_and_again() {
+    let mut victim = Victim::start();
+    let site = victim.program.site.clone();
+    let mut sender = Sender::new(&site);
+    victim.send_well(&mut sender);
+    let mut request = Request::named("h", "s", "/again");
+    let (name, value) = (
+        request.word(&"n".repeat(255)),
+        request.word(&"v".repeat(255)),
+    );
+    request.tag_name = vec![name; 8_000];
+    request.tag_value = vec![value; 8_000];
+    let datagram = request.encode_to_vec();
+    let packets = 300;
+    for number in 0..packets {
+        sender.send(&datagram);
+        victim.requests += 1;
+        if number % 50 == 0 {
+            sender.at_rest();
+        }
+    }
+    victim.assert_unharmed(&sender);
+    let (mut seen, mut pages, mut before) = (0, 0, String::new());
+    loop {
+        let page = site.json(&format!("/api/v1/requests?limit=100000{before}"));
+        for row in page["rows"].as_array().unwrap() {
+            assert!(row["tags"].as_str().unwrap().len() < 66_000);
+            seen += 1;
+        }
+        pages += 1;
+        match &page["next_before_id"] {
+            Json::Null => break,
+            id => before = format!("&before_id={id}"),
+        }
+    }
+    assert_eq!(seen, victim.requests);
+    assert!(pages > 1, "a page of 20 MB of tags");
+    victim.assert_unharmed(&sender);
+    if cfg!(feature = "sql") {
+        let ask = |query: &str| {
+            let body = serde_json::json!({ "query": query }).to_string();
+            site.post("/api/v1/sql", &body).json()["rows"][0].clone()
+        };
+        let kept = 65_535 / (2 * 255);
+        let of_requests = "SELECT count(*), max(tags_cnt) FROM request WHERE tags LIKE '%v,n%'";
+        assert_eq!(ask(of_requests), serde_json::json!([packets, kept]));
+        let of_tags = "SELECT count(*) FROM request_tag";
+        assert_eq!(ask(of_tags), serde_json::json!([packets * kept + 1]));
+    }
+}
+
 /// Equal as far as a FLOAT of Pinba's says.
 fn is_near(a: f64, b: f64) -> bool {
     (a - b).abs() <= b.abs() * 1e-6

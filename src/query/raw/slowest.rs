@@ -1,18 +1,28 @@
 //! The slowest raw requests that match a search.
 //!
 //! Ids only grow, times do not: every row has to be looked at. The walk goes from the newest down, [`CHUNK`] rows under one
-//! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows.
+//! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows, whose names are
+//! written out once it is known which of a chunk they are.
 
 use super::{CHUNK, Matcher, RawReader, RequestShown, RequestTable, show};
+use crate::pool::requests::RequestRow;
 use crate::query::source::{Looked, RequestSearch, SlowestPage};
 use crate::wire::micros;
+
+/// One of the slowest so far.
+struct Slow {
+    id: u64,
+    row: RequestRow,
+    /// Written out before the lock is let go.
+    shown: Option<RequestShown>,
+}
 
 impl RawReader {
     /// The slowest of the newest `looked_max` requests, as far as they match.
     #[must_use]
     pub fn slowest(&self, search: &RequestSearch, looked_max: usize) -> SlowestPage {
         let mut looked = Looked::default();
-        let mut rows: Vec<RequestShown> = Vec::with_capacity(search.limit.min(1024));
+        let mut rows: Vec<Slow> = Vec::with_capacity(search.limit.min(1024));
         let mut before = u64::MAX;
         let mut more = search.limit > 0;
         while more && looked.requests < looked_max as u64 {
@@ -23,7 +33,7 @@ impl RawReader {
         SlowestPage {
             table: Box::new(RequestTable {
                 columns: self.columns.clone(),
-                rows,
+                rows: rows.into_iter().filter_map(|slow| slow.shown).collect(),
             }),
             looked,
         }
@@ -36,7 +46,7 @@ impl RawReader {
         left: u64,
         before: &mut u64,
         looked: &mut Looked,
-        rows: &mut Vec<RequestShown>,
+        rows: &mut Vec<Slow>,
     ) -> bool {
         let live = self.live.read();
         let pool = &live.pool;
@@ -47,13 +57,13 @@ impl RawReader {
         while *before > stop {
             *before -= 1;
             let Some(row) = pool.requests.get(*before) else {
-                return false;
+                break;
             };
             looked.requests += 1;
             looked.oldest = row.timestamp;
             // Only one that is slower than the last of those kept: of equals the newest came first.
             let time = micros(row.request_time);
-            let slower = |shown: &RequestShown| micros(shown.row.request_time) >= time;
+            let slower = |slow: &Slow| micros(slow.row.request_time) >= time;
             let full = rows.len() >= search.limit;
             if full && rows.last().is_some_and(slower) || !matcher.matches(&row) {
                 continue;
@@ -62,7 +72,19 @@ impl RawReader {
                 rows.pop();
             }
             let at = rows.partition_point(slower);
-            rows.insert(at, show(pool, *before, row));
+            let id = *before;
+            rows.insert(
+                at,
+                Slow {
+                    id,
+                    row,
+                    shown: None,
+                },
+            );
+        }
+        for slow in rows.iter_mut() {
+            let written = || show(pool, slow.id, slow.row);
+            slow.shown.get_or_insert_with(written);
         }
         *before > oldest
     }

@@ -150,6 +150,11 @@ impl Matcher {
         }
     }
 
+    /// Whether it looks at tags of requests.
+    pub(super) fn reads_sets(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
     /// The offsets of the timers that pass.
     pub(super) fn timers(&self, timers: &TimerSlices<'_>, rows: &mut Vec<u32>) {
         rows.clear();

@@ -17,6 +17,9 @@ const KNOWN_MAX: usize = 32_768;
 /// Pieces of a list: each has buffers of its own, and arrays with many buffers are slow.
 const PIECES_MAX: usize = 64;
 
+/// Bytes of texts after which it begins anew.
+const BYTES_MAX: usize = 8 << 20;
+
 const UNKNOWN: u32 = u32::MAX;
 
 /// The numbers met so far, and their texts in the order of their places.
@@ -39,7 +42,7 @@ pub(super) struct Texts {
 impl Texts {
     /// Before the rows of a batch: places given from now on hold until the batch is made.
     pub(super) fn begin(&mut self) {
-        if self.known as usize > KNOWN_MAX || self.pieces > PIECES_MAX {
+        if self.known as usize > KNOWN_MAX || self.pieces > PIECES_MAX || self.bytes > BYTES_MAX {
             *self = Self::default();
         }
     }
@@ -78,6 +81,11 @@ impl Texts {
         self.known += 1;
         self.absent = Some(place);
         place
+    }
+
+    /// Bytes of the texts alone.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// About what it takes.

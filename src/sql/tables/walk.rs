@@ -41,6 +41,12 @@ const BATCH_ROWS: usize = 8_192;
 /// Rows looked at under one hold of the lock, when few columns are shown.
 const HOLD_ROWS: u64 = 8_192;
 
+/// Tag pairs that are read under one hold of the lock, and at least one row: rows with thousands of them come in smaller pieces.
+const HOLD_PAIRS: usize = 1 << 16;
+
+/// Bytes of texts by which a batch may grow what is known of them, about.
+const BATCH_TEXT_BYTES: usize = 4 << 20;
+
 /// Holds without a row before others may have the thread.
 const HOLDS_IDLE_MAX: usize = 64;
 
@@ -131,20 +137,28 @@ impl Walk {
         for list in [&mut self.sets, &mut self.words] {
             list.begin();
         }
+        let text_bytes_max = self.text_bytes() + BATCH_TEXT_BYTES;
         let mut holds = 0;
-        while self.rows < BATCH_ROWS.min(self.wanted) && holds < HOLDS_IDLE_MAX {
+        while self.rows < BATCH_ROWS.min(self.wanted)
+            && holds < HOLDS_IDLE_MAX
+            && self.text_bytes() < text_bytes_max
+        {
             let Some(ids) = self.piece() else {
                 break;
             };
             self.hold(ids)?;
+            let lists = self.sets.memory() + self.words.memory();
+            self.memory.try_resize(lists + self.matcher.memory())?;
             holds += 1;
         }
         if self.rows == 0 && self.left.is_empty() {
             return Ok(None);
         }
-        let lists = self.sets.memory() + self.words.memory();
-        self.memory.try_resize(lists + self.matcher.memory())?;
         self.batch().map(Some)
+    }
+
+    fn text_bytes(&self) -> usize {
+        self.sets.text_bytes() + self.words.text_bytes()
     }
 
     /// Takes the next ids to look at under one hold.
@@ -184,15 +198,20 @@ impl Walk {
     /// Looks at these rows under the lock.
     fn hold(&mut self, ids: Range<u64>) -> Result<()> {
         let snapshot = Arc::clone(&self.snapshot);
-        snapshot.look_at(ids.end - ids.start);
         if self.out.is_empty() && self.matcher.is_empty() && !self.raw.has_pairs() {
             self.rows += (ids.end - ids.start) as usize;
+            snapshot.look_at(ids.end - ids.start);
             return Ok(());
         }
         let live = snapshot.live().read();
         let pool = &live.pool;
         self.sets.expect(pool.tag_sets.end());
         self.words.expect(pool.words.end());
+        let ids = match self.reads_pairs() {
+            true => self.few_pairs(pool, ids)?,
+            false => ids,
+        };
+        snapshot.look_at(ids.end - ids.start);
         if self.raw.by_timers() {
             let parts = pool.timers.slices(ids.clone()).ok_or_else(expired)?;
             if self
@@ -229,6 +248,49 @@ impl Walk {
             }
         }
         Ok(())
+    }
+
+    /// Whether it looks at every tag of a row.
+    fn reads_pairs(&self) -> bool {
+        let shows = |out: &Out| matches!(out, Out::Texts(List::Sets, _));
+        self.raw.has_pairs() || self.matcher.reads_sets() || self.out.iter().any(shows)
+    }
+
+    /// As many of these rows as may be read under one hold with the tags that they have; the others are left for the next.
+    fn few_pairs(&mut self, pool: &Pool, ids: Range<u64>) -> Result<Range<u64>> {
+        let parts = match self.raw.by_timers() {
+            true => pool
+                .timers
+                .slices(ids.clone())
+                .map(|it| it.map(|of| of.tags)),
+            false => {
+                let requests = pool.requests.slices(ids.clone());
+                requests.map(|it| it.map(|of| of.request_tags))
+            }
+        };
+        let [first, second] = parts.ok_or_else(expired)?;
+        let mut pairs = 0;
+        let mut fits = |set: &&u32| {
+            let fits = pairs < HOLD_PAIRS;
+            pairs += pool.tag_sets.pairs(**set).len();
+            fits
+        };
+        let sets = first.iter().chain(second);
+        Ok(if self.reverse {
+            let from = ids.end - sets.rev().take_while(&mut fits).count() as u64;
+            if ids.start < from {
+                let rest = (ids.start.cast_signed(), from.cast_signed() - 1);
+                self.left.push_back(rest);
+            }
+            from..ids.end
+        } else {
+            let to = ids.start + sets.take_while(&mut fits).count() as u64;
+            if to < ids.end {
+                let rest = (to.cast_signed(), ids.end.cast_signed() - 1);
+                self.left.push_front(rest);
+            }
+            ids.start..to
+        })
     }
 
     /// Rows of requests that lie side by side, the first of them with the id `base`.

@@ -137,13 +137,18 @@ fn convert(
     let mut tags_of =
         |names: &[u32], values: &[u32], max: usize, mended: &mut [u64; Mend::COUNT]| {
             let mut tags: Vec<PlainTag> = Vec::new();
+            let mut bytes = 0;
             for (name, value) in names.iter().zip(values) {
                 let (name, value) = (*name as usize, *value as usize);
                 if name >= request.dictionary.len() || value >= request.dictionary.len() {
                     mended[Mend::TagIndex as usize] += 1;
-                } else if tags.len() == max {
+                    continue;
+                }
+                let sent = [name, value].map(|at| request.dictionary[at].len().min(cap));
+                if tags.len() == max || bytes + sent[0] + sent[1] > 65_535 {
                     mended[Mend::TagOverLimit as usize] += 1;
                 } else {
+                    bytes += sent[0] + sent[1];
                     let mut word = |index: usize| {
                         let first = !std::mem::replace(&mut used[index], true);
                         text(

@@ -4,7 +4,9 @@ use prost::Message as _;
 
 use super::packets::{Dice, RawField, good, good_nested, put_field, put_varint, sized};
 use super::*;
-use crate::limits::{RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TIMER_TAGS_MAX, UDP_PAYLOAD_BYTES_MAX};
+use crate::limits::{
+    RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TIMER_TAGS_MAX, UDP_PAYLOAD_BYTES_MAX,
+};
 
 /// The least request: everything required, nothing in it.
 fn least() -> Vec<u8> {
@@ -241,6 +243,37 @@ fn tags_past_the_limit_are_skipped_and_counted() {
     assert_eq!(request.timers[0].tags.len(), TIMER_TAGS_MAX);
     assert_eq!(request.timers[1].tags.len(), 1);
     assert_eq!(counts.mended_by(Mend::TagOverLimit), extra as u64 + 2);
+}
+
+/// The same few long words in thousands of pairs: as many are kept as could have been sent each once.
+#[test]
+fn tags_are_not_more_text_than_a_datagram_has() {
+    let mut packet = least();
+    let (name, value) = ([b'n'; 300], [b'v'; 200]);
+    for word in [&name[..], &value[..]] {
+        put_field(&mut packet, &packed(15, word));
+    }
+    let (pairs, timers) = (2_000, 2);
+    let indexes = |at: u8| vec![at; pairs];
+    put_field(&mut packet, &packed(10, &[1; 2]));
+    put_field(&mut packet, &packed(11, &[0; 8]));
+    let mut tag_counts = Vec::new();
+    for _ in 0..timers {
+        put_varint(&mut tag_counts, pairs as u64);
+    }
+    put_field(&mut packet, &packed(12, &tag_counts));
+    for (names, values, times) in [(13, 14, timers), (20, 21, 1)] {
+        put_field(&mut packet, &packed(names, &indexes(0).repeat(times)));
+        put_field(&mut packet, &packed(values, &indexes(1).repeat(times)));
+    }
+    let (request, counts) = decode_one(&packet);
+    let kept = TAGS_TEXT_BYTES_MAX / (255 + 200);
+    assert_eq!(request.tags.len(), kept);
+    for timer in &request.timers {
+        assert_eq!(timer.tags.len(), kept);
+    }
+    let left_out = (pairs - kept) * (1 + timers);
+    assert_eq!(counts.mended_by(Mend::TagOverLimit), left_out as u64);
 }
 
 /// Full datagrams of anything keep the promise about growth.
