@@ -8,10 +8,11 @@
 //! not seen yet is looked up by its lanes.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
 use hashbrown::HashTable;
+use parking_lot::Mutex;
 
 use super::budget::{Budget, Taken};
 use super::counts::grown;
@@ -75,6 +76,8 @@ pub(super) struct Family {
     folds: bool,
     /// Groups that lost what they had in the running tick, and had nothing else then.
     emptied: Vec<u32>,
+    /// Told of groups that go while a snapshot is written.
+    forgotten: Mutex<Weak<saved::Forgotten>>,
     /// Records counted in the running tick.
     gains: usize,
     /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
@@ -172,6 +175,7 @@ impl Family {
             folded_journals: 0,
             folds: false,
             emptied: Vec::new(),
+            forgotten: Mutex::default(),
             gains: 0,
             aside: None,
             coverage: Coverage::new(scope.ticks),
@@ -204,8 +208,17 @@ impl Family {
         for id in (0..self.groups.end()).filter(|&id| self.groups.is_used(id)) {
             projection.add_group(id, &self.groups.lanes(id));
         }
-        self.projections.push(Some(projection));
-        self.projections.len() - 1
+        // The number of one that was dropped is given again: each new group looks at all of them.
+        match self.projections.iter().position(Option::is_none) {
+            Some(free) => {
+                self.projections[free] = Some(projection);
+                free
+            }
+            None => {
+                self.projections.push(Some(projection));
+                self.projections.len() - 1
+            }
+        }
     }
 
     /// Lets a report go; true when it was the last.
@@ -459,6 +472,9 @@ impl Family {
             self.folded = self.folded.saturating_sub(1);
         }
         self.groups.remove(id);
+        if let Some(forgotten) = self.forgotten.get_mut().upgrade() {
+            forgotten.note(id);
+        }
     }
 
     /// Something was merged at `now_ms`, whether or not it counts here.

@@ -4,12 +4,14 @@
 //! closed ticks, which never change, and one made on the spot from what the running tick has so far. That moment is
 //! the cut; it is taken under the lock, for all families at once, and costs some tens of nanoseconds for each group that
 //! gained something in the running tick. What the groups are called is copied afterwards, some thousand at a time.
-//! Until then a group can only go when all that it counted at the cut has left the window, and then so have those journals,
-//! which are not written any more.
+//! A group that goes meanwhile has either nothing in the window any more, and the journals that speak of it are not written
+//! any more, or folded into `(other)` with all that it had, for want of memory: it is written as `(other)` then, whoever has its number
+//! now ([`Forgotten`]).
 //!
 //! On the way back groups get new numbers, and go through the same doors as in a running daemon: past `reports.memory`
 //! they fold into `(other)`. What no journal speaks of is forgotten again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::identity::Identity;
@@ -47,6 +49,29 @@ const REPORTS_MAX: u64 = 4_096;
 /// No group behind that number.
 const NO_GROUP: u32 = u32::MAX;
 
+/// The groups of a cut that went since: a bit for each number.
+#[derive(Debug)]
+pub(super) struct Forgotten(Box<[AtomicU64]>);
+
+impl Forgotten {
+    fn up_to(end: u32) -> Self {
+        let words = (0..end.div_ceil(64)).map(|_| AtomicU64::new(0));
+        Self(words.collect())
+    }
+
+    /// Called with the lock held for writing, and [`has`](Self::has) for reading: that orders them.
+    pub(super) fn note(&self, id: u32) {
+        if let Some(word) = self.0.get(id as usize / 64) {
+            word.fetch_or(1 << (id % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, id: u32) -> bool {
+        let word = self.0.get(id as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (id % 64) != 0)
+    }
+}
+
 /// A family as it stood at the cut.
 #[derive(Debug)]
 pub(in crate::report) struct FamilyCut {
@@ -64,6 +89,7 @@ pub(in crate::report) struct FamilyCut {
     running_histograms: bool,
     /// Extremes of the running tick, by group.
     extremes: Vec<(u32, Extremes)>,
+    forgotten: Arc<Forgotten>,
 }
 
 impl Family {
@@ -98,6 +124,8 @@ impl Family {
             extremes.extend(seen.map(|seen| (slot.group, *seen)));
         }
         extremes.sort_unstable_by_key(|&(group, _)| group);
+        let forgotten = Arc::new(Forgotten::up_to(self.groups.end()));
+        *self.forgotten.lock() = Arc::downgrade(&forgotten);
         FamilyCut {
             at,
             head,
@@ -113,6 +141,7 @@ impl Family {
             running: writer.finish(),
             running_histograms: !self.spilled_blind,
             extremes,
+            forgotten,
         }
     }
 
@@ -125,15 +154,33 @@ impl Family {
         to: &mut Packer,
     ) -> Option<u32> {
         const GROUPS: u32 = 1_024;
-        let end = cut.end.min(self.groups.end());
+        let end = cut.end;
         let until = end.min(from.saturating_add(GROUPS));
-        for id in (from..until).filter(|&id| self.groups.is_used(id)) {
-            self.pack_group(id, cut, words, to);
+        for id in from..until {
+            if cut.forgotten.has(id) {
+                self.pack_folded(id, cut, words, to);
+            } else if id < self.groups.end() && self.groups.is_used(id) {
+                self.pack_group(id, cut, words, to);
+            }
             if to.len() > PART_BYTES {
                 return Some(id + 1);
             }
         }
         (until < end).then_some(until)
+    }
+
+    /// A group of the cut that is under `(other)` now, or of which nothing is in the window any more.
+    fn pack_folded(&self, id: u32, cut: &FamilyCut, words: &Words, to: &mut Packer) {
+        to.number(id.into());
+        for _ in &self.dimensions {
+            words.pack(OTHER, to);
+        }
+        for _ in &cut.reports {
+            to.number(0);
+        }
+        if self.groups.extremes.is_some() {
+            cut.pack_extremes(id, &[], to);
+        }
     }
 
     fn pack_group(&self, id: u32, cut: &FamilyCut, words: &Words, to: &mut Packer) {
@@ -147,13 +194,18 @@ impl Family {
             // The row that is none becomes 0.
             to.number(row.wrapping_add(1).into());
         }
-        let Some(closed) = &self.groups.extremes else {
-            return;
-        };
-        let closed = closed[id as usize].iter();
-        let before = closed.filter(|&&(tick, _)| tick < cut.tick);
-        let running = cut.extremes.binary_search_by_key(&id, |&(group, _)| group);
-        let running = running.ok().map(|at| (cut.tick, cut.extremes[at].1));
+        if let Some(closed) = &self.groups.extremes {
+            cut.pack_extremes(id, &closed[id as usize], to);
+        }
+    }
+}
+
+impl FamilyCut {
+    /// Writes the extremes of a group: those of ticks that were closed, and what it had at the cut.
+    fn pack_extremes(&self, id: u32, closed: &[(u64, Extremes)], to: &mut Packer) {
+        let before = closed.iter().filter(|&&(tick, _)| tick < self.tick);
+        let running = self.extremes.binary_search_by_key(&id, |&(group, _)| group);
+        let running = running.ok().map(|at| (self.tick, self.extremes[at].1));
         let mut all: Vec<(u64, Extremes)> = Vec::new();
         for (tick, seen) in before.copied().chain(running) {
             // A tick whose sums did not fit one slot has more than one entry.
@@ -170,9 +222,7 @@ impl Family {
             to.number(seen.memory_peak_max.into());
         }
     }
-}
 
-impl FamilyCut {
     /// Gives the journals that are in the window at `now_ms`, in parts: tick, whether it has histograms, entries.
     pub(in crate::report) fn journals<E>(
         &self,
@@ -356,9 +406,17 @@ impl FamilyRestore {
                 time_max: from.number()?,
                 memory_peak_max: from.small()?,
             };
-            if let Some(extremes) = &mut self.family.groups.extremes {
-                extremes[id as usize].push((tick, seen));
-                self.family.groups.extremes_count += 1;
+            let Some(extremes) = &mut self.family.groups.extremes else {
+                continue;
+            };
+            // In the order of ticks, one for each: several groups may have become this one.
+            let extremes = &mut extremes[id as usize];
+            match extremes.binary_search_by_key(&tick, |&(tick, _)| tick) {
+                Ok(known) => extremes[known].1.widen(&seen),
+                Err(place) => {
+                    extremes.insert(place, (tick, seen));
+                    self.family.groups.extremes_count += 1;
+                }
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Snapshots there and back: bit for bit, after expiry, under another configuration, and of files that cannot be.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
 use crate::report::reading::Want;
+use crate::report::totals::Totals;
 use crate::report::{Reports, Ticks, builtin};
 use crate::wire::{Decoder, Hasher, TextLimits, model};
 
@@ -420,4 +423,145 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
         attempt(&changed);
     }
     assert!(refused > 80, "{refused}");
+}
+
+/// A file that is so slow that the merger takes in a hundred names between one write and the next; ticks end meanwhile.
+struct Meanwhile<'a> {
+    bytes: Vec<u8>,
+    process: &'a mut Process,
+    name: u64,
+}
+
+impl Write for Meanwhile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The mark at the front is written before the cut.
+        if self.bytes.len() > 16 && self.name < 9_500 {
+            self.process.send_names(self.name, 100);
+            self.name += 100;
+            if self.name % 1_000 == 0 {
+                self.process.pass(1_000);
+            }
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Requests in which everything is called by a number, from `from` on.
+    fn send_names(&mut self, from: u64, count: u64) {
+        let mut records = Vec::new();
+        for n in from..from + count {
+            let word = |kind: &str| format!("{kind}-{n}");
+            let mut sent = model::Request::named(word("host"), word("server"), word("script"));
+            sent.request_time = Some((n % 1000) as f32 / 700.0);
+            sent.memory_peak = Some(n as u32);
+            sent.add_tag("env", word("env"));
+            sent.add_timer(1, 0.25, &[("group", &*word("group")), ("op", "op")]);
+            let packet = sent.encode_to_vec();
+            let taken = self.decoder.decode(&packet, 1_700_000_000, &mut records);
+            assert_eq!(taken, Ok(1));
+        }
+        self.live.write().merge(&records, self.now_ms);
+    }
+
+    /// What every report has in all, and in each row.
+    fn sums(&self) -> BTreeMap<String, (Totals, BTreeMap<String, u64>)> {
+        let live = self.live.read();
+        let want = Want {
+            quantiles: false,
+            histograms: false,
+        };
+        let reports = live.reports.iter().map(|entry| {
+            let reading = live.reports.read(entry, want, &live.pool, 0);
+            let keys = 0..entry.definition.keys.len();
+            let rows = (0..reading.len()).map(|row| {
+                let keys: Vec<_> = keys.clone().map(|at| reading.key(row, at)).collect();
+                (format!("{keys:?}"), reading.totals[row].requests)
+            });
+            (
+                entry.definition.name.clone(),
+                (reading.grand.clone(), rows.collect()),
+            )
+        });
+        reports.collect()
+    }
+}
+
+/// Under the names that it had at its cut, or under `(other)`, and all of it: never under the name of somebody who came later.
+#[test]
+fn names_that_fold_while_it_is_written() {
+    let plan = Plan {
+        requests: 20_000,
+        timers: 20_000,
+        rows_max: 20_000,
+        memory: 6 << 20,
+    };
+    let mut process = Process::start(plan);
+    for _ in 0..20 {
+        process.send_names(0, 1_000);
+        process.pass(1_000);
+    }
+    process.send_names(5_000, 700);
+    let at_cut = process.sums();
+    let folded = process.live.read().reports.memory().2;
+    let live = Arc::clone(&process.live);
+    let clock = ManualClock::new(1_700_000_000_000);
+    clock.advance_ms(process.now_ms);
+    let file = Meanwhile {
+        bytes: Vec::new(),
+        process: &mut process,
+        name: 6_000,
+    };
+    let subject = Subject {
+        live: &live,
+        counters: &Counters::new(1),
+        sockets: &[],
+        clock: &clock,
+        stop: &Shutdown::new(),
+    };
+    let (file, _) = write(subject, file).unwrap();
+    let Meanwhile { bytes, name, .. } = file;
+    assert!(name >= 8_000, "ticks ended meanwhile: {name}");
+    let folded_meanwhile = process.live.read().reports.memory().2 - folded;
+    assert!(folded_meanwhile > 1_000, "{folded_meanwhile}");
+    let (after, _) = process.next(&bytes, plan, 0).unwrap();
+    for (report, (grand, rows)) in after.sums() {
+        let (grand_then, rows_then) = &at_cut[&report];
+        assert_eq!(grand, *grand_then, "{report}");
+        for (key, requests) in rows.iter().filter(|(key, _)| !key.contains("Other")) {
+            let then = rows_then.get(key).copied().unwrap_or(0);
+            assert!(*requests <= then, "{report} {key}: {requests} of {then}");
+        }
+    }
+}
+
+/// Groups that became one on their way back are one in the next snapshot.
+#[test]
+fn what_folds_on_its_way_back_can_be_written_again() {
+    let little = Plan {
+        memory: 3 << 20,
+        ..PLAN
+    };
+    let mut process = Process::start(PLAN);
+    for step in 0..30 {
+        process.send_names(step * 100, 200);
+        process.pass(1_000);
+    }
+    let (folded, restored) = process.next(&process.write(), little, 0).unwrap();
+    assert_eq!(restored.left_out, []);
+    assert!(folded.live.read().reports.memory().2 > 0);
+    let (again, restored) = folded.next(&folded.write(), little, 0).unwrap();
+    assert_eq!(restored.left_out, []);
+    let sums = |process: &Process| {
+        process
+            .sums()
+            .into_iter()
+            .map(|(name, (all, _))| (name, all))
+    };
+    assert!(sums(&again).eq(sums(&folded)));
 }
