@@ -98,7 +98,7 @@ pub(super) struct Fold {
     shift_ms: u64,
     /// The running second.
     second: u64,
-    /// The next request to look at; 0: none was seen yet.
+    /// The next request to look at.
     next_id: u64,
     missed: u64,
     /// Words that the pool had forgotten when the last batch was read.
@@ -137,6 +137,8 @@ impl Fold {
         let reports: Vec<Counting> = counting.collect();
         drop(state);
         let shift_ms = unix_ms.wrapping_sub(mono_ms) % 1000;
+        // What is there already another process has merged and counted.
+        let next_id = live.read().pool.requests.next_id();
         let mut fold = Self {
             of_timers: reports.iter().any(|report| report.keys.of_timers()),
             shared,
@@ -147,7 +149,7 @@ impl Fold {
             error_status,
             shift_ms,
             second: (mono_ms + shift_ms) / 1000,
-            next_id: 0,
+            next_id,
             missed: 0,
             forgotten: 0,
             batch: Batch::default(),
@@ -199,10 +201,8 @@ impl Fold {
         let live = live.read();
         let pool = &live.pool;
         let (oldest, end) = (pool.requests.oldest_id(), pool.requests.next_id());
-        // What was merged before this daemon's first look (none, but for a pool handed over) is no concern of ours.
-        let next = if self.next_id == 0 { 1 } else { self.next_id };
-        let from = next.max(oldest);
-        self.missed += from - next;
+        let from = self.next_id.max(oldest);
+        self.missed += from - self.next_id;
         if std::mem::replace(&mut self.forgotten, pool.words.forgotten()) != pool.words.forgotten()
         {
             let on_words = self.reports.iter_mut().filter(|it| it.keys.on_words());

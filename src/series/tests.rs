@@ -21,6 +21,25 @@ use crate::wire::{Decoder, Hasher, TextLimits};
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
 
+/// A series of these reports that begins at `now_ms`.
+fn series(
+    tracked: Vec<Definition>,
+    live: &SharedLive,
+    memory: usize,
+    now_ms: u64,
+) -> (Series, Fold) {
+    let shared = Arc::new(Shared::new(tracked, memory, true));
+    let bounds = (Budgets::of(memory), 500);
+    let fold = Fold::new(
+        Arc::clone(&shared),
+        Arc::clone(live),
+        Vec::new(),
+        bounds,
+        (now_ms, START * 1000 + now_ms),
+    );
+    (Series(shared), fold)
+}
+
 /// Pool, reports and series, with time moved by hand.
 struct World {
     live: SharedLive,
@@ -57,20 +76,11 @@ impl World {
         let defined = definitions.into_iter().map(|it| (it, DefinedBy::BuiltIn));
         reports.define_at_start(defined.collect(), &pool, 0);
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
-        let shared = Arc::new(Shared::new(tracked, memory, true));
-        let bounds = (Budgets::of(memory), 500);
-        let now = (0, START * 1000);
-        let fold = Fold::new(
-            Arc::clone(&shared),
-            Arc::clone(&live),
-            Vec::new(),
-            bounds,
-            now,
-        );
+        let (series, fold) = series(tracked, &live, memory, 0);
         Self {
             live,
             fold,
-            series: Series(shared),
+            series,
             traffic: Traffic::new(traffic),
             decoder: Decoder::new(TextLimits::default(), hasher),
             now_ms: 0,
@@ -128,6 +138,28 @@ const COMMENTS: [&str; 7] = [
     "report1::min_time=0.05,max_time=0.3:95",
     "v2/timer/3600/~script,@group,+env/hv=0:60000:32768,p95/no_filters",
 ];
+
+/// Rows that came out of a snapshot were counted by the process that merged them.
+#[test]
+fn what_is_there_already_is_not_counted_again() {
+    let memory = 64 << 20;
+    let mut world = World::new(&busy(), &[], memory, &long_history());
+    world.send(500);
+    world.pass(2_000);
+    let state = world.series.0.state.read();
+    let tracked = state
+        .reports
+        .iter()
+        .map(|it| (*it.definition).clone())
+        .collect();
+    drop(state);
+    let (series, fold) = series(tracked, &world.live, memory, world.now_ms);
+    (world.series, world.fold) = (series, fold);
+    world.send(70);
+    world.pass(2_000);
+    assert_eq!(world.sum("info", None, Metric::ReqCount, 10), 70.0);
+    assert_eq!(world.series.status().requests_missed, 0);
+}
 
 /// Every row of every tracked report, summed over a line, is what the report's own row says.
 #[test]
