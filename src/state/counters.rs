@@ -142,7 +142,9 @@ impl SavedCounters {
             let Some(live) = counters.sockets.get(found.unwrap_or(0)) else {
                 continue;
             };
-            if known.is_some() {
+            // After a reboot another socket may have the cookie; it has dropped less.
+            let since = live.kernel_drops.reading().wrapping_sub(saved.reading);
+            if known.is_some_and(|at| sockets[at].handed_over) && since <= u32::MAX / 2 {
                 live.kernel_drops.begin(saved.reading);
             }
             for (name, reason, value) in &saved.readings {
@@ -215,7 +217,10 @@ mod tests {
         // The same sockets in another order.
         let mut swapped = sockets;
         swapped.swap(0, 1);
+        swapped.iter_mut().for_each(|it| it.handed_over = true);
         let after = Counters::new(2);
+        // By then one more was dropped.
+        after.sockets[1].kernel_drops.begin(12);
         saved.take_up(&after, &swapped);
         let counts = after.sockets[1].counts();
         assert_eq!(
@@ -258,5 +263,29 @@ mod tests {
         assert!(reading > 0 && counters.kernel_drops.get() == 0);
         counters.kernel_drops.raise_to(reading + 2);
         assert_eq!(counters.kernel_drops.get(), 2);
+    }
+
+    /// After a reboot another socket may have its cookie: what that one drops is counted from its first on.
+    #[test]
+    fn a_cookie_that_came_again_hides_no_drops() {
+        let mut sockets = socket::open(&["127.0.0.1:0".parse().unwrap()], 1, 1 << 20).unwrap();
+        let name = SocketName::of(&sockets[0]);
+        let saved = SavedCounters {
+            sockets: vec![SavedSocket {
+                address: name.address.to_string(),
+                cookie: name.cookie,
+                reading: 1_000,
+                readings: Vec::new(),
+            }],
+            ..SavedCounters::default()
+        };
+        for handed_over in [false, true] {
+            sockets[0].handed_over = handed_over;
+            let counters = Counters::new(1);
+            begin_drops(&sockets[0], &counters.sockets[0]);
+            saved.take_up(&counters, &sockets);
+            counters.sockets[0].kernel_drops.raise_to(3);
+            assert_eq!(counters.sockets[0].kernel_drops.get(), 3);
+        }
     }
 }
