@@ -77,6 +77,9 @@ pub const GROUP_DEPTH_MAX: usize = 100;
 /// `[[user]]` entries. Checking a token looks at each of them.
 pub const USERS_MAX: usize = 256;
 
+/// What the variables of a MySQL session take, in bytes: names, values and their places.
+pub const SESSION_BYTES_MAX: usize = 64 << 10;
+
 /// Longest name of a user, in bytes.
 pub const USER_NAME_BYTES_MAX: usize = 64;
 

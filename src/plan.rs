@@ -16,8 +16,7 @@ use crate::ingest::batch::BATCH_BYTES;
 use crate::ingest::ring::RingPlan;
 use crate::ingest::socket::RecvBuffer;
 use crate::ingest::sources::{SOURCES_MAX, TABLE_BYTES};
-use crate::limits::BLOCK_BYTES;
-use crate::limits::{PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES};
+use crate::limits::{BLOCK_BYTES, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX};
 use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
 use crate::pool::requests::REQUEST_ROW_BYTES;
@@ -40,8 +39,8 @@ pub const ANSWER_ROW_BYTES: usize = 290;
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
 /// What a connection of the MySQL wire takes: 64 KiB each for a packet, for what a client sends ahead and for the piece of an
-/// answer that is being sent; TLS has its share in them, because a client has one of the three in use.
-pub const MYSQL_CONNECTION_BYTES: usize = 192 << 10;
+/// answer that is being sent; TLS has its share in them, because a client has one of the three in use. And its variables.
+pub const MYSQL_CONNECTION_BYTES: usize = (192 << 10) + SESSION_BYTES_MAX;
 
 /// What a snapshot takes beside what the reports have in their running ticks: a block and its texts, as they are and
 /// compressed, and what waits for the disk.
@@ -616,7 +615,7 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             if cfg!(feature = "sql") {
-                "  total                   802.0 MiB"
+                "  total                   810.0 MiB"
             } else {
                 "  total                   394.0 MiB"
             },

@@ -20,6 +20,7 @@ use super::stream::{Prefixed, Stream};
 use super::{VERSION_PREFIX, packets};
 use crate::access::tls::Tls;
 use crate::access::{Access, Denied, Identity, Pass};
+use crate::limits::USER_NAME_BYTES_MAX;
 use crate::sql::{SqlError, VERSION};
 
 /// The longest packet before a client is known, bytes: names, a proof and the attributes of a connection.
@@ -385,6 +386,16 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     capabilities: CapabilityFlags,
     secret: bool,
 ) -> Result<(String, Option<String>, Pass), Refused> {
+    if claim.user.len() > USER_NAME_BYTES_MAX {
+        return Err(Refused::Told(SqlError {
+            code: 1470,
+            state: "HY000",
+            message: format!(
+                "a user name may have {USER_NAME_BYTES_MAX} bytes, not {}",
+                claim.user.len()
+            ),
+        }));
+    }
     let user = text_of(claim.user)?;
     let database = claim.database.map(text_of).transpose()?;
     let (access, peer) = (&entrance.access, entrance.peer);

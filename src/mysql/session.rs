@@ -490,34 +490,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     async fn query(&mut self, body: &[u8]) -> Result<(), Fault> {
-        let text = utf8(body)?;
-        let pieces = sql::split(text);
-        if pieces.is_empty() {
+        // Before it is cut: a packet may be many times as long as a statement.
+        self.service.engine.check_length(body.len())?;
+        let mut pieces = sql::split(utf8(body)?).peekable();
+        let Some(first) = pieces.next() else {
             return Err(SqlError {
                 code: 1065,
                 state: "42000",
                 message: "Query was empty".to_owned(),
             }
             .into());
-        }
-        if pieces.len() > 1 && !self.multi {
+        };
+        if pieces.peek().is_some() && !self.multi {
             return Err(SqlError::parse(
                 "several statements in one text, which this connection did not ask for (CLIENT_MULTI_STATEMENTS)",
             )
             .into());
         }
-        let last = pieces.len() - 1;
-        for (index, piece) in pieces.into_iter().enumerate() {
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            next = pieces.next();
+            let more = next.is_some();
             self.service.counters.mysql_statements.add(1);
-            if let Some(kill) = kill::parse(&piece) {
-                self.kill(kill?, index < last)?;
+            if let Some(kill) = kill::parse(piece) {
+                self.kill(kill?, more)?;
                 continue;
             }
-            let ordered = federated::ordered(&piece);
-            let piece = ordered.as_deref().unwrap_or(&piece);
+            let ordered = federated::ordered(piece);
+            let piece = ordered.as_deref().unwrap_or(piece);
             let run = self.service.engine.run(&mut self.session, piece, &[]);
             let reply = wait(&mut self.frames, &mut self.watch, run).await??;
-            self.reply(reply, index < last, false).await?;
+            self.reply(reply, more, false).await?;
         }
         Ok(())
     }

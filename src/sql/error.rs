@@ -63,6 +63,8 @@ errors! {
     busy = 1040 "08004";
     /// ER_OPERAND_COLUMNS: several values where there can be one.
     several_values = 1241 "21000";
+    /// ER_TOO_LONG_IDENT.
+    too_long_name = 1059 "42000";
     /// ER_WRONG_ARGUMENTS: a value that cannot be used.
     wrong_arguments = 1210 "HY000";
     /// ER_UNKNOWN_ERROR: a defect of the daemon.

@@ -154,7 +154,7 @@ impl Engine {
         text: &str,
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
-        self.check_length(text)?;
+        self.check_length(text.len())?;
         if let Some(found) = self.look_up(session, text, Some(values)).await? {
             return self.start(found.plan, found.columns).await;
         }
@@ -200,7 +200,7 @@ impl Engine {
     /// # Errors
     /// What is wrong with it: the same as when it is run.
     pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
-        self.check_length(text)?;
+        self.check_length(text.len())?;
         if let Some(found) = self.look_up(session, text, None).await? {
             return Ok(Prepared {
                 text: text.into(),
@@ -224,15 +224,18 @@ impl Engine {
         })
     }
 
-    fn check_length(&self, text: &str) -> Result<(), SqlError> {
+    /// Whether so many bytes may be looked at: also for who cuts them into statements first.
+    ///
+    /// # Errors
+    /// When it is more than `sql.text_max`.
+    pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
         let most = self.settings().text_max;
-        if text.len() > most {
+        if bytes > most {
             return Err(SqlError {
                 code: 1153,
                 state: "08S01",
                 message: format!(
-                    "the statement has {} bytes, at most {most} are accepted (sql.text_max)",
-                    text.len()
+                    "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
                 ),
             });
         }

@@ -27,11 +27,11 @@ pub fn fuzz_text(text: &str) -> usize {
     let mut fit = 0;
     for statement in lex::split(text) {
         for ansi_quotes in [false, true] {
-            let Ok(Statement::Query) = statement::read(&statement, ansi_quotes) else {
+            let Ok(Statement::Query) = statement::read(statement, ansi_quotes) else {
                 continue;
             };
-            fit += usize::from(write(&session, &settings, &statement, None).is_ok());
-            let _ = write(&session, &settings, &statement, Some(&values));
+            fit += usize::from(write(&session, &settings, statement, None).is_ok());
+            let _ = write(&session, &settings, statement, Some(&values));
         }
     }
     fit
@@ -52,7 +52,7 @@ pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
     let mut answered = 0;
     for statement in lex::split(text) {
         let patience = engine.settings().time_max + PATIENCE;
-        let run = tokio::time::timeout(patience, answer(engine, &mut session, &statement));
+        let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
         match run.await {
             Err(_) => return Err(format!("no end: {statement}")),
             Ok(Ok(())) => answered += 1,

@@ -1,17 +1,19 @@
 //! What a connection has said so far: its database, its variables, who it is.
 //!
 //! A front end makes one per connection and lends it to the engine with each statement; USE, SET and the words of transactions
-//! change it. What can be SET is bounded: 1,000 names of each kind, 64 KiB each.
+//! change it. What can be SET is bounded: names of 64 characters, and [`SESSION_BYTES_MAX`] for all names and values together.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::error::SqlError;
+use crate::limits::SESSION_BYTES_MAX;
 
-/// Variables that a session may set, of each kind.
-const VARIABLES_MAX: usize = 1_000;
+/// The longest name of a variable, as in MySQL.
+const NAME_CHARS_MAX: usize = 64;
 
-/// Bytes in the value of one.
-const VALUE_MAX: usize = 64 << 10;
+/// What a variable counts for beside its name and its value: its share of a table that has just grown, and what the heap adds.
+const VARIABLE_BYTES: usize = 160;
 
 /// A value given for a `?`.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +43,10 @@ pub struct Session {
     pub id: u64,
     /// Whether a transaction was begun and not ended. It has no effect on what is read.
     pub in_transaction: bool,
-    /// What was SET, by lower-case name.
-    pub variables: HashMap<String, String>,
+    /// What was SET, by lower-case name. Shared with the statement that runs.
+    pub variables: Arc<HashMap<String, String>>,
     /// The user's own variables, by lower-case name without its `@`.
-    pub user_variables: HashMap<String, Literal>,
+    pub user_variables: Arc<HashMap<String, Literal>>,
 }
 
 impl Session {
@@ -57,8 +59,8 @@ impl Session {
             admin,
             id,
             in_transaction: false,
-            variables: HashMap::new(),
-            user_variables: HashMap::new(),
+            variables: Arc::default(),
+            user_variables: Arc::default(),
         }
     }
 
@@ -74,44 +76,157 @@ impl Session {
     /// Remembers a system variable; `None` for its default.
     pub(super) fn set(&mut self, name: &str, value: Option<String>) -> Result<(), SqlError> {
         let Some(value) = value else {
-            self.variables.remove(name);
+            Arc::make_mut(&mut self.variables).remove(name);
             return Ok(());
         };
-        check_room(
-            self.variables.len(),
-            self.variables.contains_key(name),
-            value.len(),
-        )?;
-        self.variables.insert(name.to_owned(), value);
+        let known = self.variables.get(name).map(String::len);
+        self.check_room(name, known, value.len())?;
+        Arc::make_mut(&mut self.variables).insert(name.to_owned(), value);
         Ok(())
     }
 
     /// Remembers a variable of the user's.
     pub(super) fn set_own(&mut self, name: &str, value: Literal) -> Result<(), SqlError> {
-        let size = match &value {
-            Literal::Text(text) => text.len(),
-            _ => 0,
-        };
-        check_room(
-            self.user_variables.len(),
-            self.user_variables.contains_key(name),
-            size,
-        )?;
-        self.user_variables.insert(name.to_owned(), value);
+        let known = self.user_variables.get(name).map(Literal::text_bytes);
+        self.check_room(name, known, value.text_bytes())?;
+        Arc::make_mut(&mut self.user_variables).insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// Whether a value of `size` bytes can be kept under this name, where one of `known` bytes may be already.
+    fn check_room(&self, name: &str, known: Option<usize>, size: usize) -> Result<(), SqlError> {
+        if let Some((end, _)) = name.char_indices().nth(NAME_CHARS_MAX) {
+            return Err(SqlError::too_long_name(format!(
+                "Identifier name '{}...' is too long; a variable's may have {NAME_CHARS_MAX} characters",
+                &name[..end]
+            )));
+        }
+        let one = |name: &str, size: usize| VARIABLE_BYTES + name.len() + size;
+        let system = self.variables.iter();
+        let own = self.user_variables.iter();
+        let kept = system
+            .map(|(name, value)| one(name, value.len()))
+            .sum::<usize>()
+            + own
+                .map(|(name, value)| one(name, value.text_bytes()))
+                .sum::<usize>();
+        let bytes = kept - known.map_or(0, |known| one(name, known)) + one(name, size);
+        if bytes > SESSION_BYTES_MAX {
+            return Err(SqlError::wrong_arguments(format!(
+                "the variables of a session may have {SESSION_BYTES_MAX} bytes together, names and values and \
+                 {VARIABLE_BYTES} for each; with '{name}' it would be {bytes}"
+            )));
+        }
         Ok(())
     }
 }
 
-fn check_room(count: usize, known: bool, size: usize) -> Result<(), SqlError> {
-    if size > VALUE_MAX {
-        return Err(SqlError::wrong_arguments(format!(
-            "a variable may have {VALUE_MAX} bytes, not {size}"
-        )));
+impl Literal {
+    /// Bytes that it has beside its place.
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Null | Self::Int(_) | Self::UInt(_) | Self::Float(_) => 0,
+        }
     }
-    if count >= VARIABLES_MAX && !known {
-        return Err(SqlError::wrong_arguments(format!(
-            "a session may set {VARIABLES_MAX} variables"
-        )));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As large as the heap makes it, for a session that has as many as it may, of this length.
+    fn filled(value: usize) -> (Session, usize) {
+        let mut session = Session::new(1, "me@here", false);
+        let text = "x".repeat(value);
+        let mut count = 0;
+        let refused = loop {
+            let name = format!("v{count}");
+            let set = match count % 2 {
+                0 => session.set(&name, Some(text.clone())),
+                _ => session.set_own(&name, Literal::Text(text.clone())),
+            };
+            match set {
+                Ok(()) => count += 1,
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(refused.code, 1210, "{refused}");
+        assert!(
+            refused.message.contains("65536 bytes together"),
+            "{refused}"
+        );
+        (session, count)
     }
-    Ok(())
+
+    #[test]
+    fn all_variables_of_a_session_have_64_kib_together() {
+        for (value, least, most) in [
+            (0, 350, 410),
+            (10, 300, 390),
+            (10_000, 6, 6),
+            (60_000, 1, 1),
+        ] {
+            let (session, count) = filled(value);
+            assert!((least..=most).contains(&count), "{count} of {value} bytes");
+            let tables = session.variables.capacity() * (size_of::<(String, String)>() + 1)
+                + session.user_variables.capacity() * (size_of::<(String, Literal)>() + 1);
+            let texts = count * (value + 2 * 24);
+            assert!(
+                tables * 8 / 7 + texts < SESSION_BYTES_MAX,
+                "{tables} and {texts}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_takes_the_place_of_another_needs_room_for_itself_only() {
+        let mut session = Session::new(1, "me@here", false);
+        for length in [60_000, 1, 65_000] {
+            session.set("a", Some("x".repeat(length))).unwrap();
+        }
+        assert_eq!(
+            session
+                .set_own("a", Literal::Text("x".repeat(1000)))
+                .unwrap_err()
+                .code,
+            1210
+        );
+        session.set("a", None).unwrap();
+        session
+            .set_own("a", Literal::Text("x".repeat(1000)))
+            .unwrap();
+    }
+
+    #[test]
+    fn names_have_an_end() {
+        let mut session = Session::new(1, "me@here", false);
+        let name = "ж".repeat(64);
+        session.set_own(&name, Literal::Int(1)).unwrap();
+        let refused = session
+            .set_own(&format!("{name}x"), Literal::Int(1))
+            .unwrap_err();
+        assert_eq!((refused.code, refused.state), (1059, "42000"));
+        assert!(
+            refused
+                .message
+                .starts_with(&format!("Identifier name '{name}...'")),
+            "{refused}"
+        );
+        assert_eq!(
+            session
+                .set(&"x".repeat(900_000), Some("1".to_owned()))
+                .unwrap_err()
+                .code,
+            1059
+        );
+    }
+
+    #[test]
+    fn a_statement_does_not_copy_what_was_set() {
+        let (session, _) = filled(1000);
+        let lent = session.clone();
+        assert!(Arc::ptr_eq(&session.variables, &lent.variables));
+        assert!(Arc::ptr_eq(&session.user_variables, &lent.user_variables));
+    }
 }

@@ -49,93 +49,123 @@ const VERSION: u32 = 101_114;
 
 /// Cuts a text into tokens.
 pub(crate) fn tokens(text: &str, ansi_quotes: bool) -> Vec<Token> {
-    let bytes = text.as_bytes();
     let mut tokens = Vec::with_capacity(text.len() / 4);
-    // How many `/*!` comments whose content counts are open.
-    let mut open = 0_usize;
-    let mut at = 0;
-    while at < bytes.len() {
-        let start = at;
-        let byte = bytes[at];
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
-        let kind = match byte {
-            _ if byte.is_ascii_whitespace() || byte.is_ascii_control() => {
-                at += 1;
-                continue;
-            }
-            b'#' => {
-                at = line_end(bytes, at);
-                continue;
-            }
-            b'-' if next == b'-'
-                && bytes
-                    .get(at + 2)
-                    .is_none_or(|b| b.is_ascii_whitespace() || b.is_ascii_control()) =>
-            {
-                at = line_end(bytes, at);
-                continue;
-            }
-            b'/' if next == b'*' => {
-                at = match counted_comment(bytes, at) {
+    tokens.extend(Tokens::new(text, ansi_quotes));
+    tokens
+}
+
+/// The tokens of a text, one by one.
+struct Tokens<'a> {
+    text: &'a str,
+    ansi_quotes: bool,
+    at: usize,
+    /// How many `/*!` comments whose content counts are open.
+    open: usize,
+    last: Option<Token>,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(text: &'a str, ansi_quotes: bool) -> Self {
+        Self {
+            text,
+            ansi_quotes,
+            at: 0,
+            open: 0,
+            last: None,
+        }
+    }
+
+    /// To where the next token begins; `None` at the end.
+    fn skip(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        loop {
+            let at = self.at;
+            let byte = *bytes.get(at)?;
+            let next = bytes.get(at + 1).copied().unwrap_or(0);
+            self.at = match byte {
+                _ if byte.is_ascii_whitespace() || byte.is_ascii_control() => at + 1,
+                b'#' => line_end(bytes, at),
+                b'-' if next == b'-'
+                    && bytes
+                        .get(at + 2)
+                        .is_none_or(|b| b.is_ascii_whitespace() || b.is_ascii_control()) =>
+                {
+                    line_end(bytes, at)
+                }
+                b'/' if next == b'*' => match counted_comment(bytes, at) {
                     Some(content) => {
-                        open += 1;
+                        self.open += 1;
                         content
                     }
                     None => comment_end(bytes, at),
-                };
-                continue;
-            }
-            b'*' if next == b'/' && open > 0 => {
-                open -= 1;
-                at += 2;
-                continue;
-            }
-            b'`' => quoted(bytes, &mut at, false, Kind::Quoted),
-            b'"' if ansi_quotes => quoted(bytes, &mut at, false, Kind::Quoted),
-            b'\'' | b'"' => quoted(bytes, &mut at, true, Kind::Text),
+                },
+                b'*' if next == b'/' && self.open > 0 => {
+                    self.open -= 1;
+                    at + 2
+                }
+                _ => return Some(byte),
+            };
+        }
+    }
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = Token;
+
+    fn next(&mut self) -> Option<Token> {
+        let byte = self.skip()?;
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let at = &mut self.at;
+        let next = bytes.get(start + 1).copied().unwrap_or(0);
+        let kind = match byte {
+            b'`' => quoted(bytes, at, false, Kind::Quoted),
+            b'"' if self.ansi_quotes => quoted(bytes, at, false, Kind::Quoted),
+            b'\'' | b'"' => quoted(bytes, at, true, Kind::Text),
             b'x' | b'X' | b'b' | b'B' if next == b'\'' => {
-                at += 1;
-                quoted(bytes, &mut at, false, Kind::Bits)
+                *at += 1;
+                quoted(bytes, at, false, Kind::Bits)
             }
             b'0' if matches!(next, b'x' | b'b')
-                && bytes.get(at + 2).is_some_and(u8::is_ascii_hexdigit) =>
+                && bytes.get(start + 2).is_some_and(u8::is_ascii_hexdigit) =>
             {
-                at = word_end(bytes, at);
+                *at = word_end(bytes, start);
                 Kind::Bits
             }
-            b'0'..=b'9' => number(bytes, &mut at),
+            b'0'..=b'9' => number(bytes, at),
             b'.' if next.is_ascii_digit()
-                && !tokens.last().is_some_and(|last: &Token| {
-                    last.end == at && matches!(last.kind, Kind::Word | Kind::Quoted)
+                && !self.last.is_some_and(|last| {
+                    last.end == start && matches!(last.kind, Kind::Word | Kind::Quoted)
                 }) =>
             {
-                number(bytes, &mut at)
+                number(bytes, at)
             }
             b'?' => {
-                at += 1;
+                *at += 1;
                 Kind::Parameter
             }
-            b'@' => variable(bytes, &mut at),
+            b'@' => variable(bytes, at),
             _ if is_word(byte) => {
-                at = word_end(bytes, at);
+                *at = word_end(bytes, start);
                 Kind::Word
             }
             _ => {
-                let rest = &text[at..];
-                at += SIGNS
+                let rest = &self.text[start..];
+                *at += SIGNS
                     .iter()
                     .find(|sign| rest.starts_with(**sign))
                     .map_or(1, |sign| sign.len());
                 Kind::Sign
             }
         };
-        tokens.push(Token {
+        let token = Token {
             kind,
             start,
-            end: at,
-        });
+            end: self.at,
+        };
+        self.last = Some(token);
+        Some(token)
     }
-    tokens
 }
 
 fn is_word(byte: u8) -> bool {
@@ -329,27 +359,25 @@ fn unescape(written: &str) -> Cow<'_, str> {
     said.into()
 }
 
-/// Cuts a text into its statements; those that have nothing but comments are left out.
-#[must_use]
-pub fn split(text: &str) -> Vec<String> {
-    let mut statements = Vec::new();
+/// Cuts a text into its statements, one by one as they are wanted; those that have nothing but comments are left out.
+pub fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut tokens = Tokens::new(text, false);
     let mut start = 0;
     let mut any = false;
-    for token in tokens(text, false) {
-        if token.is_sign(text, ";") {
-            if any {
-                statements.push(text[start..token.start].trim().to_owned());
+    std::iter::from_fn(move || {
+        for token in tokens.by_ref() {
+            if !token.is_sign(text, ";") {
+                any = true;
+                continue;
             }
+            let statement = &text[start..token.start];
             start = token.end;
-            any = false;
-        } else {
-            any = true;
+            if std::mem::take(&mut any) {
+                return Some(statement.trim());
+            }
         }
-    }
-    if any {
-        statements.push(text[start..].trim().to_owned());
-    }
-    statements
+        std::mem::take(&mut any).then(|| text[start..].trim())
+    })
 }
 
 #[cfg(test)]
@@ -410,11 +438,24 @@ mod tests {
 
     #[test]
     fn statements_are_cut_outside_of_quotes() {
+        let cut = |text: &'static str| split(text).collect::<Vec<_>>();
         assert_eq!(
-            split("select ';'; /* only; this */ ; insert \"a;b\" ; \n"),
+            cut("select ';'; /* only; this */ ; insert \"a;b\" ; \n"),
             ["select ';'", "insert \"a;b\""]
         );
-        assert!(split(" ; -- x\n;").is_empty());
+        assert_eq!(cut("a;; b"), ["a", "b"]);
+        assert!(cut(" ; -- x\n;").is_empty());
+    }
+
+    #[test]
+    fn statements_are_cut_as_they_are_wanted() {
+        let many = "a;".repeat(1 << 20);
+        let start = std::time::Instant::now();
+        for _ in 0..1000 {
+            assert_eq!(split(&many).next(), Some("a"));
+        }
+        // Cut to its end each time, it would be a minute.
+        assert!(start.elapsed().as_secs() < 5);
     }
 
     #[test]

@@ -312,6 +312,60 @@ fn too_large_packets_are_refused_and_the_connection_goes_on() {
     client.assert_alive();
 }
 
+/// A packet may be sixteen times as long as a statement: what is too long is not even cut into statements, and of two that
+/// were not asked for none is run.
+#[test]
+fn many_statements_in_one_packet_cost_nothing() {
+    let shop = Shop::open();
+    let mut client = Client::connect(shop.mysql);
+    let before = shop.site().status().count("mysql_statements");
+    let (code, message) = client.refused(&"a;".repeat(1 << 20));
+    assert!(
+        code == 1153 && message.contains("sql.text_max"),
+        "{code} {message}"
+    );
+    let mut single = Client::with_capabilities(shop.mysql, 0);
+    assert_eq!(single.refused(&"DO 1;".repeat(100_000)).0, 1064);
+    assert_eq!(shop.site().status().count("mysql_statements"), before);
+    single.assert_alive();
+    // One after the other, and no further than the first that is wrong.
+    client.command(3, b"DO 1; DO 2; oops; DO 3");
+    for _ in 0..2 {
+        assert!(matches!(client.answer(), Answer::Ok { status } if status & 8 != 0));
+    }
+    assert!(matches!(client.answer(), Answer::Err { code: 1064, .. }));
+    assert_eq!(shop.site().status().count("mysql_statements"), before + 3);
+    client.assert_alive();
+}
+
+#[test]
+fn what_a_client_sets_has_an_end() {
+    let shop = Shop::open();
+    let mut client = Client::connect(shop.mysql);
+    for (kind, code) in [("@", 1210), ("", 1210)] {
+        let set = |n: usize| format!("SET {kind}v{n} = '{}'", "x".repeat(20_000));
+        let refused = (0..10).find_map(|n| match client.query(&set(n)) {
+            Outcome::Failed { code, .. } => Some((n, code)),
+            _ => None,
+        });
+        assert_eq!(refused, Some((if kind == "@" { 3 } else { 0 }, code)));
+    }
+    assert_eq!(
+        client
+            .refused(&format!("SET @{} = 1", "x".repeat(900_000)))
+            .0,
+        1059
+    );
+    // A name that is nobody's is kept for as long as the connection is there.
+    let mut stranger = Client::greeted(shop.mysql);
+    let answer = stranger.log_in(&"x".repeat(60_000), &[], 0);
+    assert!(
+        matches!(answer, Answer::Err { code: 1470, .. }),
+        "{answer:?}"
+    );
+    client.assert_alive();
+}
+
 #[test]
 fn frames_out_of_order_are_the_end() {
     let shop = Shop::open();
