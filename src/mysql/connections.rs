@@ -4,10 +4,13 @@
 //! the session for as long as it lives; as many as `mysql.connections_max`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use crate::access::Identity;
 
 /// What others want of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,9 +21,29 @@ pub(super) struct Wish {
     pub(super) end: bool,
 }
 
+/// Whose a connection is, by what was proved and not by the name that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A user's.
+    User(Arc<str>),
+    /// Of somebody without a proof, from there.
+    Anonymous(IpAddr),
+}
+
+impl Owner {
+    /// Of who was let in from `peer`.
+    pub(super) fn of(identity: &Identity, peer: IpAddr) -> Self {
+        match &identity.name {
+            Some(name) => Self::User(Arc::clone(name)),
+            None => Self::Anonymous(peer),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    user: String,
+    /// `None`: nobody's, because nobody is logged in yet.
+    owner: Option<Owner>,
     wish: watch::Sender<Wish>,
 }
 
@@ -76,7 +99,7 @@ impl Connections {
         table.entries.insert(
             id,
             Entry {
-                user: String::new(),
+                owner: None,
                 wish: sender,
             },
         );
@@ -92,18 +115,19 @@ impl Connections {
         self.0.lock().entries.len()
     }
 
-    /// Ends what runs on connection `id`, or the connection; others' only for an administrator.
+    /// Ends what runs on connection `id`, or the connection, for `owner`; others', and those that are nobody's, only for
+    /// an administrator.
     pub(super) fn kill(
         &self,
         id: u64,
         victim: Victim,
-        user: &str,
+        owner: &Owner,
         admin: bool,
     ) -> Result<(), NotKilled> {
         let table = self.0.lock();
         let id = u32::try_from(id).map_err(|_| NotKilled::Unknown)?;
         let entry = table.entries.get(&id).ok_or(NotKilled::Unknown)?;
-        if !admin && entry.user != user {
+        if !admin && entry.owner.as_ref() != Some(owner) {
             return Err(NotKilled::NotYours);
         }
         entry.wish.send_modify(|wish| match victim {
@@ -116,9 +140,9 @@ impl Connections {
 
 impl Registered {
     /// Says whose connection it is.
-    pub(super) fn set_user(&self, user: &str) {
+    pub(super) fn set_owner(&self, owner: Owner) {
         if let Some(entry) = self.all.0.lock().entries.get_mut(&self.id) {
-            user.clone_into(&mut entry.user);
+            entry.owner = Some(owner);
         }
     }
 
@@ -131,5 +155,57 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.all.0.lock().entries.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Role;
+
+    #[test]
+    fn a_connection_is_whose_proof_came_with_it() {
+        let (here, there) = ([127, 0, 0, 1].into(), [192, 0, 2, 7].into());
+        let user = |name: &str| Identity {
+            name: Some(name.into()),
+            role: Role::Read,
+        };
+        let nobody = Identity::anonymous(Role::Read);
+        let kim = Owner::of(&user("kim"), here);
+        let stranger = Owner::of(&nobody, there);
+        let all = Arc::new(Connections::default());
+        let victims = [
+            Some(kim.clone()),
+            Some(Owner::of(&user("lee"), here)),
+            Some(Owner::of(&nobody, here)),
+            Some(stranger.clone()),
+            None,
+        ];
+        for (who, admin, may) in [
+            (&kim, false, [true, false, false, false, false]),
+            (&stranger, false, [false, false, false, true, false]),
+            (&stranger, true, [true; 5]),
+        ] {
+            for (owner, may) in victims.iter().zip(may) {
+                let place = all.enter();
+                if let Some(owner) = owner {
+                    place.set_owner(owner.clone());
+                }
+                for victim in [Victim::Query, Victim::Connection] {
+                    let killed = all.kill(place.id.into(), victim, who, admin);
+                    let wanted = if may {
+                        Ok(())
+                    } else {
+                        Err(NotKilled::NotYours)
+                    };
+                    assert_eq!(killed, wanted, "{who:?} {owner:?}");
+                }
+                assert_eq!(place.wish().borrow().end, may);
+            }
+        }
+        assert_eq!(
+            all.kill(1, Victim::Query, &kim, true),
+            Err(NotKilled::Unknown)
+        );
     }
 }

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::cells::Cells;
 use super::columns::{self, Charset};
-use super::connections::{NotKilled, Registered, Victim, Wish};
+use super::connections::{NotKilled, Owner, Registered, Victim, Wish};
 use super::federated;
 use super::frames::{FrameError, Frames, Packet, Patience};
 use super::kill::{self, Kill};
@@ -337,7 +337,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// A new session for whoever is logged in.
     fn begin_session(&mut self) {
         let user = format!("{}@{}", self.login.user, self.entrance.peer);
-        self.place.set_user(&self.login.user);
+        self.place.set_owner(self.owner());
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
         self.multi = self
@@ -345,6 +345,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             .capabilities
             .contains(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
         self.statements.clear();
+    }
+
+    /// Who this is, whatever it is called.
+    fn owner(&self) -> Owner {
+        Owner::of(&self.login.pass.identity, self.entrance.peer)
     }
 
     fn is_admin(&self) -> bool {
@@ -619,7 +624,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     fn kill(&mut self, kill: Kill, more: bool) -> Result<(), Fault> {
         let Kill { id, victim } = kill;
         let all = &self.service.connections;
-        match all.kill(id, victim, &self.login.user, self.is_admin()) {
+        match all.kill(id, victim, &self.owner(), self.is_admin()) {
             Ok(()) if id == u64::from(self.place.id) => Err(match victim {
                 Victim::Query => Interruption::Query.fault(),
                 Victim::Connection => Interruption::Connection.fault(),

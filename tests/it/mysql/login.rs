@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::MYSQL;
-use super::client::{Answer, Client, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION, SSL};
+use super::client::{Answer, Client, Outcome, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION, SSL};
 use super::tools::{clients, fine, tool};
 use crate::access::basic;
 use crate::harness::{Program, run};
@@ -345,6 +345,47 @@ fn readers_read_and_end_their_own_queries_only() {
     assert_eq!(rows, [[Some("mine".to_owned())]]);
     admin.query(&format!("KILL {}", reader.id()));
     assert_eq!(reader.try_read(), None);
+}
+
+/// Whose a connection is, is a matter of what was proved: a name that anybody can say ends nobody else's queries, and no name those
+/// of whoever is still logging in.
+#[test]
+fn a_name_without_a_proof_ends_nobody_elses_connection() {
+    let guarded = Guarded::start("allow_anonymous = true\n");
+    let mysql = guarded.program.site.mysql.unwrap();
+    let mut admin = guarded.log_in("kim");
+    let arriving = Client::greeted(mysql);
+    let mut nameless = Client::connect(mysql);
+    for name in ["kim", "", "somebody"] {
+        let mut stranger = Client::greeted(mysql);
+        assert!(matches!(stranger.log_in(name, &[], 0), Answer::Ok { .. }));
+        for victim in [admin.id(), arriving.id()] {
+            for kill in ["KILL", "KILL QUERY"] {
+                let (code, message) = stranger.refused(&format!("{kill} {victim}"));
+                assert_eq!(code, 1095, "{name}: {message}");
+            }
+            stranger.command(12, &victim.to_le_bytes());
+            let answer = stranger.answer();
+            assert!(
+                matches!(answer, Answer::Err { code: 1095, .. }),
+                "{answer:?}"
+            );
+        }
+        // All that come from there without a proof are one.
+        stranger.query(&format!("KILL QUERY {}", nameless.id()));
+        nameless.assert_alive();
+    }
+    admin.assert_alive();
+    admin.query(&format!("KILL {}", arriving.id()));
+    let mut arriving = arriving;
+    assert_eq!(arriving.try_read(), None);
+    // Its own goes, whatever it is called.
+    let other = guarded.log_in("lee");
+    let mut same = guarded.log_in("lee");
+    assert!(matches!(
+        same.query(&format!("KILL {}", other.id())),
+        Outcome::Done { .. }
+    ));
 }
 
 /// A user that is taken out, or has another role or secret, is sent away from where it is logged in; the others stay.
