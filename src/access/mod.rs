@@ -25,12 +25,10 @@ mod users;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use subtle::Choice;
 use tokio::sync::watch;
 use tracing::warn;
 
 use self::attempts::Attempts;
-use self::digest::Password;
 pub use self::users::{SecretError, Users};
 use crate::clock::{Clock, SystemClock};
 pub use crate::config::user::Role;
@@ -65,10 +63,6 @@ pub enum Denied {
         /// After how long the next attempt will be looked at, milliseconds.
         wait_ms: u64,
     },
-    /// The way chosen cannot be used for this user; another can (`caching_sha2_password` without the full exchange, when
-    /// only `mysql_native_hash` is configured).
-    #[error("this user cannot log in in this way")]
-    OtherWay,
 }
 
 /// The users, shared by all front ends and replaced for all of them at once.
@@ -189,26 +183,32 @@ impl Access {
         })
     }
 
-    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes.
+    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes. One that is not known for right, whoever
+    /// is named, is for the full exchange: ask for the password over TLS, then [`Unproved::password`]. It is one attempt.
     ///
     /// # Errors
-    /// [`Denied::OtherWay`] when only the full exchange can tell (ask for the password over TLS, then
-    /// [`Access::password`]); [`Denied::Wrong`], [`Denied::TooMany`].
+    /// [`Denied::TooMany`].
     pub fn sha2(
         &self,
         peer: IpAddr,
         name: &str,
         salt: &[u8],
         response: &[u8],
-    ) -> Result<Identity, Denied> {
-        if !self.store.users().knows_sha2(name) {
-            return Err(Denied::OtherWay);
-        }
-        let refused = Choice::from(0);
-        self.attempt(peer, |users| {
-            users.by_password(name, |kept: &Password| {
-                kept.answers_sha2(salt, response).unwrap_or(refused)
-            })
+    ) -> Result<Quick, Denied> {
+        self.begin(peer)?;
+        let users = self.store.users();
+        let found = users.by_password(name, |kept| kept.answers_sha2(salt, response));
+        Ok(match found {
+            Some(identity) => {
+                self.store.attempts.succeeded(peer);
+                Quick::Known(identity)
+            }
+            None => Quick::Unproved(Unproved {
+                access: self.clone(),
+                peer,
+                name: name.to_owned(),
+                succeeded: false,
+            }),
         })
     }
 
@@ -217,21 +217,70 @@ impl Access {
         peer: IpAddr,
         check: impl FnOnce(&Users) -> Option<Identity>,
     ) -> Result<Identity, Denied> {
-        let (attempts, now_ms) = (&self.store.attempts, self.store.clock.mono_ms());
-        attempts
-            .begin(peer, now_ms)
-            .map_err(|wait_ms| Denied::TooMany { wait_ms })?;
-        let users = self.store.users();
-        let Some(identity) = check(&users) else {
-            attempts.failed.add(1);
-            // Without the name that was given: people type passwords there.
-            if let Some(repeated) = self.store.failures_logged.pass(now_ms) {
-                warn!(%peer, repeated, "Refused a login.");
-            }
+        self.begin(peer)?;
+        let Some(identity) = check(&self.store.users()) else {
+            self.failed(peer);
             return Err(Denied::Wrong);
         };
-        attempts.succeeded(peer);
+        self.store.attempts.succeeded(peer);
         Ok(identity)
+    }
+
+    fn begin(&self, peer: IpAddr) -> Result<(), Denied> {
+        let now_ms = self.store.clock.mono_ms();
+        let begun = self.store.attempts.begin(peer, now_ms);
+        begun.map_err(|wait_ms| Denied::TooMany { wait_ms })
+    }
+
+    fn failed(&self, peer: IpAddr) {
+        self.store.attempts.failed.add(1);
+        let now_ms = self.store.clock.mono_ms();
+        // Without the name that was given: people type passwords there.
+        if let Some(repeated) = self.store.failures_logged.pass(now_ms) {
+            warn!(%peer, repeated, "Refused a login.");
+        }
+    }
+}
+
+/// What the quick proof of `caching_sha2_password` tells.
+#[derive(Debug)]
+pub enum Quick {
+    /// Who it is.
+    Known(Identity),
+    /// Nothing yet.
+    Unproved(Unproved),
+}
+
+/// An attempt to log in that goes on. It has failed when it is dropped.
+#[derive(Debug)]
+pub struct Unproved {
+    access: Access,
+    peer: IpAddr,
+    name: String,
+    succeeded: bool,
+}
+
+impl Unproved {
+    /// Ends it with the password itself.
+    ///
+    /// # Errors
+    /// [`Denied::Wrong`].
+    pub fn password(mut self, plain: &[u8]) -> Result<Identity, Denied> {
+        let store = &self.access.store;
+        let found = store.users().by_password(&self.name, |kept| kept.is(plain));
+        if found.is_some() {
+            store.attempts.succeeded(self.peer);
+            self.succeeded = true;
+        }
+        found.ok_or(Denied::Wrong)
+    }
+}
+
+impl Drop for Unproved {
+    fn drop(&mut self) {
+        if !self.succeeded {
+            self.access.failed(self.peer);
+        }
     }
 }
 

@@ -73,14 +73,37 @@ fn proofs_of_all_kinds() {
         access.native(far(), "kim", &[1; 20], &[]),
         Err(Denied::Wrong)
     );
-    assert_eq!(
-        access.sha2(far(), "kim", &[1; 20], &[0; 32]),
-        Err(Denied::Wrong)
-    );
-    assert_eq!(
-        access.sha2(far(), "old", &[1; 20], &[0; 32]),
-        Err(Denied::OtherWay)
-    );
+}
+
+/// Whether it is a user's, of whichever kind, or nobody's: the same answers, and the same count.
+#[test]
+fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
+    let (users, _) = store(KIM);
+    let access = Access::new(Arc::clone(&users), false);
+    let unproved = |peer, name: &str| match access.sha2(peer, name, &[1; 20], &[0; 32]) {
+        Ok(Quick::Unproved(unproved)) => unproved,
+        other => panic!("{name}: {other:?}"),
+    };
+    for (at, name) in ["kim", "old", "lee", ""].into_iter().enumerate() {
+        let denied = unproved(far(), name).password(b"wrong");
+        assert_eq!(denied, Err(Denied::Wrong), "{name}");
+        // Who goes instead of saying it has tried too.
+        drop(unproved(far(), name));
+        assert_eq!(users.attempts.failed.get(), 2 * (at as u64 + 1), "{name}");
+    }
+    // A right password makes one attempt of both steps, and that is not counted.
+    for _ in 0..100 {
+        for (name, plain) in [("kim", "s3cret"), ("old", "password")] {
+            let known = unproved(far(), name).password(plain.as_bytes());
+            assert_eq!(known.unwrap().name.as_deref(), Some(name));
+        }
+    }
+    assert_eq!(users.attempts.failed.get(), 8);
+    drop((unproved(far(), "old"), unproved(far(), "lee")));
+    for name in ["kim", "old", "lee"] {
+        let denied = access.sha2(far(), name, &[1; 20], &[0; 32]).unwrap_err();
+        assert_eq!(denied, Denied::TooMany { wait_ms: 1000 }, "{name}");
+    }
 }
 
 #[test]

@@ -171,13 +171,6 @@ impl Users {
         user.filter(|_| bool::from(right & known)).map(identity)
     }
 
-    /// Whether an answer under `caching_sha2_password` can be checked for `name`; for a name that nobody has it can.
-    pub(super) fn knows_sha2(&self, name: &str) -> bool {
-        let user = self.users.iter().find(|user| &*user.name == name);
-        user.and_then(|user| user.password.as_ref())
-            .is_none_or(Password::has_sha2)
-    }
-
     /// The user that has this token.
     pub(super) fn by_token(&self, token: &[u8]) -> Option<Identity> {
         let given = Token::of(token);

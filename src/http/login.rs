@@ -79,7 +79,7 @@ impl Login {
             let problem = Problem::login(denied.to_string());
             match denied {
                 Denied::TooMany { wait_ms } => problem.retry_after(wait_ms.div_ceil(1000)),
-                Denied::Wrong | Denied::OtherWay => problem,
+                Denied::Wrong => problem,
             }
         })
     }

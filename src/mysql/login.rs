@@ -19,7 +19,7 @@ use super::frames::{Budget, FrameError, Frames, Patience};
 use super::stream::{Prefixed, Stream};
 use super::{VERSION_PREFIX, packets};
 use crate::access::tls::Tls;
-use crate::access::{Access, Denied, Identity, Pass};
+use crate::access::{Access, Denied, Identity, Pass, Quick};
 use crate::limits::USER_NAME_BYTES_MAX;
 use crate::sql::{SqlError, VERSION};
 
@@ -419,19 +419,19 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             }
             if !proof.is_empty() {
                 proved = Some(match access.sha2(peer, &user, salt, &proof) {
-                    Err(Denied::OtherWay) => {
+                    // Whoever it says that it is: the question tells nothing of the name.
+                    Ok(Quick::Unproved(attempt)) => {
                         frames.put(&SHA2_SAY_IT);
                         frames.flush().await?;
                         let packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?;
                         let password = packet.bytes.strip_suffix(&[0]);
-                        access.password(peer, &user, password.unwrap_or(&packet.bytes))
+                        attempt.password(password.unwrap_or(&packet.bytes))
                     }
-                    known => {
-                        if known.is_ok() {
-                            frames.put(&SHA2_KNOWN);
-                        }
-                        known
+                    Ok(Quick::Known(identity)) => {
+                        frames.put(&SHA2_KNOWN);
+                        Ok(identity)
                     }
+                    Err(denied) => Err(denied),
                 });
             }
         }
@@ -446,7 +446,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             state: "HY000",
             message: proved.map_or_else(|denied| denied.to_string(), |_| String::new()),
         })),
-        Err(Denied::Wrong | Denied::OtherWay) => {
+        Err(Denied::Wrong) => {
             let using = if proof.is_empty() { "NO" } else { "YES" };
             Err(Refused::Told(SqlError {
                 code: 1045,

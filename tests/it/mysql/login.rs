@@ -16,7 +16,7 @@ use super::MYSQL;
 use super::client::{Answer, Client, Outcome, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION, SSL};
 use super::tools::{clients, fine, tool};
 use crate::access::basic;
-use crate::harness::{Program, run};
+use crate::harness::{Program, await_condition, run};
 
 const PASSWORD: &str = "hunter2-hunter2";
 /// The same as it stands in `mysql.user`.
@@ -176,7 +176,9 @@ fn who_has_a_wrong_password_or_none_is_not_let_in() {
     // A restart, so that nobody is held back for guessing.
     let guarded = Guarded::start("");
     for user in ["lee", "nobody"] {
-        let (_, answer) = Sha2::log_in(&guarded, user, quick(b"wrong"));
+        let (mut client, answer) = Sha2::log_in(&guarded, user, quick(b"wrong"));
+        assert_eq!(answer, SAY_IT, "{user}");
+        let answer = client.say(b"wrong\0");
         assert!(answer.starts_with(DENIED), "{user}: {answer:?}");
     }
     let (mut client, answer) = Sha2::log_in(&guarded, "lee", quick(PASSWORD.as_bytes()));
@@ -305,6 +307,40 @@ fn caching_sha2_password_is_for_tls() {
         let answer = client.answer();
         assert_eq!(matches!(answer, Answer::Ok { .. }), fine, "{answer:?}");
     }
+}
+
+/// A guessed name and any proof: what is answered is the same whether there is such a user, and of which kind it is; and it is
+/// counted and slow as all guessing is.
+#[test]
+fn names_cannot_be_guessed_over_tls() {
+    let guarded = Guarded::start("");
+    let guess = |user: &str| Sha2::log_in(&guarded, user, |_| vec![7; 32]);
+    for user in ["lee", "old", "nobody"] {
+        let (mut client, answer) = guess(user);
+        assert_eq!(answer, SAY_IT, "{user}");
+        let said = String::from_utf8_lossy(&client.say(b"wrong\0")).replace(user, "...");
+        assert!(
+            said.ends_with("'...'@'127.0.0.1' (using password: YES)"),
+            "{said}"
+        );
+        // Who does not even say one.
+        assert_eq!(guess(user).1, SAY_IT, "{user}");
+    }
+    let site = &guarded.program.site;
+    site.log_in(&basic("kim", PASSWORD));
+    await_condition("all six are counted", || {
+        match site.status().count("logins_failed") {
+            6 => Ok(()),
+            failed => Err(failed),
+        }
+    });
+    // Ten at once, then one a second, whoever is named.
+    let held_back = (0..100).find_map(|n| {
+        let (_, answer) = guess(["lee", "old", "nobody"][n % 3]);
+        (answer != SAY_IT).then_some(answer)
+    });
+    let held_back = held_back.expect("a hundred were looked at");
+    assert!(held_back.starts_with(b"\xFF\x69\x04"), "{held_back:?}");
 }
 
 /// Of whom only the other way's hash is known, nothing else can be checked: under TLS too.
