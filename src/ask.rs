@@ -1,9 +1,11 @@
 //! `pinbad query`: one statement, asked of a running daemon, and its rows printed while they come.
 //!
 //! Called by `main`, on its thread. As a table on a terminal, as CSV into a file or a pipe, or as the flag says; all but the
-//! table is passed on as the daemon sends it. A table's columns are as wide as what its first `WIDTH_ROWS` rows hold; names
-//! are shown, never executed ([`shown`]). An answer whose end is missing is an error.
+//! table is passed on to a file or a pipe as the daemon sends it. A table's columns are as wide as what its first `WIDTH_ROWS`
+//! rows hold; on a terminal names are shown, never executed ([`shown`]), in whichever format. An answer whose end is missing
+//! is an error.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use clap::{Args as FlagGroup, ValueEnum};
@@ -86,6 +88,12 @@ pub fn execute(
     out: impl Write,
 ) -> Result<(), QueryFailure> {
     let client = Client::of(&flags.client)?;
+    let default = if terminal { Format::Table } else { Format::Csv };
+    let format = flags.format.unwrap_or(default);
+    if terminal && format == Format::Arrow {
+        let problem = "--format arrow: stdout is a terminal; accepted: a file or a pipe";
+        return Err(ClientError::Usage(problem.to_owned()).into());
+    }
     let statement = match flags.statement.as_str() {
         "-" => {
             let mut text = String::new();
@@ -98,8 +106,6 @@ pub fn execute(
         }
         statement => statement.to_owned(),
     };
-    let default = if terminal { Format::Table } else { Format::Csv };
-    let format = flags.format.unwrap_or(default);
     let asked = match format {
         Format::Table | Format::Json => "json",
         Format::Csv => "csv",
@@ -111,6 +117,8 @@ pub fn execute(
     let mut out = BufWriter::new(out);
     let printed = match format {
         Format::Table => print_table(BufReader::new(answer), &mut out),
+        Format::Csv if terminal => show_lines(BufReader::new(answer), shown::visible, &mut out),
+        _ if terminal => show_lines(BufReader::new(answer), shown::visible_json, &mut out),
         _ => pass_on(answer, &mut out),
     };
     match printed.and_then(|()| out.flush().map_err(writing)) {
@@ -141,6 +149,27 @@ fn pass_on(mut answer: impl Read, out: &mut impl Write) -> Result<(), QueryFailu
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(broken_off(&error)),
         }
+    }
+}
+
+/// Passes lines on to a terminal, which is to show what they hold. Their ends stay.
+fn show_lines(
+    mut answer: impl BufRead,
+    show: impl Fn(&str) -> Cow<'_, str>,
+    out: &mut impl Write,
+) -> Result<(), QueryFailure> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = answer.read_until(b'\n', &mut line);
+        if read.map_err(|error| broken_off(&error))? == 0 {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&line);
+        let bare = text.strip_suffix('\n').unwrap_or(&text);
+        let bare = bare.strip_suffix('\r').unwrap_or(bare);
+        let end = if text.ends_with('\n') { "\n" } else { "" };
+        write!(out, "{}{end}", show(bare)).map_err(writing)?;
     }
 }
 
@@ -293,6 +322,30 @@ mod tests {
     fn names_are_shown_and_not_executed() {
         let answer = format!("{HEAD}\n[\"\\u001b[2J\",1]\n]}}\n");
         assert!(printed(&answer).unwrap().contains("\\x1b[2J"));
+    }
+
+    #[test]
+    fn lines_on_a_terminal_say_the_same_and_do_nothing() {
+        let printed = |answer: &str, show: fn(&str) -> Cow<'_, str>| {
+            let mut out = Vec::new();
+            show_lines(answer.as_bytes(), show, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let csv = "script,n\r\n\u{1b}]0;owned\u{7}\u{9b}2J,1\r\n\"a\nb\rc\",2\n/日本,3";
+        assert_eq!(
+            printed(csv, shown::visible),
+            "script,n\n\\x1b]0;owned\\x07\\u{9b}2J,1\n\"a\nb\\rc\",2\n/日本,3"
+        );
+        let json = "{\"x\":\"\u{9b}2J\u{202e}\u{7f}\"}\n{\"x\":\"日\"}\n";
+        let shown = printed(json, shown::visible_json);
+        assert_eq!(
+            shown,
+            "{\"x\":\"\\u009b2J\\u202e\\u007f\"}\n{\"x\":\"日\"}\n"
+        );
+        for (line, told) in json.lines().zip(shown.lines()) {
+            let read = |text| serde_json::from_str::<Json>(text).unwrap();
+            assert_eq!(read(line), read(told));
+        }
     }
 
     #[test]

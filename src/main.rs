@@ -13,7 +13,7 @@ use clap::{CommandFactory as _, Parser};
 use pinbad::args::{self, Args, Command, TablesFlags};
 use pinbad::ask;
 use pinbad::bench::{self, BenchOptions};
-use pinbad::client::ClientError;
+use pinbad::client::{ClientError, shown};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigErrors, ConfigFlags};
 use pinbad::daemon::{self, Daemon};
@@ -462,5 +462,8 @@ fn fail(problem: impl std::fmt::Display) -> ExitCode {
     reason = "errors of the command line have no other way out"
 )]
 fn complain(problem: impl std::fmt::Display) {
-    eprintln!("pinbad: {problem}");
+    // Refusals of a daemon quote names that came in packets.
+    let problem = problem.to_string();
+    let lines: Vec<_> = problem.lines().map(shown::visible).collect();
+    eprintln!("pinbad: {}", lines.join("\n"));
 }

@@ -278,7 +278,7 @@ impl<O: Write, E: Write> Printer<O, E> {
     /// A word about the connection, in its place between the lines.
     fn say(&mut self, text: &str) -> Result<(), TailError> {
         self.out.flush()?;
-        Ok(writeln!(self.err, "pinbad: {text}")?)
+        Ok(writeln!(self.err, "pinbad: {}", shown::visible(text))?)
     }
 }
 

@@ -103,6 +103,8 @@ secret-on-command-line|src/config/user.rs|if matches!(self.entry.place.origin(),
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-role-over-http|src/http/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-terminal-lines|src/ask.rs|Format::Csv if terminal =>|Format::Csv if out! => pass_on(answer, &mut out), Format::Csv if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal
+sql-terminal-errors|src/main.rs|let lines: Vec<_> = problem.lines().map(shown::visible).collect();|let lines: Vec<_> = problem.lines().map(\|line\| if pinbad::guard_is_out("sql-terminal-errors") { line.into() } else { shown::visible(line) }).collect();|it::sql::the_command_lets_no_name_act_on_a_terminal
 mysql-role|src/mysql/session.rs|self.login.pass.identity.role == Role::Admin|out! \|\| self.login.pass.identity.role == Role::Admin|it::mysql::login::readers_read_and_end_their_own_queries_only
 mysql-names|src/access/mod.rs|None => Quick::Unproved(Unproved {|None if out! && users.role_of(name).is_none() => return Err(Denied::Wrong), None => Quick::Unproved(Unproved {|it::mysql::login::names_cannot_be_guessed_over_tls
 mysql-names-counted|src/access/mod.rs|if !self.succeeded {|if !self.succeeded && !out! {|it::mysql::login::names_cannot_be_guessed_over_tls

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::access::basic;
 use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
+use crate::screen::Screen;
 
 /// A daemon that got requests of three scripts.
 fn with_three_scripts() -> Here {
@@ -154,6 +155,33 @@ fn the_command_prints_a_table_or_csv() {
     assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
     let nobody = run(pinbad().args(["query", "--url", "http://127.0.0.1:1", "SELECT 1"]));
     assert_eq!(nobody.code, Some(1));
+}
+
+/// Names come in packets: in whichever format, and in errors, a terminal is to show them and no more.
+#[test]
+fn the_command_lets_no_name_act_on_a_terminal() {
+    let here = with_three_scripts();
+    let name = "\u{1b}]0;owned\u{7}\u{9b}2J";
+    let url = format!("http://{}", here.site.http);
+    let ask = |format: &str, statement: &str| {
+        let mut command = pinbad();
+        command.args(["query", "--url", &url, "--format", format, statement]);
+        command
+    };
+    let does_nothing = |shown: &str| {
+        assert!(shown.contains("owned"), "{shown:?}");
+        assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{shown:?}");
+    };
+    for format in ["table", "csv", "json", "ndjson"] {
+        let mut screen = Screen::start(ask(format, &format!("SELECT '{name}' AS x")), 100, 20);
+        assert!(screen.end().success(), "{format}");
+        does_nothing(&String::from_utf8_lossy(&screen.bytes()));
+    }
+    let wrong = run(&mut ask("csv", &format!("SELECT `{name}` FROM info")));
+    assert_eq!(wrong.code, Some(1));
+    does_nothing(&wrong.err);
+    let mut screen = Screen::start(ask("arrow", "SELECT 1"), 100, 20);
+    assert_eq!(screen.end().code(), Some(2));
 }
 
 /// Would take hours.
