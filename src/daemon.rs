@@ -7,17 +7,18 @@
 //! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Receivers run while the
 //! snapshot is still being read: what comes in meanwhile waits in the temporary ring. Stopping goes from the sockets
 //! inwards: receivers first, then the merger takes what they left, then the front ends end, then the snapshot is written.
+//! A panic on one of these threads ends the process (`threads`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::RwLock;
-use tracing::warn;
 
 use self::beginning::{Beginning, Past};
 use self::fronts::{Behind, Fronts, NewCertificate};
 use self::receivers::{Receiver, Receivers};
+use self::threads::{join, spawn};
 use crate::access::tls::{self, TlsError};
 use crate::access::{SecretError, UserStore, Users};
 use crate::clock::Clock;
@@ -43,6 +44,7 @@ use crate::wire::{Decoder, Hasher, NameRules, RuleCounters, TextLimits};
 mod beginning;
 mod fronts;
 mod receivers;
+mod threads;
 #[cfg(feature = "sql")]
 mod variables;
 
@@ -314,11 +316,9 @@ impl Daemon {
             clock,
             period: gathering,
         })?;
-        let thread = filler.start(&daemon.filler_stop);
-        daemon.filler = Some(thread.map_err(|source| StartError::Thread {
-            what: "the series thread",
-            source,
-        })?);
+        let stop = daemon.filler_stop.clone();
+        let fill = move || filler.run(&stop);
+        daemon.filler = Some(spawn("series", "the series thread", fill)?);
         daemon.start_keeper(keeper)?;
         Ok(daemon)
     }
@@ -429,24 +429,6 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // What went wrong is in the log.
         let _logged = self.stop_all();
-    }
-}
-
-fn spawn(
-    name: &str,
-    what: &'static str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread
-        .spawn(run)
-        .map_err(|source| StartError::Thread { what, source })
-}
-
-fn join(thread: JoinHandle<()>) {
-    let name = thread.thread().name().unwrap_or("thread").to_owned();
-    if thread.join().is_err() {
-        warn!(thread = name, "A thread ended in a panic.");
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::StartError;
+use super::threads::Vital;
 use crate::access::tls::{Tls, TlsError};
 use crate::access::{Access, UserStore};
 use crate::config::Config;
@@ -107,12 +108,8 @@ impl Fronts {
             metrics: behind.metrics.clone(),
             ..HttpSettings::new(names)
         };
-        let task = runtime.spawn(http::serve(
-            listener,
-            answers(behind),
-            settings,
-            self.stopped(),
-        ));
+        let serve = http::serve(listener, answers(behind), settings, self.stopped());
+        let task = runtime.spawn(vital("HTTP", serve));
         self.running.push(Front {
             name: "HTTP",
             task,
@@ -152,7 +149,8 @@ impl Fronts {
             settings,
             Arc::clone(&behind.counters.mysql),
         );
-        let task = runtime.spawn(mysql::serve(listener, service, self.stopped()));
+        let serve = mysql::serve(listener, service, self.stopped());
+        let task = runtime.spawn(vital("MySQL", serve));
         self.running.push(Front {
             name: "MySQL",
             task,
@@ -197,6 +195,12 @@ impl Fronts {
             front.runtime.shutdown_background();
         }
     }
+}
+
+/// What takes connections; what they ask for has tasks of its own.
+async fn vital(name: &str, serve: impl Future<Output = ()>) {
+    let _vital = Vital(name.to_owned());
+    serve.await;
 }
 
 /// Where the HTTP front end's answers come from.

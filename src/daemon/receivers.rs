@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::{StartError, join, spawn};
+use super::StartError;
+use super::threads::{join, spawn};
 use crate::clock::Clock;
 use crate::ingest::socket::ReceiveSocket;
 use crate::ingest::sources::{Everyone, Sources, Watch};

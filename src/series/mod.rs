@@ -27,7 +27,6 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -284,19 +283,8 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub fn start(self, shutdown: &Shutdown) -> std::io::Result<JoinHandle<()>> {
-        let shutdown = shutdown.clone();
-        std::thread::Builder::new()
-            .name("series".to_owned())
-            .spawn(move || self.run(&shutdown))
-    }
-
-    /// Takes in rows until a stop is asked for.
-    fn run(mut self, shutdown: &Shutdown) {
+    /// Takes in rows until a stop is asked for, on a thread of its own.
+    pub fn run(mut self, shutdown: &Shutdown) {
         // On Linux this is the thread's own: whoever receives or merges goes first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
             warn!(%error, "The series thread keeps its priority.");
