@@ -9,7 +9,7 @@
 mod comment;
 mod config;
 mod http;
-mod live;
+pub(crate) mod live;
 mod packet;
 mod snapshot;
 

@@ -21,7 +21,7 @@ use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
-use crate::query::catalog::RANKED_ROWS_MAX;
+use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
 use crate::series::Series;
 use crate::wire::Decoder;
 
@@ -192,9 +192,11 @@ impl MemoryPlan {
             ),
             line(
                 "answers",
-                answers * config.reports.rows_max * ANSWER_ROW_BYTES,
+                answers * config.reports.rows_max * ANSWER_ROW_BYTES + READINGS_BYTES_MAX,
                 format!(
-                    "{answers} reports of reports.rows_max rows, each kept until its reader has all of it"
+                    "{answers} reports of reports.rows_max rows, each kept until its reader has all of it, and {} of the \
+                     last ones for who asks again",
+                    exact_bytes(READINGS_BYTES_MAX as u64)
                 ),
             ),
             line(
@@ -442,7 +444,7 @@ mod tests {
             ("requests", 100_000),
             ("timers", 80_000),
             ("reports", 16 << 20),
-            ("answers", 6 * 100_000 * 290),
+            ("answers", 6 * 100_000 * 290 + (32 << 20)),
             // Pages of the last second, rows that they share, and the sums of two that are being made.
             (
                 "pages",
@@ -615,9 +617,9 @@ mod tests {
             "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
             "  reports                  16.0 MiB  all reports together (reports.memory)",
             if cfg!(feature = "sql") {
-                "  total                   810.0 MiB"
+                "  total                   842.0 MiB"
             } else {
-                "  total                   394.0 MiB"
+                "  total                   426.0 MiB"
             },
             "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
         ] {

@@ -103,6 +103,8 @@ secret-on-command-line|src/config/user.rs|if matches!(self.entry.place.origin(),
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-role-over-http|src/http/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
+readings-stale|src/query/catalog/readings.rs|\|kept\| !is_current(kept)|\|kept\| !is_current(kept) && !out!|query::catalog::readings::tests
 thread-panics|src/daemon/threads.rs|if std::thread::panicking() {|if std::thread::panicking() && !out! {|daemon::threads::tests::a_thread_that_panics_ends_the_process
 sql-terminal-lines|src/ask.rs|Format::Csv if terminal =>|Format::Csv if out! => pass_on(answer, &mut out), Format::Csv if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal
 sql-terminal-errors|src/main.rs|let lines: Vec<_> = problem.lines().map(shown::visible).collect();|let lines: Vec<_> = problem.lines().map(\|line\| if pinbad::guard_is_out("sql-terminal-errors") { line.into() } else { shown::visible(line) }).collect();|it::sql::the_command_lets_no_name_act_on_a_terminal

@@ -108,7 +108,7 @@ pub(super) fn read_all(live: &Live) -> u64 {
 }
 
 /// Some requests with names that want quoting, and the reports of them.
-pub(super) fn catalog() -> Catalog {
+pub(crate) fn catalog() -> Catalog {
     let counters = Counters::new(1);
     let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));

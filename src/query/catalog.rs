@@ -26,7 +26,7 @@ use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form;
-use crate::report::reading::{Reading, Want};
+use crate::report::reading::Reading;
 use crate::report::shape::Shape;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
@@ -34,10 +34,14 @@ use crate::value::{Column, Value};
 
 mod changes;
 mod ranking;
+mod readings;
 mod reconfigure;
 mod status_tables;
 
+use readings::{Kept, Readings};
+
 pub use ranking::RANKED_ROWS_MAX;
+pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
 
 /// How long the merger may be silent before the daemon is not ready.
@@ -65,22 +69,10 @@ pub struct Catalog {
     /// Monotonic milliseconds when the catalog was made.
     started_ms: u64,
     /// The last reading of each report, for as long as nothing changed.
-    readings: Mutex<HashMap<String, Kept>>,
+    readings: Mutex<Readings>,
     /// What pages were shown a moment ago.
     rankings: Mutex<Vec<ranking::Ranked>>,
 }
-
-/// A reading, and what it was made from.
-#[derive(Debug)]
-struct Kept {
-    definition: Arc<Definition>,
-    version: (usize, u64),
-    want: Want,
-    reading: Arc<Reading>,
-}
-
-/// Readings that are kept at most: of large reports each is some megabytes.
-const READINGS_MAX: usize = 8;
 
 impl Catalog {
     /// A catalog over what a daemon keeps.
@@ -107,7 +99,7 @@ impl Catalog {
             persistent: false,
             tables: RwLock::new(StatusTable::built_in()),
             made_ms: RwLock::new(HashMap::new()),
-            readings: Mutex::new(HashMap::new()),
+            readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
         }
     }
@@ -123,6 +115,8 @@ impl Catalog {
 
     /// A report and its reading, the last one again if nothing changed since. `None` when there is no such report.
     fn reading(&self, name: &str, needed: &Needed) -> Option<(Entry, Arc<Reading>)> {
+        // Dropped last: large ones take their time, and the merger waits for the lock.
+        let stale;
         // One hold of the lock for both: without it the report might be dropped in between.
         let live = self.live.read();
         let entry = live.reports.find(name)?.clone();
@@ -131,28 +125,29 @@ impl Catalog {
         let wanted = columns.filter(|(_, column)| needed.includes(&column.column.name));
         let want = shape.want(wanted.map(|(at, _)| at));
         let version = live.reports.version(&entry);
-        if let Some(kept) = self.readings.lock().get(name)
-            && Arc::ptr_eq(&kept.definition, &entry.definition)
-            && kept.version == version
-            && (kept.want.quantiles || !want.quantiles)
-            && (kept.want.histograms || !want.histograms)
         {
-            return Some((entry, Arc::clone(&kept.reading)));
+            let mut readings = self.readings.lock();
+            stale = readings.take_stale(|kept| {
+                let found = live.reports.find(&kept.definition.name);
+                found.is_some_and(|found| {
+                    Arc::ptr_eq(&found.definition, &kept.definition)
+                        && live.reports.version(found) == kept.version
+                })
+            });
+            if let Some(reading) = readings.find(&entry.definition, version, want) {
+                return Some((entry, reading));
+            }
         }
         let now_ms = self.clock.unix_ms();
         let reading = Arc::new(live.reports.read(&entry, want, &live.pool, now_ms));
         drop(live);
-        let mut readings = self.readings.lock();
-        if readings.len() >= READINGS_MAX && !readings.contains_key(name) {
-            readings.clear();
-        }
-        let kept = Kept {
+        self.readings.lock().keep(Kept {
             definition: Arc::clone(&entry.definition),
             version,
             want,
             reading: Arc::clone(&reading),
-        };
-        readings.insert(name.to_owned(), kept);
+        });
+        drop(stale);
         Some((entry, reading))
     }
 

@@ -112,6 +112,21 @@ impl Reading {
         self.totals.is_empty()
     }
 
+    /// What it takes beside itself, bytes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        fn of<T>(items: &Vec<T>) -> usize {
+            items.capacity() * size_of::<T>()
+        }
+        of(&self.totals)
+            + of(&self.extremes)
+            + of(&self.key_lanes)
+            + self.text.capacity()
+            + of(&self.quantiles)
+            + of(&self.histograms)
+            + self.histograms.iter().map(of).sum::<usize>()
+    }
+
     /// Key number `key` of row `row`.
     ///
     /// # Panics

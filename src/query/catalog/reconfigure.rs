@@ -80,7 +80,7 @@ impl Catalog {
                 let live = &mut *live;
                 live.reports.remove(&name, &mut live.pool);
             }
-            self.readings.lock().remove(&name);
+            self.readings.lock().forget(&name);
             self.made_ms.write().remove(&name);
             done.dropped.push(name);
         }
