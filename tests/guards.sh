@@ -109,6 +109,8 @@ thread-panics|src/daemon/threads.rs|if std::thread::panicking() {|if std::thread
 sql-terminal-lines|src/ask.rs|Format::Csv if terminal =>|Format::Csv if out! => pass_on(answer, &mut out), Format::Csv if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal
 sql-terminal-errors|src/main.rs|let lines: Vec<_> = problem.lines().map(shown::visible).collect();|let lines: Vec<_> = problem.lines().map(\|line\| if pinbad::guard_is_out("sql-terminal-errors") { line.into() } else { shown::visible(line) }).collect();|it::sql::the_command_lets_no_name_act_on_a_terminal
 mysql-role|src/mysql/session.rs|self.login.pass.identity.role == Role::Admin|out! \|\| self.login.pass.identity.role == Role::Admin|it::mysql::login::readers_read_and_end_their_own_queries_only
+mysql-variables|src/sql/session.rs|if bytes > SESSION_BYTES_MAX {|if bytes > SESSION_BYTES_MAX && !out! {|it::mysql::wire::what_a_client_sets_has_an_end
+mysql-statements-length|src/mysql/session.rs|self.service.engine.check_length(body.len())?;|if !out! { self.service.engine.check_length(body.len())?; }|it::mysql::wire::many_statements_in_one_packet_cost_nothing
 mysql-names|src/access/mod.rs|None => Quick::Unproved(Unproved {|None if out! && users.role_of(name).is_none() => return Err(Denied::Wrong), None => Quick::Unproved(Unproved {|it::mysql::login::names_cannot_be_guessed_over_tls
 mysql-names-counted|src/access/mod.rs|if !self.succeeded {|if !self.succeeded && !out! {|it::mysql::login::names_cannot_be_guessed_over_tls
 mysql-kill|src/mysql/connections.rs|if !admin && entry.owner.as_ref() != Some(owner) {|if !admin && entry.owner.as_ref() != Some(owner) && !out! {|it::mysql::login::a_name_without_a_proof_ends_nobody_elses_connection
