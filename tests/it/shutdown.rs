@@ -255,7 +255,7 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         "--mysql",
         "",
         "--set",
-        "reports.memory=64MiB",
+        "reports.memory=16MiB",
     ]));
     assert_eq!(said.code, Some(0), "{said:?}");
     for part in [
