@@ -272,12 +272,16 @@ impl Encoder {
                 bump(&mut self.mended, Mend::TagIndex as usize);
                 continue;
             };
-            let sent = name_word.span.len().min(text_max) + value_word.span.len().min(text_max);
-            if usize::from(count) >= max || text_bytes + sent > TAGS_TEXT_BYTES_MAX {
+            let [name_bytes, value_bytes] =
+                [name_word, value_word].map(|word| word.span.len().min(text_max));
+            let with = text_bytes
+                .saturating_add(name_bytes)
+                .saturating_add(value_bytes);
+            if usize::from(count) >= max || with > TAGS_TEXT_BYTES_MAX {
                 bump(&mut self.mended, Mend::TagOverLimit as usize);
                 continue;
             }
-            text_bytes += sent;
+            text_bytes = with;
             let name_at = name;
             let name = self.word(name, name_word, run);
             let value = if run.rules.has_tag_chains() {

@@ -357,10 +357,7 @@ fn the_same_long_words_again_and_again() {
     let mut sender = Sender::new(&site);
     victim.send_well(&mut sender);
     let mut request = Request::named("h", "s", "/again");
-    let (name, value) = (
-        request.word(&"n".repeat(255)),
-        request.word(&"v".repeat(255)),
-    );
+    let (name, value) = (request.word("n".repeat(255)), request.word("v".repeat(255)));
     request.tag_name = vec![name; 8_000];
     request.tag_value = vec![value; 8_000];
     let datagram = request.encode_to_vec();

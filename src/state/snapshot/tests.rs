@@ -438,7 +438,7 @@ impl Write for Meanwhile<'_> {
         if self.bytes.len() > 16 && self.name < 9_500 {
             self.process.send_names(self.name, 100);
             self.name += 100;
-            if self.name % 1_000 == 0 {
+            if self.name.is_multiple_of(1_000) {
                 self.process.pass(1_000);
             }
         }
@@ -485,7 +485,7 @@ impl Process {
             });
             (
                 entry.definition.name.clone(),
-                (reading.grand.clone(), rows.collect()),
+                (reading.grand, rows.collect()),
             )
         });
         reports.collect()
