@@ -31,6 +31,7 @@ target-length|src/http/guard.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > UR
 header-length|src/http/guard.rs|if header_bytes > HEADER_BYTES_MAX {|if header_bytes > HEADER_BYTES_MAX && !out! {|http::tests::refusals::long_heads
 host|src/http/guard.rs|if bare.parse::<IpAddr>().is_ok()|if out! \|\| bare.parse::<IpAddr>().is_ok()|http::tests::refusals::hosts_and_origins
 origin|src/http/guard.rs|if !same {|if !same && !out! {|http::tests::refusals::hosts_and_origins
+site|src/http/guard.rs|sites.find(|sites.filter(\|_\| !out!).find(|http::tests::refusals::hosts_and_origins
 content-type|src/http/guard.rs|if !essence.eq_ignore_ascii_case("application/json") {|if !essence.eq_ignore_ascii_case("application/json") && !out! {|http::tests::refusals::bodies
 body-announced|src/http/guard.rs|if announced.is_some_and(|if !out! && announced.is_some_and(|http::tests::refusals::bodies
 body-length|src/http/guard.rs|if bytes.len() + data.len() > BODY_BYTES_MAX {|if bytes.len() + data.len() > BODY_BYTES_MAX && !out! {|http::tests::refusals::bodies

@@ -2,7 +2,8 @@
 //!
 //! The daemon mostly listens on an engineer's own machine, where every web page in the browser can send requests to it. A page
 //! that pretends to be this host by its DNS name (rebinding) is stopped by the `Host` check, a page of another site by the
-//! `Origin` check, and a form post by asking for a JSON content type. Bounds on the head are here too, on the body in
+//! `Origin` check and, where it asks without one (an image), by what the browser says of the request (`Sec-Fetch-Site`), and a
+//! form post by asking for a JSON content type. Bounds on the head are here too, on the body in
 //! [`read_json`]. What is refused never reaches the source.
 
 use std::net::IpAddr;
@@ -35,6 +36,11 @@ pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Keeps pages of other sites from taking an answer in as an image or a script.
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
+
+/// What a browser says of the page that made it ask, of what it asks for, and why.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The host names that this daemon answers to, beside `localhost` and every IP address. In lower case.
 #[derive(Debug, Clone)]
@@ -148,7 +154,8 @@ fn check(request: &Request, names: &HostNames) -> Result<(), Problem> {
     if let Some(host) = &host {
         check_host(host, names)?;
     }
-    check_origin(headers, host.as_ref())
+    check_origin(headers, host.as_ref())?;
+    check_site(request)
 }
 
 /// The one host that the request names; `None` only for HTTP/1.0 without any.
@@ -222,6 +229,31 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Pro
         }
     }
     Ok(())
+}
+
+/// Refuses what another site's page makes a browser ask for: an image, a script, a frame. Who follows a link from there
+/// gets the page, and nothing of the API. Browsers say where they come from over TLS and to this machine; other clients never.
+fn check_site(request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    let Some(site) = sites.find(|site| *site != "same-origin" && *site != "none") else {
+        return Ok(());
+    };
+    let is = |name, wanted: &str| headers.get(name).is_some_and(|value| value == wanted);
+    let path = request.uri().path();
+    let is_link = matches!(*request.method(), Method::GET | Method::HEAD)
+        && is(SEC_FETCH_MODE, "navigate")
+        && is(SEC_FETCH_DEST, "document");
+    if is_link && path != "/api" && !path.starts_with("/api/") {
+        return Ok(());
+    }
+    let site = site.to_str().unwrap_or_default();
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        format!(
+            "requests from pages of another site (Sec-Fetch-Site: {site}) are not accepted, but for links to a page"
+        ),
+    ))
 }
 
 /// The JSON in the body of a POST or DELETE; `None`: the body is empty. Reads at most [`BODY_BYTES_MAX`] for at most
@@ -368,6 +400,34 @@ mod tests {
         assert_eq!(with("localhost:30080", "file://localhost:30080"), 403);
         assert_eq!(with("localhost:30080", "null"), 403);
         assert_eq!(with("localhost:30080", ""), 403);
+    }
+
+    #[test]
+    fn sites() {
+        let with = |target: &str, site: &str, mode: &str, dest: &str| {
+            let fetch = [
+                ("host", "localhost"),
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", mode),
+                ("sec-fetch-dest", dest),
+            ];
+            status(target, &fetch)
+        };
+        let sql = "/api/v1/sql?query=SELECT+1";
+        for site in ["cross-site", "same-site", "", "?"] {
+            assert_eq!(with(sql, site, "no-cors", "image"), 403, "{site}");
+            assert_eq!(with("/", site, "no-cors", "image"), 403, "{site}");
+            assert_eq!(with("/", site, "navigate", "iframe"), 403, "{site}");
+            assert_eq!(with(sql, site, "navigate", "document"), 403, "{site}");
+            assert_eq!(with("/api", site, "navigate", "document"), 403, "{site}");
+            for page in ["/", "/reports/r?host=a", "/apis"] {
+                assert_eq!(with(page, site, "navigate", "document"), 200, "{site}");
+            }
+        }
+        for site in ["same-origin", "none"] {
+            assert_eq!(with(sql, site, "cors", "empty"), 200, "{site}");
+            assert_eq!(with(sql, site, "navigate", "document"), 200, "{site}");
+        }
     }
 
     #[test]

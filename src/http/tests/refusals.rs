@@ -101,6 +101,22 @@ fn hosts_and_origins() {
     assert_eq!(with(&[("origin", &own)]).status, 200);
     with(&[("origin", "http://evil.example")]).problem(403);
     with(&[("origin", "null")]).problem(403);
+    // An image in another site's page, and a link there: neither says an origin.
+    let image = [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "no-cors"),
+        ("sec-fetch-dest", "image"),
+    ];
+    let detail = with(&image).problem(403);
+    assert!(detail.contains("another site"), "{detail}");
+    let link = [
+        image[0],
+        ("sec-fetch-mode", "navigate"),
+        ("sec-fetch-dest", "document"),
+    ];
+    with(&link).problem(403);
+    assert_eq!(server.ask("GET", "/", &link, None).status, 200);
+    assert_eq!(with(&[("sec-fetch-site", "same-origin")]).status, 200);
     let json = ("content-type", "application/json");
     let reply = server.ask(
         "POST",
