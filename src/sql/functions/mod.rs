@@ -150,6 +150,11 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
         .collect()
 }
 
+/// Whether one of them has this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    all().any(|def| def.name == name)
+}
+
 /// One of them, to be called.
 pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
     let def = all().find(|def| def.name == name)?;

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::calls::unnamed;
+use super::copies::Copies;
 use super::ident;
 use super::pieces::{call, name_of, text};
 use super::select::item_expr;
@@ -118,7 +119,11 @@ fn standard_name(name: &str) -> &str {
 }
 
 /// An aggregate, or any function with OVER, as the one that does the same here.
-pub(super) fn rewrite(mut call_of: Function, name: &str) -> Result<Expr, SqlError> {
+pub(super) fn rewrite(
+    mut call_of: Function,
+    name: &str,
+    copies: &Copies,
+) -> Result<Expr, SqlError> {
     let meant = standard_name(name);
     call_of.name = ObjectName(vec![ObjectNamePart::Identifier(ident(meant))]);
     let FunctionArguments::List(list) = &mut call_of.args else {
@@ -138,7 +143,7 @@ pub(super) fn rewrite(mut call_of: Function, name: &str) -> Result<Expr, SqlErro
         }
         "avg" => {
             wrap(list, "__number")?;
-            let mut counted = call_of.clone();
+            let mut counted = copies.of(&call_of)?;
             let mut summed = call_of;
             summed.name = ObjectName(vec![ObjectNamePart::Identifier(ident("sum"))]);
             counted.name = ObjectName(vec![ObjectNamePart::Identifier(ident("count"))]);
@@ -174,11 +179,10 @@ pub(super) fn rewrite(mut call_of: Function, name: &str) -> Result<Expr, SqlErro
                 // What is told apart is what is put in order.
                 for clause in &mut list.clauses {
                     if let FunctionArgumentClause::OrderBy(orders) = clause {
-                        let ordered = orders.drain(..).next().map(|order| OrderByExpr {
-                            expr: joined.clone(),
-                            ..order
-                        });
-                        orders.extend(ordered);
+                        orders.truncate(1);
+                        for order in orders {
+                            order.expr = copies.of(&joined)?;
+                        }
                     }
                 }
             }

@@ -1,8 +1,9 @@
 //! Calls of functions by name.
 //!
 //! Aggregates go to `aggregates`. What only the session knows (its clock, its user, its database) is put into the statement as a
-//! literal; forms that DataFusion has otherwise (IF, IFNULL, NULLIF) become those; the rest is called by its name, and whether
-//! there is such a function is found when the statement is planned.
+//! literal; forms that DataFusion has otherwise (IF, IFNULL, NULLIF) become those; the rest is called by its name if it is a
+//! function of `functions`, or one of the few of DataFusion's that do what MySQL's do. No other one of DataFusion's is called:
+//! some take days over long texts and cannot be interrupted.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -11,16 +12,41 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aggregates;
 use super::conditions::{as_condition, as_value};
+use super::copies::Copies;
 use super::pieces::{binary, call, case, name_of, null, number, text};
 use super::types::date_arithmetic;
 use super::{Noted, Surroundings, ident};
 use crate::sql::error::SqlError;
+use crate::sql::functions;
 use crate::sql::variables::VERSION;
+
+/// Functions of DataFusion's that are MySQL's: each takes as long as its arguments are.
+const FROM_DATAFUSION: [&str; 3] = ["coalesce", "cot", "grouping"];
+
+/// Functions that are called with OVER only.
+const WINDOWS: [&str; 8] = [
+    "cume_dist",
+    "dense_rank",
+    "lag",
+    "lead",
+    "ntile",
+    "percent_rank",
+    "rank",
+    "row_number",
+];
+
+/// There is no such function.
+fn unknown(name: &str, around: &Surroundings) -> SqlError {
+    let database = around.database.as_deref().map(|name| format!("{name}."));
+    let database = database.unwrap_or_default();
+    SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist"))
+}
 
 /// A call as what does the same here; its arguments are done already.
 pub(super) fn rewrite(
     mut call_of: Function,
     around: &Surroundings,
+    copies: &Copies,
     noted: &mut Noted,
 ) -> Result<Expr, SqlError> {
     let Some(name) = name_of(&call_of) else {
@@ -37,8 +63,12 @@ pub(super) fn rewrite(
             clauses: Vec::new(),
         });
     }
-    if call_of.over.is_some() || aggregates::is_aggregate_name(&name) {
-        return aggregates::rewrite(call_of, &name);
+    let is_aggregate = aggregates::is_aggregate_name(&name);
+    if is_aggregate || call_of.over.is_some() {
+        if !is_aggregate && !WINDOWS.contains(&name.as_str()) {
+            return Err(unknown(&name, around));
+        }
+        return aggregates::rewrite(call_of, &name, copies);
     }
     let mut arguments = plain_arguments(&mut call_of, &name)?;
     let count = arguments.len();
@@ -83,7 +113,7 @@ pub(super) fn rewrite(
         ("nullif", 2) => {
             let (first, second) = (next(), next());
             case(
-                binary(first.clone(), BinaryOperator::Eq, second),
+                binary(copies.of(&first)?, BinaryOperator::Eq, second),
                 null(),
                 first,
             )
@@ -127,7 +157,10 @@ pub(super) fn rewrite(
         (other, _) if other.starts_with("json_") => {
             return Err(SqlError::not_supported(format!("the function {other}()")));
         }
-        _ => call(&name, arguments),
+        (known, _) if functions::is_known(known) || FROM_DATAFUSION.contains(&known) => {
+            call(&name, arguments)
+        }
+        _ => return Err(unknown(&name, around)),
     })
 }
 

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::conditions::{as_condition, as_value};
+use super::copies::Copies;
 use super::patterns::{like, regexp};
 use super::pieces::{binary, call, not, null, number, take, text};
 use super::types::{cast, date_arithmetic};
@@ -21,6 +22,7 @@ const TUPLES_MAX: usize = 200;
 pub(super) fn rewrite(
     expr: &mut Expr,
     around: &Surroundings,
+    copies: &Copies,
     noted: &mut Noted,
 ) -> Result<(), SqlError> {
     match expr {
@@ -28,7 +30,7 @@ pub(super) fn rewrite(
             let Expr::Function(call) = take(expr) else {
                 return Ok(());
             };
-            *expr = calls::rewrite(call, around, noted)?;
+            *expr = calls::rewrite(call, around, copies, noted)?;
         }
         Expr::Value(literal) => match &mut literal.value {
             Value::Number(written, _) if written.contains(['e', 'E']) => {
@@ -84,7 +86,7 @@ pub(super) fn rewrite(
         } => {
             let inner = take(inner);
             let both = binary(
-                binary(inner.clone(), BinaryOperator::GtEq, take(low)),
+                binary(copies.of(&inner)?, BinaryOperator::GtEq, take(low)),
                 BinaryOperator::And,
                 binary(inner, BinaryOperator::LtEq, take(high)),
             );
@@ -93,7 +95,7 @@ pub(super) fn rewrite(
                 false => Expr::Nested(Box::new(both)),
             };
         }
-        Expr::InList { .. } => rewrite_in(expr)?,
+        Expr::InList { .. } => rewrite_in(expr, copies)?,
         Expr::Like {
             negated,
             expr: inner,
@@ -127,7 +129,7 @@ pub(super) fn rewrite(
                 match &operand {
                     Some(operand) => {
                         when.condition = binary(
-                            (**operand).clone(),
+                            copies.of(&**operand)?,
                             BinaryOperator::Eq,
                             take(&mut when.condition),
                         );
@@ -195,6 +197,7 @@ pub(super) fn rewrite(
         Expr::Ceil { expr: inner, .. } => *expr = call("ceil", vec![take(inner)]),
         Expr::Collate { expr: inner, .. } => *expr = take(inner),
         Expr::Prefixed { value: inner, .. } => *expr = take(inner),
+        Expr::Overlay { .. } => return Err(SqlError::not_supported("OVERLAY; use INSERT()")),
         Expr::MatchAgainst { .. } => {
             return Err(SqlError::not_supported(
                 "MATCH ... AGAINST; use LIKE or REGEXP",
@@ -274,7 +277,7 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
 }
 
 /// `(a, b) IN ((1, 2), (3, 4))`.
-fn rewrite_in(expr: &mut Expr) -> Result<(), SqlError> {
+fn rewrite_in(expr: &mut Expr, copies: &Copies) -> Result<(), SqlError> {
     let Expr::InList {
         expr: inner,
         list,
@@ -293,7 +296,7 @@ fn rewrite_in(expr: &mut Expr) -> Result<(), SqlError> {
     }
     let mut any: Option<Expr> = None;
     for row in list.iter_mut() {
-        let mut one = binary((**inner).clone(), BinaryOperator::Eq, take(row));
+        let mut one = binary(copies.of(&**inner)?, BinaryOperator::Eq, take(row));
         rewrite_binary(&mut one)?;
         any = Some(match any {
             Some(any) => binary(any, BinaryOperator::Or, one),

@@ -12,42 +12,48 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aggregates::{has_aggregate, is_aggregate};
+use super::copies::Copies;
 use super::group_expressions;
 use super::pieces::call;
 use super::select::{aliases, item_expr};
 use crate::sql::error::SqlError;
 
 /// Groups, orders, and what is DISTINCT, without telling cases apart.
-pub(super) fn fold(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
+pub(super) fn fold(
+    select: &mut Select,
+    orders: &mut [OrderByExpr],
+    copies: &Copies,
+) -> Result<(), SqlError> {
     let aliases = aliases(select);
     if matches!(select.distinct, Some(Distinct::Distinct))
         && group_expressions(&select.group_by).is_empty()
         && !is_aggregate(select, &[])
     {
-        let items: Option<Vec<Expr>> = select
-            .projection
-            .iter()
-            .map(|item| item_expr(item).cloned())
-            .collect();
+        let items: Option<Vec<&Expr>> = select.projection.iter().map(item_expr).collect();
         let items = items.ok_or_else(|| {
             SqlError::not_supported("SELECT DISTINCT * with sql.case_insensitive")
         })?;
+        let items = items.into_iter().map(|item| copies.of(item));
+        let items = items.collect::<Result<_, _>>()?;
         select.distinct = None;
         select.group_by = GroupByExpr::Expressions(items, Vec::new());
     }
-    let meant = |expr: &Expr, items: &[SelectItem]| {
+    let meant = |expr: &Expr, items: &[SelectItem]| -> Result<Expr, SqlError> {
         let meant = match expr {
             Expr::Value(value) => match &value.value {
                 Value::Number(place, _) => by_place(place, items),
                 _ => None,
             },
-            Expr::Identifier(name) => aliases.get(&name.value).cloned(),
+            Expr::Identifier(name) => aliases.get(&name.value),
             _ => None,
         };
-        meant.unwrap_or_else(|| expr.clone())
+        match meant {
+            Some(meant) => copies.of(meant),
+            None => Ok(expr.clone()),
+        }
     };
     for order in orders {
-        let meant = meant(&order.expr, &select.projection);
+        let meant = meant(&order.expr, &select.projection)?;
         if is_plain(&meant) {
             order.expr = call("__fold", vec![meant]);
         }
@@ -58,11 +64,11 @@ pub(super) fn fold(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<()
                 Expr::Rollup(sets) => {
                     let sets = sets.iter().map(|set| {
                         let set = set.iter().map(|expr| meant(expr, &select.projection));
-                        set.map(|expr| call("__fold", vec![expr])).collect()
+                        set.map(|expr| Ok(call("__fold", vec![expr?]))).collect()
                     });
-                    Expr::Rollup(sets.collect())
+                    Expr::Rollup(sets.collect::<Result<_, SqlError>>()?)
                 }
-                expr => call("__fold", vec![meant(expr, &select.projection)]),
+                expr => call("__fold", vec![meant(expr, &select.projection)?]),
             };
         }
     }
@@ -71,9 +77,9 @@ pub(super) fn fold(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<()
     Ok(())
 }
 
-fn by_place(place: &str, items: &[SelectItem]) -> Option<Expr> {
+fn by_place<'a>(place: &str, items: &'a [SelectItem]) -> Option<&'a Expr> {
     let at: usize = place.parse().ok()?;
-    item_expr(items.get(at.checked_sub(1)?)?).cloned()
+    item_expr(items.get(at.checked_sub(1)?)?)
 }
 
 /// Whether an expression is one of columns and functions of them, which can be written twice.

@@ -7,6 +7,7 @@
 mod aggregates;
 mod calls;
 mod conditions;
+mod copies;
 mod correlated;
 mod expressions;
 mod fold;
@@ -14,6 +15,7 @@ mod patterns;
 mod pieces;
 mod select;
 mod types;
+mod with;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -25,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{
     WindowType,
 };
 
+use self::copies::Copies;
 use crate::sql::error::SqlError;
 
 /// What a statement is read against.
@@ -74,7 +77,9 @@ pub(crate) fn rewrite(
         noted: Noted::default(),
         local: HashSet::new(),
         depth: 0,
+        copies: Copies::default(),
     };
+    with::check(query)?;
     let _ = VisitMut::visit(query, &mut LowerNames);
     match VisitMut::visit(query, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(rewriter.noted),
@@ -96,7 +101,9 @@ pub(crate) fn rewrite_condition(
         noted: Noted::default(),
         local: HashSet::new(),
         depth: 0,
+        copies: Copies::default(),
     };
+    with::check(condition)?;
     let _ = VisitMut::visit(condition, &mut LowerNames);
     if let ControlFlow::Break(error) = VisitMut::visit(condition, &mut rewriter) {
         return Err(error);
@@ -113,6 +120,7 @@ struct Rewriter<'a> {
     local: HashSet<String>,
     /// How many queries are around this one.
     depth: usize,
+    copies: Copies,
 }
 
 /// Puts the names of columns in lower case.
@@ -162,7 +170,12 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        to_flow(expressions::rewrite(expr, self.around, &mut self.noted))
+        to_flow(expressions::rewrite(
+            expr,
+            self.around,
+            &self.copies,
+            &mut self.noted,
+        ))
     }
 
     fn pre_visit_statement(&mut self, _statement: &mut Statement) -> ControlFlow<SqlError> {
@@ -211,7 +224,7 @@ impl Rewriter<'_> {
         let ordered = query.order_by.as_mut();
         match query.body.as_mut() {
             SetExpr::Select(select) => {
-                let names = select::shape(select, ordered, self.items, self.around)?;
+                let names = select::shape(select, ordered, self.items, self.around, &self.copies)?;
                 self.keep(names, top);
             }
             other => {
@@ -243,7 +256,9 @@ impl Rewriter<'_> {
     /// The SELECTs of a UNION; the names of the first one are those of the answer.
     fn parts(&mut self, body: &mut SetExpr) -> Result<Vec<(String, String)>, SqlError> {
         match body {
-            SetExpr::Select(select) => select::shape(select, None, self.items, self.around),
+            SetExpr::Select(select) => {
+                select::shape(select, None, self.items, self.around, &self.copies)
+            }
             SetExpr::SetOperation { left, right, .. } => {
                 let names = self.parts(left)?;
                 self.parts(right)?;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aggregates::{is_aggregate, is_aggregate_call};
 use super::conditions::as_condition;
+use super::copies::Copies;
 use super::pieces::call;
 use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
 use super::{correlated, fold};
@@ -22,18 +23,29 @@ use crate::sql::error::SqlError;
 /// Tables in one FROM: MySQL's own limit.
 const TABLES_MAX: usize = 61;
 
+/// Columns of one SELECT, or of one GROUP BY: MySQL's own limit of a table.
+const COLUMNS_MAX: usize = 4_096;
+
 /// Puts a SELECT right; gives the names of its columns: what the plan calls them, what MySQL does.
 pub(super) fn shape(
     select: &mut Select,
     order_by: Option<&mut OrderBy>,
     items: &HashMap<u64, Vec<String>>,
     around: &Surroundings,
+    copies: &Copies,
 ) -> Result<Vec<(String, String)>, SqlError> {
     if select.into.is_some() {
         return Err(SqlError::not_supported("SELECT ... INTO"));
     }
     if select.top.is_some() || !select.lateral_views.is_empty() || select.prewhere.is_some() {
         return Err(SqlError::parse("that is not MySQL's SELECT"));
+    }
+    let columns = select.projection.len();
+    let columns = columns.max(group_expressions(&select.group_by).len());
+    if columns > COLUMNS_MAX {
+        return Err(SqlError::parse(format!(
+            "the statement has {columns} columns in one SELECT, at most {COLUMNS_MAX} are accepted"
+        )));
     }
     if select.from.len() > TABLES_MAX {
         return Err(SqlError::parse(format!(
@@ -70,7 +82,7 @@ pub(super) fn shape(
         as_condition(condition);
     }
     if around.case_insensitive {
-        fold::fold(select, orders)?;
+        fold::fold(select, orders, copies)?;
     }
     let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
@@ -81,7 +93,13 @@ pub(super) fn shape(
     } else if let Some(mut condition) = select.having.take() {
         // HAVING without groups is WHERE that knows the aliases.
         let aliases = aliases(select);
-        let _ = VisitMut::visit(&mut condition, &mut Substitute(&aliases));
+        let mut substitute = Substitute {
+            aliases: &aliases,
+            copies,
+        };
+        if let ControlFlow::Break(error) = VisitMut::visit(&mut condition, &mut substitute) {
+            return Err(error);
+        }
         as_condition(&mut condition);
         select.selection = Some(match select.selection.take() {
             Some(before) => Expr::BinaryOp {
@@ -208,16 +226,22 @@ pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
 }
 
 /// Puts what aliases stand for in their places.
-struct Substitute<'a>(&'a HashMap<String, Expr>);
+struct Substitute<'a> {
+    aliases: &'a HashMap<String, Expr>,
+    copies: &'a Copies,
+}
 
 impl VisitorMut for Substitute<'_> {
-    type Break = ();
+    type Break = SqlError;
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         if let Expr::Identifier(name) = expr
-            && let Some(meant) = self.0.get(&name.value)
+            && let Some(meant) = self.aliases.get(&name.value)
         {
-            *expr = Expr::Nested(Box::new(meant.clone()));
+            *expr = match self.copies.of(meant) {
+                Ok(meant) => Expr::Nested(Box::new(meant)),
+                Err(error) => return ControlFlow::Break(error),
+            };
         }
         ControlFlow::Continue(())
     }

@@ -76,3 +76,77 @@ fn what_cannot_be_done_is_named() {
         assert!(error.message.contains(named), "{given}: {error}");
     }
 }
+
+/// Calls nested so often, each in the first argument of the next.
+fn nested(before: &str, after: &str, often: usize) -> String {
+    format!("SELECT {}1{}", before.repeat(often), after.repeat(often))
+}
+
+#[test]
+fn what_is_written_out_grows_no_statement_without_end() {
+    // As on the engine's threads.
+    let thread = std::thread::Builder::new().stack_size(8 << 20);
+    let ended = thread.spawn(grow).expect("a thread").join();
+    assert!(ended.is_ok());
+}
+
+fn grow() {
+    let cases = [
+        ("NULLIF(", ",2)"),
+        ("(", " BETWEEN 0 AND 2)"),
+        ("CASE ", " WHEN 1 THEN 2 WHEN 3 THEN 4 END"),
+        ("(SELECT AVG(", "))"),
+        ("(SELECT GROUP_CONCAT(DISTINCT ", " ORDER BY 1))"),
+        ("(", ", 2) IN ((1, 2), (3, 4))"),
+        ("(SELECT ", " AS a HAVING a)"),
+    ];
+    for (before, after) in cases {
+        assert!(made(&nested(before, after, 2)).is_ok(), "{before}..{after}");
+        let error = made(&nested(before, after, 40)).expect_err(before);
+        assert_eq!(error.code, 1064, "{before}..{after}: {error}");
+        assert!(error.message.contains("grows"), "{before}: {error}");
+    }
+    // Without telling cases apart, what is grouped stands twice.
+    let around = Surroundings {
+        case_insensitive: true,
+        ..around()
+    };
+    for (before, after) in [("(SELECT DISTINCT ", ")"), ("(SELECT ", " GROUP BY 1)")] {
+        let parsed = grammar::parse(&nested(before, after, 40)).expect("a statement");
+        let Statement::Query(mut query) = parsed else {
+            panic!("not a query");
+        };
+        let error = rewrite(&mut query, &HashMap::new(), &around).expect_err(before);
+        assert!(error.message.contains("grows"), "{before}: {error}");
+    }
+}
+
+#[test]
+fn names_of_with_count_as_what_they_stand_for() {
+    let chain = |first: &str, often: usize| {
+        let mut text = format!("WITH c0 AS ({first})");
+        for at in 1..=often {
+            let before = at - 1;
+            text += &format!(", c{at} AS (SELECT p.x FROM c{before} p, C{before} q)");
+        }
+        format!("{text} SELECT x FROM c{often}")
+    };
+    for first in ["SELECT 1 x", "SELECT x FROM t"] {
+        assert!(made(&chain(first, 6)).is_ok(), "64 tables");
+        let error = made(&chain(first, 7)).expect_err("128 tables");
+        assert!(error.message.contains("128 tables"), "{error}");
+    }
+    assert!(made(&chain("SELECT 1 x", 100)).is_err());
+    // A name hides that of a query around, and one of another WITH does not count.
+    let hidden = "WITH a AS (SELECT 1 x UNION SELECT 2), b AS (WITH a AS (SELECT 1 x) SELECT x FROM a) SELECT * FROM b";
+    assert!(made(hidden).is_ok());
+    // Inside of itself, and before it is made, a name is one table.
+    let recursive = "WITH RECURSIVE a AS (SELECT 1 x UNION ALL SELECT x + 1 FROM a WHERE x < 3) SELECT p.x FROM a p, a q";
+    assert!(made(recursive).is_ok());
+    // Commas are joins.
+    let from = |tables: usize| vec!["t"; tables].join(", ");
+    let unions = format!("SELECT 1 FROM {0} UNION SELECT 1 FROM {0}", from(61));
+    let error = made(&unions).expect_err("122 tables");
+    assert!(error.message.contains("122 tables"), "{error}");
+    assert!(made(&format!("SELECT {}", vec!["1"; 4_097].join(","))).is_err());
+}
