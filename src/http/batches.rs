@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{
     DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -19,6 +19,12 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use super::json;
 use super::writer::{Format, csv_text};
 use crate::sql::{SqlColumn, SqlError};
+
+/// Rows are written until a piece of the answer has so many bytes.
+const PIECE_BYTES: usize = 192 << 10;
+
+/// Rows of a batch that is larger are sent as several batches of about so many bytes, in Arrow's format.
+const ARROW_BYTES: usize = 4 << 20;
 
 /// How batches are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,14 +126,20 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// The rows of one batch.
+    /// Rows of one batch, beginning at row `from`: one, and as many more as fit into [`PIECE_BYTES`]. Gives the row to go on
+    /// from: how many there are, when that was the last one.
     ///
     /// # Errors
     /// [`SqlError::internal`] when a value cannot be shown.
-    pub(super) fn batch(&mut self, out: &mut Vec<u8>, batch: &RecordBatch) -> Result<(), SqlError> {
+    pub(super) fn batch(
+        &mut self,
+        out: &mut Vec<u8>,
+        batch: &RecordBatch,
+        from: usize,
+    ) -> Result<usize, SqlError> {
         match self.format {
-            BatchFormat::Arrow => self.arrow_batch(out, batch).map_err(defect),
-            BatchFormat::Rows(format) => self.rows(format, out, batch).map_err(defect),
+            BatchFormat::Arrow => self.arrow_batch(out, batch, from).map_err(defect),
+            BatchFormat::Rows(format) => self.rows(format, out, batch, from).map_err(defect),
         }
     }
 
@@ -136,13 +148,17 @@ impl BatchWriter {
         format: Format,
         out: &mut Vec<u8>,
         batch: &RecordBatch,
-    ) -> Result<(), ArrowError> {
+        from: usize,
+    ) -> Result<usize, ArrowError> {
         let cells = batch
             .columns()
             .iter()
             .map(|array| Cells::of(array.as_ref()));
         let cells = cells.collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
+        for row in from..batch.num_rows() {
+            if row > from && out.len() >= PIECE_BYTES {
+                return Ok(row);
+            }
             match format {
                 Format::Json => {
                     out.extend_from_slice(if self.rows == 0 { b"\n[" } else { b",\n[" });
@@ -173,15 +189,29 @@ impl BatchWriter {
             }
             self.rows += 1;
         }
-        Ok(())
+        Ok(batch.num_rows())
     }
 
-    fn arrow_batch(&mut self, out: &mut Vec<u8>, batch: &RecordBatch) -> Result<(), ArrowError> {
+    fn arrow_batch(
+        &mut self,
+        out: &mut Vec<u8>,
+        batch: &RecordBatch,
+        from: usize,
+    ) -> Result<usize, ArrowError> {
+        let (rows, bytes) = (batch.num_rows(), batch.get_array_memory_size());
+        let most = match bytes <= ARROW_BYTES {
+            true => rows,
+            false => (rows * ARROW_BYTES / bytes).max(1),
+        };
+        let end = from.saturating_add(most).min(rows);
         if let Some(writer) = &mut self.arrow {
-            writer.write(batch)?;
+            match from == 0 && end == rows {
+                true => writer.write(batch)?,
+                false => writer.write(&slice(batch, from, end)?)?,
+            }
             out.append(writer.get_mut());
         }
-        Ok(())
+        Ok(end)
     }
 
     /// What comes after the rows.
@@ -201,6 +231,18 @@ impl BatchWriter {
         }
         Ok(())
     }
+}
+
+/// Some rows of a batch, with the texts of these and no others.
+fn slice(batch: &RecordBatch, from: usize, end: usize) -> Result<RecordBatch, ArrowError> {
+    let rows = batch.slice(from, end - from);
+    let columns = rows.columns().iter().map(|column| -> ArrayRef {
+        match column.as_string_view_opt() {
+            Some(texts) => Arc::new(texts.gc()),
+            None => Arc::clone(column),
+        }
+    });
+    RecordBatch::try_new(rows.schema(), columns.collect())
 }
 
 fn defect(error: ArrowError) -> SqlError {
@@ -332,8 +374,8 @@ impl std::fmt::Write for Digits<'_> {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{
-        ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
-        StringViewArray, TimestampSecondArray, UInt64Array,
+        BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array, StringViewArray,
+        TimestampSecondArray, UInt64Array,
     };
     use datafusion::arrow::ipc::reader::StreamReader;
 
@@ -379,7 +421,7 @@ mod tests {
         let mut writer = BatchWriter::new(format, &columns, &batch.schema());
         let mut out = Vec::new();
         writer.begin(&mut out).unwrap();
-        writer.batch(&mut out, &batch).unwrap();
+        assert_eq!(writer.batch(&mut out, &batch, 0).unwrap(), 2);
         writer.end(&mut out).unwrap();
         out
     }
@@ -440,5 +482,43 @@ mod tests {
         let comparable = |batch: &RecordBatch| batch.project(&[0, 1, 3, 4, 5, 6, 7]).unwrap();
         assert_eq!(comparable(&read), comparable(&sent));
         assert!(reader.next().is_none());
+    }
+
+    #[test]
+    fn rows_of_a_batch_are_written_in_pieces() {
+        let texts: Vec<String> = (0..200).map(|row| row.to_string().repeat(50_000)).collect();
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(&texts));
+        let batch = RecordBatch::try_from_iter([("text", texts)]).unwrap();
+        let schema = batch.schema();
+        let columns = schema.fields().iter().map(|field| SqlColumn {
+            name: field.name().clone(),
+            origin: None,
+            table: None,
+            sql_type: SqlType::Text,
+            nullable: true,
+        });
+        let columns: Arc<[SqlColumn]> = columns.collect();
+        for (name, most) in [("json", 350_000), ("csv", 350_000), ("arrow", 6 << 20)] {
+            let format = BatchFormat::named(name).unwrap();
+            let mut writer = BatchWriter::new(format, &columns, &batch.schema());
+            let mut all = Vec::new();
+            writer.begin(&mut all).unwrap();
+            let mut row = 0;
+            while row < batch.num_rows() {
+                let mut piece = Vec::new();
+                let next = writer.batch(&mut piece, &batch, row).unwrap();
+                assert!(next > row && piece.len() < most, "{name}: {}", piece.len());
+                row = next;
+                all.append(&mut piece);
+            }
+            writer.end(&mut all).unwrap();
+            if name == "arrow" {
+                let read = StreamReader::try_new(&all[..], None).unwrap();
+                let rows = read.map(|batch| batch.unwrap().num_rows());
+                assert_eq!(rows.sum::<usize>(), 200);
+            } else {
+                assert!(all.len() > 20_000_000, "{}", all.len());
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use datafusion::arrow::record_batch::RecordBatch;
 use hyper::body::Frame;
 use serde_json::Value as Json;
 use tracing::{error, warn};
@@ -157,7 +158,7 @@ async fn answer(engine: Engine, asked: Asked) -> Result<Response<Body>, Problem>
     let reply = engine
         .run(&mut session, &asked.statement, &asked.values)
         .await;
-    let mut rows = match reply.map_err(problem)? {
+    let rows = match reply.map_err(problem)? {
         Reply::Rows(rows) => rows,
         Reply::Done(done) => {
             let body = serde_json::json!({
@@ -172,28 +173,26 @@ async fn answer(engine: Engine, asked: Asked) -> Result<Response<Body>, Problem>
     let mut writer = BatchWriter::new(asked.format, &rows.columns, &rows.schema);
     let mut ready = Vec::new();
     writer.begin(&mut ready).map_err(problem)?;
-    let mut done = false;
-    while !done && ready.len() < WHOLE_BYTES {
-        match rows.next().await {
-            Some(batch) => {
-                let batch = batch.map_err(problem)?;
-                writer.batch(&mut ready, &batch).map_err(problem)?;
-            }
-            None => {
-                writer.end(&mut ready).map_err(problem)?;
-                done = true;
-            }
-        }
+    let mut stream = BatchStream {
+        rows,
+        rest: None,
+        writer,
+        ready,
+        done: false,
+    };
+    while !stream.done && stream.ready.len() < WHOLE_BYTES {
+        let written = match stream.rest.take() {
+            Some((batch, from)) => stream.write(batch, from),
+            None => match stream.rows.next().await {
+                Some(batch) => batch.and_then(|batch| stream.write(batch, 0)),
+                None => stream.end(),
+            },
+        };
+        written.map_err(problem)?;
     }
-    let body = if done {
-        Body::from(ready)
-    } else {
-        Body::new(BatchStream {
-            rows,
-            writer,
-            ready,
-            done,
-        })
+    let body = match stream.done {
+        true => Body::from(stream.ready),
+        false => Body::new(stream),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -208,9 +207,25 @@ async fn answer(engine: Engine, asked: Asked) -> Result<Response<Body>, Problem>
 /// The body of an answer that is made while it is sent.
 struct BatchStream {
     rows: Rows,
+    /// A batch that was not written to its end, and the row to go on from.
+    rest: Option<(RecordBatch, usize)>,
     writer: BatchWriter,
     ready: Vec<u8>,
     done: bool,
+}
+
+impl BatchStream {
+    /// Writes a piece of a batch, and keeps the rest for later.
+    fn write(&mut self, batch: RecordBatch, from: usize) -> Result<(), SqlError> {
+        let next = self.writer.batch(&mut self.ready, &batch, from)?;
+        self.rest = (next < batch.num_rows()).then_some((batch, next));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), SqlError> {
+        self.done = true;
+        self.writer.end(&mut self.ready)
+    }
 }
 
 impl HttpBody for BatchStream {
@@ -230,14 +245,13 @@ impl HttpBody for BatchStream {
             if stream.done {
                 return Poll::Ready(None);
             }
-            let written = match stream.rows.poll_next(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(batch))) => stream.writer.batch(&mut stream.ready, &batch),
-                Poll::Ready(Some(Err(error))) => Err(error),
-                Poll::Ready(None) => {
-                    stream.done = true;
-                    stream.writer.end(&mut stream.ready)
-                }
+            let written = match stream.rest.take() {
+                Some((batch, from)) => stream.write(batch, from),
+                None => match stream.rows.poll_next(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(batch)) => batch.and_then(|batch| stream.write(batch, 0)),
+                    Poll::Ready(None) => stream.end(),
+                },
             };
             if let Err(error) = written {
                 warn!(%error, "A query failed while its answer was being sent.");
