@@ -103,6 +103,14 @@ tls-alone|src/http/connection.rs|let Some(tls) = &settings.tls else {|let mut fi
 secret-on-command-line|src/config/user.rs|if matches!(self.entry.place.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.place.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-role-over-http|src/http/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-copies|src/sql/dialect/rewrite/copies.rs|if write!(meter, "{given}").is_err() {|if write!(meter, "{given}").is_err() && !out! {|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
+sql-tables-of-with|src/sql/dialect/rewrite/with.rs|if tables > TABLES_MAX {|if tables > TABLES_MAX && !out! {|sql::dialect::rewrite::tests::names_of_with_count_as_what_they_stand_for
+sql-growth|src/sql/weight.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
+sql-texts|src/sql/functions/held.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may
+sql-constants|src/sql/watch.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
+sql-time-of-functions|src/sql/functions/mod.rs|if row % ROWS_A_LOOK == 0|if !out! && row % ROWS_A_LOOK == 0|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
+sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
+sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
 sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
 readings-stale|src/query/catalog/readings.rs|\|kept\| !is_current(kept)|\|kept\| !is_current(kept) && !out!|query::catalog::readings::tests

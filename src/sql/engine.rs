@@ -15,7 +15,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::dialect::typed::MysqlOperators;
 use super::error::SqlError;
@@ -28,6 +28,7 @@ use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
 use super::tables::{self, PinbaTables};
+use super::watch::{self, Watch};
 use crate::query::catalog::Catalog;
 
 /// Stack of the engine's threads, bytes; used only as far as statements need it.
@@ -96,6 +97,7 @@ impl Engine {
             .thread_stack_size(STACK)
             .enable_time()
             .build()?;
+        watch::hand_on();
         let config = SessionConfig::new()
             .with_target_partitions(settings.threads)
             .with_create_default_catalog_and_schema(false)
@@ -229,7 +231,7 @@ impl Engine {
         let session = Session::new(0, "test", false);
         let query = self.query(&session, text, None).await?;
         let plan = self.physical(&query.plan).await?;
-        let plan = run::watched(plan, &run::Watch::new(self.0.settings.time_max))?;
+        let plan = run::watched(plan, &self.watch())?;
         let context = self.context(&plan);
         let shown = datafusion::physical_plan::displayable(&*plan)
             .indent(false)
@@ -258,20 +260,34 @@ impl Engine {
         }))
     }
 
-    /// Starts a plan on the engine's threads.
+    /// What goes with a statement that begins now.
+    pub(super) fn watch(&self) -> Arc<Watch> {
+        let pool = &self.0.state.runtime_env().memory_pool;
+        Watch::new(self.0.settings.time_max, pool)
+    }
+
+    /// A place among the queries that may be planned and run at once.
     ///
     /// # Errors
-    /// When no place is free.
-    pub(super) async fn start(
+    /// When none becomes free.
+    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, SqlError> {
+        run::place(&self.0.running, self.0.settings.queries_max).await
+    }
+
+    /// Starts a plan on the engine's threads, in the place where it was planned.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(super) fn start(
         &self,
+        place: OwnedSemaphorePermit,
+        watch: Arc<Watch>,
         plan: Arc<dyn ExecutionPlan>,
         columns: Arc<[SqlColumn]>,
     ) -> Result<Reply, SqlError> {
-        let Inner {
-            running, settings, ..
-        } = &*self.0;
         let runtime = self.runtime()?.handle();
         let context = |plan: &Arc<dyn ExecutionPlan>| self.context(plan);
-        run::start(runtime, running, settings, plan, context, columns).await
+        let settings = &self.0.settings;
+        run::start(runtime, place, watch, settings, plan, context, columns)
     }
 }

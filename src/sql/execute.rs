@@ -17,11 +17,14 @@ use super::engine::{Engine, Prepared};
 use super::error::SqlError;
 use super::functions;
 use super::reply::{Done, Reply, Running, SqlColumn};
+use super::run;
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
 use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
+use super::watch::{self, Watch};
+use super::weight;
 use crate::query::error::QueryError;
 use crate::query::source::{ReportForm, Source};
 
@@ -156,7 +159,8 @@ impl Engine {
     ) -> Result<Reply, SqlError> {
         self.check_length(text.len())?;
         if let Some(found) = self.look_up(session, text, Some(values)).await? {
-            return self.start(found.plan, found.columns).await;
+            let place = self.place().await?;
+            return self.start(place, self.watch(), found.plan, found.columns);
         }
         match statement::read(text, mode(session).ansi_quotes)? {
             Statement::Query => self.ask(session, text, values).await,
@@ -251,18 +255,20 @@ impl Engine {
     ) -> Result<Query, SqlError> {
         let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
         let values = values.map(<[Literal]>::to_vec);
-        self.on_own_threads(async move {
+        self.on_own_threads(&self.watch(), async move {
+            let _place = engine.place().await?;
             let written = write(&session, engine.settings(), &text, values.as_deref())?;
             engine.plan(written).await
         })
         .await
     }
 
-    async fn plan(&self, written: Written) -> Result<Query, SqlError> {
+    pub(super) async fn plan(&self, written: Written) -> Result<Query, SqlError> {
         let statement = ast::Statement::Query(written.query);
         let statement = PlannedStatement::Statement(Box::new(statement));
         let plan = self.state().statement_to_plan(statement).await?;
         let plan = self.operators().finish(plan)?;
+        weight::check(&plan)?;
         // (1, 2) can be compared, and not shown.
         if plan
             .schema()
@@ -295,28 +301,39 @@ impl Engine {
     ) -> Result<Reply, SqlError> {
         let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
         let values = values.to_vec();
-        let (plan, columns) = self
-            .on_own_threads(async move {
+        let watch = self.watch();
+        let (place, plan, columns) = self
+            .on_own_threads(&watch, async move {
+                let mut place = engine.place().await?;
                 let written = write(&session, engine.settings(), &text, Some(&values))?;
                 let query = engine.plan(written).await?;
                 if !query.sleep.is_zero() {
+                    // Who sleeps keeps nobody from anything.
+                    drop(place);
                     tokio::time::sleep(query.sleep).await;
+                    place = engine.place().await?;
                 }
                 let plan = engine.physical(&query.plan).await?;
-                Ok((plan, query.columns))
+                Ok((place, plan, query.columns))
             })
             .await?;
-        self.start(plan, columns).await
+        self.start(place, watch, plan, columns)
     }
 
-    /// Does something on the engine's threads; ends it when nobody waits any more.
-    async fn on_own_threads<T: Send + 'static>(
+    /// Does something for a statement on the engine's threads; ends it when nobody waits any more, or when its time is over: a
+    /// thread that cannot be interrupted then goes on, in the place of the statement, and nobody waits for it.
+    pub(super) async fn on_own_threads<T: Send + 'static>(
         &self,
+        watch: &Arc<Watch>,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, SqlError> {
-        let task = self.runtime()?.spawn(work);
-        let _ends_with_us = Running::new(task.abort_handle(), None);
-        match task.await {
+        let task = self.runtime()?.spawn(watch::scope(Arc::clone(watch), work));
+        let ends_with_us = Running::new(task.abort_handle(), Some(Arc::clone(watch)));
+        let Ok(ended) = tokio::time::timeout_at(watch.until().into(), task).await else {
+            return Err(run::late(self.settings()));
+        };
+        ends_with_us.is_over();
+        match ended {
             Ok(done) => done,
             Err(error) if error.is_panic() => {
                 tracing::error!(target: "pinbad::sql", "planning a statement panicked");

@@ -27,6 +27,8 @@ mod snapshot;
 mod statement;
 mod tables;
 mod variables;
+mod watch;
+mod weight;
 
 pub use dialect::split;
 pub use engine::{Engine, Prepared};

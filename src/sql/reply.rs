@@ -9,7 +9,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
 use super::error::SqlError;
-use super::run::Watch;
+use super::watch::Watch;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -133,6 +133,11 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn new(task: tokio::task::AbortHandle, watch: Option<Arc<Watch>>) -> Self {
         Self { task, watch }
+    }
+
+    /// The task is over, and what it worked for goes on.
+    pub(super) fn is_over(mut self) {
+        self.watch = None;
     }
 }
 

@@ -6,10 +6,9 @@
 //!
 //! A thread that is inside a join cannot be interrupted from outside, so joins are made to look up now and then: whatever
 //! they bring passes a node that yields ([`Watched`]), and conditions that they test pair by pair ask [`Watch`] whether
-//! the query still goes on.
+//! the query still goes on, as functions do by themselves.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -26,11 +25,12 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::error::SqlError;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
+use super::watch::{self, Watch};
 use crate::config::units::exact_bytes;
 
 /// Batches that are made and not yet taken.
@@ -49,62 +49,43 @@ pub(super) fn give_way() {
     let _refused = rustix::process::setpriority_process(None, NICENESS);
 }
 
-/// Whether a query still goes on.
-#[derive(Debug)]
-pub(super) struct Watch {
-    until: Instant,
-    /// Nobody wants the rows any more.
-    left: AtomicBool,
-}
-
-impl Watch {
-    pub(super) fn new(time_max: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            until: Instant::now() + time_max,
-            left: AtomicBool::new(false),
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.left.load(Ordering::Relaxed) || Instant::now() >= self.until {
-            return Err(SqlError::interrupted("the query was stopped").into());
-        }
-        Ok(())
-    }
-
-    /// The rows are not wanted any more.
-    pub(super) fn leave(&self) {
-        self.left.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Runs a plan.
+/// A place among the queries that may run at once; waits a moment for it.
 ///
 /// # Errors
-/// When no place is free. What goes wrong later comes with the rows.
-pub(super) async fn start(
-    runtime: &tokio::runtime::Handle,
+/// When none becomes free.
+pub(super) async fn place(
     places: &Arc<Semaphore>,
+    queries_max: usize,
+) -> std::result::Result<OwnedSemaphorePermit, SqlError> {
+    match tokio::time::timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => Err(SqlError::busy(format!(
+            "{queries_max} queries run already (sql.queries_max); ask again in a moment"
+        ))),
+    }
+}
+
+/// Runs a plan in the place that was taken for it.
+///
+/// # Errors
+/// DataFusion's. What goes wrong later comes with the rows.
+pub(super) fn start(
+    runtime: &tokio::runtime::Handle,
+    place: OwnedSemaphorePermit,
+    watch: Arc<Watch>,
     settings: &SqlSettings,
     plan: Arc<dyn ExecutionPlan>,
     context: impl FnOnce(&Arc<dyn ExecutionPlan>) -> Arc<TaskContext>,
     columns: Arc<[SqlColumn]>,
 ) -> std::result::Result<Reply, SqlError> {
-    let place = tokio::time::timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()).await;
-    let Ok(Ok(place)) = place else {
-        return Err(SqlError::busy(format!(
-            "{} queries run already (sql.queries_max); ask again in a moment",
-            settings.queries_max
-        )));
-    };
-    let watch = Watch::new(settings.time_max);
+    watch.run();
     let plan = watched(plan, &watch)?;
     let schema = schema_named(&plan.schema(), &columns);
     let context = context(&plan);
     let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
     let limits = settings.clone();
-    let until = watch.until;
-    let task = runtime.spawn(async move {
+    let until = watch.until();
+    let task = runtime.spawn(watch::scope(Arc::clone(&watch), async move {
         let _place = place;
         let work = run(plan, context, &limits, &sender);
         let ended = match tokio::time::timeout_at(until.into(), work).await {
@@ -119,7 +100,7 @@ pub(super) async fn start(
             };
             let _nobody_waits = sender.send(Err(error)).await;
         }
-    });
+    }));
     Ok(Reply::Rows(Rows {
         columns,
         schema,
@@ -137,7 +118,8 @@ fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn late(limits: &SqlSettings) -> SqlError {
+/// The statement's time is over.
+pub(super) fn late(limits: &SqlSettings) -> SqlError {
     SqlError::timeout(format!(
         "the query took longer than {} s (sql.time_max)",
         limits.time_max.as_secs_f64()

@@ -16,7 +16,7 @@ use super::dialect::normalise::normalise;
 use super::dialect::rewrite::rewrite_condition;
 use super::engine::Engine;
 use super::error::SqlError;
-use super::execute::{Given, database, mode, surroundings};
+use super::execute::{Given, database, mode, surroundings, write};
 use super::information_schema::describe::{self, ColumnInfo, Listed, TableInfo, TableRow};
 use super::information_schema::{
     self, CHARSETS, COLLATION, DATABASE as INFORMATION_SCHEMA, InformationSchema, collation_rows,
@@ -27,6 +27,7 @@ use super::session::Session;
 use super::sheet::{Kind, NULL, Sheet, row};
 use super::statement::{Show, What};
 use super::variables;
+use super::weight;
 use crate::query::catalog::Catalog;
 
 const TEXT: Kind = Kind::Text(192);
@@ -50,10 +51,18 @@ impl Engine {
         let batch = sheet.batch(|name| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
-        let filter = self.condition(session, condition, plan.schema())?;
-        let plan = self.operators().finish(plan.filter(filter)?.build()?)?;
-        let physical = self.physical(&plan).await?;
-        self.start(physical, columns).await
+        let (engine, session, condition) = (self.clone(), session.clone(), condition.clone());
+        let watch = self.watch();
+        let (place, plan) = self
+            .on_own_threads(&watch, async move {
+                let place = engine.place().await?;
+                let filter = engine.condition(&session, &condition, plan.schema())?;
+                let plan = engine.operators().finish(plan.filter(filter)?.build()?)?;
+                weight::check(&plan)?;
+                Ok((place, engine.physical(&plan).await?))
+            })
+            .await?;
+        self.start(place, watch, plan, columns)
     }
 
     /// The condition of SHOW ... WHERE.
@@ -230,13 +239,22 @@ impl Engine {
 
     /// The plan of a query, a line a row.
     pub(super) async fn explain(&self, session: &Session, text: &str) -> Result<Reply, SqlError> {
-        let query = self.query(session, text, Some(&[])).await?;
-        let optimised = self.state().optimize(&query.plan)?;
-        let physical = self.physical(&query.plan).await?;
-        let shown = datafusion::physical_plan::displayable(physical.as_ref()).indent(false);
+        let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
+        let watch = self.watch();
+        let plans = self.on_own_threads(&watch, async move {
+            let _place = engine.place().await?;
+            let written = write(&session, engine.settings(), &text, Some(&[]))?;
+            let query = engine.plan(written).await?;
+            let logical = engine.state().optimize(&query.plan)?;
+            let physical = engine.physical(&query.plan).await?;
+            let physical = datafusion::physical_plan::displayable(physical.as_ref()).indent(false);
+            Ok([
+                ("logical", logical.display_indent().to_string()),
+                ("physical", physical.to_string()),
+            ])
+        });
         let mut sheet = plan_sheet();
-        let logical = optimised.display_indent().to_string();
-        for (kind, lines) in [("logical", logical), ("physical", shown.to_string())] {
+        for (kind, lines) in plans.await? {
             sheet
                 .rows
                 .extend(lines.lines().map(|line| row![kind, line]));

@@ -13,7 +13,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::sql::functions;
+use crate::sql::{functions, watch};
 
 /// Plans operators as MySQL means them.
 #[derive(Debug)]
@@ -335,6 +335,10 @@ impl ExprPlanner for MysqlOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
+        // What many operators mean takes long to find out: once each knows the types of all that is in it.
+        if let Some(watch) = watch::current() {
+            watch.check()?;
+        }
         let RawBinaryExpr { op, left, right } = expr;
         // Outer columns of a sub-query have types of their own; whatever has none is DataFusion's to judge.
         if left.get_type(schema).is_err() || right.get_type(schema).is_err() {

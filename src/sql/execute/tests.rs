@@ -539,3 +539,195 @@ async fn one_row_of_an_order_for_each_row() {
         .expect_err("two rows");
     assert_eq!(error.code, 1235);
 }
+
+/// Waits until nothing is held for any statement.
+async fn at_rest(engine: &Engine) {
+    let wait = async {
+        while !engine.is_at_rest() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), wait).await;
+    waited.expect("nothing is left of the statements");
+}
+
+fn nested(before: &str, after: &str, often: usize) -> String {
+    format!("{}1{}", before.repeat(often), after.repeat(often))
+}
+
+#[tokio::test]
+async fn what_grows_when_it_is_written_out_is_refused() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    let doubled = |often: usize| {
+        let (mut text, from) = ("SELECT id x FROM request".to_owned(), "SELECT x + x AS x");
+        for at in 0..often {
+            text = format!("{from} FROM ({text}) t{at}");
+        }
+        format!("SELECT x FROM ({text}) t WHERE x > 1")
+    };
+    let conditions = |often: usize| {
+        let tests = nested("IF(", " = 2, b, b)", often);
+        format!("SELECT {tests} FROM (SELECT 1 = 1 AS b) t")
+    };
+    type Made<'a> = &'a dyn Fn(usize) -> String;
+    let cases: [(&str, Made<'_>); 5] = [
+        ("tables", &doubled),
+        ("conditions", &conditions),
+        ("NULLIF", &|often| {
+            format!("SELECT {}", nested("NULLIF(", ", 2)", often))
+        }),
+        ("COALESCE", &|often| {
+            let calls = nested("COALESCE(", ", 2)", often);
+            format!("SELECT {calls} + id FROM request")
+        }),
+        ("IFNULL", &|often| {
+            format!("SELECT {}", nested("IFNULL(", ", x)", often))
+                + " FROM (SELECT id x FROM request) t"
+        }),
+    ];
+    for (what, made) in cases {
+        let answer = ask(&engine, &mut session, &made(4)).await;
+        assert!(answer.is_ok(), "{what}: {answer:?}");
+        let error = ask(&engine, &mut session, &made(20)).await;
+        let error = error.expect_err(what);
+        assert_eq!(error.code, 1064, "{what}: {error}");
+        assert!(error.message.contains("grows"), "{what}: {error}");
+    }
+    at_rest(&engine).await;
+}
+
+#[tokio::test]
+async fn texts_take_no_more_than_they_may() {
+    let engine = engine(SqlSettings {
+        memory_max: 64 << 20,
+        ..SqlSettings::default()
+    });
+    let mut session = Session::new(5, "me@here", false);
+    let many = |each: &str, often: usize| {
+        let calls = (0..often).map(|at| each.replace('#', &(900_000 + at).to_string()));
+        calls.collect::<Vec<_>>().join(", ")
+    };
+    for (text, wanted) in [
+        ("LENGTH(REPEAT('a', 10000000))", Ok("10000000")),
+        // What would be 400 MB, but for that.
+        (
+            "REGEXP_REPLACE(REPEAT('a', 20000), 'a', REPEAT('b', 20000))",
+            Ok("NULL"),
+        ),
+        (
+            r"REGEXP_REPLACE(REPEAT('a', 20000), '^(.*)$', REPEAT('\\1', 20000))",
+            Ok("NULL"),
+        ),
+        (r"REGEXP_REPLACE('abc', '(b)|(x)', '[\\1$]')", Ok("a[b$]c")),
+        (r"QUOTE('a\'b\\')", Ok(r"'a\'b\\'")),
+        (
+            "INSERT('aéiou', 2, 2, 'XYZ'), INSERT('abc', 4, 1, 'x'), INSERT('abc', 0, 1, 'x'), INSERT('abc', 3, 9, 'x'), INSERT('abc', 2, -1, 'x')",
+            Ok("aXYZou|abc|abc|abx|ax"),
+        ),
+        (&many("REPEAT('a', #)", 300), Err(1041)),
+        (
+            &format!("LENGTH(CONCAT({}))", many("REPEAT('a', #)", 300)),
+            Err(1041),
+        ),
+    ] {
+        let text = format!("SELECT {text}");
+        let answer = ask(&engine, &mut session, &text).await;
+        let answer = answer.map(|lines| lines[1..].join("/"));
+        let answer = answer.map_err(|error| error.code);
+        assert_eq!(answer, wanted.map(str::to_owned), "{text}");
+    }
+    // Each is twice as long as the one in it.
+    let quotes = format!("SELECT LENGTH({})", nested("QUOTE(", ")", 26));
+    let length = ask(&engine, &mut session, &quotes).await;
+    let length = length.expect("a length")[1].parse::<usize>();
+    assert!(length.is_ok_and(|length| length <= functions::TEXT_MAX));
+    let columns = "SELECT SUM(LENGTH(REPEAT(column_name, 20000))) FROM information_schema.columns";
+    let error = ask(&engine, &mut session, columns).await;
+    let error = error.expect_err("two hundred MB");
+    assert!(
+        error.code == 1041 && error.message.contains("sql.memory"),
+        "{error}"
+    );
+    let few = columns.replace("20000", "100");
+    assert!(ask(&engine, &mut session, &few).await.is_ok());
+    at_rest(&engine).await;
+}
+
+#[tokio::test]
+async fn what_takes_too_long_ends_while_it_calculates() {
+    let engine = engine(SqlSettings {
+        time_max: Duration::from_millis(100),
+        ..SqlSettings::default()
+    });
+    let mut session = Session::new(5, "me@here", false);
+    // A table's every column is looked for in many megabytes, many times: one batch, minutes.
+    let looks = (0..10).map(|at| format!("LOCATE(column_name, REPEAT('a', {}))", 1_000_000 + at));
+    let looks: Vec<_> = looks.collect();
+    let text = format!(
+        "SELECT SUM({}) FROM information_schema.columns",
+        looks.join(" + ")
+    );
+    let start = std::time::Instant::now();
+    let error = ask(&engine, &mut session, &text).await.expect_err("long");
+    assert_eq!(error.code, 1969, "{error}");
+    // It ends, too, and does not only leave its client.
+    at_rest(&engine).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    // What cannot be interrupted keeps its client no longer than it may.
+    let start = std::time::Instant::now();
+    let watch = engine.watch();
+    let stuck = engine.on_own_threads(&watch, async {
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(())
+    });
+    assert_eq!(stuck.await.expect_err("late").code, 1969);
+    assert!(
+        start.elapsed() < Duration::from_millis(400),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn planning_takes_a_place() {
+    let engine = engine(SqlSettings {
+        queries_max: 1,
+        ..SqlSettings::default()
+    });
+    let mut session = Session::new(5, "me@here", false);
+    let place = engine.place().await.expect("a place");
+    let error = engine.prepare(&session, "SELECT 1").await;
+    assert_eq!(error.expect_err("no place").code, 1040);
+    for text in ["SELECT 1", "EXPLAIN SELECT 1", "SHOW TABLES WHERE 1"] {
+        let error = ask(&engine, &mut session, text).await;
+        assert_eq!(error.expect_err(text).code, 1040);
+    }
+    drop(place);
+    assert!(ask(&engine, &mut session, "SELECT 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn functions_of_nobody_are_not_there() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for name in [
+        "levenshtein('a', 'b')",
+        "nvl2(1, 2, 3)",
+        "arrow_cast(1, 'Int8')",
+        "regexp_like('a', 'a')",
+        "levenshtein(1) OVER ()",
+    ] {
+        let error = ask(&engine, &mut session, &format!("SELECT {name}")).await;
+        let error = error.expect_err(name);
+        assert_eq!(error.code, 1305, "{name}: {error}");
+        assert!(error.message.contains("FUNCTION pinba."), "{error}");
+    }
+    let known = "SELECT COALESCE(NULL, 1), ROUND(COT(1), 3), ROW_NUMBER() OVER (), LAG(1) OVER (), RAND() < 1, LENGTH(UUID())";
+    let answer = ask(&engine, &mut session, known).await.expect(known);
+    assert_eq!(answer[1], "1|0.642|1|NULL|1|36");
+}

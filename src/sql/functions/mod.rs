@@ -2,9 +2,11 @@
 //!
 //! A function is a [`Def`]: its name, how many arguments it takes, the type it has for given types, and what it does with
 //! one row of values ([`value::V`]). All are pure: what depends on the session (the time, its zone, its user) was put into the
-//! statement before. They never fail on values; a text that would grow beyond 16 MB is NULL, as in MySQL.
+//! statement before. They never fail on values; a text that would grow beyond 16 MB is NULL, as in MySQL. A call for a batch of
+//! rows fails when its texts find no place in the memory of queries, or when the statement should end ([`watch`]).
 
 mod convert;
+mod held;
 mod number;
 mod text;
 mod time;
@@ -23,15 +25,20 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use self::held::Held;
 pub(crate) use self::number::literal_number;
 use self::value::{Builder, Cells, V};
 
 pub(crate) use self::time::{shown, zone};
 pub(crate) use self::truth::check_regex;
 use super::error::SqlError;
+use super::watch;
 
 /// No text that a function makes is longer: `max_allowed_packet`.
 pub(crate) const TEXT_MAX: usize = 16 << 20;
+
+/// Rows between two looks at whether the statement still goes on.
+const ROWS_A_LOOK: usize = 16;
 
 /// What is known of the arguments when a statement is planned.
 #[derive(Debug)]
@@ -280,22 +287,26 @@ impl ScalarUDFImpl for Function {
             .iter()
             .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let array = by_row(self.def, &args.args, rows, args.return_field.data_type())?;
-        match constant {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
-                &array, 0,
-            )?)),
-            false => Ok(ColumnarValue::Array(array)),
+        let (array, texts) = by_row(self.def, &args.args, rows, args.return_field.data_type())?;
+        if !constant {
+            return Ok(ColumnarValue::Array(array));
         }
+        if let Some(watch) = watch::current() {
+            watch.constant(texts)?;
+        }
+        let value = ScalarValue::try_from_array(&array, 0)?;
+        Ok(ColumnarValue::Scalar(value))
     }
 }
 
+/// The rows of a call, and how many bytes of text they are.
 fn by_row(
     def: &Def,
     arguments: &[ColumnarValue],
     rows: usize,
     data_type: &DataType,
-) -> Result<ArrayRef> {
+) -> Result<(ArrayRef, usize)> {
+    let watch = watch::current();
     let cells: Vec<Cells> = arguments
         .iter()
         .map(|argument| match argument {
@@ -304,15 +315,30 @@ fn by_row(
         })
         .collect::<Result<_>>()?;
     let mut builder = Builder::new(data_type);
+    let mut held = Held::new(watch.as_deref());
     let mut values = Vec::with_capacity(cells.len());
     for row in 0..rows {
+        if row % ROWS_A_LOOK == 0
+            && let Some(watch) = &watch
+        {
+            watch.check()?;
+        }
         values.clear();
         values.extend(
             cells
                 .iter()
                 .map(|cells| cells.get(if cells.len() == 1 { 0 } else { row })),
         );
-        builder.push(&(def.row)(&values));
+        match (def.row)(&values) {
+            V::Text(text) if text.len() > TEXT_MAX => builder.push(&V::Null),
+            value => {
+                if let (V::Text(text), Builder::Text(_)) = (&value, &builder) {
+                    held.add(text.len())?;
+                }
+                builder.push(&value);
+            }
+        }
     }
-    Ok(builder.finish())
+    let texts = held.bytes();
+    Ok((held.with(builder.finish())?, texts))
 }

@@ -106,19 +106,21 @@ pub(super) const FUNCTIONS: &[Def] = &[
     }),
     def("insert", (4, 4), text_type, |a| {
         or_null(a, |a| {
-            let signs: Vec<char> = a[0].said().chars().collect();
-            let (start, length) = (a[1].int(), a[2].int());
-            if start < 1 || start as usize > signs.len() {
-                return V::text(a[0].said());
-            }
-            let start = start as usize - 1;
-            let end = match usize::try_from(length) {
-                Ok(length) => start.saturating_add(length).min(signs.len()),
-                Err(_) => signs.len(),
+            let said = a[0].said();
+            let skip = usize::try_from(a[1].int())
+                .ok()
+                .and_then(|start| start.checked_sub(1));
+            // Where the characters begin that are replaced; after the last one there are none.
+            let Some(start) = skip.and_then(|skip| said.char_indices().map(|(at, _)| at).nth(skip))
+            else {
+                return V::text(said);
             };
-            let before: String = signs[..start].iter().collect();
-            let after: String = signs[end..].iter().collect();
-            joined([before.into(), a[3].said(), after.into()].into_iter())
+            let rest = &said[start..];
+            let end = usize::try_from(a[2].int())
+                .ok()
+                .and_then(|length| rest.char_indices().map(|(at, _)| at).nth(length))
+                .map_or(said.len(), |end| start + end);
+            joined([said[..start].into(), a[3].said(), said[end..].into()].into_iter())
         })
     }),
     def("reverse", (1, 1), text_type, |a| {
@@ -213,10 +215,7 @@ pub(super) const FUNCTIONS: &[Def] = &[
     }),
     def("quote", (1, 1), text_type, |a| match a[0].is_null() {
         true => V::text("NULL"),
-        false => {
-            let said = a[0].said().replace('\\', "\\\\").replace('\'', "\\'");
-            V::text(format!("'{said}'"))
-        }
+        false => quoted(&a[0].said()),
     }),
     def("charset", (1, 1), text_type, |_| V::text("utf8mb4")),
     def("collation", (1, 1), text_type, |_| {
@@ -254,6 +253,25 @@ pub(super) const FUNCTIONS: &[Def] = &[
         or_null(a, |a| V::text(a[0].said().to_lowercase()))
     }),
 ];
+
+/// QUOTE: each sign is one or two.
+fn quoted(said: &str) -> V<'static> {
+    let marked = said.bytes().filter(|byte| matches!(byte, b'\\' | b'\''));
+    let length = said.len() + marked.count() + 2;
+    if length > TEXT_MAX {
+        return V::Null;
+    }
+    let mut made = String::with_capacity(length);
+    made.push('\'');
+    for sign in said.chars() {
+        if matches!(sign, '\\' | '\'') {
+            made.push('\\');
+        }
+        made.push(sign);
+    }
+    made.push('\'');
+    V::text(made)
+}
 
 fn or_text<'a>(of: &'a V<'a>) -> V<'a> {
     match of.is_null() {

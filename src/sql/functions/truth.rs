@@ -11,6 +11,9 @@ use super::{Def, def, int_type, or_null, text_type, truth_type};
 /// A compiled expression may take this much.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
+/// What one replacement may bring in, bytes: much more than a text may have, and little enough to be made and thrown away.
+const GROWN_MAX: usize = 4 * super::TEXT_MAX;
+
 pub(super) const FUNCTIONS: &[Def] = &[
     Def {
         identity: |given| *given == DataType::Boolean,
@@ -57,14 +60,33 @@ pub(super) const FUNCTIONS: &[Def] = &[
             let to = a[2].said().replace('$', "$$");
             let to = replacement(&to);
             let text = a[0].said();
-            let made = with_regex(&a[1].said(), |regex| {
-                regex.replace_all(&text, to.as_str()).into_owned()
-            });
-            made.filter(|made| made.len() <= super::TEXT_MAX)
-                .map_or(V::Null, V::text)
+            let made = with_regex(&a[1].said(), |regex| replaced(regex, &text, &to));
+            made.flatten().map_or(V::Null, V::text)
         })
     }),
 ];
+
+/// The text with all that is found in it replaced; `None` as soon as it is too long.
+fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {
+    // Each group that is named brings in at most the whole text.
+    let groups = to.matches("${").count();
+    if text.len().checked_mul(groups)? > GROWN_MAX {
+        return None;
+    }
+    let mut made = String::new();
+    let mut end = 0;
+    for found in regex.captures_iter(text) {
+        let whole = found.get_match();
+        made.push_str(&text[end..whole.start()]);
+        found.expand(to, &mut made);
+        end = whole.end();
+        if made.len() > super::TEXT_MAX {
+            return None;
+        }
+    }
+    made.push_str(&text[end..]);
+    Some(made)
+}
 
 /// `\1` as `${1}`.
 fn replacement(to: &str) -> String {

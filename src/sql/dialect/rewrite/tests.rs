@@ -102,7 +102,7 @@ fn grow() {
     ];
     for (before, after) in cases {
         assert!(made(&nested(before, after, 2)).is_ok(), "{before}..{after}");
-        let error = made(&nested(before, after, 40)).expect_err(before);
+        let error = made(&nested(before, after, 16)).expect_err(before);
         assert_eq!(error.code, 1064, "{before}..{after}: {error}");
         assert!(error.message.contains("grows"), "{before}: {error}");
     }
@@ -112,7 +112,7 @@ fn grow() {
         ..around()
     };
     for (before, after) in [("(SELECT DISTINCT ", ")"), ("(SELECT ", " GROUP BY 1)")] {
-        let parsed = grammar::parse(&nested(before, after, 40)).expect("a statement");
+        let parsed = grammar::parse(&nested(before, after, 16)).expect("a statement");
         let Statement::Query(mut query) = parsed else {
             panic!("not a query");
         };
