@@ -332,7 +332,7 @@ impl Engine {
         let Ok(ended) = tokio::time::timeout_at(watch.until().into(), task).await else {
             return Err(run::late(self.settings()));
         };
-        ends_with_us.is_over();
+        ends_with_us.finish();
         match ended {
             Ok(done) => done,
             Err(error) if error.is_panic() => {

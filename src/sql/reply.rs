@@ -136,7 +136,7 @@ impl Running {
     }
 
     /// The task is over, and what it worked for goes on.
-    pub(super) fn is_over(mut self) {
+    pub(super) fn finish(mut self) {
         self.watch = None;
     }
 }

@@ -678,6 +678,21 @@ async fn what_takes_too_long_ends_while_it_calculates() {
         "{:?}",
         start.elapsed()
     );
+    // Nor does what makes its own rows.
+    let start = std::time::Instant::now();
+    for next in ["x + 1", "1"] {
+        let text = format!(
+            "WITH RECURSIVE t AS (SELECT 1 x UNION ALL SELECT {next} FROM t) SELECT COUNT(*) FROM t"
+        );
+        let error = ask(&engine, &mut session, &text).await.expect_err(&text);
+        assert_eq!(error.code, 1969, "{error}");
+        at_rest(&engine).await;
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
     // What cannot be interrupted keeps its client no longer than it may.
     let start = std::time::Instant::now();
     let watch = engine.watch();

@@ -32,7 +32,7 @@ use self::value::{Builder, Cells, V};
 pub(crate) use self::time::{shown, zone};
 pub(crate) use self::truth::check_regex;
 use super::error::SqlError;
-use super::watch;
+use super::watch::{self, Watch};
 
 /// No text that a function makes is longer: `max_allowed_packet`.
 pub(crate) const TEXT_MAX: usize = 16 << 20;
@@ -277,6 +277,10 @@ impl ScalarUDFImpl for Function {
         {
             return Ok(only.clone());
         }
+        let watch = watch::current();
+        if let Some(watch) = &watch {
+            watch.check()?;
+        }
         if let Some(whole) = self.def.whole
             && let Some(done) = whole(&args.args, args.number_rows)?
         {
@@ -287,11 +291,12 @@ impl ScalarUDFImpl for Function {
             .iter()
             .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let (array, texts) = by_row(self.def, &args.args, rows, args.return_field.data_type())?;
+        let data_type = args.return_field.data_type();
+        let (array, texts) = by_row(self.def, &args.args, rows, data_type, watch.as_deref())?;
         if !constant {
             return Ok(ColumnarValue::Array(array));
         }
-        if let Some(watch) = watch::current() {
+        if let Some(watch) = watch {
             watch.constant(texts)?;
         }
         let value = ScalarValue::try_from_array(&array, 0)?;
@@ -305,8 +310,8 @@ fn by_row(
     arguments: &[ColumnarValue],
     rows: usize,
     data_type: &DataType,
+    watch: Option<&Watch>,
 ) -> Result<(ArrayRef, usize)> {
-    let watch = watch::current();
     let cells: Vec<Cells> = arguments
         .iter()
         .map(|argument| match argument {
@@ -315,11 +320,11 @@ fn by_row(
         })
         .collect::<Result<_>>()?;
     let mut builder = Builder::new(data_type);
-    let mut held = Held::new(watch.as_deref());
+    let mut held = Held::new(watch);
     let mut values = Vec::with_capacity(cells.len());
     for row in 0..rows {
         if row % ROWS_A_LOOK == 0
-            && let Some(watch) = &watch
+            && let Some(watch) = watch
         {
             watch.check()?;
         }

@@ -26,6 +26,9 @@ const TABLES_MAX: usize = 61;
 /// Columns of one SELECT, or of one GROUP BY: MySQL's own limit of a table.
 const COLUMNS_MAX: usize = 4_096;
 
+/// Columns of a GROUP BY ... WITH ROLLUP: the rows are grouped once for each, by all of them.
+const ROLLUP_MAX: usize = 64;
+
 /// Puts a SELECT right; gives the names of its columns: what the plan calls them, what MySQL does.
 pub(super) fn shape(
     select: &mut Select,
@@ -120,6 +123,9 @@ fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
     };
     match modifiers.as_slice() {
         [] => Ok(()),
+        [GroupByWithModifier::Rollup] if expressions.len() > ROLLUP_MAX => Err(
+            SqlError::not_supported(format!("WITH ROLLUP of more than {ROLLUP_MAX} columns")),
+        ),
         [GroupByWithModifier::Rollup] => {
             modifiers.clear();
             let sets = expressions.drain(..).map(|expr| vec![expr]).collect();

@@ -149,4 +149,10 @@ fn names_of_with_count_as_what_they_stand_for() {
     let error = made(&unions).expect_err("122 tables");
     assert!(error.message.contains("122 tables"), "{error}");
     assert!(made(&format!("SELECT {}", vec!["1"; 4_097].join(","))).is_err());
+    let rolled = |often: usize| {
+        let groups = vec!["a"; often].join(", ");
+        made(&format!("SELECT 1 FROM t GROUP BY {groups} WITH ROLLUP"))
+    };
+    assert!(rolled(64).is_ok());
+    assert_eq!(rolled(65).expect_err("too many").code, 1235);
 }
