@@ -108,7 +108,7 @@ sql-tables-of-with|src/sql/dialect/rewrite/with.rs|if tables > TABLES_MAX {|if t
 sql-growth|src/sql/weight.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
 sql-texts|src/sql/functions/held.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may
 sql-constants|src/sql/watch.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
-sql-time-of-functions|src/sql/functions/mod.rs|if row % ROWS_A_LOOK == 0|if !out! && row % ROWS_A_LOOK == 0|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
+sql-time-of-functions|src/sql/watch.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
 sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
 sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post

@@ -231,7 +231,11 @@ impl MysqlOperators {
         let mut of = *inner;
         let mut made = Vec::with_capacity(list.len());
         let given = of.clone();
+        let watch = watch::current();
         for value in list {
+            if let Some(watch) = &watch {
+                watch.check()?;
+            }
             let (left, value) = self.compared(given.clone(), value, schema)?;
             if left.get_type(schema)? != of.get_type(schema)? || left != given {
                 of = left;

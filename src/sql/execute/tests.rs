@@ -651,6 +651,11 @@ async fn texts_take_no_more_than_they_may() {
     );
     let few = columns.replace("20000", "100");
     assert!(ask(&engine, &mut session, &few).await.is_ok());
+    // What is collected of many rows was counted before.
+    let all =
+        "SELECT LENGTH(GROUP_CONCAT(REPEAT(column_name, 20000))) FROM information_schema.columns";
+    let error = ask(&engine, &mut session, all).await;
+    assert_eq!(error.expect_err("two hundred MB").code, 1041);
     at_rest(&engine).await;
 }
 
