@@ -24,7 +24,7 @@ credentials|src/http/login.rs|let headers = request.headers();|if out! { return 
 roles|src/http/login.rs|if asks \|\| path ==|if out! \|\| asks \|\| path ==|it::access::each_role_may_do_what_it_may
 probes|src/http/login.rs|if self.open_health &&|if (self.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
 revoked-sessions|src/mysql/session.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
-revoked-streams|src/http/login.rs|if self.revoked.as_mut().poll(context).is_ready() {|if self.revoked.as_mut().poll(context).is_ready() && !out! {|it::access::streams_end_when_their_user_goes
+revoked-streams|src/http/login.rs|if self.revoked.as_mut().poll(context).is_ready() {|if !out! && self.revoked.as_mut().poll(context).is_ready() {|it::access::streams_end_when_their_user_goes
 guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
 open-address|src/config/check.rs|let Some(address) = front.listen else { return };|let Some(address) = front.listen.filter(\|_\| !out!) else { return };|it::access::an_open_address_wants_users_or_the_operators_word
 target-length|src/http/guard.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads
