@@ -1,5 +1,7 @@
 //! Statements through the engine, against reports that have no rows.
 
+use std::time::Instant;
+
 use super::*;
 use crate::sql::tests::pools::Pools;
 
@@ -659,6 +661,13 @@ async fn texts_take_no_more_than_they_may() {
     at_rest(&engine).await;
 }
 
+/// Long before it would be over if nothing ended it, however busy the machine is.
+#[track_caller]
+fn assert_soon(start: Instant) {
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
 #[tokio::test]
 async fn what_takes_too_long_ends_while_it_calculates() {
     let engine = engine(SqlSettings {
@@ -673,18 +682,14 @@ async fn what_takes_too_long_ends_while_it_calculates() {
         "SELECT SUM({}) FROM information_schema.columns",
         looks.join(" + ")
     );
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let error = ask(&engine, &mut session, &text).await.expect_err("long");
     assert_eq!(error.code, 1969, "{error}");
     // It ends, too, and does not only leave its client.
     at_rest(&engine).await;
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
+    assert_soon(start);
     // Nor does what makes its own rows.
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     for next in ["x + 1", "1"] {
         let text = format!(
             "WITH RECURSIVE t AS (SELECT 1 x UNION ALL SELECT {next} FROM t) SELECT COUNT(*) FROM t"
@@ -693,24 +698,17 @@ async fn what_takes_too_long_ends_while_it_calculates() {
         assert_eq!(error.code, 1969, "{error}");
         at_rest(&engine).await;
     }
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
+    assert_soon(start);
     // What cannot be interrupted keeps its client no longer than it may.
-    let start = std::time::Instant::now();
+    let (release, held) = std::sync::mpsc::channel::<()>();
     let watch = engine.watch();
-    let stuck = engine.on_own_threads(&watch, async {
-        std::thread::sleep(Duration::from_millis(500));
+    let stuck = engine.on_own_threads(&watch, async move {
+        let _released = held.recv();
         Ok(())
     });
-    assert_eq!(stuck.await.expect_err("late").code, 1969);
-    assert!(
-        start.elapsed() < Duration::from_millis(400),
-        "{:?}",
-        start.elapsed()
-    );
+    let left = tokio::time::timeout(Duration::from_secs(60), stuck).await;
+    assert_eq!(left.expect("no end").expect_err("late").code, 1969);
+    drop(release);
 }
 
 #[tokio::test]
