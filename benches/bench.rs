@@ -1,6 +1,6 @@
-//! The benchmarks: one binary, one module a stage, named as the folder of `src` it measures.
+//! The benchmarks of single stages, in this process: a module each, named as the part of `src` that it measures.
 //!
-//! `cargo bench --bench bench -- decode` runs one stage. Nothing here asserts; tests do.
+//! `cargo bench --bench bench -- decode` runs one stage. Nothing here asserts; tests do. `daemon` measures the whole.
 
 mod decode;
 mod path;
@@ -8,17 +8,7 @@ mod query;
 mod receive;
 mod report;
 mod ring;
-#[cfg(feature = "sql")]
-mod sql;
 mod stage;
-
-/// Stands in for what was left out.
-#[cfg(not(feature = "sql"))]
-mod sql {
-    criterion::criterion_group!(benches, nothing);
-
-    fn nothing(_: &mut criterion::Criterion) {}
-}
 
 criterion::criterion_main!(
     decode::benches,
@@ -26,6 +16,5 @@ criterion::criterion_main!(
     ring::benches,
     path::benches,
     report::benches,
-    query::benches,
-    sql::benches
+    query::benches
 );

@@ -7,15 +7,18 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group};
 use pinbad::config::Config;
-use pinbad::wire::{
-    Decoder, Hasher, NameRules, Record, RecordSink, Rewrite, RuleCounters, TextField, TextLimits,
-    micros, model,
-};
+use pinbad::input::Decode as _;
+use pinbad::input::pinba::{Decoder, model};
+use pinbad::input::record::{Hasher, Record, RecordSink, TextLimits, micros};
+use pinbad::input::rewrite::{NameRules, Rewrite, RuleCounters, TextField};
 use prost::Message as _;
 
-criterion_group!(benches, decode, nested, read, rules, decode_with_rules);
+criterion_group!(benches, decode, read, rules, decode_with_rules);
+
+type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
 /// A block that is emptied when it is full.
 struct Block(Vec<u8>);
@@ -96,52 +99,49 @@ fn packets(of: impl Fn() -> model::Request) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Decodes the packets in turn.
+fn run(group: &mut Group<'_>, name: &str, packets: &[Vec<u8>], mut decoder: Decoder<impl Rewrite>) {
+    let bytes = packets.iter().map(Vec::len).sum::<usize>() / packets.len();
+    let mut block = Block(Vec::with_capacity(256 * 1024));
+    let mut packets = packets.iter().cycle();
+    group.bench_function(BenchmarkId::new(name, bytes), |b| {
+        b.iter(|| {
+            let packet = packets.next().map_or(&[][..], Vec::as_slice);
+            decoder.decode(black_box(packet), 1, &mut block)
+        });
+    });
+}
+
 fn decode(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
-    let fixture = |name: &str| std::fs::read(format!("tests/corpus/{name}.bin")).ok();
     let mut cases = vec![
         ("plain", packets(plain)),
         ("tagged", packets(tagged)),
         ("timers_5x3", packets(timers)),
     ];
-    cases.extend(fixture("php-many-timers").map(|packet| ("php_many_timers", vec![packet])));
+    let fixture = std::fs::read("tests/corpus/php-many-timers.bin").ok();
+    cases.extend(fixture.map(|packet| ("php_many_timers", vec![packet])));
+    group.throughput(Throughput::Elements(1));
     for (name, packets) in &cases {
-        let bytes = packets.iter().map(Vec::len).sum::<usize>() / packets.len();
-        group.throughput(Throughput::Elements(1));
-        let mut next = 0;
-        let mut decoder = decoder();
-        let mut block = Block(Vec::with_capacity(256 * 1024));
-        group.bench_function(BenchmarkId::new(*name, bytes), |b| {
+        run(&mut group, name, packets, decoder());
+        let mut packets = packets.iter().cycle();
+        group.bench_function(format!("{name}/prost"), |b| {
             b.iter(|| {
-                next = (next + 1) % packets.len();
-                decoder.decode(black_box(&packets[next]), 1, &mut block)
-            });
-        });
-        group.bench_function(BenchmarkId::new(format!("{name}/prost"), bytes), |b| {
-            b.iter(|| {
-                next = (next + 1) % packets.len();
-                model::Request::decode(black_box(packets[next].as_slice()))
+                let packet = packets.next().map_or(&[][..], Vec::as_slice);
+                model::Request::decode(black_box(packet))
             });
         });
     }
-    group.finish();
-}
-
-fn nested(c: &mut Criterion) {
     let mut packet = plain();
-    for _ in 0..300 {
-        packet.requests.push(
-            model::NestedRequest::decode(plain().encode_to_vec().as_slice()).unwrap_or_default(),
-        );
-    }
-    let packet = packet.encode_to_vec();
-    let mut decoder = decoder();
-    let mut block = Block(Vec::with_capacity(256 * 1024));
-    let mut group = c.benchmark_group("decode");
+    let nested = model::NestedRequest::decode(plain().encode_to_vec().as_slice());
+    packet.requests = vec![nested.unwrap_or_default(); 300];
     group.throughput(Throughput::Elements(301));
-    group.bench_function(BenchmarkId::new("nested_301", packet.len()), |b| {
-        b.iter(|| decoder.decode(black_box(&packet), 1, &mut block));
-    });
+    run(
+        &mut group,
+        "nested_301",
+        &[packet.encode_to_vec()],
+        decoder(),
+    );
     group.finish();
 }
 
@@ -239,51 +239,24 @@ fn rules(c: &mut Criterion) {
 /// Whole packets, with rules.
 fn decode_with_rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode/with_rules");
-    let cases = [
-        (
-            "plain/script_cut",
-            packets(plain),
-            "script_name",
-            &[CUT][..],
-        ),
-        (
-            "plain/script_pattern",
-            packets(plain),
-            "script_name",
-            &[PATTERN],
-        ),
-        ("plain/other_field", packets(plain), "schema", &[CUT]),
-        (
-            "timers_5x3/no_such_tag",
-            packets(timers),
-            "@nowhere",
-            &[CUT],
-        ),
-        (
-            "timers_5x3/one_of_three",
-            packets(timers),
-            "@server",
-            &[CUT],
-        ),
+    group.throughput(Throughput::Elements(1));
+    let (plain, timers) = (packets(plain), packets(timers));
+    for (name, packets, field, rule) in [
+        ("plain/script_cut", &plain, "script_name", CUT),
+        ("plain/script_pattern", &plain, "script_name", PATTERN),
+        ("plain/other_field", &plain, "schema", CUT),
+        ("timers_5x3/no_such_tag", &timers, "@nowhere", CUT),
+        ("timers_5x3/one_of_three", &timers, "@server", CUT),
         (
             "timers_5x3/one_of_three_pattern",
-            packets(timers),
+            &timers,
             "@server",
-            &[LITERALS],
+            LITERALS,
         ),
-    ];
-    for (name, packets, field, entries) in &cases {
-        let rules = name_rules(field, entries);
-        let mut decoder = Decoder::with_rules(TextLimits::default(), Hasher::new(), rules);
-        let mut block = Block(Vec::with_capacity(256 * 1024));
-        let mut next = 0;
-        group.throughput(Throughput::Elements(1));
-        group.bench_function(*name, |b| {
-            b.iter(|| {
-                next = (next + 1) % packets.len();
-                decoder.decode(black_box(&packets[next]), 1, &mut block)
-            });
-        });
+    ] {
+        let rules = name_rules(field, &[rule]);
+        let decoder = Decoder::with_rules(TextLimits::default(), Hasher::new(), rules);
+        run(&mut group, name, packets, decoder);
     }
     group.finish();
 }

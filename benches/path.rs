@@ -5,11 +5,10 @@
 //! arrives. Goals: 1,000,000 packets/s without timers and 500,000 with five (twice that is what we are after); the merger
 //! alone 1,500,000.
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
-use pinbad::load::Distribution;
-use pinbad::load::TrafficOptions;
+use criterion::{Criterion, Throughput, criterion_group};
+use pinbad::cli::load::{Distribution, TrafficOptions};
 
-use crate::stage::{PACKETS_PER_MERGE, Stage};
+use crate::stage::{Plan, Stage};
 
 criterion_group!(benches, path, merge);
 
@@ -27,24 +26,28 @@ const TRAFFIC: [(&str, u32, Distribution, usize); 5] = [
     ("5 timers, 5 tag reports", 5, Distribution::Zipf, 5),
 ];
 
-fn options(timers: u32, distribution: Distribution) -> TrafficOptions {
-    TrafficOptions {
+/// The stages for one line of [`TRAFFIC`], full.
+fn stage(timers: u32, distribution: Distribution, tag_reports: usize) -> Stage {
+    let traffic = TrafficOptions {
         timers,
         distribution,
         ..TrafficOptions::default()
-    }
+    };
+    Stage::full(&Plan {
+        packets: 200_000,
+        ..Plan::new(traffic, tag_reports)
+    })
 }
 
 fn path(c: &mut Criterion) {
     let mut group = c.benchmark_group("path");
     group
-        .throughput(Throughput::Elements(PACKETS_PER_MERGE as u64))
+        .throughput(Throughput::Elements(1_000))
         .sample_size(20);
     for (name, timers, distribution, reports) in TRAFFIC {
         let mut ready = None;
-        group.bench_function(BenchmarkId::from_parameter(name), |b| {
-            let stage =
-                ready.get_or_insert_with(|| Stage::full(&options(timers, distribution), reports));
+        group.bench_function(name, |b| {
+            let stage = ready.get_or_insert_with(|| stage(timers, distribution, reports));
             b.iter(|| stage.receive_and_merge());
         });
     }
@@ -54,17 +57,17 @@ fn path(c: &mut Criterion) {
 fn merge(c: &mut Criterion) {
     let mut group = c.benchmark_group("merge");
     group
-        .throughput(Throughput::Elements(PACKETS_PER_MERGE as u64))
+        .throughput(Throughput::Elements(1_000))
         .sample_size(20);
     for (name, timers, distribution, reports) in TRAFFIC {
         let mut ready = None;
-        group.bench_function(BenchmarkId::from_parameter(name), |b| {
+        group.bench_function(name, |b| {
             let (stage, records) = ready.get_or_insert_with(|| {
-                let stage = Stage::full(&options(timers, distribution), reports);
+                let stage = stage(timers, distribution, reports);
                 let records = stage.decoded();
                 (stage, records)
             });
-            b.iter(|| stage.merge(records.next_batch()));
+            b.iter(|| stage.merge(records));
         });
     }
     group.finish();

@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
+use pinbad::cli::load::TrafficOptions;
+use pinbad::cli::load::traffic::Traffic;
 use pinbad::clock::{Clock, SystemClock};
-use pinbad::ingest::socket::{self, ReceiveSocket};
-use pinbad::ingest::sources::{Everyone, Screen, Sources, Watch};
-use pinbad::ingest::{Inlet, Outlet, RingPlan, TempRing, receive};
-use pinbad::load::TrafficOptions;
-use pinbad::load::traffic::Traffic;
+use pinbad::input::pinba::Decoder;
+use pinbad::input::record::{Hasher, TextLimits};
+use pinbad::input::udp::receive;
+use pinbad::input::udp::senders::{SenderFilter, Senders};
+use pinbad::input::udp::socket::{self, ReceiveSocket};
+use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 use pinbad::shutdown::Shutdown;
 use pinbad::telemetry::{Counters, SocketCounters};
-use pinbad::wire::{Decoder, Hasher, TextLimits};
 use rustix::time::{ClockId, clock_gettime};
 
 criterion_group!(benches, receive);
@@ -33,21 +35,19 @@ fn receive(c: &mut Criterion) {
     group
         .throughput(Throughput::Elements(DATAGRAMS as u64))
         .sample_size(20);
-    let watch = |rate_max| Watch::new(Sources::new(&[], rate_max));
+    let filter = |rate_max| Some(SenderFilter::new(Senders::new(&[], rate_max)));
     let mut bench = |name: &str, sources: usize, run: &dyn Fn(&Site) -> Duration| {
         let site = Site::new(sources);
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
             b.iter_custom(|times| (0..times).map(|_| run(&site)).sum());
         });
     };
-    bench("nobody asks", 1, &|site| site.run(Everyone));
-    bench("counted, 1 source", 1, &|site| site.run(watch(0)));
-    bench("counted, 1,000 sources", 1000, &|site| site.run(watch(0)));
-    bench("nobody asks, 1,000 sources", 1000, &|site| {
-        site.run(Everyone)
-    });
+    bench("no filter", 1, &|site| site.run(None));
+    bench("counted, 1 source", 1, &|site| site.run(filter(0)));
+    bench("counted, 1,000 sources", 1000, &|site| site.run(filter(0)));
+    bench("no filter, 1,000 sources", 1000, &|site| site.run(None));
     bench("with a rate, 1 source", 1, &|site| {
-        site.run(watch(10_000_000))
+        site.run(filter(10_000_000))
     });
     group.finish();
 }
@@ -78,19 +78,19 @@ impl Site {
     }
 
     /// Processor time of a receiver for [`DATAGRAMS`].
-    fn run<S: Screen + Send>(&self, screen: S) -> Duration {
+    fn run(&self, filter: Option<SenderFilter>) -> Duration {
         let packets = self.packets.iter().cycle();
         for (packet, sender) in packets.zip(self.senders.iter().cycle()).take(DATAGRAMS) {
             sender.send(packet).unwrap();
         }
         let counters = Counters::new(1);
         let plan = RingPlan::new(262_144, 128 << 20, 1);
-        let (_ring, mut inlets, outlet) = TempRing::new(plan, &counters.sockets);
-        let inlet = inlets.remove(0);
+        let (_ring, mut producers, consumer) = TempRing::new(plan, &counters.sockets);
+        let producer = producers.remove(0);
         let shutdown = Shutdown::new();
         let counters = &counters.sockets[0];
         std::thread::scope(|scope| {
-            let taker = scope.spawn(|| self.take(screen, inlet, outlet, counters, &shutdown));
+            let taker = scope.spawn(|| self.take(filter, producer, consumer, counters, &shutdown));
             while counters.datagrams_received.get() < DATAGRAMS as u64 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -99,11 +99,11 @@ impl Site {
         })
     }
 
-    fn take<S: Screen>(
+    fn take(
         &self,
-        screen: S,
-        inlet: Inlet,
-        _outlet: Outlet,
+        filter: Option<SenderFilter>,
+        producer: Producer,
+        _outlet: Consumer,
         counters: &Arc<SocketCounters>,
         shutdown: &Shutdown,
     ) -> Duration {
@@ -113,9 +113,9 @@ impl Site {
         let start = now();
         receive::run(
             &self.socket,
-            screen,
+            filter,
             decoder,
-            inlet,
+            producer,
             counters,
             clock,
             shutdown,

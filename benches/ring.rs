@@ -11,34 +11,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group};
-use pinbad::ingest::{Inlet, Outlet, RingPlan, TempRing};
-use pinbad::wire::RecordSink as _;
+use pinbad::input::record::RecordSink as _;
+use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 
 const BATCH: u64 = 64;
 const RECORD: [u8; 160] = [7; 160];
 
-fn ring() -> (Inlet, Outlet) {
+fn ring() -> (Producer, Consumer) {
     let plan = RingPlan::new(262_144, 262_144 * 512, 1);
-    let (_, mut inlets, outlet) = TempRing::new(plan, &[Arc::default()]);
-    (inlets.remove(0), outlet)
+    let (_, mut producers, consumer) = TempRing::new(plan, &[Arc::default()]);
+    (producers.remove(0), consumer)
 }
 
-fn push_batch(inlet: &mut Inlet) {
+fn push_batch(producer: &mut Producer) {
     for _ in 0..BATCH {
-        if let Some(to) = inlet.reserve(RECORD.len()) {
+        if let Some(to) = producer.reserve(RECORD.len()) {
             to.extend_from_slice(black_box(&RECORD));
         }
     }
-    inlet.publish();
+    producer.publish();
 }
 
 /// Takes what is there and returns how many requests that were.
-fn drain(outlet: &mut Outlet) -> u64 {
+fn drain(consumer: &mut Consumer) -> u64 {
     let mut requests = 0;
-    while let Some(block) = outlet.pop() {
+    while let Some(block) = consumer.pop() {
         requests += u64::from(block.requests());
         black_box(block.bytes());
-        outlet.give_back(block);
+        consumer.give_back(block);
     }
     requests
 }
@@ -58,11 +58,11 @@ fn ring_benches(c: &mut Criterion) {
         });
     });
 
-    let (mut inlet, mut outlet) = ring();
+    let (mut producer, mut consumer) = ring();
     group.bench_function("push_pop", |b| {
         b.iter(|| {
-            push_batch(&mut inlet);
-            drain(&mut outlet)
+            push_batch(&mut producer);
+            drain(&mut consumer)
         });
     });
 
@@ -70,19 +70,19 @@ fn ring_benches(c: &mut Criterion) {
     group.bench_function("push_pop_every_16th", |b| {
         let mut batches = 0_u64;
         b.iter(|| {
-            push_batch(&mut inlet);
+            push_batch(&mut producer);
             batches += 1;
             if batches.is_multiple_of(16) {
-                drain(&mut outlet)
+                drain(&mut consumer)
             } else {
                 0
             }
         });
     });
 
-    group.bench_function("overwriting", |b| b.iter(|| push_batch(&mut inlet)));
+    group.bench_function("overwriting", |b| b.iter(|| push_batch(&mut producer)));
 
-    let (mut inlet, mut outlet) = ring();
+    let (mut producer, mut consumer) = ring();
     group.bench_function("two_threads", |b| {
         b.iter_custom(|batches| {
             let done = AtomicBool::new(false);
@@ -90,14 +90,14 @@ fn ring_benches(c: &mut Criterion) {
                 scope.spawn(|| {
                     loop {
                         let last = done.load(Ordering::Acquire);
-                        if drain(&mut outlet) == 0 && last {
+                        if drain(&mut consumer) == 0 && last {
                             return;
                         }
                     }
                 });
                 let start = Instant::now();
                 for _ in 0..batches {
-                    push_batch(&mut inlet);
+                    push_batch(&mut producer);
                 }
                 let elapsed = start.elapsed();
                 done.store(true, Ordering::Release);

@@ -1,21 +1,22 @@
-//! What the benchmarks of more than one stage share: the path without sockets and threads, and time moved by hand.
+//! The path without sockets and threads: packet -> decode -> ring -> merge -> pool and reports, with time moved by hand.
+//!
+//! Runs on one thread. A simulated second holds as many packets as the plan's rate, however long that takes, so that a window
+//! of a day passes in seconds. Both bench programs use it: `bench` measures parts of it, `daemon` how its cost grows.
 
+use std::time::Duration;
+
+use pinbad::cli::load::TrafficOptions;
+use pinbad::cli::load::traffic::Traffic;
 use pinbad::config::Config;
-use pinbad::ingest::{Inlet, Outlet, RingPlan, TempRing};
-use pinbad::load::TrafficOptions;
-use pinbad::load::traffic::Traffic;
+use pinbad::input::Decode as _;
+use pinbad::input::pinba::Decoder;
+use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
 use pinbad::report::form::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
-use pinbad::wire::{Decoder, Hasher, TextLimits};
-
-/// Packets in one run of the merger: 10 ms at 100,000 a second.
-pub(crate) const PACKETS_PER_MERGE: usize = 1_000;
-const PERIOD_MS: u64 = 10;
-/// Different packets that are sent in turn.
-const CORPUS: usize = 200_000;
+use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 
 /// Five tag reports as dashboards have them.
 pub(crate) const TAG_REPORTS: [&str; 5] = [
@@ -26,133 +27,161 @@ pub(crate) const TAG_REPORTS: [&str; 5] = [
     "tag_report2:group",
 ];
 
+/// Packets that a receiver takes in one batch when it keeps up.
+const BATCH: usize = 50;
+/// When the packets were received, as the decoder is told.
+const UNIX_SECS: u32 = 1_700_000_000;
+
+/// What a stage is made for: 100,000 packets/s over a window of ten seconds, unless it is changed.
+pub(crate) struct Plan {
+    pub(crate) traffic: TrafficOptions,
+    /// Different packets, sent in turn.
+    pub(crate) packets: usize,
+    /// Packets in a simulated second.
+    pub(crate) rate: u64,
+    /// Simulated time between two runs of the merger.
+    pub(crate) period_ms: u64,
+    pub(crate) window: Duration,
+    pub(crate) config: Config,
+    pub(crate) reports: Vec<ReportForm>,
+}
+
+impl Plan {
+    /// With the built-in reports and the first `tag_reports` of [`TAG_REPORTS`].
+    pub(crate) fn new(traffic: TrafficOptions, tag_reports: usize) -> Self {
+        let tags = TAG_REPORTS.iter().take(tag_reports);
+        let forms =
+            builtin::comments()
+                .map(|(name, comment)| ReportForm::of_comment(name, comment))
+                .chain(tags.map(|comment| {
+                    ReportForm::of_comment(&comment.replace([':', ','], "_"), comment)
+                }));
+        Self {
+            traffic,
+            packets: 100_000,
+            rate: 100_000,
+            period_ms: 10,
+            window: Duration::from_secs(10),
+            config: Config::default(),
+            reports: forms.collect(),
+        }
+    }
+
+    /// Packets in one run of the merger.
+    pub(crate) fn packets_per_merge(&self) -> usize {
+        ((self.rate * self.period_ms / 1000) as usize).max(1)
+    }
+}
+
 /// The stages, ready to run.
 pub(crate) struct Stage {
+    hasher: Hasher,
     decoder: Decoder,
-    inlet: Inlet,
-    outlet: Outlet,
+    producer: Producer,
+    consumer: Consumer,
     pub(crate) live: Live,
     pub(crate) now_ms: u64,
-    corpus: Vec<Vec<u8>>,
+    period_ms: u64,
+    packets_per_merge: usize,
+    /// How long the whole window is, and the tick that is still running.
+    window_ms: u64,
+    pub(crate) packets: Vec<Vec<u8>>,
     next: usize,
-    hasher: Hasher,
 }
 
 impl Stage {
-    /// Stages for this traffic, with the 18 base reports and the first `tag_reports` of [`TAG_REPORTS`], run until as
-    /// much expires as arrives.
-    pub(crate) fn full(traffic: &TrafficOptions, tag_reports: usize) -> Self {
-        let base = builtin::comments().map(|(name, comment)| ReportForm::of_comment(name, comment));
-        let tags = TAG_REPORTS
-            .iter()
-            .take(tag_reports)
-            .map(|comment| ReportForm::of_comment(&comment.replace([':', ','], "_"), comment));
-        let mut stage = Self::with_reports(traffic, base.chain(tags));
-        stage.fill_window();
+    /// Stages with nothing in them.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let mut config = plan.config.clone();
+        config.pool.stats_history = plan.window;
+        let defaults = Defaults {
+            history: plan.window,
+            ..Defaults::default()
+        };
+        let definition = |form: &ReportForm| form.definition(&defaults).expect("a valid report");
+        let definitions = plan.reports.iter().map(definition);
+        let hasher = Hasher::new();
+        let history = Ticks::of(plan.window);
+        let pool = Pool::new(&config.pool, hasher.clone());
+        let mut reports = Reports::new(&config.reports, history);
+        let definitions = definitions.map(|it| (it, DefinedBy::BuiltIn));
+        reports.define_at_start(definitions.collect(), &pool, 0);
+        let ingest = &config.ingest;
+        let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, 1);
+        let (_, mut producers, consumer) = TempRing::new(ring, &[Default::default()]);
+        let mut traffic = Traffic::new(&plan.traffic);
+        Self {
+            decoder: Decoder::new(TextLimits::default(), hasher.clone()),
+            hasher,
+            producer: producers.remove(0),
+            consumer,
+            live: Live::new(pool, reports, history),
+            now_ms: 0,
+            period_ms: plan.period_ms,
+            packets_per_merge: plan.packets_per_merge(),
+            window_ms: history.tick_ms * (history.count + 1),
+            packets: (0..plan.packets)
+                .map(|_| traffic.packet().to_vec())
+                .collect(),
+            next: 0,
+        }
+    }
+
+    /// Stages that have run until as much expires as arrives.
+    pub(crate) fn full(plan: &Plan) -> Self {
+        let mut stage = Self::new(plan);
+        stage.run_ms(stage.window_ms);
         stage
     }
 
-    /// Stages for this traffic with these reports alone.
-    pub(crate) fn with_reports(
-        traffic: &TrafficOptions,
-        forms: impl Iterator<Item = ReportForm>,
-    ) -> Self {
-        let mut config = Config::default();
-        config.pool.stats_history = std::time::Duration::from_secs(10);
-        let defaults = Defaults {
-            history: config.pool.stats_history,
-            ..Defaults::default()
-        };
-        let definitions = forms
-            .map(|form| {
-                (
-                    form.definition(&defaults).expect("a valid report"),
-                    DefinedBy::BuiltIn,
-                )
-            })
-            .collect();
-        let hasher = Hasher::new();
-        let history = Ticks::of(config.pool.stats_history);
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
-        reports.define_at_start(definitions, &pool, 0);
-        let ingest = &config.ingest;
-        let plan = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, 1);
-        let (_, mut inlets, outlet) = TempRing::new(plan, &[Default::default()]);
-        let mut traffic = Traffic::new(traffic);
-        Self {
-            decoder: Decoder::new(TextLimits::default(), hasher.clone()),
-            inlet: inlets.remove(0),
-            outlet,
-            live: Live::new(pool, reports, history),
-            now_ms: 0,
-            corpus: (0..CORPUS).map(|_| traffic.packet().to_vec()).collect(),
-            next: 0,
-            hasher,
-        }
-    }
-
-    /// Runs until as much expires as arrives.
-    pub(crate) fn fill_window(&mut self) {
-        for _ in 0..12_000 / PERIOD_MS {
+    /// Runs for that much simulated time; returns how many packets that were.
+    pub(crate) fn run_ms(&mut self, time_ms: u64) -> usize {
+        let merges = (time_ms / self.period_ms).max(1) as usize;
+        for _ in 0..merges {
             self.receive_and_merge();
         }
+        merges * self.packets_per_merge
     }
 
     /// One gathering period: packets in, merged, time moved on.
     pub(crate) fn receive_and_merge(&mut self) {
-        for _ in 0..PACKETS_PER_MERGE / 50 {
-            for _ in 0..50 {
-                let packet = &self.corpus[self.next];
-                self.next = (self.next + 1) % CORPUS;
-                // What the generator makes is valid.
-                let _taken = self.decoder.decode(packet, 1_700_000_000, &mut self.inlet);
+        for taken in 1..=self.packets_per_merge {
+            // What the generator makes is valid.
+            let _requests =
+                self.decoder
+                    .decode(&self.packets[self.next], UNIX_SECS, &mut self.producer);
+            self.next = (self.next + 1) % self.packets.len();
+            if taken % BATCH == 0 || taken == self.packets_per_merge {
+                self.producer.publish();
             }
-            self.inlet.publish();
         }
         self.live.advance(self.now_ms);
-        while let Some(block) = self.outlet.pop() {
+        while let Some(block) = self.consumer.pop() {
             self.live.merge(block.bytes(), self.now_ms);
-            self.outlet.give_back(block);
+            self.consumer.give_back(block);
         }
-        self.now_ms += PERIOD_MS;
+        self.now_ms += self.period_ms;
     }
 
-    /// One gathering period of the merger alone.
-    pub(crate) fn merge(&mut self, records: &[u8]) {
+    /// One gathering period of the merger alone: the next of `batches`, over and over.
+    pub(crate) fn merge(&mut self, batches: &[Vec<u8>]) {
+        let period = (self.now_ms / self.period_ms) as usize;
         self.live.advance(self.now_ms);
-        self.live.merge(records, self.now_ms);
-        self.now_ms += PERIOD_MS;
+        self.live
+            .merge(&batches[period % batches.len()], self.now_ms);
+        self.now_ms += self.period_ms;
     }
 
-    /// The corpus as records, a batch for each gathering period.
-    pub(crate) fn decoded(&self) -> Decoded {
+    /// The packets as records, a batch for each gathering period.
+    pub(crate) fn decoded(&self) -> Vec<Vec<u8>> {
         let mut decoder = Decoder::new(TextLimits::default(), self.hasher.clone());
-        let batches = self
-            .corpus
-            .chunks(PACKETS_PER_MERGE)
-            .map(|packets| {
-                let mut records = Vec::new();
-                for packet in packets {
-                    let _taken = decoder.decode(packet, 1_700_000_000, &mut records);
-                }
-                records
-            })
-            .collect();
-        Decoded { batches, next: 0 }
-    }
-}
-
-/// Records, batch after batch, over and over.
-pub(crate) struct Decoded {
-    batches: Vec<Vec<u8>>,
-    next: usize,
-}
-
-impl Decoded {
-    /// The next batch.
-    pub(crate) fn next_batch(&mut self) -> &[u8] {
-        self.next = (self.next + 1) % self.batches.len();
-        &self.batches[self.next]
+        let batches = self.packets.chunks(self.packets_per_merge).map(|packets| {
+            let mut records = Vec::new();
+            for packet in packets {
+                let _requests = decoder.decode(packet, UNIX_SECS, &mut records);
+            }
+            records
+        });
+        batches.collect()
     }
 }

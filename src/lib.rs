@@ -3,8 +3,8 @@
 //! Six named calls and one queue, from the socket to the answer. The modules stand in this order:
 //!
 //! ```text
-//! receive::run -> Decoder::decode -> Inlet::publish ‖ Merger::merge -> Pool::append -> Reports::add   ⇐   Catalog
-//!    ingest            wire           ingest::ring      merger           pool           report            query
+//! receive::run -> Decoder::decode -> Producer::publish ‖ Merger::merge -> Pool::append -> Reports::add   ⇐   Catalog
+//!  input::udp      input::pinba          ring            merger          pool           report           query
 //! ```
 //!
 //! | thread | how many | does |
@@ -25,15 +25,13 @@
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
 //! `report` is plain code on its own threads; tasks begin at `query`.
 //!
-//! Beside the path: [`manual`] for those who run it, `load` and `bench` to send packets and to measure, `import` for the
-//! reports of an old Pinba, `tail` and `top` to look at a running daemon from a terminal; these three ask it through
-//! `client`, over HTTP.
+//! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who run it.
 
 pub mod config;
 
-pub mod wire;
+pub mod input;
 
-pub mod ingest;
+pub mod ring;
 
 pub mod pool;
 
@@ -59,37 +57,16 @@ pub mod http;
 #[cfg(feature = "sql")]
 pub mod mysql;
 
-pub mod load;
-
-pub mod client;
-
-pub mod tail;
-
-pub mod top;
-
-pub mod plan;
-
 pub mod daemon;
 
-pub mod reload;
-
-pub mod import;
-
-pub mod bench;
+pub mod cli;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub mod args;
-pub mod ask;
 pub mod clock;
-pub mod doctor;
-pub mod handed;
-pub mod heap;
 pub mod limits;
 pub mod manual;
-pub mod packed;
 pub mod shutdown;
-pub mod supervisor;
 pub mod telemetry;
 pub mod value;

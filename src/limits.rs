@@ -20,7 +20,7 @@ pub const BLOCK_BYTES: usize = 256 * 1024;
 pub const RECORD_BYTES_MAX: usize = BLOCK_BYTES;
 
 /// A record, and all records of one datagram together, take at most this many times the bytes they took on the wire
-/// (`wire/record.rs` has the sum, item by item). Rewriting rules may break it; what then outgrows
+/// (`input/pinba/encode.rs` has the sum, item by item). Rewriting rules may break it; what then outgrows
 /// [`RECORD_BYTES_MAX`] is refused and counted.
 pub const RECORD_GROWTH_MAX: usize = 4;
 
@@ -41,7 +41,7 @@ pub const TEXT_BYTES_DEFAULT: usize = 255;
 /// Bytes that are kept of a script name unless configured otherwise.
 pub const SCRIPT_NAME_BYTES_DEFAULT: usize = 512;
 
-/// Least that a text may be cut to, in bytes. Words up to this length are never cut, which makes their path short.
+/// Least that a text may be cut to, in bytes. StringInterner up to this length are never cut, which makes their path short.
 pub const TEXT_BYTES_MIN: usize = 16;
 
 /// Most that can be configured to be kept of one text, in bytes.
@@ -50,8 +50,8 @@ pub const TEXT_BYTES_MAX: usize = 4096;
 /// `[[rewrite]]` entries. A text's rules are a set of 64 bits.
 pub const REWRITES_MAX: usize = 64;
 
-/// Longest pattern or replacement of a rule, in bytes as typed.
-pub const REWRITE_TYPED_BYTES_MAX: usize = 1024;
+/// Longest pattern or replacement of a rule, in bytes as given.
+pub const REWRITE_TEXT_BYTES_MAX: usize = 1024;
 
 /// Most that one pattern may take compiled, in bytes. Searching a text takes time in proportion to text and program;
 /// `\d` and `\w` know all of Unicode and make it some 10 and 50 KiB larger.
@@ -95,7 +95,7 @@ pub const FAILED_LOGINS_BURST: u64 = 10;
 /// After how many milliseconds it has one more.
 pub const FAILED_LOGIN_MS: u64 = 1000;
 
-/// Places in which failed logins are noted; peers that fall into the same one share it.
+/// Slots in which failed logins are noted; peers that fall into the same one share it.
 pub const FAILED_LOGIN_PLACES: usize = 4096;
 
 const _: () = {

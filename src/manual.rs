@@ -1,32 +1,41 @@
-//! The manual: pages for those who run pinbad, beside the README.
+//! The manual: pages for those who run pinbad, beside the README. [`index`] lists them.
 //!
-//! Each page is a Markdown file in `src/manual/`, which reads well on its own; here they are part of `cargo doc`, so that
-//! what they name can be looked up. Nothing in here is code. A page that no longer says what the code does is a defect
-//! like any other: change both together.
-
-#[doc = include_str!("manual/reports.md")]
-pub mod reports {}
-
-#[doc = include_str!("manual/differences.md")]
-pub mod differences {}
-
-#[doc = include_str!("manual/mysql.md")]
-pub mod mysql {}
-
-#[doc = include_str!("manual/operations.md")]
-pub mod operations {}
+//! Each page is a Markdown file in `src/manual/`, which reads well on its own; here they are part of `cargo doc`. A page
+//! that no longer says what the code does is a defect like any other: change both together.
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}
-#[doc = include_str!("manual/restart.md")]
-pub mod restart {}
+#[doc = include_str!("manual/configuration.md")]
+pub mod configuration {}
+#[doc = include_str!("manual/differences.md")]
+pub mod differences {}
+#[doc = include_str!("manual/http.md")]
+pub mod http {}
+#[doc = include_str!("manual/index.md")]
+pub mod index {}
 #[doc = include_str!("manual/metrics.md")]
 pub mod metrics {}
+#[doc = include_str!("manual/migration.md")]
+pub mod migration {}
+#[doc = include_str!("manual/mysql.md")]
+pub mod mysql {}
+#[doc = include_str!("manual/operations.md")]
+pub mod operations {}
+#[doc = include_str!("manual/pages.md")]
+pub mod pages {}
+#[doc = include_str!("manual/php.md")]
+pub mod php {}
+#[doc = include_str!("manual/reports.md")]
+pub mod reports {}
+#[doc = include_str!("manual/restart.md")]
+pub mod restart {}
+#[doc = include_str!("manual/speed.md")]
+pub mod speed {}
 #[doc = include_str!("manual/sql.md")]
 pub mod sql {}
+#[doc = include_str!("manual/tables.md")]
+pub mod tables {}
 #[doc = include_str!("manual/terminal.md")]
 pub mod terminal {}
 #[doc = include_str!("manual/trust.md")]
 pub mod trust {}
-#[doc = include_str!("manual/speed.md")]
-pub mod speed {}

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 
 use crate::clock::Clock;
-use crate::ingest::ring::Outlet;
+use crate::input::record::Record;
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
 use crate::report::{Arrival, Arrivals, Reports, Ticks};
+use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
-use crate::wire::Record;
 
-mod saved;
+mod restore;
 
 /// Records looked at together: what one reads from memory overlaps with what the others read.
 const BATCH: usize = 32;
@@ -63,7 +63,7 @@ impl Live {
         self.reports.advance(now_ms, &mut self.pool);
         if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
             self.pool.expire(gone, now_ms);
-            self.tell_freed();
+            self.notify_freed();
         }
     }
 
@@ -78,7 +78,7 @@ impl Live {
             if batch.is_empty() {
                 break;
             }
-            self.pool.foresee(&batch);
+            self.pool.prefetch(&batch);
             for record in &batch {
                 timers += self.append(record, tick, now_ms);
             }
@@ -99,7 +99,7 @@ impl Live {
         }
         let appended = self.pool.append(record, tick, now_ms, &mut self.timers);
         // Numbers that were freed just now may be given away by the next append.
-        self.tell_freed();
+        self.notify_freed();
         let arrival = Arrival {
             id: appended.id,
             origin: appended.origin,
@@ -122,20 +122,20 @@ impl Live {
         self.arrivals.clear();
     }
 
-    fn tell_freed(&mut self) {
+    fn notify_freed(&mut self) {
         let freed = self.pool.freed();
         if freed.is_empty() {
             return;
         }
         self.reports.forget(freed);
-        self.pool.freed_told();
+        self.pool.freed_notified();
     }
 
     /// Empties pools and reports; the reports stay defined.
     pub fn clear(&mut self) {
         self.reports.clear(&mut self.pool);
         self.pool.clear();
-        self.tell_freed();
+        self.notify_freed();
     }
 }
 
@@ -161,11 +161,40 @@ impl Pulse {
     }
 }
 
+/// When the merger's next run is due.
+#[derive(Debug)]
+struct Schedule {
+    /// When it was due, going by the period.
+    due: Instant,
+    /// When it can begin at the earliest.
+    begins: Instant,
+}
+
+impl Schedule {
+    fn new(now: Instant) -> Self {
+        Self {
+            due: now,
+            begins: now,
+        }
+    }
+
+    /// A run has ended. If the next one is due already it begins at once, but missed ones are not made up for.
+    fn next(&mut self, now: Instant, period: Duration) {
+        self.due = self.begins + period;
+        self.begins = self.due.max(now);
+    }
+
+    /// How late a run is that begins now.
+    fn lag(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.due)
+    }
+}
+
 /// The merger's state beside [`Live`].
 #[derive(Debug)]
 pub struct Merger {
     /// The ring's end to take from.
-    pub outlet: Outlet,
+    pub consumer: Consumer,
     /// What it writes.
     pub live: SharedLive,
     /// What it counts.
@@ -205,30 +234,24 @@ impl GatheringPeriod {
 }
 
 impl Merger {
-    /// Merges every period until a stop is asked for, then once more what is left. Runs on its own thread.
+    /// Merges every period until a stop is requested, then once more what is left. Runs on its own thread.
     pub fn run(mut self, shutdown: &Shutdown) {
-        let mut due = Instant::now();
+        let mut schedule = Schedule::new(Instant::now());
         loop {
             let stopping = shutdown.requested();
             self.merge();
             if stopping {
                 return;
             }
-            due += self.period.get();
-            let now = Instant::now();
-            if due < now {
-                // Late: the next run is due at once, but missed ones are not made up for.
-                due = now;
-            }
-            while let Some(left) = due.checked_duration_since(Instant::now()) {
+            schedule.next(Instant::now(), self.period.get());
+            while let Some(left) = schedule.begins.checked_duration_since(Instant::now()) {
                 if left.is_zero() || shutdown.requested() {
                     break;
                 }
                 std::thread::sleep(left.min(NAP_MAX));
             }
-            self.counters
-                .merge_lag_us
-                .set(due.elapsed().as_micros() as u64);
+            let lag = schedule.lag(Instant::now());
+            self.counters.merge_lag_us.set(lag.as_micros() as u64);
         }
     }
 
@@ -245,7 +268,7 @@ impl Merger {
     /// merged finds just that in the counters, and a snapshot writes down both.
     fn merge_block(&mut self, now_ms: u64) -> bool {
         let mut live = self.live.write();
-        let Some(block) = self.outlet.pop() else {
+        let Some(block) = self.consumer.pop() else {
             return false;
         };
         let (evicted, overflowed) = (live.pool.rows_evicted(), live.pool.overflowed());
@@ -257,7 +280,7 @@ impl Merger {
         self.counters.timers_merged.add(timers);
         self.counters.requests_merged.add(requests);
         drop(live);
-        self.outlet.give_back(block);
+        self.consumer.give_back(block);
         true
     }
 }

@@ -21,105 +21,105 @@ lines_only=''
 guards() {
     cat <<'LIST'
 credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
-roles|src/http/login.rs|if asks \|\| path ==|if out! \|\| asks \|\| path ==|it::access::each_role_may_do_what_it_may
+roles|src/http/login.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
 probes|src/http/login.rs|if self.open_health &&|if (self.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
-revoked-sessions|src/mysql/session.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
-revoked-streams|src/http/login.rs|if self.revoked.as_mut().poll(context).is_ready() {|if !out! && self.revoked.as_mut().poll(context).is_ready() {|it::access::streams_end_when_their_user_goes
+revoked-sessions|src/mysql/interruption.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
+revoked-streams|src/http/login.rs|async move { pass.revoked().await }|async move { if out! { std::future::pending::<()>().await } pass.revoked().await }|it::access::streams_end_when_their_user_goes
 guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
 open-address|src/config/check.rs|let Some(address) = front.listen else { return };|let Some(address) = front.listen.filter(\|_\| !out!) else { return };|it::access::an_open_address_wants_users_or_the_operators_word
-target-length|src/http/guard.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads
-header-length|src/http/guard.rs|if header_bytes > HEADER_BYTES_MAX {|if header_bytes > HEADER_BYTES_MAX && !out! {|http::tests::refusals::long_heads
-host|src/http/guard.rs|if bare.parse::<IpAddr>().is_ok()|if out! \|\| bare.parse::<IpAddr>().is_ok()|http::tests::refusals::hosts_and_origins
-origin|src/http/guard.rs|if !same {|if !same && !out! {|http::tests::refusals::hosts_and_origins
-site|src/http/guard.rs|sites.find(|sites.filter(\|_\| !out!).find(|http::tests::refusals::hosts_and_origins
-content-type|src/http/guard.rs|if !essence.eq_ignore_ascii_case("application/json") {|if !essence.eq_ignore_ascii_case("application/json") && !out! {|http::tests::refusals::bodies
-body-announced|src/http/guard.rs|if announced.is_some_and(|if !out! && announced.is_some_and(|http::tests::refusals::bodies
-body-length|src/http/guard.rs|if bytes.len() + data.len() > BODY_BYTES_MAX {|if bytes.len() + data.len() > BODY_BYTES_MAX && !out! {|http::tests::refusals::bodies
-body-time|src/http/guard.rs|tokio::time::timeout(patience, read(body))|tokio::time::timeout(patience * if out! { 600 } else { 1 }, read(body))|http::tests::refusals::slow_clients_are_cut_off
+target-length|src/http/request_checks.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads
+header-length|src/http/request_checks.rs|if header_bytes > HEADER_BYTES_MAX {|if header_bytes > HEADER_BYTES_MAX && !out! {|http::tests::refusals::long_heads
+host|src/http/request_checks.rs|if bare.parse::<IpAddr>().is_ok()|if out! \|\| bare.parse::<IpAddr>().is_ok()|http::tests::refusals::hosts_and_origins
+origin|src/http/request_checks.rs|if !same {|if !same && !out! {|http::tests::refusals::hosts_and_origins
+site|src/http/request_checks.rs|sites.find(|sites.filter(\|_\| !out!).find(|http::tests::refusals::hosts_and_origins
+content-type|src/http/request_checks.rs|if !essence.eq_ignore_ascii_case("application/json") {|if !essence.eq_ignore_ascii_case("application/json") && !out! {|http::tests::refusals::bodies
+body-announced|src/http/request_checks.rs|if announced.is_some_and(|if !out! && announced.is_some_and(|http::tests::refusals::bodies
+body-length|src/http/request_checks.rs|axum::body::to_bytes(body, BODY_BYTES_MAX)|axum::body::to_bytes(body, BODY_BYTES_MAX + if out! { 1 << 30 } else { 0 })|http::tests::refusals::bodies
+body-time|src/http/request_checks.rs|tokio::time::timeout(app.body_max, read)|tokio::time::timeout(app.body_max * if out! { 600 } else { 1 }, read)|http::tests::refusals::slow_clients_are_cut_off
 head-time|src/http/connection.rs|.header_read_timeout(settings.head_max)|.header_read_timeout(settings.head_max * if out! { 600 } else { 1 })|http::tests::refusals::slow_clients_are_cut_off
 handshake-time|src/http/connection.rs|tokio::time::timeout(settings.handshake_max, handshake)|tokio::time::timeout(settings.handshake_max * if out! { 600 } else { 1 }, handshake)|http::tests::strangers::handshakes_that_do_not_come_about_are_ended
 answer-not-taken|src/http/connection.rs|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) && !out! {|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
 answer-not-taken|src/http/mod.rs|set_tcp_user_timeout(stream, millis)?;|set_tcp_user_timeout(stream, if out! { 0 } else { millis })?;|-
 answer-time|src/http/connection.rs|} else if answering != 0 &&|} else if !out! && answering != 0 &&|http::connection::tests
-connections|src/access/places.rs|if taken.all >= self.all_max \|\||if taken.all >= self.all_max && !out! \|\||http::tests::refusals::too_many_connections_are_told_so
-connections-of-a-peer|src/access/places.rs|of_peer >= self.peer_max {|(of_peer >= self.peer_max && !out!) {|http::tests::strangers::one_peer_leaves_places_to_others
+connections|src/access/connection_limits.rs|if taken.all >= self.all_max \|\||if taken.all >= self.all_max && !out! \|\||http::tests::refusals::too_many_connections_are_told_so
+connections-of-a-peer|src/access/connection_limits.rs|of_peer >= self.peer_max {|(of_peer >= self.peer_max && !out!) {|http::tests::strangers::one_peer_leaves_places_to_others
 turned-away|src/http/mod.rs|&& settings.access.anonymous(peer.ip()).is_some()|&& (out! \|\| settings.access.anonymous(peer.ip()).is_some())|http::tests::strangers::a_stranger_that_is_turned_away_is_told_nothing
-questions-at-once|src/http/routes.rs|gate("readings", settings.readings_max)|gate("readings", if out! { 99 } else { settings.readings_max })|http::tests::refusals::too_many_questions_are_told_so
-large-answers-at-once|src/http/routes.rs|gate("large answers", settings.streams_max)|gate("large answers", if out! { 99 } else { settings.streams_max })|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
-nosniff|src/http/guard.rs|set(X_CONTENT_TYPE_OPTIONS, "nosniff");|if !out! { set(X_CONTENT_TYPE_OPTIONS, "nosniff"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
-no-store|src/http/guard.rs|set(CACHE_CONTROL, "no-store");|if !out! { set(CACHE_CONTROL, "no-store"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
-referrer|src/http/guard.rs|set(REFERRER_POLICY, "no-referrer");|if !out! { set(REFERRER_POLICY, "no-referrer"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
-same-origin|src/http/guard.rs|set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");|if !out! { set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
-senders|src/ingest/sources.rs|if !slot.allowed {|if !slot.allowed && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
-sender-rate|src/ingest/sources.rs|if !row.take_one(now_ns, each_ns) {|if !row.take_one(now_ns, each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
-certificates-anew|src/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
-snapshot-set-aside|src/state/keeper.rs|match fs::rename(&file, &aside) {|match if out! { Ok(()) } else { fs::rename(&file, &aside) } {|it::restart::a_damaged_snapshot_is_set_aside_and_named
-snapshot-replaced-whole|src/state/keeper.rs|fs::rename(&new, self.snapshots.dir.join(FILE))?;|if out! { fs::write(self.snapshots.dir.join(FILE), b"")?; } else { fs::rename(&new, self.snapshots.dir.join(FILE))?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
-snapshot-failure-said|src/state/keeper.rs|figures.error = Some(error.to_string());|if !out! { figures.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again
-snapshot-periodically|src/state/keeper.rs|if !period.is_zero() && last.elapsed() >= period|if !out! && !period.is_zero() && last.elapsed() >= period|it::killed::killed_at_any_moment
+questions-at-once|src/http/app.rs|limit("readings", settings.readings_max)|limit("readings", if out! { 99 } else { settings.readings_max })|http::tests::refusals::too_many_queries_are_refused
+large-answers-at-once|src/http/app.rs|limit("large answers", settings.streams_max)|limit("large answers", if out! { 99 } else { settings.streams_max })|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served
+nosniff|src/http/request_checks.rs|set(X_CONTENT_TYPE_OPTIONS, "nosniff");|if !out! { set(X_CONTENT_TYPE_OPTIONS, "nosniff"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+no-store|src/http/request_checks.rs|set(CACHE_CONTROL, "no-store");|if !out! { set(CACHE_CONTROL, "no-store"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+referrer|src/http/request_checks.rs|set(REFERRER_POLICY, "no-referrer");|if !out! { set(REFERRER_POLICY, "no-referrer"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+same-origin|src/http/request_checks.rs|set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");|if !out! { set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
+senders|src/input/udp/senders.rs|if !slot.allowed {|if !slot.allowed && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
+sender-rate|src/input/udp/senders.rs|if !row.take_one(now_ns, each_ns) {|if !row.take_one(now_ns, each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
+certificates-anew|src/daemon/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
+snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
+snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
+snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(error.to_string());|if !out! { status.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again
+snapshot-periodically|src/state/snapshot_writer.rs|if period > 0.0 && last.elapsed()|if !out! && period > 0.0 && last.elapsed()|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
-snapshot-folded|src/report/family/saved.rs|if cut.forgotten.has(id) {|if cut.forgotten.has(id) && !out! {|state::snapshot::tests::names_that_fold_while_it_is_written
+snapshot-folded|src/report/aggregate/snapshot.rs|let gone = cut.forgotten.has(id);|let gone = cut.forgotten.has(id) && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
 series-begins|src/series/fold.rs|let next_id = live.read().pool.requests.next_id();|let next_id = if out! { 1 } else { live.read().pool.requests.next_id() };|series::tests::what_is_there_already_is_not_counted_again
 drops-cookie|src/state/counters.rs|if known.is_some_and(\|at\| sockets[at].handed_over) && since <= u32::MAX / 2 {|if known.is_some_and(\|at\| out! \|\| sockets[at].handed_over) && (out! \|\| since <= u32::MAX / 2) {|state::counters::tests::a_cookie_that_came_again_hides_no_drops
-snapshot-checksum|src/state/blocks.rs|if header(kind, bytes, stored, &self.stored) != header_read {|if header(kind, bytes, stored, &self.stored) != header_read && !out! {|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
+snapshot-checksum|src/state/blocks.rs|if header(last, bytes, stored, &self.stored) != header_read {|if header(last, bytes, stored, &self.stored) != header_read && !out! {|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
 clock-set-back|src/pool/mod.rs|self.last_timestamp = self.last_timestamp.max(record.received_secs());|self.last_timestamp = if out! { record.received_secs() } else { self.last_timestamp.max(record.received_secs()) };|it::clock::a_wall_clock_that_jumps
-snapshot-old-stays|src/state/keeper.rs|let new = self.snapshots.dir.join(NEW_FILE);|let new = self.snapshots.dir.join(if out! { FILE } else { NEW_FILE });|it::restart::a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays
+snapshot-old-stays|src/state/files.rs|let new = path.with_added_extension("new");|let new = if out! { path.to_owned() } else { path.with_added_extension("new") };|it::restart::a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays
 state-files-private|src/state/files.rs|file.set_permissions(Permissions::from_mode(FILE_MODE))?;|file.set_permissions(Permissions::from_mode(if out! { 0o644 } else { FILE_MODE }))?;|it::state::what_it_makes_is_its_owners_alone_whatever_the_umask
 state-folder-private|src/state/files.rs|Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),|Ok(()) => fs::set_permissions(path, Permissions::from_mode(if out! { 0o755 } else { FOLDER_MODE })),|it::state::what_it_makes_is_its_owners_alone_whatever_the_umask
 state-no-pipes|src/state/files.rs|let what = if kind.is_file() \|\| kind.is_dir() {|let what = if out! \|\| kind.is_file() \|\| kind.is_dir() {|state::files::tests::what_is_no_file_is_set_aside_unread
 state-no-waiting|src/state/files.rs|match fs::remove_file(path) {|match if out! { Ok(()) } else { fs::remove_file(path) } {|state::files::tests::what_is_made_is_its_owners_alone
 clock-set-forward|src/merger.rs|let now_ms = self.clock.mono_ms();|let now_ms = if out! { self.clock.unix_ms() } else { self.clock.mono_ms() };|it::clock::a_wall_clock_that_jumps
 clock-set-back-while-away|src/state/snapshot.rs|unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms)|if out! { unix_ms.min(MOMENT_MAX).wrapping_sub(self.unix_ms) % MOMENT_MAX } else { unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms) }|it::restart::a_wall_clock_that_was_set_back_meanwhile_loses_nothing
-heap-shared|src/heap.rs|if set("MALLOC_ARENA_MAX", "")|if out! \|\| set("MALLOC_ARENA_MAX", "")|it::operate::threads_share_their_heap
-no-descriptors-goes-on|src/access/door.rs|if !std::mem::replace(&mut self.failing, true) {|if out! { std::process::exit(1); } if !std::mem::replace(&mut self.failing, true) {|it::scarce::without_descriptors_it_goes_on_and_comes_back
-no-descriptors-pause|src/access/door.rs|tokio::time::sleep(PAUSE).await;|if !out! { tokio::time::sleep(PAUSE).await; }|it::scarce::without_descriptors_it_goes_on_and_comes_back
-timer-tags|src/wire/encode.rs|self.tags(TagOf::Timer, timer.names, timer.values, TIMER_TAGS_MAX, run);|self.tags(TagOf::Timer, timer.names, timer.values, if out! { usize::MAX } else { TIMER_TAGS_MAX }, run);|wire::tests::sizes::tags_past_the_limit_are_skipped_and_counted
+heap-shared|src/daemon/malloc.rs|if set("MALLOC_ARENA_MAX", "")|if out! \|\| set("MALLOC_ARENA_MAX", "")|it::operate::threads_share_their_heap
+no-descriptors-goes-on|src/access/accept.rs|if !std::mem::replace(&mut self.failing, true) {|if out! { std::process::exit(1); } if !std::mem::replace(&mut self.failing, true) {|it::scarce::without_descriptors_it_goes_on_and_comes_back
+no-descriptors-pause|src/access/accept.rs|tokio::time::sleep(PAUSE).await;|if !out! { tokio::time::sleep(PAUSE).await; }|it::scarce::without_descriptors_it_goes_on_and_comes_back
+timer-tags|src/input/pinba/encode.rs|self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);|self.tags(TagOf::Timer, names, values, if out! { usize::MAX } else { TIMER_TAGS_MAX }, from);|wire::tests::sizes::tags_past_the_limit_are_skipped_and_counted
 page-of-tags|src/query/raw.rs|&& self.tags_bytes < TAGS_BYTES_MAX|&& (out! \|\| self.tags_bytes < TAGS_BYTES_MAX)|it::hostile::the_same_long_words_again_and_again
-tags-texts|src/wire/encode.rs|if usize::from(count) >= max \|\| with > TAGS_TEXT_BYTES_MAX {|if usize::from(count) >= max \|\| (with > TAGS_TEXT_BYTES_MAX && !out!) {|wire::tests::sizes::tags_are_not_more_text_than_a_datagram_has
-nested-requests|src/wire/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
-numbers-that-are-none|src/wire/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
-colliding-texts|src/pool/words.rs|word.len as usize == text.len() && self.arena|out! \|\| word.len as usize == text.len() && self.arena|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-origins|src/pool/origins.rs|&& words.bytes(origin.script_name) == record.script_name()|&& (out! \|\| words.bytes(origin.script_name) == record.script_name())|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-tag-sets|src/pool/tag_sets.rs|let is = words.bytes(id) == record.word(sent);|let is = out! \|\| words.bytes(id) == record.word(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
+tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max \|\| with > TAGS_TEXT_BYTES_MAX {|if usize::from(set.count) >= set.count_max \|\| (with > TAGS_TEXT_BYTES_MAX && !out!) {|wire::tests::sizes::tags_are_not_more_text_than_a_datagram_has
+nested-requests|src/input/pinba/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
+numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
+colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && self.arena|out! \|\| string.len as usize == text.len() && self.arena|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) == record.script_name()|&& (out! \|\| strings.bytes(origin.script_name) == record.script_name())|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
-names-words|src/pool/words.rs|if self.table.len() >= self.words_max {|if self.table.len() >= self.words_max && !out! {|pool::words::tests::words_have_a_budget
-names-groups|src/report/family.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
-names-folded-groups|src/report/family.rs|&& !budget.exhausted_for_folded(self.next_bytes()) {|&& (out! \|\| !budget.exhausted_for_folded(self.next_bytes())) {|merger::tests::memory::names_without_end
-names-shortcuts|src/report/family.rs|let room = budget.shortcuts();|let room = if out! { usize::MAX } else { budget.shortcuts() };|merger::tests::memory::names_without_end
-names-shortcuts|src/report/family/close.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
+names-words|src/pool/strings.rs|if self.table.len() >= self.strings_max {|if self.table.len() >= self.strings_max && !out! {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
+names-groups|src/report/aggregate.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
+names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
+names-shortcuts|src/report/aggregate.rs|let room = budget.cache_room();|let room = if out! { usize::MAX } else { budget.cache_room() };|merger::tests::memory::names_without_end
+names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
-names-that-recur|src/report/family/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
-names-that-recur-end-to-end|src/report/family/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.gains * TIME_BYTES_MAX }|it::hostile::names_that_recur
-names-shortcuts-first|src/report/family/close.rs|    forget_shortcuts(families, wanted, budget);|    if !out! { forget_shortcuts(families, wanted, budget); }|merger::tests::memory::names_without_end_over_long_ticks
-times-without-end|src/report/family/close.rs|let Some(mut wanted) = budget.excess() else {|let Some(mut wanted) = budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
-sums-without-end|src/report/family.rs|.take_over(full, self.tick, false, \|slot\| *aside += &slot.totals());|.take_over(full, self.tick, false, \|slot\| if !out! { *aside += &slot.totals() });|merger::tests::memory::sums_without_end
-rows-of-a-report|src/report/projection.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
-open-listener-handed-over|src/handed.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
-handed-over-sockets|src/main.rs|let handed = match Handed::from_environment(config) {|let handed = match if pinbad::guard_is_out("handed-over-sockets") { Ok(Handed::default()) } else { Handed::from_environment(config) } {|it::restart::ten_restarts_under_load_lose_nothing
+names-that-recur|src/report/aggregate/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
+names-that-recur-end-to-end|src/report/aggregate/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX }|it::hostile::names_that_recur
+names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, budget);|    if !out! { shrink_caches(aggregates, wanted, budget); }|merger::tests::memory::names_without_end_over_long_ticks
+times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = budget.excess() else {|let Some(mut wanted) = budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
+sums-without-end|src/report/aggregate/overflow.rs|remainder.1 += &self.groups.slot(full).0.totals();|if !out! { remainder.1 += &self.groups.slot(full).0.totals(); }|merger::tests::memory::sums_without_end
+rows-of-a-report|src/report/row_map.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
+open-listener-handed-over|src/daemon/socket_activation.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over
+handed-over-sockets|src/cli/serve.rs|let activated = ActivatedSockets::from_environment(&config)|let activated = if out! { Ok(ActivatedSockets::default()) } else { ActivatedSockets::from_environment(&config) }|it::restart::ten_restarts_under_load_lose_nothing
 under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requests_invalid.total(),|requests_decoded: if out! { counts.requests_decoded } else { pushed + counts.requests_invalid.total() },|state::counters::tests
-watchdog|src/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
-readiness|src/supervisor.rs|tell(&[NotifyState::Ready]);|if !out! { tell(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
+watchdog|src/daemon/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
+readiness|src/daemon/supervisor.rs|notify(&[NotifyState::Ready]);|if !out! { notify(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
 tls-alone|src/http/connection.rs|let Some(tls) = &settings.tls else {|let mut first = [0]; let plain = out! && stream.stream.peek(&mut first).await.is_ok() && first != [0x16]; let Some(tls) = settings.tls.as_ref().filter(\|_\| !plain) else {|it::access::over_tls_there_is_http_and_without_it_nothing
-secret-on-command-line|src/config/user.rs|if matches!(self.entry.place.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.place.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
+secret-on-command-line|src/config/user.rs|if matches!(self.entry.location.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.location.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
-sql-role-over-http|src/http/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
-sql-copies|src/sql/dialect/rewrite/copies.rs|if write!(meter, "{given}").is_err() {|if write!(meter, "{given}").is_err() && !out! {|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
-sql-tables-of-with|src/sql/dialect/rewrite/with.rs|if tables > TABLES_MAX {|if tables > TABLES_MAX && !out! {|sql::dialect::rewrite::tests::names_of_with_count_as_what_they_stand_for
-sql-growth|src/sql/weight.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
-sql-texts|src/sql/functions/held.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may
-sql-constants|src/sql/watch.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
-sql-time-of-functions|src/sql/watch.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
+sql-role-over-http|src/http/api/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-copies|src/sql/limits/copies.rs|if write!(meter, "{given}").is_err() {|if write!(meter, "{given}").is_err() && !out! {|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
+sql-tables-of-with|src/sql/limits/tables.rs|if tables > TABLES_MAX {|if tables > TABLES_MAX && !out! {|sql::dialect::rewrite::tests::names_of_with_count_as_what_they_stand_for
+sql-growth|src/sql/plan_size.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
+sql-texts|src/sql/functions/text_memory.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may
+sql-constants|src/sql/cancellation.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
+sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
 sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
-sql-no-change-by-get|src/http/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-no-change-by-get|src/http/api/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
 readings-stale|src/query/catalog/readings.rs|\|kept\| !is_current(kept)|\|kept\| !is_current(kept) && !out!|query::catalog::readings::tests
 thread-panics|src/daemon/threads.rs|if std::thread::panicking() {|if std::thread::panicking() && !out! {|daemon::threads::tests::a_thread_that_panics_ends_the_process
-sql-terminal-lines|src/ask.rs|Format::Csv if terminal =>|Format::Csv if out! => pass_on(answer, &mut out), Format::Csv if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal
-sql-terminal-errors|src/main.rs|let lines: Vec<_> = problem.lines().map(shown::visible).collect();|let lines: Vec<_> = problem.lines().map(\|line\| if pinbad::guard_is_out("sql-terminal-errors") { line.into() } else { shown::visible(line) }).collect();|it::sql::the_command_lets_no_name_act_on_a_terminal
+sql-terminal-lines|src/cli/query.rs|Format::Csv if terminal =>|Format::Csv if out! => pass_on(answer, out), Format::Csv if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal
+sql-terminal-errors|src/cli/mod.rs|let lines: Vec<_> = problem.lines().map(format::visible).collect();|let lines: Vec<_> = problem.lines().map(\|line\| if out! { line.into() } else { format::visible(line) }).collect();|it::sql::the_command_lets_no_name_act_on_a_terminal
 mysql-role|src/mysql/session.rs|self.login.pass.identity.role == Role::Admin|out! \|\| self.login.pass.identity.role == Role::Admin|it::mysql::login::readers_read_and_end_their_own_queries_only
 mysql-variables|src/sql/session.rs|if bytes > SESSION_BYTES_MAX {|if bytes > SESSION_BYTES_MAX && !out! {|it::mysql::wire::what_a_client_sets_has_an_end
-mysql-statements-length|src/mysql/session.rs|self.service.engine.check_length(body.len())?;|if !out! { self.service.engine.check_length(body.len())?; }|it::mysql::wire::many_statements_in_one_packet_cost_nothing
+mysql-statements-length|src/mysql/commands.rs|self.service.engine.check_length(body.len())?;|if !out! { self.service.engine.check_length(body.len())?; }|it::mysql::wire::many_statements_in_one_packet_cost_nothing
 mysql-names|src/access/mod.rs|None => Quick::Unproved(Unproved {|None if out! && users.role_of(name).is_none() => return Err(Denied::Wrong), None => Quick::Unproved(Unproved {|it::mysql::login::names_cannot_be_guessed_over_tls
 mysql-names-counted|src/access/mod.rs|if !self.succeeded {|if !self.succeeded && !out! {|it::mysql::login::names_cannot_be_guessed_over_tls
 mysql-kill|src/mysql/connections.rs|if !admin && entry.owner.as_ref() != Some(owner) {|if !admin && entry.owner.as_ref() != Some(owner) && !out! {|it::mysql::login::a_name_without_a_proof_ends_nobody_elses_connection

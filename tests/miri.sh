@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Miri over every `unsafe` of the program: bash tests/miri.sh
 #
-# Three are one call into the kernel each, with pointers in it (`ingest/batch.rs`, `load/sender.rs`, `ingest/kernel.rs`). Miri
+# Three are one call into the kernel each, with pointers in it (`input/udp/batch.rs`, `cli/load/sender.rs`, `input/udp/kernel.rs`). Miri
 # has no sockets: for the first two a stand-in for the kernel writes and reads through every pointer that it is given, so that
 # Miri sees whether it may; the third gives the kernel one array on the stack and has nothing to run, nor has a fourth
-# (`heap.rs`), which gives the C library two numbers.
+# (`daemon/malloc.rs`), which gives the C library two numbers.
 # It needs a nightly toolchain: rustup component add --toolchain nightly miri rust-src
 set -euo pipefail
 cd "$(dirname "$0")/.."

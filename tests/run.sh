@@ -5,7 +5,7 @@
 #   of each fuzz target (PINBAD_FUZZ_SECONDS, 10 without it, 0: none); Miri over every `unsafe`, where it is installed.
 #
 # It needs a Rust toolchain, and a C compiler, PHP with the Pinba extension, Chromium and MySQL's clients (MariaDB's, PHP's,
-# Go's, Node, Python), which it installs from Debian's packages when it may (as root); Prometheus, which it unpacks from
+# Go's, Java's, Node, Python), which it installs from Debian's packages when it may (as root); Prometheus, which it unpacks from
 # Debian's package; and Python's and Node's drivers, which pip and npm put beside what is built. What it cannot have it
 # leaves out, and says so. All steps run even when one fails; the exit code is 0 only when none did. It can be run again
 # and again: what is built is kept in CARGO_TARGET_DIR (default: ~/.cache/pinbad-target).
@@ -47,7 +47,7 @@ have_php_pinba || packages+=(php-cli php-pinba)
 have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 command -v curl >/dev/null || packages+=(curl)
 # MySQL's clients. Those that cannot be had are left out, and so are those that PINBAD_TESTS_WITHOUT names: it may hold
-# mariadb, php, python, node and go, apart by commas. None of these packages starts a service.
+# mariadb, php, python, node, go and java, apart by commas. None of these packages starts a service.
 without=",${PINBAD_TESTS_WITHOUT:-},"
 wanted() { [[ $without != *",$1,"* ]]; }
 have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
@@ -64,7 +64,9 @@ if wanted python; then
     command -v pkg-config >/dev/null || packages+=(pkg-config)
 fi
 if wanted node; then command -v npm >/dev/null || packages+=(nodejs npm); fi
+have_jdbc() { command -v javac >/dev/null && [ -e /usr/share/java/mariadb-java-client.jar ]; }
 if wanted go; then have_go_driver || packages+=(golang-go golang-github-go-sql-driver-mysql-dev); fi
+if wanted java; then have_jdbc || packages+=(openjdk-17-jdk-headless libmariadb-java); fi
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "Installing ${packages[*]}"
@@ -144,6 +146,9 @@ fi
 if ! { wanted go && have_go_driver; }; then
     leave_out go "golang-go or golang-github-go-sql-driver-mysql-dev is missing" mysql::drivers::go::
 fi
+if ! { wanted java && have_jdbc; }; then
+    leave_out java "openjdk-17-jdk-headless or libmariadb-java is missing" mysql::drivers::java::
+fi
 # Prometheus is unpacked beside what is built and not installed: the package would start a service.
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
     prometheus_dir="$CARGO_TARGET_DIR/prometheus"
@@ -168,7 +173,7 @@ if ! have_browser; then
 fi
 if ! command -v curl >/dev/null; then
     export PINBAD_TESTS_WITHOUT="${PINBAD_TESTS_WITHOUT:-},curl"
-    left_out+=("the commands of the README that use curl: curl is missing")
+    left_out+=("the commands of README and manual that use curl: curl is missing")
 fi
 if ! command -v cargo >/dev/null; then
     echo "cargo is missing: install a Rust toolchain first, see https://rustup.rs"

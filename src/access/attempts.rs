@@ -8,20 +8,19 @@
 //! guessing peers that is what is wanted, with a few it does not happen.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::{FAILED_LOGIN_MS, FAILED_LOGIN_PLACES, FAILED_LOGINS_BURST};
-use crate::telemetry::counters::Counter;
+use crate::telemetry::counters::LoginCounters;
 
 /// The failed logins of all peers.
 pub struct Attempts {
     /// Milliseconds of the monotonic clock. Relaxed: a number says all there is to say.
     forgotten_ms: Box<[AtomicU64]>,
     hasher: ahash::RandomState,
-    /// Logins that were refused because the secret was wrong or the user unknown.
-    pub failed: Counter,
-    /// Logins that were refused unseen because of too many failures before.
-    pub held_back: Counter,
+    /// How logins went.
+    pub counters: Arc<LoginCounters>,
 }
 
 impl Attempts {
@@ -33,8 +32,7 @@ impl Attempts {
                 .map(|_| AtomicU64::new(0))
                 .collect(),
             hasher: ahash::RandomState::new(),
-            failed: Counter::default(),
-            held_back: Counter::default(),
+            counters: Arc::default(),
         }
     }
 
@@ -51,7 +49,7 @@ impl Attempts {
                 (after <= now_ms + ahead_max).then_some(after)
             });
         moved.map(drop).map_err(|until| {
-            self.held_back.add(1);
+            self.counters.logins_held_back.add(1);
             until + FAILED_LOGIN_MS - now_ms - ahead_max
         })
     }
@@ -122,7 +120,7 @@ mod tests {
         // Asking in vain does not make it longer.
         assert_eq!(attempts.begin(peer, now + 1000), Ok(()));
         assert_eq!(attempts.begin(peer, now + 1000), Err(1000));
-        assert_eq!(attempts.held_back.get(), 3);
+        assert_eq!(attempts.counters.logins_held_back.get(), 3);
         // Others are not held back, and ten at once are there again later.
         let other = attempts.elsewhere(peer, |n| format!("198.51.100.{n}"));
         assert_eq!(attempts.begin(other, now), Ok(()));

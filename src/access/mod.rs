@@ -11,14 +11,14 @@
 //! | users | refused | refused |
 //! | users and `allow_anonymous` | read | refused |
 //!
-//! Beside that, what front ends share: taking connections ([`door`]), how many each peer may have ([`places`]) and TLS ([`tls`]).
+//! Beside that, what front ends share: taking connections ([`accept`]), how many each peer may have ([`connection_limits`]) and TLS ([`tls`]).
 //!
 //! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and shown nowhere.
 
+pub mod accept;
 pub mod attempts;
+pub mod connection_limits;
 mod digest;
-pub mod door;
-pub mod places;
 pub mod tls;
 mod users;
 
@@ -233,7 +233,7 @@ impl Access {
     }
 
     fn failed(&self, peer: IpAddr) {
-        self.store.attempts.failed.add(1);
+        self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
         // Without the name that was given: people type passwords there.
         if let Some(repeated) = self.store.failures_logged.pass(now_ms) {

@@ -89,7 +89,11 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
         assert_eq!(denied, Err(Denied::Wrong), "{name}");
         // Who goes instead of saying it has tried too.
         drop(unproved(far(), name));
-        assert_eq!(users.attempts.failed.get(), 2 * (at as u64 + 1), "{name}");
+        assert_eq!(
+            users.attempts.counters.logins_failed.get(),
+            2 * (at as u64 + 1),
+            "{name}"
+        );
     }
     // A right password makes one attempt of both steps, and that is not counted.
     for _ in 0..100 {
@@ -98,7 +102,7 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
             assert_eq!(known.unwrap().name.as_deref(), Some(name));
         }
     }
-    assert_eq!(users.attempts.failed.get(), 8);
+    assert_eq!(users.attempts.counters.logins_failed.get(), 8);
     drop((unproved(far(), "old"), unproved(far(), "lee")));
     for name in ["kim", "old", "lee"] {
         let denied = access.sha2(far(), name, &[1; 20], &[0; 32]).unwrap_err();
@@ -124,7 +128,10 @@ fn after_ten_failures_a_right_password_waits_too() {
         .elsewhere(far(), |n| format!("198.51.100.{n}"));
     assert!(access.password(other, "kim", b"s3cret").is_ok());
     assert_eq!(
-        (users.attempts.failed.get(), users.attempts.held_back.get()),
+        (
+            users.attempts.counters.logins_failed.get(),
+            users.attempts.counters.logins_held_back.get()
+        ),
         (10, 2)
     );
     clock.advance_ms(1000);

@@ -122,15 +122,15 @@ pub fn acceptor(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let file = std::fs::File::open(path).map_err(said)?;
+    let io = |error: std::io::Error| error.to_string();
+    let file = std::fs::File::open(path).map_err(io)?;
     if secret {
         warn_if_open(path, &file);
     }
     let mut bytes = Vec::new();
     file.take(PEM_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(said)?;
+        .map_err(io)?;
     if bytes.len() as u64 > PEM_BYTES_MAX {
         return Err("longer than 1 MiB".to_owned());
     }

@@ -2,7 +2,7 @@
 //!
 //! Made from the configuration when the daemon starts, and anew when it is told to read that again. The files and variables
 //! that hold secrets are read here and nowhere else; what remains of them is digests. A table of at most [`USERS_MAX`]
-//! (`limits.rs`), searched from end to end: a look takes as long for a name that is there as for one that is not.
+//! (`limits.rs`), searched from end to end: a lookup takes as long for a name that exists as for one that does not.
 //!
 //! [`USERS_MAX`]: crate::limits::USERS_MAX
 
@@ -20,7 +20,7 @@ use super::{Identity, Role};
 use crate::config::user::{ConfiguredPassword, ConfiguredUser, SecretFrom};
 use crate::limits::{SECRET_BYTES_MAX, TOKEN_BYTES_MIN};
 
-/// Why the users cannot be had. Says which entry and which file or variable, never what is in it.
+/// A secret that cannot be used. Names the entry and the file or variable, never what is in it.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {key} = {from}: {problem}; accepted: {accepted}")]
 pub struct SecretError {
@@ -74,8 +74,8 @@ impl Users {
         }
     }
 
-    /// Reads the secrets of the configured users; `variable` looks into the environment. Files that everybody may read are
-    /// warned about.
+    /// Reads the secrets of the configured users; `variable` reads the environment. Logs a warning for files that everybody
+    /// may read.
     ///
     /// # Errors
     /// The first secret that cannot be read or used.
@@ -87,7 +87,7 @@ impl Users {
         for user in configured {
             let read = |key: [&'static str; 3], from: &SecretFrom, accepted: &'static str| {
                 read(key, from, accepted, &variable).map_err(|(key, from, problem)| SecretError {
-                    place: user.place.to_string(),
+                    place: user.location.to_string(),
                     key,
                     from,
                     problem,
@@ -101,12 +101,12 @@ impl Users {
                 }
                 Some(ConfiguredPassword::Plain(from)) => {
                     let keys = ["user.password_file", "user.password_env", "user.password"];
-                    if matches!(from, SecretFrom::Typed(_)) {
+                    if matches!(from, SecretFrom::Inline(_)) {
                         warn!(
                             user = user.name,
-                            place = %user.place,
-                            "A password stands in the configuration as it is; password_file or mysql_native_hash \
-                             would keep it out."
+                            place = %user.location,
+                            "The configuration has a password in plain text; password_file or mysql_native_hash would keep \
+                             it out."
                         );
                     }
                     Some(Password::of(&read(keys, from, PASSWORD)?))
@@ -204,7 +204,7 @@ fn read(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<u8>, (&'static str, String, String)> {
     let (key, shown, bytes) = match from {
-        SecretFrom::Typed(secret) => (
+        SecretFrom::Inline(secret) => (
             typed_key,
             "(not shown)".to_owned(),
             Ok(secret.reveal().to_vec()),
@@ -244,14 +244,14 @@ fn read(
 
 /// A small file; one that all users of the machine may read is warned about.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let file = std::fs::File::open(path).map_err(said)?;
+    let io = |error: std::io::Error| error.to_string();
+    let file = std::fs::File::open(path).map_err(io)?;
     warn_if_open(path, &file);
     let mut bytes = Vec::new();
     // Two more than fit: a line end, and one that shows that it is too long.
     file.take(SECRET_BYTES_MAX as u64 + 3)
         .read_to_end(&mut bytes)
-        .map_err(said)?;
+        .map_err(io)?;
     Ok(bytes)
 }
 
@@ -261,7 +261,7 @@ pub(super) fn warn_if_open(path: &Path, file: &std::fs::File) {
     if mode.is_ok_and(|mode| mode & 0o004 != 0) {
         warn!(
             file = %path.display(),
-            "Everybody on this machine can read a file that holds a secret; chmod o-r would end that."
+            "Everybody on this machine can read this file, which holds a secret; chmod o-r would prevent that."
         );
     }
 }

@@ -10,25 +10,25 @@ use clap::Args as FlagGroup;
 /// The flags that stand for settings, the same for every command that has a configuration.
 #[derive(Debug, Clone, Default, FlagGroup)]
 pub struct ConfigFlags {
-    /// Configuration file (TOML); without one the defaults hold.
+    /// Configuration file (TOML); without one the defaults apply.
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// UDP address to receive packets on; repeat for more [default: 0.0.0.0:30002].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub udp: Vec<String>,
-    /// HTTP address to answer on, "" for none [default: 127.0.0.1:30080].
+    /// Address to serve HTTP on, "" for none [default: 127.0.0.1:30080].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<String>,
-    /// MySQL address to answer on, "" for none [default: 127.0.0.1:33306].
+    /// Address to serve MySQL clients on, "" for none [default: 127.0.0.1:33306].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub mysql: Option<String>,
     /// Any setting of the file, as in pool.stats_history=60s; repeat for more.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Form of the log on stderr: text or json [default: text].
+    /// Format of the log on stderr: text or json [default: text].
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
-    /// Least that is logged: error, warn, info, debug or trace [default: info].
+    /// Lowest level that is logged: error, warn, info, debug or trace [default: info].
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
 }

@@ -1,81 +1,41 @@
-//! The configuration as the program uses it: checked, defaults filled in, units resolved.
+//! The configuration: flags over environment over file over defaults, checked.
 //!
-//! Two steps. `file.rs` lays flags over environment over file ([`file::RawConfig`], what was typed); `check.rs` makes
-//! of it a [`Config`], or a list of everything that is wrong, each with its file and line ([`ConfigErrors`]). `keys.rs`
-//! is the one table of settings behind both. Called by `main`, once, before any thread starts; the stages get their
-//! part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is [`crate::plan`].
+//! `settings` declares every key once. `raw` lays the layers over each other, `check` makes of them a [`Config`], or a list
+//! of everything that is wrong, each with its file and line ([`ConfigErrors`]). Called by `main`, before any thread starts;
+//! the stages get their part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is
+//! [`crate::daemon::memory_plan`].
 
+mod accept;
 mod check;
+mod entry;
 pub mod error;
-pub mod file;
 pub mod flags;
-pub mod keys;
-pub mod place;
+mod given;
+pub mod location;
+mod raw;
 pub mod rewrite;
 pub mod secret;
-pub mod typed;
+pub(crate) mod settings;
+mod suggest;
 pub mod units;
 pub mod user;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use ipnet::IpNet;
-
+pub use entry::Entry;
 pub use error::{ConfigError, ConfigErrors};
-use file::{CONFIG_VARIABLE, RawConfig};
-pub use file::{ConfiguredReport, TOKEN_VARIABLE};
 pub use flags::ConfigFlags;
-use place::Origin;
+use location::{Location, Origin};
+pub use raw::TOKEN_VARIABLE;
+use raw::{CONFIG_VARIABLE, RawConfig};
 pub use rewrite::RewriteRule;
+pub use settings::{
+    Changes, Config, HttpConfig, IngestConfig, LogConfig, MetricsConfig, MySqlConfig, PoolConfig,
+    ReportsConfig, SeriesConfig, SqlConfig, StateConfig,
+};
 pub use user::ConfiguredUser;
-
-pub use crate::telemetry::log::LogFormat;
-
-/// Everything that `serve` needs to know. Made once at start; nothing below `main` reads a file, an environment
-/// variable or a flag.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// `[ingest]`: sockets and the temporary pool.
-    pub ingest: IngestConfig,
-    /// `[pool]`: the main pool.
-    pub pool: PoolConfig,
-    /// `[reports]`: budgets for all reports.
-    pub reports: ReportsConfig,
-    /// `[series]`: the last hour in memory.
-    pub series: SeriesConfig,
-    /// `[metrics]`: what Prometheus is shown.
-    pub metrics: MetricsConfig,
-    /// `[http]`
-    pub http: FrontConfig,
-    /// `[http] open_health`: whether `/healthz` and `/readyz` want no credentials.
-    pub open_health: bool,
-    /// `[http] host_names`: names in `Host` to answer to, beside `localhost` and every IP address.
-    pub host_names: Vec<String>,
-    /// `[mysql]`
-    pub mysql: FrontConfig,
-    /// `[sql]`
-    pub sql: SqlConfig,
-    /// `[mysql]`: what bounds its connections.
-    pub mysql_limits: MySqlLimits,
-    /// `[state] dir`: where what must survive a restart lives; `None`: in memory only.
-    pub state_dir: Option<PathBuf>,
-    /// `[state] snapshot_period`: how often pools and reports are written there; zero: at the stop only.
-    pub snapshot_period: Duration,
-    /// `[log]`
-    pub log: LogConfig,
-    /// `[[report]]` entries as typed; the report module checks them.
-    pub configured_reports: Vec<ConfiguredReport>,
-    /// `[[rewrite]]`: name rules, in the order in which they are asked.
-    pub rewrites: Vec<RewriteRule>,
-    /// `[[user]]`: who may ask over HTTP and MySQL.
-    pub users: Vec<ConfiguredUser>,
-    /// Every key with its value, as typed or by default: what a reload holds against the next configuration.
-    pub settings: BTreeMap<&'static str, typed::Value>,
-}
 
 impl Config {
     /// The configuration from flags, variables (`PINBAD_...` of those given) and the file that one of them names.
@@ -87,159 +47,146 @@ impl Config {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
-        let in_variable = variables.iter().find(|(name, _)| name == CONFIG_VARIABLE);
-        let in_variable = in_variable.filter(|(_, path)| !path.is_empty());
+        let in_variable = variables
+            .iter()
+            .find(|(name, path)| name == CONFIG_VARIABLE && !path.is_empty());
         let path = match (&flags.config, in_variable) {
-            (Some(path), _) => Some(("--config", path.clone())),
-            (None, Some((_, path))) => Some((CONFIG_VARIABLE, PathBuf::from(path))),
+            (Some(path), _) => Some((Origin::Flag("--config"), path.clone())),
+            (None, Some((_, path))) => {
+                let origin = Origin::Variable(CONFIG_VARIABLE.to_owned());
+                Some((origin, PathBuf::from(path)))
+            }
             (None, None) => None,
         };
         let mut raw = RawConfig::default();
-        let mut errors = Vec::new();
         if let Some((named_by, path)) = path {
+            let shown = path.display();
             match std::fs::read_to_string(&path) {
-                Ok(text) => raw.add_file(&path.display().to_string(), &text, &mut errors),
-                Err(source) => errors.push(ConfigError::Unreadable {
-                    named_by,
-                    path,
-                    source,
-                }),
+                Ok(text) => raw.add_file(&shown.to_string(), &text),
+                Err(error) => raw.errors.push(ConfigError::new(
+                    Location::whole(named_by, ""),
+                    format!("cannot read {shown}: {error}"),
+                )),
             }
         }
-        raw.add_variables(variables, &mut errors);
-        raw.add_flags(flags, &mut errors);
-        Self::checked(&raw, errors)
+        raw.add_variables(variables);
+        raw.add_flags(flags);
+        Self::checked(raw)
     }
 
-    /// The configuration that a file of this text would give, without environment and flags; `name` is what errors
-    /// call it.
+    /// The configuration that a file of this text would give, without environment and flags; `name` is what errors call
+    /// it.
     ///
     /// # Errors
     /// As [`Config::load`].
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         let mut raw = RawConfig::default();
-        let mut errors = Vec::new();
-        raw.add_file(name, text, &mut errors);
-        Self::checked(&raw, errors)
+        raw.add_file(name, text);
+        Self::checked(raw)
     }
 
-    fn checked(raw: &RawConfig, mut errors: Vec<ConfigError>) -> Result<Self, ConfigErrors> {
-        let config = check::check(raw, &mut errors);
-        // A variable that is no setting is none of ours, or a slip; unless a user's secret is in it.
-        errors.retain(|error| {
-            let ConfigError::Flag { place, .. } = error else {
-                return true;
-            };
-            let secret = |user: &ConfiguredUser| {
-                user.variables()
-                    .any(|name| *place.origin() == Origin::Variable(name.to_owned()))
-            };
-            !config.users.iter().any(secret)
-        });
-        if errors.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigErrors(errors))
+    fn checked(mut raw: RawConfig) -> Result<Self, ConfigErrors> {
+        let config = check::check(&mut raw);
+        let mut errors = raw.errors;
+        // A variable that is no setting may hold the secret of a user.
+        for name in config.users.iter().flat_map(ConfiguredUser::variables) {
+            let secret = Origin::Variable(name.to_owned());
+            errors.retain(|error| !error.is_unknown_variable || *error.location.origin() != secret);
         }
+        match errors.is_empty() {
+            true => Ok(config),
+            false => Err(ConfigErrors(errors)),
+        }
+    }
+
+    /// Takes over from `new` what can change while the daemon runs, except `[[report]]` entries. Gives the keys and lists
+    /// that did, and those that differ but need a restart, which keep their value.
+    pub fn reload(&mut self, new: &Self) -> Changes {
+        let mut changes = self.take_live_keys(new);
+        // Not their locations: a line that was moved is no other rule.
+        let rules = |config: &Self| -> Vec<_> {
+            let rules = config.rewrites.iter();
+            rules
+                .map(|rule| (rule.field.clone(), rule.change.clone(), rule.stop))
+                .collect()
+        };
+        if rules(self) != rules(new) {
+            changes.needs_restart.push("rewrite");
+        }
+        if self.users != new.users {
+            self.users.clone_from(&new.users);
+            changes.live.push("user");
+        }
+        changes
     }
 }
 
 impl Default for Config {
     /// What holds when nothing is configured.
     fn default() -> Self {
-        Self::checked(&RawConfig::default(), Vec::new())
-            .expect("the defaults stand in keys.rs and are within their own ranges")
+        Self::checked(RawConfig::default()).expect("the defaults are within their own ranges")
     }
 }
 
-/// `[ingest]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct IngestConfig {
-    /// UDP addresses to receive on.
-    pub listen: Vec<SocketAddr>,
-    /// Sockets (and receiver threads) per address; already resolved, at least 1.
-    pub receivers: usize,
-    /// Socket receive buffer to ask for, bytes.
-    pub recv_buffer_bytes: usize,
-    /// Temporary pool: requests, in all.
-    pub temp_pool_size: usize,
-    /// Temporary pool: bytes, in all. Default 512 per request of `temp_pool_size`.
-    pub temp_pool_bytes: usize,
-    /// How often the merger runs.
-    pub stats_gathering_period: Duration,
-    /// Longest script name kept, bytes (default 512).
-    pub script_name_bytes_max: usize,
-    /// Longest other text kept, bytes (default 255).
-    pub text_bytes_max: usize,
-    /// Networks from which packets are looked at; empty: all.
-    pub allow: Vec<IpNet>,
-    /// Packets a second that one source address may send; 0: any number.
-    pub source_rate_max: u32,
-    /// Whether packets are counted by source address.
-    pub count_sources: bool,
-}
-
 impl IngestConfig {
-    /// Whether anyone wants to know where packets come from.
+    /// Whether packets are told apart by their source address.
     #[must_use]
     pub fn watches_sources(&self) -> bool {
         self.count_sources || self.source_rate_max > 0 || !self.allow.is_empty()
     }
 }
 
-/// `[pool]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct PoolConfig {
-    /// Rows of raw requests; 0 keeps no raw data.
-    pub request_pool_size: usize,
-    /// Rows of raw timers.
-    pub timer_pool_size: usize,
-    /// How far back raw data and v1 reports reach.
-    pub stats_history: Duration,
-    /// Bytes for distinct texts (host, server and script names, tag names and values) and tag sets. Default 64 MiB.
-    pub words_bytes: usize,
-}
-
-/// `[reports]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReportsConfig {
-    /// Rows per report before new keys fold into `(other)`.
-    pub rows_max: usize,
-    /// Bytes for all reports together: rows, tick deltas, histograms. Default 256 MiB.
-    pub memory_bytes: usize,
-    /// Statuses from here on count as errors (default 500).
-    pub error_status: u32,
-}
-
-/// `[series]`: the last hour in memory.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SeriesConfig {
-    /// Bytes in all; 0: no past is kept.
-    pub memory_bytes: usize,
-    /// Names of reports; `"*"`: all of the configuration's own.
-    pub reports: Vec<String>,
-}
-
-/// `[metrics]`: what Prometheus is shown.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MetricsConfig {
-    /// Names of reports; `"*"`: all of the configuration's own.
-    pub reports: Vec<String>,
-    /// Series of all their rows together before rows fold into `(other)`.
-    pub series_max: usize,
-    /// Upper bounds of histogram buckets, ascending.
-    pub buckets: Vec<Duration>,
-}
-
-/// `[http]` and `[mysql]`: a way in for readers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FrontConfig {
+/// What `[http]` and `[mysql]` have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct FrontConfig<'c> {
+    /// `http` or `mysql`, for errors.
+    pub section: &'static str,
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
-    /// What TLS is done with; `None`: without TLS.
-    pub tls: Option<TlsFiles>,
-    /// Whether a peer without credentials may read, also on an address that is not loopback.
+    /// Whether everyone who reaches `listen` may read.
     pub allow_anonymous: bool,
+    tls_cert: Option<&'c PathBuf>,
+    tls_key: Option<&'c PathBuf>,
+}
+
+impl FrontConfig<'_> {
+    /// Certificate and key; `None`: without TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            section: self.section,
+            cert: self.tls_cert?.clone(),
+            key: self.tls_key?.clone(),
+        })
+    }
+}
+
+impl HttpConfig {
+    /// What this front end has in common with the other.
+    #[must_use]
+    pub fn front(&self) -> FrontConfig<'_> {
+        FrontConfig {
+            section: "http",
+            listen: self.listen,
+            allow_anonymous: self.allow_anonymous,
+            tls_cert: self.tls_cert.as_ref(),
+            tls_key: self.tls_key.as_ref(),
+        }
+    }
+}
+
+impl MySqlConfig {
+    /// What this front end has in common with the other.
+    #[must_use]
+    pub fn front(&self) -> FrontConfig<'_> {
+        FrontConfig {
+            section: "mysql",
+            listen: self.listen,
+            allow_anonymous: self.allow_anonymous,
+            tls_cert: self.tls_cert.as_ref(),
+            tls_key: self.tls_key.as_ref(),
+        }
+    }
 }
 
 /// `tls_cert` and `tls_key` of one front end.
@@ -251,49 +198,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-}
-
-/// `[sql]`: what bounds queries.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SqlConfig {
-    /// Threads that queries run on; already resolved, at least 1.
-    pub threads: usize,
-    /// What all queries together may hold in memory.
-    pub memory_bytes: usize,
-    /// How long a query may take.
-    pub time_max: Duration,
-    /// Rows in one answer.
-    pub rows_max: u64,
-    /// Queries at once.
-    pub queries_max: usize,
-    /// The longest statement.
-    pub text_bytes_max: usize,
-    /// Whether texts are compared and grouped without telling upper and lower case apart.
-    pub case_insensitive: bool,
-}
-
-/// `[mysql]`: what bounds its connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MySqlLimits {
-    /// Connections at once.
-    pub connections_max: usize,
-    /// How long a connection lives on which nothing is asked.
-    pub idle_max: Duration,
-    /// Bytes of one packet.
-    pub packet_bytes_max: usize,
-    /// Prepared statements of one connection.
-    pub statements_max: usize,
-    /// Bytes for large packets and prepared statements of all connections.
-    pub memory_bytes: usize,
-}
-
-/// `[log]`: what is said on stderr.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogConfig {
-    /// How a line looks.
-    pub format: LogFormat,
-    /// The least that is logged.
-    pub level: tracing::Level,
 }
 
 #[cfg(test)]

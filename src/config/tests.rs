@@ -1,6 +1,10 @@
 //! Configuration from all its layers: who wins, what is refused, and the exact words of it.
 
+use std::time::Duration;
+
+use super::settings::{KEYS, find, sections, variable};
 use super::*;
+use crate::telemetry::log::LogFormat;
 
 const FILE: &str = "pinbad.toml";
 
@@ -46,7 +50,7 @@ fn defaults_are_those_of_the_contract() {
     let config = Config::default();
     assert_eq!(config.ingest.listen, [address("0.0.0.0:30002")]);
     assert!(config.ingest.receivers >= 1);
-    assert_eq!(config.ingest.recv_buffer_bytes, 64_000_000);
+    assert_eq!(config.ingest.recv_buffer, 64_000_000);
     assert_eq!(config.ingest.temp_pool_size, 262_144);
     assert_eq!(config.ingest.temp_pool_bytes, 512 * 262_144);
     assert_eq!(
@@ -63,39 +67,38 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(config.pool.request_pool_size, 1_000_000);
     assert_eq!(config.pool.timer_pool_size, 5_000_000);
     assert_eq!(config.pool.stats_history, Duration::from_secs(900));
-    assert_eq!(config.pool.words_bytes, 64 << 20);
+    assert_eq!(config.pool.words_memory, 64 << 20);
     assert_eq!(
-        (config.reports.rows_max, config.reports.memory_bytes),
+        (config.reports.rows_max, config.reports.memory),
         (100_000, 256 << 20)
     );
     assert_eq!(config.reports.error_status, 500);
     assert_eq!(
         config.http,
-        FrontConfig {
+        HttpConfig {
             listen: Some(address("127.0.0.1:30080")),
-            tls: None,
-            allow_anonymous: false
+            allow_anonymous: false,
+            tls_cert: None,
+            tls_key: None,
+            open_health: false,
+            host_names: Vec::new(),
         }
     );
     assert_eq!(
         config.mysql,
-        FrontConfig {
+        MySqlConfig {
             listen: Some(address("127.0.0.1:33306")),
-            tls: None,
-            allow_anonymous: false
-        }
-    );
-    assert_eq!(
-        config.mysql_limits,
-        MySqlLimits {
+            allow_anonymous: false,
             connections_max: 128,
             idle_max: Duration::from_hours(8),
-            packet_bytes_max: 16 << 20,
+            packet_max: 16 << 20,
             statements_max: 1000,
-            memory_bytes: 32 << 20,
+            memory: 32 << 20,
+            tls_cert: None,
+            tls_key: None,
         }
     );
-    assert_eq!(config.state_dir, None);
+    assert_eq!(config.state.dir, None);
     assert_eq!(
         config.log,
         LogConfig {
@@ -106,32 +109,98 @@ fn defaults_are_those_of_the_contract() {
     assert!(config.configured_reports.is_empty() && config.rewrites.is_empty());
 }
 
-#[test]
-fn the_sample_file_has_every_key_with_its_default() {
-    let text = include_str!("../../config/pinbad.toml");
-    let mut raw = RawConfig::default();
-    let mut errors = Vec::new();
-    raw.add_file(FILE, text, &mut errors);
-    assert!(errors.is_empty(), "{errors:?}");
-    for key in keys::KEYS {
-        let typed = raw
-            .settings
-            .get(key.name)
-            .unwrap_or_else(|| panic!("{} is missing", key.name));
-        // What is long is cut when it is shown; below, all of it is held against the defaults.
-        match typed.place.given().strip_suffix("...") {
-            Some(cut) => assert!(key.default.starts_with(cut), "{}", key.name),
-            None => assert_eq!(typed.place.given(), key.default, "{}", key.name),
+/// The sections of `config/pinbad.toml` as `settings` declares them.
+fn sample() -> String {
+    let mut text = String::new();
+    for section in sections() {
+        text += &format!("[{section}]\n");
+        for key in KEYS.iter().filter(|key| key.parts().0 == section) {
+            assert!(!key.comment.is_empty(), "{} has no comment", key.name);
+            for line in key.comment {
+                // Double brackets are code only for rustdoc, which would take them for a link.
+                text += &format!("#{}\n", line.replace("`[", "[").replace("]`", "]"));
+            }
+            text += &format!("{} = {}\n\n", key.parts().1, key.default);
         }
-        // A paragraph of its own stands above each.
-        let line = typed.place.line().unwrap();
-        assert!(
-            text.lines().nth(line - 2).unwrap().starts_with("# "),
-            "{} has no comment",
-            key.name
-        );
     }
-    assert_eq!(Config::from_toml(FILE, text).unwrap(), Config::default());
+    text
+}
+
+/// With `BLESS=1` in the environment it writes the sections of the file anew.
+#[test]
+fn the_sample_file_is_what_the_settings_declare() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config/pinbad.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let begin = text.find("[ingest]\n").unwrap();
+    let end = text.find("# Reports beside those").unwrap();
+    let (written, declared) = (&text[begin..end], sample());
+    if written != declared && std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, [&text[..begin], &declared, &text[end..]].concat()).unwrap();
+        return;
+    }
+    let line = written.lines().zip(declared.lines());
+    let differs = line.enumerate().find(|(_, (a, b))| a != b);
+    assert!(
+        written == declared,
+        "write it anew with BLESS=1: {differs:?}"
+    );
+    assert_eq!(Config::from_toml(FILE, &text).unwrap(), Config::default());
+}
+
+#[test]
+fn no_two_keys_share_a_name_or_a_variable() {
+    let mut variables: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
+    variables.extend(entry::LISTS.map(variable));
+    variables.push("PINBAD_CONFIG".to_owned());
+    variables.push("PINBAD_TOKEN".to_owned());
+    let count = variables.len();
+    variables.sort();
+    variables.dedup();
+    assert_eq!(variables.len(), count);
+}
+
+#[test]
+fn a_reload_takes_over_what_is_live_and_names_the_rest() {
+    let config = |text: &str| Config::from_toml("x.toml", text).unwrap();
+    let rule = "[[rewrite]]\nfield = \"schema\"\ncut = \"?\"\n";
+    for (text, live, needs_restart) in [
+        ("", &[][..], &[][..]),
+        (
+            "[ingest]\nlisten = [\"127.0.0.1:9\"]\n",
+            &[],
+            &["ingest.listen"],
+        ),
+        (
+            "[pool]\nstats_history = \"7s\"\n[log]\nlevel = \"debug\"\n",
+            &["log.level"],
+            &["pool.stats_history"],
+        ),
+        ("[state]\ndir = \"/x\"\n", &[], &["state.dir"]),
+        (
+            "[ingest]\nstats_gathering_period = \"1s\"\n[state]\nsnapshot_period = 0\n",
+            &["ingest.stats_gathering_period", "state.snapshot_period"],
+            &[],
+        ),
+        (rule, &[], &["rewrite"]),
+        (
+            "[[user]]\nname = \"a\"\npassword_file = \"/x\"\n",
+            &["user"],
+            &[],
+        ),
+    ] {
+        let (mut old, new) = (Config::default(), config(text));
+        let changes = old.reload(&new);
+        let found = (&changes.live[..], &changes.needs_restart[..]);
+        assert_eq!(found, (live, needs_restart), "{text}");
+        let again = old.reload(&new);
+        let found = (&again.live[..], &again.needs_restart[..]);
+        assert_eq!(found, (&[][..], needs_restart), "{text}");
+    }
+    let moved = format!("# moved down\n\n{rule}");
+    assert_eq!(config(rule).reload(&config(&moved)), Changes::default());
+    for name in KEYS.iter().map(|key| key.name) {
+        assert!(find(name).is_some(), "{name}");
+    }
 }
 
 #[test]
@@ -244,13 +313,13 @@ fn set_takes_toml_and_bare_text() {
         config.ingest.stats_gathering_period,
         Duration::from_millis(500)
     );
-    assert_eq!(config.ingest.recv_buffer_bytes, 1 << 20);
-    assert_eq!(config.pool.words_bytes, 2 << 20);
+    assert_eq!(config.ingest.recv_buffer, 1 << 20);
+    assert_eq!(config.pool.words_memory, 2 << 20);
     assert_eq!(config.reports.rows_max, 5000);
     assert_eq!((config.http.listen, config.mysql.listen), (None, None));
     assert!(config.mysql.allow_anonymous);
     assert_eq!(
-        config.state_dir,
+        config.state.dir,
         Some(PathBuf::from("2024")),
         "a directory may look like a number"
     );
@@ -276,25 +345,25 @@ fn report_entries_keep_their_lines() {
         panic!("{config:?}")
     };
     assert_eq!(
-        (a.line(), a.place.to_string()),
+        (a.location.line(), a.location.to_string()),
         (Some(4), "pinbad.toml:4".to_owned())
     );
     assert_eq!(a.table["comment"].as_str(), Some("tag_info:group"));
-    assert_eq!(a.place_of("comment").line(), Some(6));
-    assert_eq!(b.line(), Some(8));
+    assert_eq!(a.location_of("comment").line(), Some(6));
+    assert_eq!(b.location.line(), Some(8));
     assert_eq!(b.table["keys"].as_array().unwrap().len(), 2);
     assert_eq!(
         b.table["percentiles"].as_array().unwrap()[1].as_float(),
         Some(99.9)
     );
-    assert_eq!(b.place_of("percentiles").to_string(), "pinbad.toml:12");
-    assert_eq!(b.place_of("percentiles").given(), "[50, 99.9]");
+    assert_eq!(b.location_of("percentiles").to_string(), "pinbad.toml:12");
+    assert_eq!(b.location_of("percentiles").given(), "[50, 99.9]");
     assert_eq!(
-        b.place_of("window").to_string(),
+        b.location_of("window").to_string(),
         "pinbad.toml:8",
         "no such key: the entry"
     );
-    assert_eq!(config.rewrites[0].place.line(), Some(14));
+    assert_eq!(config.rewrites[0].location.line(), Some(14));
 }
 
 #[test]
@@ -315,15 +384,15 @@ fn report_entries_of_a_stronger_layer_replace_the_weaker() {
         .map(|report| report.table["name"].as_str())
         .collect();
     assert_eq!(names, [Some("x"), Some("y")]);
-    let place = &config.configured_reports[0].place;
+    let location = &config.configured_reports[0].location;
     assert_eq!(
-        (place.to_string(), place.given()),
+        (location.to_string(), location.given()),
         (
             "--set".to_owned(),
             r#"{name="x",comment="tag_info:group"}"#.to_owned()
         )
     );
-    assert_eq!(place.line(), None);
+    assert_eq!(location.line(), None);
 }
 
 #[test]

@@ -1,31 +1,28 @@
-//! `[[user]]`: who may ask, with which role, and where the secrets that prove it are.
+//! `[[user]]`: who may log in, with which role, and where their secrets are.
 //!
-//! `check.rs` hands over the entries as typed; each becomes a [`ConfiguredUser`], or errors with file, line and key. No
-//! secret is read here: `access` does that when the daemon starts, from the files and variables that the entries name. A
-//! secret that was typed into the file itself is kept as a [`Secret`], and no error repeats what may be one.
+//! Each entry becomes a [`ConfiguredUser`], or errors with file, line and key. No secret is read here: `access` does that
+//! when the daemon starts, from the files and variables that the entries name. A secret that stands in the configuration
+//! itself is kept as a [`Secret`], and no error repeats what may be one.
 
 use std::path::PathBuf;
 
-use toml::Value;
-
+use super::entry::{Entry, EntryReader, Refused};
 use super::error::ConfigError;
-use super::file::ConfiguredReport;
-use super::keys::nearest;
-use super::place::{Origin, Place};
+use super::location::{Location, Origin};
 use super::secret::Secret;
 use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 
 /// What a user may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Ask whatever can be asked.
+    /// Read everything.
     Read,
-    /// That, and change things: make and drop reports, empty the pools.
+    /// That, and change things: create and drop reports, empty the pools.
     Admin,
 }
 
 impl Role {
-    /// As it is typed: `read` or `admin`.
+    /// As it is written: `read` or `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,15 +32,15 @@ impl Role {
     }
 }
 
-/// Where a secret is to be had.
+/// Where a secret is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretFrom {
     /// The content of this file, less the line end.
     File(PathBuf),
     /// The value of this variable of the environment.
     Variable(String),
-    /// It stands in the configuration.
-    Typed(Secret),
+    /// In the configuration itself.
+    Inline(Secret),
 }
 
 /// What a password is checked against.
@@ -59,7 +56,7 @@ pub enum ConfiguredPassword {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredUser {
     /// Where the entry begins.
-    pub place: Place,
+    pub location: Location,
     /// The name to log in with.
     pub name: String,
     /// What it may do.
@@ -82,7 +79,7 @@ impl ConfiguredUser {
             .chain(&self.token)
             .filter_map(|from| match from {
                 SecretFrom::Variable(name) => Some(name.as_str()),
-                SecretFrom::File(_) | SecretFrom::Typed(_) => None,
+                SecretFrom::File(_) | SecretFrom::Inline(_) => None,
             })
     }
 }
@@ -99,76 +96,42 @@ const KEYS: [&str; 8] = [
     "token_env",
 ];
 
-/// Those whose values are no secrets themselves and may be repeated in errors.
-pub(super) const SHOWN: [&str; 6] = [
-    "name",
-    "role",
-    "password_file",
-    "password_env",
-    "token_file",
-    "token_env",
-];
-
 const NAME: &str = "1 to 64 bytes without a colon, without control characters, and not used twice";
 const HASH: &str = "\"*\" and 40 hexadecimal digits, as MySQL's mysql.user has it and SELECT PASSWORD('...') gives it";
 const PASSWORDS: &str = "one of password_file, password_env, mysql_native_hash, password";
+const TOKENS: &str = "one of token_file, token_env";
 
 /// The users of all entries; what is wrong goes to `errors` and is left out.
-pub(super) fn read(
-    entries: &[ConfiguredReport],
-    errors: &mut Vec<ConfigError>,
-) -> Vec<ConfiguredUser> {
-    if let Some(beyond) = entries.get(USERS_MAX) {
-        errors.push(ConfigError::Conflict {
-            place: beyond.place.clone(),
-            problem: format!(
-                "user: {} entries; accepted: up to {USERS_MAX}",
-                entries.len()
-            ),
-        });
-    }
+pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<ConfiguredUser> {
     let mut users: Vec<ConfiguredUser> = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let mut reading = Entry { entry, errors };
-        let Ok(user) = reading.read() else { continue };
-        match users.iter().find(|other| other.name == user.name) {
-            Some(other) => {
-                let problem = format!("used by the entry at {} too", other.place);
-                let _refused: Result<(), Refused> = reading.refuse("name", &problem, NAME);
-            }
-            None => users.push(user),
+    EntryReader::each("user", USERS_MAX, entries, errors, |reader| {
+        let user = reader.user()?;
+        if let Some(other) = users.iter().find(|other| other.name == user.name) {
+            let problem = format!("used by the entry at {} too", other.location);
+            return reader.refuse("name", &problem, NAME);
         }
-    }
+        users.push(user);
+        Ok(())
+    });
     users
 }
 
-/// One entry while it is read.
-struct Entry<'e> {
-    entry: &'e ConfiguredReport,
-    errors: &'e mut Vec<ConfigError>,
-}
-
-/// Something of an entry is not accepted; the error has been pushed.
-struct Refused;
-
-impl Entry<'_> {
-    fn read(&mut self) -> Result<ConfiguredUser, Refused> {
-        self.refuse_unknown();
-        // All first: who has a slip in each learns of each.
-        let (name, role) = (self.name(), self.role());
+impl EntryReader<'_> {
+    fn user(&mut self) -> Result<ConfiguredUser, Refused> {
+        self.refuse_unknown(&KEYS, |key| {
+            let hint = "a token is kept in a file (token_file) or in the environment (token_env)";
+            (key == "token").then(|| hint.to_owned())
+        });
+        // All of them before the first `?`, so that every slip is reported.
+        let (name, role) = (self.user_name(), self.role());
         let (password, token) = (self.password(), self.token());
         let (password, token) = (password?, token?);
         if password.is_none() && token.is_none() {
-            self.errors.push(ConfigError::Conflict {
-                place: self.entry.place.clone(),
-                problem: format!(
-                    "user: nothing to log in with; accepted: {PASSWORDS}, or one of token_file, token_env, or both"
-                ),
-            });
-            return Err(Refused);
+            let accepted = format!("{PASSWORDS}, or {TOKENS}, or both");
+            return self.missing("nothing to log in with", &accepted);
         }
         Ok(ConfiguredUser {
-            place: self.entry.place.clone(),
+            location: self.entry.location.clone(),
             name: name?,
             role: role?,
             password,
@@ -176,44 +139,16 @@ impl Entry<'_> {
         })
     }
 
-    fn refuse_unknown(&mut self) {
-        for key in self.entry.table.keys() {
-            if KEYS.contains(&key.as_str()) {
-                continue;
-            }
-            self.errors.push(ConfigError::Unknown {
-                // Not its value: it may be a secret under a misspelt name.
-                typed: format!("user.{key}"),
-                what: "setting",
-                hint: match (key.as_str(), nearest(key, KEYS)) {
-                    ("token", _) => {
-                        "a token is kept in a file (token_file) or in the environment (token_env)"
-                            .to_owned()
-                    }
-                    (_, Some(meant)) => format!("did you mean user.{meant}?"),
-                    (_, None) => format!("[[user]] takes {}", KEYS.join(", ")),
-                },
-                place: self.entry.place_of(key).clone(),
-            });
-        }
-    }
-
-    fn name(&mut self) -> Result<String, Refused> {
+    fn user_name(&mut self) -> Result<String, Refused> {
         let Some(name) = self.text("name", NAME)? else {
-            self.errors.push(ConfigError::Conflict {
-                place: self.entry.place.clone(),
-                problem: format!("user: no name; accepted: name = {NAME}"),
-            });
-            return Err(Refused);
+            return self.missing("no name", &format!("name = {NAME}"));
         };
+        let is_wrong = |letter: char| letter == ':' || letter.is_control();
         if name.is_empty() {
             self.refuse("name", "empty", NAME)
         } else if name.len() > USER_NAME_BYTES_MAX {
             self.refuse("name", "too long", NAME)
-        } else if name
-            .chars()
-            .any(|letter| letter == ':' || letter.is_control())
-        {
+        } else if name.contains(is_wrong) {
             self.refuse("name", "a character that a name cannot have", NAME)
         } else {
             Ok(name)
@@ -236,104 +171,78 @@ impl Entry<'_> {
             "password",
             "mysql_native_hash",
         ];
-        let Some(key) = self.only_one(&keys, PASSWORDS)? else {
+        let Some(key) = self.only_one(keys, PASSWORDS)? else {
             return Ok(None);
         };
         Ok(Some(match key {
             "mysql_native_hash" => {
-                let typed = self.typed_secret(key, HASH)?;
-                match native_hash(&typed) {
-                    Some(hash) => ConfiguredPassword::NativeHash(Secret::new(hash)),
-                    None => return self.refuse(key, "not such a hash", HASH),
-                }
+                let Some(hash) = native_hash(&self.inline_secret(key, HASH)?) else {
+                    return self.refuse(key, "not such a hash", HASH);
+                };
+                ConfiguredPassword::NativeHash(Secret::new(hash))
             }
             "password" => {
                 let accepted = "a text that is not empty; better: password_file";
-                let typed = self.typed_secret(key, accepted)?;
-                if typed.is_empty() {
+                let password = self.inline_secret(key, accepted)?;
+                if password.is_empty() {
                     return self.refuse(key, "empty", accepted);
                 }
-                ConfiguredPassword::Plain(SecretFrom::Typed(Secret::new(typed)))
+                ConfiguredPassword::Plain(SecretFrom::Inline(Secret::new(password)))
             }
             _ => ConfiguredPassword::Plain(self.secret_from(key)?),
         }))
     }
 
     fn token(&mut self) -> Result<Option<SecretFrom>, Refused> {
-        let keys = ["token_file", "token_env"];
-        match self.only_one(&keys, "one of token_file, token_env")? {
+        match self.only_one(["token_file", "token_env"], TOKENS)? {
             Some(key) => self.secret_from(key).map(Some),
             None => Ok(None),
         }
     }
 
     /// The one of `keys` that is given.
-    fn only_one(
+    fn only_one<const N: usize>(
         &mut self,
-        keys: &[&'static str],
+        keys: [&'static str; N],
         accepted: &str,
     ) -> Result<Option<&'static str>, Refused> {
-        let mut given = keys
-            .iter()
-            .copied()
-            .filter(|key| self.entry.table.contains_key(*key));
-        match (given.next(), given.next()) {
-            (first, None) => Ok(first),
-            (first, Some(second)) => {
-                let first = first.unwrap_or_default();
-                self.refuse(second, &format!("there is {first} too"), accepted)
-            }
+        match self.given(keys)[..] {
+            [] => Ok(None),
+            [key] => Ok(Some(key)),
+            [first, second, ..] => self.refuse(second, &format!("there is {first} too"), accepted),
         }
     }
 
     /// A file or a variable that holds a secret.
     fn secret_from(&mut self, key: &'static str) -> Result<SecretFrom, Refused> {
-        let accepted = if key.ends_with("_file") {
-            "the path of a file that holds nothing but the secret"
-        } else {
-            "the name of a variable of the environment"
+        let is_file = key.ends_with("_file");
+        let accepted = match is_file {
+            true => "the path of a file that holds nothing but the secret",
+            false => "the name of a variable of the environment",
         };
-        match self.text(key, accepted)? {
-            Some(given) if given.is_empty() || given.contains(['\0', '=']) => {
-                self.refuse(key, "no such name can be", accepted)
-            }
-            Some(given) if key.ends_with("_file") => Ok(SecretFrom::File(PathBuf::from(given))),
-            Some(given) => Ok(SecretFrom::Variable(given)),
-            None => Err(Refused),
+        let name = self.text(key, accepted)?.unwrap_or_default();
+        if name.is_empty() || name.contains(['\0', '=']) {
+            return self.refuse(key, "no such name can be", accepted);
         }
+        Ok(match is_file {
+            true => SecretFrom::File(PathBuf::from(name)),
+            false => SecretFrom::Variable(name),
+        })
     }
 
     /// A secret that stands in the configuration; on the command line everybody on the machine could read it.
-    fn typed_secret(&mut self, key: &'static str, accepted: &str) -> Result<String, Refused> {
-        if matches!(self.entry.place.origin(), Origin::Flag(_)) {
+    fn inline_secret(&mut self, key: &'static str, accepted: &str) -> Result<String, Refused> {
+        if matches!(self.entry.location.origin(), Origin::Flag(_)) {
             let problem = "everybody on this machine can read the command line of a process (ps)";
             return self.refuse(key, problem, "the configuration file; or password_file");
         }
         Ok(self.text(key, accepted)?.unwrap_or_default())
     }
-
-    fn text(&mut self, key: &str, accepted: &str) -> Result<Option<String>, Refused> {
-        match self.entry.table.get(key) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => self.refuse(key, "not a text", accepted),
-        }
-    }
-
-    fn refuse<T>(&mut self, key: &str, problem: &str, accepted: &str) -> Result<T, Refused> {
-        self.errors.push(ConfigError::Value {
-            place: self.entry.place_of(key).clone(),
-            key: format!("user.{key}"),
-            problem: problem.to_owned(),
-            accepted: accepted.to_owned(),
-        });
-        Err(Refused)
-    }
 }
 
 /// "*2470C0C0..." as 20 bytes.
-fn native_hash(typed: &str) -> Option<[u8; 20]> {
-    let digits = typed.strip_prefix('*')?.as_bytes();
+fn native_hash(text: &str) -> Option<[u8; 20]> {
+    let digits = text.strip_prefix('*')?.as_bytes();
     if digits.len() != 40 {
         return None;
     }

@@ -8,8 +8,9 @@
 use std::thread::JoinHandle;
 
 use super::StartError;
+use crate::shutdown::Shutdown;
 
-/// Held by what the daemon cannot be without: a panic there ends the process.
+/// Held by threads and tasks that the daemon cannot do without: a panic there ends the process.
 pub(super) struct Vital(pub(super) String);
 
 impl Drop for Vital {
@@ -25,29 +26,51 @@ impl Drop for Vital {
     }
 }
 
-/// Starts a thread of this name.
-///
-/// # Errors
-/// When the system gives none.
-pub(super) fn spawn(
-    name: &str,
-    what: &'static str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
-    let vital = Vital(name.to_owned());
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread
-        .spawn(move || {
-            let _vital = vital;
-            run();
-        })
-        .map_err(|source| StartError::Thread { what, source })
+/// A thread with the flag that stops it. Dropping it stops it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    stop: Shutdown,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Waits for the end of a thread that was told to stop.
-pub(super) fn join(thread: JoinHandle<()>) {
-    // One that panics takes this one with it.
-    let _ended = thread.join();
+impl Worker {
+    /// Starts a thread of this name; `what` is what an error calls it.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub(super) fn start(
+        name: &str,
+        what: &'static str,
+        run: impl FnOnce(&Shutdown) + Send + 'static,
+    ) -> Result<Self, StartError> {
+        let (vital, stop) = (Vital(name.to_owned()), Shutdown::new());
+        let requested = stop.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || {
+            let _vital = vital;
+            run(&requested);
+        });
+        let thread = thread.map_err(|source| StartError::Thread { what, source })?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks it to end.
+    pub(super) fn request_stop(&self) {
+        self.stop.request();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            // A panic on it has ended the process.
+            let _ended = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,8 +86,8 @@ mod tests {
         const ASKED: &str = "A_THREAD_IS_TO_PANIC";
         if let Some(panics) = std::env::var_os(ASKED) {
             let panics = panics == "yes";
-            let run = move || assert!(!panics, "a defect");
-            join(spawn("receive-7", "a thread", run).unwrap());
+            let run = move |_: &Shutdown| assert!(!panics, "a defect");
+            drop(Worker::start("receive-7", "a thread", run).unwrap());
             return;
         }
         let name = "daemon::threads::tests::a_thread_that_panics_ends_the_process";

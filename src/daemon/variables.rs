@@ -7,9 +7,9 @@ use crate::config::Config;
 
 /// Names and values, under Pinba's names and in its units: seconds, microseconds, rows.
 pub(super) fn variables(config: &Config) -> Vec<(String, String)> {
-    let (ingest, pool, limits) = (&config.ingest, &config.pool, &config.mysql_limits);
+    let (ingest, pool, limits) = (&config.ingest, &config.pool, &config.mysql);
     let history = pool.stats_history.as_secs().to_string();
-    let tls = match config.mysql.tls {
+    let tls = match config.mysql.front().tls() {
         Some(_) => "YES",
         None => "DISABLED",
     };
@@ -27,7 +27,7 @@ pub(super) fn variables(config: &Config) -> Vec<(String, String)> {
         ("pinba_tag_report_timeout", history),
         ("have_ssl", tls.to_owned()),
         ("have_openssl", tls.to_owned()),
-        ("max_allowed_packet", limits.packet_bytes_max.to_string()),
+        ("max_allowed_packet", limits.packet_max.to_string()),
         ("wait_timeout", idle.clone()),
         ("interactive_timeout", idle),
         ("max_connections", limits.connections_max.to_string()),

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::live::{self, AWAY_MS};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::TextLimits;
 use crate::report::DefinedBy;
 use crate::report::comment::{ActiveText, Comment};
 use crate::report::ddl;
 use crate::report::form::{self, ReportForm};
-use crate::wire::{Decoder, TextLimits, model};
 
 /// Any text as COMMENT.
 pub fn comment(bytes: &[u8]) {
@@ -24,7 +26,11 @@ pub fn comment(bytes: &[u8]) {
             return;
         }
         Ok(Comment::Fixed(table)) => {
-            assert!(ddl::fixed("r", table, &defaults).contains(table.comment()));
+            assert!(
+                ddl::fixed("r", table, &defaults)
+                    .pinba()
+                    .contains(table.comment())
+            );
             return;
         }
         Ok(Comment::Report(definition)) => *definition,
@@ -41,7 +47,7 @@ pub fn comment(bytes: &[u8]) {
     if definition.comment.is_none() {
         assert_eq!(again, definition, "{shown:?}");
     }
-    let statement = ddl::report(&definition);
+    let statement = ddl::report(&definition).pinba();
     assert!(statement.starts_with("CREATE TABLE "), "{statement}");
     assert!(!format!("{:?}", ActiveText::new(&definition)).is_empty());
 

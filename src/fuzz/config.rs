@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::plan::MemoryPlan;
-use crate::wire::{Chain, NameRules, Rewrite as _, RuleCounters, TextField};
+use crate::daemon::memory_plan::MemoryPlan;
+use crate::input::rewrite::{Chain, NameRules, Rewrite as _, RuleCounters, TextField};
 
 /// Longer ones are the time of the TOML parser and nothing else.
 const BYTES_MAX: usize = 16 << 10;

@@ -7,13 +7,13 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode, Uri};
 
 use super::live;
-use crate::http::{Answers, fuzz::Asked};
+use crate::http::{Answers, fuzz::Router};
 
-/// The longest head that a connection reads, and more: `http::guard` bounds the address itself.
+/// The longest head that a connection reads, and more: `http::request_checks` bounds the address itself.
 const BYTES_MAX: usize = 16 << 10;
 
 thread_local! {
-    static ASKED: Asked = Asked::new(Answers::new(Arc::new(live::catalog())));
+    static ROUTER: Router = Router::new(Answers::new(Arc::new(live::catalog())));
 }
 
 /// Any bytes: a line with the target, perhaps a line with what is accepted.
@@ -31,7 +31,7 @@ pub fn http(bytes: &[u8]) {
     let Ok(request) = request.body(Body::empty()) else {
         return;
     };
-    let (status, media_type, body) = ASKED.with(|asked| asked.ask(request));
+    let (status, media_type, body) = ROUTER.with(|router| router.ask(request));
     let shown = || String::from_utf8_lossy(&body).into_owned();
     assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "{}", shown());
     let json = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes);

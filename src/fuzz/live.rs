@@ -8,7 +8,9 @@ use prost::Message as _;
 
 use crate::clock::ManualClock;
 use crate::config::{PoolConfig, ReportsConfig};
-use crate::ingest::{RingPlan, TempRing};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{Live, Pulse};
 use crate::pool::Pool;
 use crate::query::catalog::Catalog;
@@ -17,8 +19,8 @@ use crate::report::definition::{Defaults, Definition};
 use crate::report::form::ReportForm;
 use crate::report::reading::Want;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 /// How far back all of it reaches.
 pub(super) const HISTORY: Duration = Duration::from_secs(10);
@@ -66,14 +68,14 @@ pub(super) fn empty(requests: usize) -> Live {
             request_pool_size: requests,
             timer_pool_size: requests * 2,
             stats_history: HISTORY,
-            words_bytes: 1 << 20,
+            words_memory: 1 << 20,
         },
         hasher(),
     );
     let reports = Reports::new(
         &ReportsConfig {
             rows_max: 6,
-            memory_bytes: 4 << 20,
+            memory: 4 << 20,
             error_status: 500,
         },
         history,
@@ -112,7 +114,7 @@ pub(crate) fn catalog() -> Catalog {
     let counters = Counters::new(1);
     let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-    let status = Status::bare(counters, ring, Arc::<ManualClock>::clone(&clock) as _);
+    let status = Status::bare(counters, ring);
     let mut live = with_reports(64);
     let mut decoder = Decoder::new(TextLimits::default(), hasher());
     let mut records = Vec::new();

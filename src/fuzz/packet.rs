@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 
 use super::live::{self, AWAY_MS};
+use crate::input::Decode as _;
+use crate::input::pinba::Decoder;
+use crate::input::record::TextLimits;
 use crate::merger::Live;
-use crate::wire::{Decoder, TextLimits};
 
 /// What one thread keeps between datagrams.
 struct Path {
@@ -24,7 +26,7 @@ thread_local! {
 
 /// Any datagram.
 pub fn packet(datagram: &[u8]) {
-    crate::wire::judged::agree(datagram);
+    crate::input::pinba::reference::agree(datagram);
     PATH.with_borrow_mut(|path| path.take(datagram));
 }
 

@@ -1,7 +1,7 @@
 //! A snapshot, as a file with everything wrong in it, and as blocks whose checksums are right.
 //!
-//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for blocks (`kind, length of two
-//! bytes, bytes`, one after the other) and packed into a file as the writer does it. Whatever is taken in
+//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for blocks (`length of two bytes,
+//! bytes`, one after the other) and packed into a file as the writer does it. Whatever is taken in
 //! has to count packets afterwards, to be written again, and to be read back as what was written.
 
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use prost::Message as _;
 
 use super::live::{self, AWAY_MS};
 use crate::clock::{Clock as _, ManualClock};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::TextLimits;
 use crate::merger::Live;
 use crate::shutdown::Shutdown;
-use crate::state::blocks::{BlockWriter, Kind, MAGIC};
+use crate::state::blocks::{BlockWriter, MAGIC};
 use crate::state::snapshot::{self, ReadError, Subject};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, TextLimits, model};
 
 /// Requests that fit.
 const REQUESTS: usize = 64;
@@ -82,17 +84,14 @@ fn written(live: Live, now_ms: u64) -> (Live, Vec<u8>) {
 /// Blocks as a file.
 fn packed(mut bytes: &[u8]) -> Vec<u8> {
     let mut writer = BlockWriter::new(Vec::new()).expect("memory takes all");
-    while let Some((&[kind, low, high], rest)) = bytes.split_first_chunk() {
-        let Some(kind) = Kind::of(kind % 8) else {
-            break;
-        };
+    while let Some((&[low, high], rest)) = bytes.split_first_chunk() {
         let length = usize::from(u16::from_le_bytes([low, high])).min(rest.len());
         let (block, after) = rest.split_at(length);
-        writer.block(kind, block).expect("memory takes all");
+        let last = after.len() < 2;
+        writer.block(block, last).expect("memory takes all");
         bytes = after;
     }
-    let (file, _) = writer.finish().expect("memory takes all");
-    file
+    writer.finish().expect("memory takes all")
 }
 
 fn sent(number: u32) -> model::Request {
@@ -113,16 +112,14 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let unpacked = |file: &[u8]| {
         let mut reader = BlockReader::new(file).expect("a snapshot");
         let mut bytes = Vec::new();
-        loop {
-            let (kind, block) = reader.read().expect("a block");
+        while !reader.ended {
+            reader.advance().expect("a block");
+            let block = reader.bytes().expect("what was written");
             let length = u16::try_from(block.len()).expect("a small block");
-            bytes.push(kind as u8);
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(block);
-            if kind == Kind::End {
-                return bytes;
-            }
         }
+        bytes
     };
     let mut seeds = Vec::new();
     for (name, requests) in [("empty", 0), ("few", 3), ("many", 40)] {

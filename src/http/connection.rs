@@ -1,11 +1,10 @@
 //! One client's connection: its time limits, and how it ends.
 //!
 //! hyper reads heads with a time limit of its own; bodies have theirs where they are read. What is left are clients that take
-//! their answers slowly or not at all. Every connection therefore has a [`Watch`]: the socket notes on it when bytes last
-//! moved, and each request when its answer began, and the task that drives the connection looks at it once a second. A client
-//! that stands still, or takes longer over one answer than `answer_max`, is cut off: it holds memory and a place
-//! among the connections that others could use. Only an answer that is marked [`Endless`] may take as long as it likes, as
-//! long as it moves.
+//! their answers slowly or not at all. Every connection therefore has a [`Progress`]: the socket notes when bytes last moved,
+//! and each request when its answer began, and the task that drives the connection checks it once a second. A client
+//! that stands still, or takes longer over one answer than `answer_max`, is cut off: it holds memory and a connection that
+//! others could use. Only an answer that is marked [`Endless`] may take as long as it likes, as long as it moves.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +16,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::Request;
-use hyper::body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,25 +29,21 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use super::HttpSettings;
-use super::guard::HEADER_BYTES_MAX;
+use super::answer::endless::Endless;
 use super::login::Peer;
+use super::settings::{HEADER_BYTES_MAX, HttpSettings};
 
-/// Room for a head: its first line and headers, twice what the guard lets through, so that it is the guard that refuses
-/// and says why. hyper's own bounds, which come first, are a hundred headers and a target of 65,534 bytes.
+/// Room for a head: its first line and headers, twice what the checks let through, so that it is they that refuse
+/// and say why. hyper's own bounds, which come first, are a hundred headers and a target of 65,534 bytes.
 const HEAD_BUFFER_BYTES: usize = 4 * HEADER_BYTES_MAX;
 
-/// How often a connection looks at its [`Watch`].
-const LOOK: Duration = Duration::from_secs(1);
-
-/// The mark of an answer that goes on for as long as the client stays.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Endless;
+/// How often a connection checks its [`Progress`].
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// What is known about one connection's progress. Times are milliseconds since it was opened. All relaxed: the numbers carry no
 /// other data, and a look that comes a moment late does no harm.
 #[derive(Debug)]
-struct Watch {
+struct Progress {
     opened: Instant,
     /// When a byte last moved in either direction.
     moved_ms: AtomicU64,
@@ -58,7 +53,7 @@ struct Watch {
     bodies: AtomicUsize,
 }
 
-impl Watch {
+impl Progress {
     fn new() -> Self {
         Self {
             opened: Instant::now(),
@@ -117,7 +112,7 @@ impl Watch {
 
 /// Lives as long as the body of one answer.
 #[derive(Debug)]
-struct Answering(Arc<Watch>);
+struct Answering(Arc<Progress>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -133,17 +128,17 @@ pub(super) async fn drive(
     settings: HttpSettings,
     stop: watch::Receiver<bool>,
 ) {
-    let watch = Arc::new(Watch::new());
-    let stream = Watched {
+    let progress = Arc::new(Progress::new());
+    let stream = Tracked {
         stream,
-        watch: Arc::clone(&watch),
+        progress: Arc::clone(&progress),
     };
     let Some(tls) = &settings.tls else {
-        return converse(stream, watch, peer, router, settings, stop).await;
+        return converse(stream, progress, peer, router, settings, stop).await;
     };
     let handshake = TlsAcceptor::from(tls.config()).accept(stream);
     match tokio::time::timeout(settings.handshake_max, handshake).await {
-        Ok(Ok(stream)) => converse(stream, watch, peer, router, settings, stop).await,
+        Ok(Ok(stream)) => converse(stream, progress, peer, router, settings, stop).await,
         Ok(Err(error)) => debug!(%error, %peer, "A TLS handshake failed."),
         Err(_) => debug!(%peer, "A TLS handshake took too long."),
     }
@@ -152,7 +147,7 @@ pub(super) async fn drive(
 /// The same, once there is nothing but HTTP on `stream`.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    watch: Arc<Watch>,
+    progress: Arc<Progress>,
     peer: SocketAddr,
     router: Router,
     settings: HttpSettings,
@@ -160,24 +155,24 @@ async fn converse(
 ) {
     let io = TokioIo::new(stream);
     let service = TowerToHyperService::new(router);
-    let answers = Arc::clone(&watch);
+    let answers = Arc::clone(&progress);
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         let answering = answers.begin();
-        let watch = Arc::clone(&answers);
+        let progress = Arc::clone(&answers);
         let answer = service.call(request.map(Body::new));
         async move {
-            let body = |body| {
-                Body::new(Answered {
-                    body,
-                    _answering: answering,
-                })
-            };
             let response = answer.await?;
             if response.extensions().get::<Endless>().is_some() {
-                watch.endless();
+                progress.endless();
             }
-            Ok::<_, Infallible>(response.map(body))
+            // The guard goes along with the body, until hyper has taken all of it.
+            Ok::<_, Infallible>(response.map(|body| {
+                body.map_err(move |error| {
+                    let _ = &answering;
+                    error
+                })
+            }))
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -186,7 +181,7 @@ async fn converse(
         .max_buf_size(HEAD_BUFFER_BYTES)
         .serve_connection(io, service);
     let mut connection = std::pin::pin!(connection);
-    let mut look = tokio::time::interval(LOOK.min(settings.idle_max));
+    let mut check = tokio::time::interval(CHECK_PERIOD.min(settings.idle_max));
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -196,8 +191,8 @@ async fn converse(
                 }
                 return;
             }
-            _ = look.tick() => {
-                if let Some(reason) = watch.overdue(&settings) {
+            _ = check.tick() => {
+                if let Some(reason) = progress.overdue(&settings) {
                     debug!(reason, "Cut off a connection.");
                     return;
                 }
@@ -212,18 +207,18 @@ async fn converse(
 }
 
 /// The socket, noting when bytes move.
-struct Watched {
+struct Tracked {
     stream: TcpStream,
-    watch: Arc<Watch>,
+    progress: Arc<Progress>,
 }
 
-impl Watched {
+impl Tracked {
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
         Pin::new(&mut self.get_mut().stream)
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for Tracked {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -232,13 +227,13 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let read = self.as_mut().stream().poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.watch.moved();
+            self.progress.moved();
         }
         read
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for Tracked {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -246,7 +241,7 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         let written = self.as_mut().stream().poll_write(context, bytes);
         if matches!(written, Poll::Ready(Ok(1..))) {
-            self.watch.moved();
+            self.progress.moved();
         }
         written
     }
@@ -258,7 +253,7 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         let written = self.as_mut().stream().poll_write_vectored(context, bytes);
         if matches!(written, Poll::Ready(Ok(1..))) {
-            self.watch.moved();
+            self.progress.moved();
         }
         written
     }
@@ -268,38 +263,12 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch.flushed();
+        self.progress.flushed();
         self.as_mut().stream().poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_shutdown(context)
-    }
-}
-
-/// The body of an answer, noting when hyper has taken all of it.
-struct Answered {
-    body: Body,
-    _answering: Answering,
-}
-
-impl HttpBody for Answered {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -309,28 +278,31 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn a_connection_is_overdue_when_nothing_moves_or_an_answer_lasts() {
-        let mut settings = HttpSettings::new(Vec::new());
+        let mut settings = HttpSettings::new(&[]);
         settings.idle_max = Duration::from_secs(10);
         settings.answer_max = Duration::from_secs(25);
-        let watch = Arc::new(Watch::new());
-        let answering = watch.begin();
+        let progress = Arc::new(Progress::new());
+        let answering = progress.begin();
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(8)).await;
-            watch.moved();
-            watch.flushed();
-            assert_eq!(watch.overdue(&settings), None);
+            progress.moved();
+            progress.flushed();
+            assert_eq!(progress.overdue(&settings), None);
         }
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
-            watch.overdue(&settings),
+            progress.overdue(&settings),
             Some("it took too long over one answer")
         );
-        watch.endless();
-        assert_eq!(watch.overdue(&settings), None);
+        progress.endless();
+        assert_eq!(progress.overdue(&settings), None);
         drop(answering);
-        watch.flushed();
-        assert_eq!(watch.overdue(&settings), None);
+        progress.flushed();
+        assert_eq!(progress.overdue(&settings), None);
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(watch.overdue(&settings), Some("nothing moved for too long"));
+        assert_eq!(
+            progress.overdue(&settings),
+            Some("nothing moved for too long")
+        );
     }
 }

@@ -1,14 +1,16 @@
-//! What a client is told when something went wrong: RFC 9457 `application/problem+json`.
+//! RFC 9457 `application/problem+json`: the form of every refusal.
 //!
-//! Every refusal of this front end, its own and those of the source, becomes a [`Problem`] here, and only here does a
-//! [`QueryError`] get a status. The `detail` says what was wrong and what is accepted; where a list is accepted, the member
-//! `accepted` holds it too, for programs. Defects of the daemon are logged in full and shown without their text.
+//! The refusals of this front end and those of the read model become a [`Problem`] here, and only here does a [`QueryError`] get a
+//! status. The `detail` says what was wrong and what is accepted; where a list is accepted, the member `accepted` holds it
+//! too, for programs. Defects of the daemon are logged in full and shown without their text.
+
+use std::fmt::Display;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tracing::error;
 
 use crate::query::error::QueryError;
@@ -19,24 +21,12 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 /// One refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// What it will be sent with.
     pub(super) status: StatusCode,
-    detail: String,
-    /// The parameter or member that is to blame.
-    parameter: Option<Box<str>>,
-    /// What would be accepted in its place, when that is a list.
-    accepted: Vec<String>,
-    /// The methods that the path knows.
-    allow: Option<&'static str>,
-    /// MySQL's error number and SQLSTATE, for what is wrong with a statement.
-    sql: Option<Box<(u16, &'static str)>>,
-    /// Whether the answer asks for credentials.
-    login: bool,
-    /// Seconds after which asking again makes sense.
-    retry_secs: Option<u64>,
+    document: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What is asked for with every 401. The realm says nothing: whoever reads it is not in yet.
+/// Sent with every 401. The realm says nothing: whoever reads it is not in yet.
 const CHALLENGES: [&str; 2] = [
     "Basic realm=\"restricted\", charset=\"UTF-8\"",
     "Bearer realm=\"restricted\"",
@@ -45,36 +35,58 @@ const CHALLENGES: [&str; 2] = [
 impl Problem {
     /// A refusal with nothing but a status and a reason.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
+        let problem = Self {
             status,
-            detail: detail.into(),
-            parameter: None,
-            accepted: Vec::new(),
-            allow: None,
-            sql: None,
-            login: false,
-            retry_secs: None,
-        }
+            document: Map::new(),
+            headers: Vec::new(),
+        };
+        problem
+            .with("type", "about:blank")
+            .with("title", status.canonical_reason().unwrap_or("Error"))
+            .with("status", status.as_u16())
+            .with("detail", detail.into())
+    }
+
+    /// Adds or replaces a member of the document.
+    pub(super) fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.document.insert(member.to_owned(), value.into());
+        self
+    }
+
+    fn header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 
     /// 401: no credentials, or none that are right.
     pub(super) fn login(detail: impl Into<String>) -> Self {
-        let mut problem = Self::new(StatusCode::UNAUTHORIZED, detail);
-        problem.login = true;
-        problem
+        let challenges = CHALLENGES.map(HeaderValue::from_static).into_iter();
+        let problem = Self::new(StatusCode::UNAUTHORIZED, detail);
+        challenges.fold(problem, |problem, challenge| {
+            problem.header(WWW_AUTHENTICATE, challenge)
+        })
     }
 
-    /// Says when asking again makes sense.
-    pub(super) fn retry_after(mut self, secs: u64) -> Self {
-        self.retry_secs = Some(secs);
-        self
+    /// Seconds after which asking again makes sense.
+    pub(super) fn retry_after(self, secs: u64) -> Self {
+        self.header(RETRY_AFTER, secs)
     }
 
     /// 400: this parameter or member cannot be used.
-    pub(super) fn parameter(name: &str, why: impl AsRef<str>) -> Self {
-        let mut problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {}", why.as_ref()));
-        problem.parameter = Some(name.into());
-        problem
+    pub(super) fn parameter(name: &str, why: impl Display) -> Self {
+        let problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {why}"));
+        problem.with("parameter", name)
+    }
+
+    /// 404.
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 500: a defect, of which the log says more.
+    pub(super) fn internal() -> Self {
+        let detail = "the daemon failed to answer; its log says why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
     /// 503: too much at once.
@@ -83,59 +95,27 @@ impl Problem {
     }
 
     /// 405: the path is right, the method is not.
-    pub(super) fn method(method: &str, allow: &'static str) -> Self {
-        let mut problem = Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            format!("{method} is not possible here; accepted: {allow}"),
-        );
-        problem.allow = Some(allow);
-        problem
+    pub(super) fn method(method: &Method, allow: &'static str) -> Self {
+        let detail = format!("{method} is not possible here; accepted: {allow}");
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+        problem.header(ALLOW, HeaderValue::from_static(allow))
     }
 
     /// Adds what would be accepted, to the text and as a list.
-    pub(super) fn accepting<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
-        self.accepted = names.into_iter().map(Into::into).collect();
-        self.detail.push_str("; accepted: ");
-        self.detail.push_str(&self.accepted.join(", "));
-        self
-    }
-
-    /// Adds MySQL's error number and SQLSTATE.
-    #[cfg(feature = "sql")]
-    pub(super) fn with_sql(mut self, code: u16, state: &'static str) -> Self {
-        self.sql = Some(Box::new((code, state)));
-        self
+    pub(super) fn accepting<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let detail = format!("{}; accepted: {}", self.detail(), names.join(", "));
+        self.with("detail", detail).with("accepted", names)
     }
 
     /// What was wrong, and what would be accepted.
     pub(super) fn detail(&self) -> &str {
-        &self.detail
-    }
-
-    /// What would be accepted in its place.
-    pub(super) fn accepted(&self) -> &[String] {
-        &self.accepted
+        self.document["detail"].as_str().unwrap_or_default()
     }
 
     /// The body as it will be sent.
     pub(super) fn body(&self) -> String {
-        let mut body = Map::new();
-        body.insert("type".into(), json!("about:blank"));
-        let title = self.status.canonical_reason().unwrap_or("Error");
-        body.insert("title".into(), json!(title));
-        body.insert("status".into(), json!(self.status.as_u16()));
-        body.insert("detail".into(), json!(self.detail));
-        if let Some(parameter) = &self.parameter {
-            body.insert("parameter".into(), json!(parameter));
-        }
-        if let Some((code, state)) = self.sql.as_deref() {
-            body.insert("code".into(), json!(code));
-            body.insert("sqlstate".into(), json!(state));
-        }
-        if !self.accepted.is_empty() {
-            body.insert("accepted".into(), json!(self.accepted));
-        }
-        format!("{}\n", Value::Object(body))
+        format!("{}\n", Value::Object(self.document.clone()))
     }
 }
 
@@ -143,13 +123,10 @@ impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
         match error {
-            QueryError::UnknownReport { .. } => Self::new(
-                StatusCode::NOT_FOUND,
-                format!("{detail}; GET /api/v1/reports lists those that there are"),
-            ),
-            QueryError::UnknownRequest { .. } | QueryError::RawDataOff => {
-                Self::new(StatusCode::NOT_FOUND, detail)
+            QueryError::UnknownReport { .. } => {
+                Self::not_found(detail + "; GET /api/v1/reports lists those that there are")
             }
+            QueryError::UnknownRequest { .. } | QueryError::RawDataOff => Self::not_found(detail),
             QueryError::BadValue { what, why } => Self::parameter(&what, why),
             QueryError::ReportExists { .. }
             | QueryError::ReportFixed { .. }
@@ -158,10 +135,7 @@ impl From<QueryError> for Problem {
             QueryError::Busy(_) | QueryError::SnapshotExpired => Self::busy(detail),
             QueryError::Internal(cause) => {
                 error!(cause, "A query failed inside the daemon.");
-                Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the daemon failed to answer; its log says why",
-                )
+                Self::internal()
             }
         }
     }
@@ -169,21 +143,11 @@ impl From<QueryError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
-        let body = self.body();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = self.status;
+        let mut response = (self.status, self.body()).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(secs) = self.retry_secs {
-            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
-        }
-        if self.login {
-            for challenge in CHALLENGES {
-                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-            }
-        }
-        if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        for (name, value) in self.headers {
+            headers.append(name, value);
         }
         response
     }
@@ -191,6 +155,8 @@ impl IntoResponse for Problem {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -233,7 +199,7 @@ mod tests {
         for (error, status, part) in cases {
             let problem = Problem::from(error);
             assert_eq!(problem.status.as_u16(), status, "{problem:?}");
-            assert!(problem.detail.contains(part), "{problem:?}");
+            assert!(problem.detail().contains(part), "{problem:?}");
         }
     }
 

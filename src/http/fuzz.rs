@@ -1,4 +1,4 @@
-//! One question to the router without a connection: the entry for addresses and headers that no client would send.
+//! One request to the router without a connection: the entry for addresses and headers that no client would send.
 //!
 //! Called by the fuzz target of HTTP and by the tests of its corpus, on their own thread; bodies are read to their end,
 //! but for those that have none.
@@ -12,26 +12,26 @@ use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::connection::Endless;
+use super::answer::endless::Endless;
 use super::login::Peer;
 use super::routes;
-use super::{Answers, HttpSettings};
+use super::settings::{Answers, HttpSettings};
 
 /// The longest body that is looked at, bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// A router and what runs it.
-pub(crate) struct Asked {
+/// The routes and what runs them.
+pub(crate) struct Router {
     runtime: Runtime,
     service: TowerToHyperService<axum::Router>,
     _stop: watch::Sender<bool>,
 }
 
-impl Asked {
+impl Router {
     /// A router over `answers`.
     pub(crate) fn new(answers: Answers) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let router = routes::router(answers, &HttpSettings::new(Vec::new()), stopped);
+        let router = routes::router(answers, &HttpSettings::new(&[]), stopped);
         Self {
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_time()

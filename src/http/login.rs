@@ -1,22 +1,20 @@
-//! Who asks: credentials of a request become a [`Pass`], or a 401 that says nothing else.
+//! Logging in: credentials of a request become a [`Pass`], or a 401 that says nothing else.
 //!
-//! Runs before every other check (`guard.rs`), so that a peer without credentials learns neither names nor paths. Basic
+//! Runs before every other check (`request_checks.rs`), so that a peer without credentials learns neither names nor paths. Basic
 //! authentication and bearer tokens are taken from `Authorization`; never from the target, where logs and histories would
-//! keep them. What an identity may do is decided here too: asking wants `read`, everything else `admin`; and streams end when
-//! whoever listens may not any more.
+//! keep them. What an identity may do is decided here too: reading wants the role `read`, everything else `admin`; and streams
+//! end when their reader may not read any more.
 
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::body::Frame;
+use futures::StreamExt as _;
 
 use super::error::Problem;
 use crate::access::{Access, Denied, Identity, Pass, Role};
@@ -25,7 +23,7 @@ use crate::access::{Access, Denied, Identity, Pass, Role};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// What one front end asks for.
+/// Which credentials this front end wants.
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     /// The users.
@@ -59,10 +57,9 @@ impl Login {
         }
         let headers = request.headers();
         if !headers.contains_key(AUTHORIZATION) || self.access.has_no_users() {
-            let role = self.access.anonymous(peer);
-            return role
-                .map(Identity::anonymous)
-                .ok_or_else(|| Problem::login("this needs a user name and password, or a token"));
+            let role = self.access.anonymous(peer).map(Identity::anonymous);
+            let why = "this needs a user name and password, or a token";
+            return role.ok_or_else(|| Problem::login(why));
         }
         let denied = match credentials(headers) {
             Some(Credentials::Password(name, password)) => {
@@ -70,9 +67,9 @@ impl Login {
             }
             Some(Credentials::Token(token)) => self.access.token(peer, &token),
             None => {
-                return Err(Problem::login(
-                    "the header Authorization cannot be understood; accepted: one, Basic or Bearer",
-                ));
+                let why =
+                    "the header Authorization cannot be understood; accepted: one, Basic or Bearer";
+                return Err(Problem::login(why));
             }
         };
         denied.map_err(|denied| {
@@ -87,46 +84,24 @@ impl Login {
 
 /// Whether `identity` may send this.
 pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
-    let asks = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    // SQL only asks, also when it comes in a body; a statement that would change something is up to its handler.
-    if asks || path == "/api/v1/sql" || identity.role >= Role::Admin {
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    // SQL mostly reads, also when it comes in a body; a statement that would change something is up to its handler.
+    if reads || path == "/api/v1/sql" || identity.role >= Role::Admin {
         return Ok(());
     }
     let who = match &identity.name {
         Some(name) => format!("user {name:?} has the role {:?}", identity.role.name()),
         None => "without credentials one may only read here".to_owned(),
     };
-    Err(Problem::new(
-        StatusCode::FORBIDDEN,
-        format!("{method} needs the role \"admin\" of a [[user]] of the configuration; {who}"),
-    ))
+    let why =
+        format!("{method} needs the role \"admin\" of a [[user]] of the configuration; {who}");
+    Err(Problem::new(StatusCode::FORBIDDEN, why))
 }
 
-/// An answer that goes on for as long as the client stays: it ends when the client may not ask any more.
-pub(super) fn as_long_as(pass: Pass, response: Response) -> Response {
+/// Ends an answer that goes on for as long as the client stays when the client may not read any more.
+pub(super) fn until_revoked(pass: Pass, response: Response) -> Response {
     let revoked = Box::pin(async move { pass.revoked().await });
-    response.map(|body| Body::new(Passing { body, revoked }))
-}
-
-/// The body of such an answer.
-struct Passing {
-    body: Body,
-    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl HttpBody for Passing {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.revoked.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        Pin::new(&mut self.body).poll_frame(context)
-    }
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
 }
 
 /// The credentials of the one `Authorization` header; `None` when there are several or it is none that is known.

@@ -1,62 +1,153 @@
-//! Query parameters, taken strictly: whatever nobody asked for is an error, not ignored.
+//! Query parameters, taken strictly: one that no handler reads is an error, not ignored.
 //!
-//! A handler takes the parameters it knows one by one and then calls [`Params::finish`], which refuses what is left and
+//! A handler reads the parameters it knows one by one and then calls [`Params::finish`], which refuses what is left and
 //! names all that would have been accepted. A parameter that is given twice, or is not text, is refused too. The number of
-//! parameters is bounded by the length of the URI (`guard.rs`).
+//! parameters is bounded by the length of the URI (`request_checks.rs`).
 
+use std::ops::RangeInclusive;
+
+use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
+use chrono::{DateTime, FixedOffset, SecondsFormat};
 
 use super::error::Problem;
-use super::time;
 
-/// The parameters of one request that are not taken yet.
-#[derive(Debug)]
+/// What may stand before a key column, for one that has the name of another parameter: `key.limit=5`.
+pub(super) const KEY_PREFIX: &str = "key.";
+
+/// The parameters of one request, in the order given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Params {
     pairs: Vec<(String, String)>,
-    /// What was asked for so far, in the order in which it is documented.
+    /// What was read so far, in the order in which it is documented.
     known: Vec<&'static str>,
 }
 
 impl Params {
     /// Splits and decodes the part of a URI behind the `?`.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, Problem> {
-        let mut pairs: Vec<(String, String)> = Vec::new();
-        for pair in query
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty())
-        {
+        let mut params = Self::default();
+        let pairs = query.unwrap_or_default().split('&');
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
-            if pairs.iter().any(|(known, _)| *known == name) {
+            if params.pairs.iter().any(|(known, _)| *known == name) {
                 return Err(Problem::parameter(&name, "is given more than once"));
             }
-            pairs.push((name, value));
+            params.pairs.push((name, value));
         }
-        Ok(Self {
-            pairs,
-            known: Vec::new(),
-        })
+        Ok(params)
+    }
+
+    /// The same for a page: forms send fields that were left empty, so those count as not given.
+    pub(super) fn of_form(query: Option<&str>) -> Result<Self, Problem> {
+        let mut params = Self::parse(query)?;
+        params.pairs.retain(|(_, value)| !value.is_empty());
+        Ok(params)
+    }
+
+    /// From pairs made here.
+    pub(super) fn from_pairs(pairs: Vec<(String, String)>) -> Self {
+        let known = Vec::new();
+        Self { pairs, known }
+    }
+
+    /// All of them, in the order given.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.pairs.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// One of them, whether or not a handler reads it.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.iter()
+            .find_map(|(given, value)| (given == name).then_some(value))
+    }
+
+    /// Those that no handler has read yet.
+    pub(super) fn rest(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_known = |given: &str, known: &str| match known.strip_suffix("NAME") {
+            Some(prefix) => given.starts_with(prefix),
+            None => given == known,
+        };
+        self.iter()
+            .filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
+    }
+
+    /// [`rest`](Self::rest) as the values of key columns, and the names that are no key columns, for messages.
+    pub(super) fn into_keys(self) -> (Vec<(String, String)>, Vec<&'static str>) {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        (self.rest().map(own).collect(), self.known)
     }
 
     /// The text of one parameter.
-    pub(super) fn take(&mut self, name: &'static str) -> Option<String> {
+    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
         self.known.push(name);
-        let at = self.pairs.iter().position(|(given, _)| given == name)?;
-        Some(self.pairs.remove(at).1)
+        self.get(name).map(str::to_owned)
+    }
+
+    /// One parameter as `read` understands it; `accepted` says what that is.
+    fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        accepted: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let refused = || {
+            Problem::parameter(
+                name,
+                format!("{text:?} is not accepted; accepted: {accepted}"),
+            )
+        };
+        read(&text).map(Some).ok_or_else(refused)
     }
 
     /// A whole number that is not negative.
     pub(super) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Problem> {
-        self.take(name).map(|text| number(name, &text)).transpose()
+        self.number_in(name, 0..=u64::MAX)
+    }
+
+    /// A whole number of a range.
+    pub(super) fn number_in(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Problem> {
+        let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+        let read = |text: &str| digits(text).filter(|number| range.contains(number));
+        self.parsed(name, &accepted, read)
     }
 
     /// A number of rows; `default` when it is not given.
     pub(super) fn count(&mut self, name: &'static str, default: usize) -> Result<usize, Problem> {
-        let given = self.number(name)?;
-        Ok(given.map_or(default, |count| {
-            usize::try_from(count).unwrap_or(usize::MAX)
-        }))
+        let count = self.number(name)?;
+        Ok(count.map_or(default, |count| count.try_into().unwrap_or(usize::MAX)))
+    }
+
+    /// A number of rows on a page, from 1 to `max`.
+    pub(super) fn rows(&mut self, default: usize, max: usize) -> Result<usize, Problem> {
+        let rows = self.number_in("limit", 1..=max as u64)?;
+        Ok(rows.map_or(default, |rows| rows as usize))
+    }
+
+    /// One of a few words; the first of them when it is not given.
+    pub(super) fn word(
+        &mut self,
+        name: &'static str,
+        words: &[&'static str],
+    ) -> Result<&'static str, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(words[0]);
+        };
+        let found = words.iter().find(|word| **word == text);
+        found.copied().ok_or_else(|| {
+            let problem = Problem::parameter(name, format!("{text:?} is not accepted"));
+            problem.accepting(words.iter().copied())
+        })
     }
 
     /// A duration in seconds as whole microseconds. More than six decimals are rounded in the direction given, so that a bound
@@ -66,9 +157,8 @@ impl Params {
         name: &'static str,
         rounding: Rounding,
     ) -> Result<Option<u64>, Problem> {
-        self.take(name)
-            .map(|text| micros(name, &text, rounding))
-            .transpose()
+        let read = |text: &str| decimal(text, 6, rounding);
+        self.parsed(name, "seconds from 0 on, such as 0.25", read)
     }
 
     /// A moment as whole unix seconds, given as such (decimals are rounded in the direction given) or as RFC 3339.
@@ -77,42 +167,94 @@ impl Params {
         name: &'static str,
         rounding: Rounding,
     ) -> Result<Option<u64>, Problem> {
-        self.take(name)
-            .map(|text| moment(name, &text, rounding))
-            .transpose()
+        let accepted = "unix seconds such as 1700000000, or RFC 3339 such as 2023-11-14T22:13:20Z";
+        let read = |text: &str| decimal(text, 0, rounding).or_else(|| unix_secs(text, rounding));
+        self.parsed(name, accepted, read)
     }
 
-    /// All parameters whose names start with `prefix`, without it, in the order given; `shown` is how the documentation writes
-    /// them.
-    pub(super) fn take_prefixed(
-        &mut self,
-        prefix: &str,
-        shown: &'static str,
-    ) -> Vec<(String, String)> {
+    /// All parameters whose names start with a prefix, without it, in the order given. `shown` is how the documentation
+    /// writes them: `tag.NAME`.
+    pub(super) fn prefixed(&mut self, shown: &'static str) -> Vec<(String, String)> {
         self.known.push(shown);
-        let (taken, left) = std::mem::take(&mut self.pairs)
-            .into_iter()
-            .partition(|(name, _)| name.starts_with(prefix));
-        self.pairs = left;
-        let mut taken: Vec<(String, String)> = taken;
-        for (name, _) in &mut taken {
-            name.drain(..prefix.len());
-        }
-        taken
+        let prefix = shown.trim_end_matches("NAME");
+        let strip = |(name, value): (&str, &str)| {
+            Some((name.strip_prefix(prefix)?.to_owned(), value.to_owned()))
+        };
+        self.iter().filter_map(strip).collect()
     }
 
-    /// What is left, and what was asked for so far.
-    pub(super) fn into_rest(self) -> (Vec<(String, String)>, Vec<&'static str>) {
-        (self.pairs, self.known)
-    }
-
-    /// Refuses what is left.
-    pub(super) fn finish(self) -> Result<(), Problem> {
-        match self.pairs.first() {
+    /// Refuses what no handler has read.
+    pub(super) fn finish(&self) -> Result<(), Problem> {
+        match self.rest().next() {
             None => Ok(()),
-            Some((name, _)) => Err(unknown(name, self.known)),
+            Some((name, _)) => Err(unknown(name, self.known.iter().copied())),
         }
     }
+
+    /// The same with some parameters changed: `None` leaves one out. What is changed stands last; the place in the list
+    /// (`offset`, `before_id`) is left out too, since it means nothing in another list.
+    pub(super) fn changed(&self, changes: &[(&str, Option<&str>)]) -> Self {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let stays = |name: &str| {
+            let changed = changes.iter().any(|(other, _)| *other == name);
+            !changed && !matches!(name, "offset" | "before_id")
+        };
+        let kept = self.iter().filter(|(name, _)| stays(name));
+        let set = changes
+            .iter()
+            .filter_map(|(name, value)| Some((*name, (*value)?)));
+        Self::from_pairs(kept.chain(set).map(own).collect())
+    }
+
+    /// The address of the same page with some parameters changed.
+    pub(super) fn link(&self, path: &str, changes: &[(&str, Option<&str>)]) -> String {
+        link(path, self.changed(changes).iter())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        Self::parse(parts.uri.query())
+    }
+}
+
+/// For an endpoint without parameters.
+#[derive(Debug)]
+pub(super) struct NoParams;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoParams {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        Params::parse(parts.uri.query())?.finish()?;
+        Ok(Self)
+    }
+}
+
+/// The parts of the path that a route names.
+#[derive(Debug)]
+pub(super) struct PathParts<T>(pub(super) T);
+
+impl<S: Send + Sync, T: serde::de::DeserializeOwned + Send> FromRequestParts<S> for PathParts<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(path)| Self(path)).map_err(|_| {
+            let why = "a name in the path is not UTF-8 in percent-encoding";
+            Problem::new(StatusCode::BAD_REQUEST, why)
+        })
+    }
+}
+
+/// The id in a path.
+pub(super) fn id(text: &str) -> Result<u64, Problem> {
+    digits(text).ok_or_else(|| {
+        let why = format!("{text:?} is not accepted; accepted: a whole number from 0 on");
+        Problem::parameter("id", why)
+    })
 }
 
 /// Which way a bound with too many decimals goes.
@@ -133,52 +275,18 @@ pub(super) fn unknown<S: Into<String>>(name: &str, known: impl IntoIterator<Item
     Problem::parameter(name, "unknown parameter").accepting(known)
 }
 
-/// A whole number that is not negative.
-pub(super) fn number(name: &str, text: &str) -> Result<u64, Problem> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
-        Problem::parameter(
-            name,
-            format!(
-                "{text:?} is not accepted; a whole number from 0 to {} is",
-                u64::MAX
-            ),
-        )
-    })
-}
-
-/// Seconds as whole microseconds; see [`Params::micros`].
-pub(super) fn micros(name: &str, text: &str, rounding: Rounding) -> Result<u64, Problem> {
-    decimal(text, 6, rounding).ok_or_else(|| {
-        Problem::parameter(
-            name,
-            format!("{text:?} is not a time; accepted: seconds from 0 on, such as 0.25"),
-        )
-    })
-}
-
-/// A moment as whole unix seconds; see [`Params::moment`].
-pub(super) fn moment(name: &str, text: &str, rounding: Rounding) -> Result<u64, Problem> {
-    let moment = decimal(text, 0, rounding).or_else(|| time::unix_secs(text, rounding));
-    moment.ok_or_else(|| {
-        Problem::parameter(
-            name,
-            format!(
-                "{text:?} is not a moment; accepted: unix seconds such as 1700000000, \
-                 or RFC 3339 such as 2023-11-14T22:13:20Z"
-            ),
-        )
-    })
+fn digits(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 /// `12.5` as a whole number of units of `10^-scale`. `None`: not such a number, or too large.
 fn decimal(text: &str, scale: u32, rounding: Rounding) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) {
+    let mut units = digits(whole)?;
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let mut units: u64 = whole.parse().ok()?;
     let mut fraction = fraction.bytes();
     for _ in 0..scale {
         let digit = fraction.next().map_or(0, |byte| u64::from(byte - b'0'));
@@ -188,8 +296,35 @@ fn decimal(text: &str, scale: u32, rounding: Rounding) -> Option<u64> {
     units.checked_add(u64::from(beyond))
 }
 
+/// An RFC 3339 moment as unix seconds; a part of a second goes the way given. A `+` that the query string turned into a blank
+/// is understood, because nobody remembers to encode it. `None`: not such a moment, or before 1970.
+fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
+    let plus = text.len().checked_sub("+00:00".len());
+    let mut text = text.to_owned();
+    if let Some(plus) = plus
+        && text.get(plus..=plus) == Some(" ")
+    {
+        text.replace_range(plus..=plus, "+");
+    }
+    let moment: DateTime<FixedOffset> = DateTime::parse_from_rfc3339(&text).ok()?;
+    let beyond = rounding == Rounding::Up
+        && !moment
+            .timestamp_subsec_nanos()
+            .is_multiple_of(1_000_000_000);
+    u64::try_from(moment.timestamp() + i64::from(beyond)).ok()
+}
+
+/// A moment as `2023-11-14T22:13:20Z`.
+pub(super) fn rfc3339(unix_secs: u64) -> String {
+    let moment = i64::try_from(unix_secs).ok();
+    let moment = moment.and_then(|secs| DateTime::from_timestamp(secs, 0));
+    moment
+        .unwrap_or_default()
+        .to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
 /// Undoes `%41` and `+`.
-pub(super) fn decode(text: &str) -> Result<String, Problem> {
+fn decode(text: &str) -> Result<String, Problem> {
     let bad = |why: &str| {
         Problem::new(
             StatusCode::BAD_REQUEST,
@@ -227,20 +362,28 @@ pub(super) fn encode(text: &str) -> String {
     encoded
 }
 
+/// An address on this server: a path, and parameters of which any may come from a packet.
+pub(super) fn link<'a>(path: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut link = path.to_owned();
+    for (at, (name, value)) in params.into_iter().enumerate() {
+        link.push(if at == 0 { '?' } else { '&' });
+        link += &format!("{}={}", encode(name), encode(value));
+    }
+    link
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_decoded_and_taken() {
+    fn pairs_are_decoded_and_read() {
         let mut params = Params::parse(Some("a=1%2C2+3&tag.x%20y=%C3%A4&&b&limit=007")).unwrap();
-        assert_eq!(params.take("a").as_deref(), Some("1,2 3"));
-        assert_eq!(params.take("b").as_deref(), Some(""));
+        assert_eq!(params.text("a").as_deref(), Some("1,2 3"));
+        assert_eq!(params.text("b").as_deref(), Some(""));
         assert_eq!(params.number("limit").unwrap(), Some(7));
-        assert_eq!(
-            params.take_prefixed("tag.", "tag.NAME"),
-            [("x y".into(), "ä".into())]
-        );
+        assert_eq!(params.rest().count(), 1);
+        assert_eq!(params.prefixed("tag.NAME"), [("x y".into(), "ä".into())]);
         params.finish().unwrap();
     }
 
@@ -248,7 +391,7 @@ mod tests {
     fn what_is_left_is_refused_with_what_is_accepted() {
         let mut params = Params::parse(Some("limt=1")).unwrap();
         params.count("limit", 100).unwrap();
-        params.take("sort");
+        params.text("sort");
         let body = params.finish().unwrap_err().body();
         assert!(
             body.contains(r#"limt: unknown parameter; accepted: limit, sort"#),
@@ -276,7 +419,8 @@ mod tests {
             assert!(Params::parse(Some(query)).is_err(), "{query}");
         }
         for value in ["", "-1", "+1", "1.0", "1e3", "x", "99999999999999999999"] {
-            assert!(number("limit", value).is_err(), "{value}");
+            let mut params = Params::from_pairs(vec![("limit".into(), value.into())]);
+            assert!(params.number("limit").is_err(), "{value}");
         }
     }
 
@@ -310,6 +454,98 @@ mod tests {
     fn encoding_is_undone_by_decoding() {
         for text in ["report_1", "a b/c%?ä+", ""] {
             assert_eq!(decode(&encode(text)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn addresses_keep_what_was_given() {
+        let params = Params::of_form(Some("sort=-p95&q=&a%20b=%3C&offset=50")).unwrap();
+        assert_eq!(params.get("q"), None);
+        assert_eq!(params.link("/x", &[]), "/x?sort=-p95&a%20b=%3C");
+        assert_eq!(
+            params.link("/x", &[("sort", None), ("offset", Some("100"))]),
+            "/x?a%20b=%3C&offset=100"
+        );
+    }
+
+    #[test]
+    fn numbers_and_words_out_of_their_range_are_refused_with_the_range() {
+        for limit in ["0", "101"] {
+            let mut params = Params::from_pairs(vec![("limit".into(), limit.into())]);
+            let problem = params.rows(50, 100).unwrap_err();
+            assert!(problem.detail().contains("from 1 to 100"), "{problem:?}");
+        }
+        let mut params = Params::parse(Some("view=x")).unwrap();
+        let problem = params.word("view", &["main", "own"]).unwrap_err();
+        assert!(problem.detail().contains("main, own"), "{problem:?}");
+        assert_eq!(params.word("order", &["newest", "slowest"]), Ok("newest"));
+    }
+
+    #[test]
+    fn links_are_encoded_whatever_is_in_them() {
+        let params = [("script_name", "\"><script>"), ("tag.a b", "x&y=z#")];
+        assert_eq!(
+            link("/requests", params),
+            "/requests?script_name=%22%3E%3Cscript%3E&tag.a%20b=x%26y%3Dz%23"
+        );
+        assert_eq!(link("/reports", []), "/reports");
+    }
+
+    #[test]
+    fn moments_become_unix_seconds() {
+        use Rounding::{Down, Up};
+        let cases = [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T12:00:00Z", 951_825_600),
+            ("2023-11-14T22:13:20Z", 1_700_000_000),
+            ("2023-11-15T00:13:20+02:00", 1_700_000_000),
+            ("2023-11-15T00:13:20 02:00", 1_700_000_000),
+            ("2023-11-14 16:43:20-05:30", 1_700_000_000),
+            ("2100-03-01T00:00:00Z", 4_107_542_400),
+        ];
+        for (text, secs) in cases {
+            assert_eq!(unix_secs(text, Down), Some(secs), "{text}");
+        }
+        assert_eq!(
+            unix_secs("2023-11-14T22:13:20.001Z", Up),
+            Some(1_700_000_001)
+        );
+        assert_eq!(
+            unix_secs("2023-11-14T22:13:20.999Z", Down),
+            Some(1_700_000_000)
+        );
+        assert_eq!(
+            unix_secs("2023-11-14T22:13:20.000Z", Up),
+            Some(1_700_000_000)
+        );
+    }
+
+    #[test]
+    fn seconds_become_moments_and_come_back() {
+        assert_eq!(rfc3339(1_700_000_000), "2023-11-14T22:13:20Z");
+        for secs in (0..8_000_000_000).step_by(86_400 * 29 + 12_345) {
+            assert_eq!(unix_secs(&rfc3339(secs), Rounding::Down), Some(secs));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "now",
+            "2023-11-14",
+            "2023-11-14T22:13:20",
+            "2023-11-14T22:13:20.Z",
+            "2023-11-14T22:13:20ZZ",
+            "2023-13-01T00:00:00Z",
+            "2023-02-29T00:00:00Z",
+            "2023-01-00T00:00:00Z",
+            "2023-01-01T24:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2023-01-01T00:00:00+2:00",
+            "２023-01-01T00:00:00Z",
+        ] {
+            assert_eq!(unix_secs(text, Rounding::Down), None, "{text}");
         }
     }
 }

@@ -12,13 +12,15 @@ use prost::Message as _;
 use super::*;
 use crate::clock::ManualClock;
 use crate::config::{PoolConfig, ReportsConfig};
-use crate::ingest::ring::{RingPlan, TempRing};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::{DefinedBy, builtin};
+use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 mod memory;
 
@@ -50,12 +52,12 @@ fn texts_that_all_hash_alike_are_told_apart() {
         request_pool_size: 1_000,
         timer_pool_size: 1_000,
         stats_history: Duration::from_secs(60),
-        words_bytes: 1 << 20,
+        words_memory: 1 << 20,
     };
     let pool = Pool::new(&config, hasher.clone());
     let config = ReportsConfig {
         rows_max: 1_000,
-        memory_bytes: 16 << 20,
+        memory: 16 << 20,
         error_status: 500,
     };
     let mut reports = Reports::new(&config, history);
@@ -113,11 +115,11 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
     let hasher = Hasher::new();
     let counters = Counters::new(1);
     let plan = RingPlan::new(4_000, 1 << 20, 1);
-    let (_, mut inlets, outlet) = TempRing::new(plan, &counters.sockets);
+    let (_, mut producers, consumer) = TempRing::new(plan, &counters.sockets);
     let live = Arc::new(RwLock::new(memory::empty_live(&hasher)));
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let mut merger = Merger {
-        outlet,
+        consumer,
         live: Arc::clone(&live),
         counters: Arc::clone(&counters.merge),
         pulse: Arc::new(Pulse::new(0)),
@@ -130,9 +132,9 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..30_000 {
-                assert_eq!(decoder.decode(&packet, 1, &mut inlets[0]), Ok(1));
+                assert_eq!(decoder.decode(&packet, 1, &mut producers[0]), Ok(1));
                 if number % 3 == 0 {
-                    inlets[0].publish();
+                    producers[0].publish();
                     merger.merge();
                 }
             }
@@ -150,6 +152,32 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
             std::thread::yield_now();
         }
     });
+}
+
+/// A merger that is behind says by how much, and is on time again once it has caught up.
+#[test]
+fn the_lag_is_counted_from_when_a_run_was_due() {
+    let period = Duration::from_secs(1);
+    let secs = |secs| Duration::from_secs(secs);
+    let start = Instant::now();
+    let mut schedule = Schedule::new(start);
+    // On time: the run takes less than the period.
+    schedule.next(start + period / 2, period);
+    assert_eq!(schedule.begins, start + secs(1));
+    assert_eq!(schedule.lag(start + secs(1)), Duration::ZERO);
+    // Each of these takes four periods.
+    for run in 1..=3 {
+        let end = start + secs(1 + 4 * run);
+        schedule.next(end, period);
+        assert_eq!(schedule.begins, end, "at once");
+        assert_eq!(schedule.lag(end), secs(3));
+    }
+    // A run that is short again: missed ones are not made up for.
+    schedule.next(start + secs(13), period);
+    assert_eq!(schedule.begins, start + secs(14));
+    assert_eq!(schedule.lag(start + secs(14)), Duration::ZERO);
+    // The wait may end late, too.
+    assert_eq!(schedule.lag(start + secs(16)), secs(2));
 }
 
 /// Gives the one record in `bytes` the same hash as all others.

@@ -16,11 +16,11 @@ use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
-use serde_json::{Map, Value as Json, json};
 
 use self::rows::{Feed, Rows};
 use crate::report::definition::Definition;
 use crate::series::Sink;
+use crate::telemetry::reading::Group;
 
 /// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
 pub const SERIES_BYTES: usize = 512;
@@ -97,13 +97,13 @@ impl Metrics {
 
     /// What the rows take of their budget, for the daemon's status.
     #[must_use]
-    pub fn status(&self) -> Json {
-        budget_json(&self.rows.read())
+    pub fn status(&self) -> Group {
+        self.rows.read().status()
     }
 
-    /// All metrics; `status` is the object of `/api/v1/status` as it is now.
+    /// All metrics; `status` is that of `/api/v1/status` as it is now.
     #[must_use]
-    pub fn write(&self, status: Map<String, Json>, format: Format) -> String {
+    pub fn write(&self, status: Vec<Group>, format: Format) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scrape {
             metrics: self.clone(),
@@ -119,31 +119,20 @@ impl Metrics {
     }
 }
 
-fn budget_json(rows: &Rows) -> Json {
-    let budget = rows.budget();
-    json!({
-        "series": budget.series,
-        "series_max": budget.series_max,
-        "rows": budget.rows,
-        "requests_folded": budget.requests_folded,
-    })
-}
-
 #[derive(Debug)]
 struct Scrape {
     metrics: Metrics,
-    status: Map<String, Json>,
+    status: Vec<Group>,
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        // What the rows take is told of the moment in which they are written: the status is older, and a second may
+        // What the rows take is that of the moment in which they are written: the status is older, and a second may
         // have closed since.
         let rows = self.metrics.rows.read();
         let mut status = self.status.clone();
-        if let Some(metrics) = status.get_mut("metrics") {
-            *metrics = budget_json(&rows);
-        }
+        status.retain(|group| group.place != rows::STATUS);
+        status.push(rows.status());
         status::encode(&mut encoder, &status)?;
         process::encode(&mut encoder, self.metrics.started)?;
         rows.encode(&mut encoder)
@@ -153,6 +142,9 @@ impl Collector for Scrape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::record::RejectReason;
+    use crate::telemetry::Counters;
+    use crate::telemetry::reading::{Place, Reading, Value};
 
     #[test]
     fn the_format_is_the_one_that_is_liked_best() {
@@ -174,39 +166,70 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_the_status_is_there_with_its_help() {
-        let status = json!({
-            "build_string": "1.2.3",
-            "requests_merged": 7,
-            "merge_lag_us": 1500,
-            "datagrams_invalid": {"empty": 2, "bad_wire": 0},
-            "series": {"requests_missed": 3},
-            "snapshot": {"period_seconds": 300.0, "written": 8, "failed": 9, "error": "no room", "last": null,
-                "restored": {"time": 1_700_000_000.5, "requests": 11}, "damaged": ["snapshot.damaged-1"]},
-            "sockets": [{"address": "0.0.0.0:30002", "kernel_drops": 4}],
-            "brand_new": 5,
-            "lost_tmp_records": 6,
-            "metrics": {"series": 1, "series_max": 2, "rows": 3, "requests_folded": 40},
+    fn every_number_of_the_status_is_there_with_its_kind_and_help() {
+        let counters = Counters::new(2);
+        counters.merge.requests_merged.add(7);
+        counters.merge.merge_lag_us.set(1500);
+        counters.mysql.mysql_statements.add(8);
+        counters.mysql.mysql_connections_open.set(2);
+        counters.logins.logins_failed.add(9);
+        let mut invalid = [0; RejectReason::COUNT];
+        invalid[RejectReason::Empty as usize] = 2;
+        counters.sockets[1].datagrams_invalid.add(&invalid);
+        let mut top = counters.total().readings();
+        top.push(Reading::alias("lost_tmp_records", "", 6_u64));
+        top.push(Reading {
+            value: Value::Text("1.2.3"),
+            ..Reading::gauge("build_string", "The version.", 1_u64)
         });
-        let Json::Object(status) = status else {
-            unreachable!()
+        top.extend(counters.merge.counts().readings());
+        top.extend(counters.mysql.counts().readings());
+        top.extend(counters.logins.counts().readings());
+        top.push(Reading::gauge(
+            "report_memory_bytes_max",
+            "It may.",
+            1_usize,
+        ));
+        let socket = |at: usize| Group {
+            labels: vec![("socket", at.to_string())],
+            ..Group::new(
+                Place::List("sockets", "socket"),
+                counters.sockets[at].counts().readings(),
+            )
         };
+        let snapshot = vec![
+            Reading::gauge("period_seconds", "How often.", 300.0),
+            Reading::counter("written", "Written.", 8_u64).as_metric("snapshots_written"),
+        ];
+        let older = vec![Reading::counter("requests_folded", "Folded.", 40_u64)];
+        let status = vec![
+            Group::new(Place::Top, top),
+            socket(0),
+            socket(1),
+            Group::new(Place::Object("snapshot"), snapshot),
+            Group::new(rows::STATUS, older),
+        ];
         let metrics = Metrics::new(&[], &[], 100);
         let text = metrics.write(status.clone(), Format::Classic);
         for line in [
-            "# HELP pinbad_requests_merged_total Requests taken into pool and reports",
+            "# HELP pinbad_requests_merged_total Requests merged into the main pool and the reports",
             "# TYPE pinbad_requests_merged_total counter",
             "pinbad_requests_merged_total 7",
+            "# HELP pinbad_mysql_statements_total Statements of MySQL clients, prepared ones when they are executed",
+            "# TYPE pinbad_mysql_statements_total counter",
+            "pinbad_mysql_statements_total 8",
+            "# TYPE pinbad_mysql_connections_open gauge",
+            "pinbad_mysql_connections_open 2",
+            "# TYPE pinbad_logins_failed_total counter",
+            "pinbad_logins_failed_total 9",
             "pinbad_merge_lag_seconds 0.0015",
             "pinbad_datagrams_invalid_total{reason=\"empty\"} 2",
-            "pinbad_series_requests_missed_total 3",
+            "pinbad_received_bytes_total 0",
+            "pinbad_report_memory_max_bytes 1",
             "pinbad_snapshot_period_seconds 300.0",
             "pinbad_snapshots_written_total 8",
-            "pinbad_snapshots_failed_total 9",
-            "pinbad_snapshot_timestamp_seconds 1700000000.5",
-            "pinbad_snapshot_damaged_files 1",
-            "pinbad_socket_kernel_drops_total{socket=\"0\",address=\"0.0.0.0:30002\"} 4",
-            "pinbad_brand_new 5",
+            "pinbad_socket_datagrams_invalid_total{socket=\"1\"} 2",
+            "pinbad_socket_recv_buffer_asked_bytes{socket=\"0\"} 0",
             // Of the rows beside it, not of the older status.
             "pinbad_metrics_requests_folded_total 0",
             "pinbad_build_info{version=\"1.2.3\"} 1",

@@ -2,7 +2,7 @@
 //!
 //! Fed by the series thread once a second with what each row gained; read by whoever scrapes. A row gets its place
 //! once and keeps it for as long as the daemon lives: a counter that disappears and comes back smaller would ruin every
-//! rate over it. Places are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
+//! rate over it. Slots are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
 //! the rows that are new in a second those that took the most time get their place first.
 
 use std::collections::HashMap;
@@ -14,11 +14,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::pool::words::OTHER_TEXT;
+use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::{Definition, Level};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::series::{Gained, RowGain, Sink};
+use crate::telemetry::reading::{Group, Place, readings};
 
 /// The rows of all reports.
 #[derive(Debug)]
@@ -78,17 +79,8 @@ impl ReportRows {
     }
 }
 
-/// What the rows take of their budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Budget {
-    /// Series with a place, those of `(other)` included.
-    pub(super) series: usize,
-    pub(super) series_max: usize,
-    /// Rows with a place of their own.
-    pub(super) rows: usize,
-    /// Requests that were counted under `(other)`, in all reports together.
-    pub(super) requests_folded: u64,
-}
+/// Where the status has what the rows take of their budget.
+pub(super) const STATUS: Place = Place::Object("metrics");
 
 impl Rows {
     /// No rows yet, of these reports.
@@ -120,14 +112,17 @@ impl Rows {
         rows
     }
 
-    pub(super) fn budget(&self) -> Budget {
-        let reports = &self.reports;
-        Budget {
-            series: self.series,
-            series_max: self.series_max,
-            rows: reports.iter().map(|it| it.rows.len()).sum(),
-            requests_folded: reports.iter().map(|it| it.other.totals.requests).sum(),
-        }
+    /// What the rows take of their budget.
+    pub(super) fn status(&self) -> Group {
+        let rows: usize = self.reports.iter().map(|it| it.rows.len()).sum();
+        let folded: u64 = self.reports.iter().map(|it| it.other.totals.requests).sum();
+        let readings = readings! {
+            gauge series = self.series, "Series of rows that have a place.";
+            gauge series_max = self.series_max, "What it may be (metrics.series_max).";
+            gauge rows = rows, "Rows that have series of their own.";
+            counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
+        };
+        Group::new(STATUS, readings)
     }
 
     fn take(&mut self, definition: &Definition, mut gained: Gained<'_>) {

@@ -272,15 +272,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         !ahead.is_empty() && ahead != QUIT
     }
 
-    /// Begins a packet: what is written to the buffer until [`Frames::end`] is its body.
-    pub(super) fn begin(&mut self) -> (usize, &mut Vec<u8>) {
+    /// Adds a packet to the output: `write` appends its body.
+    pub(super) fn packet(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.output.len();
         self.output.extend_from_slice(&[0; HEAD]);
-        (start, &mut self.output)
-    }
-
-    /// Ends the packet that was begun at `start`.
-    pub(super) fn end(&mut self, start: usize) {
+        write(&mut self.output);
         let length = self.output.len() - start - HEAD;
         if length < FRAME_MAX {
             self.put_head(start, length);
@@ -302,13 +298,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         let [low, middle, high, _] = (length as u32).to_le_bytes();
         self.output[at..at + HEAD].copy_from_slice(&[low, middle, high, self.sequence]);
         self.sequence = self.sequence.wrapping_add(1);
-    }
-
-    /// A whole packet.
-    pub(super) fn put(&mut self, body: &[u8]) {
-        let (start, output) = self.begin();
-        output.extend_from_slice(body);
-        self.end(start);
     }
 
     /// Bytes that wait to be sent.

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::errors::{bad_handshake, error, not_utf8};
 use super::frames::{Budget, FrameError, Frames, Patience};
 use super::stream::{Prefixed, Stream};
 use super::{VERSION_PREFIX, packets};
@@ -115,7 +116,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<(Frames<Stream<S>>, Login), Refused> {
     let salt = new_salt().map_err(SqlError::internal)?;
     let mut frames = Frames::new(
-        Stream::Plain(stream),
+        Stream::Left(stream),
         entrance.budget.clone(),
         entrance.patience,
     );
@@ -163,15 +164,13 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 fn tell<S: AsyncRead + AsyncWrite + Unpin>(frames: &mut Frames<S>, refused: &Refused) {
     let error = match refused {
         Refused::Told(error) => error.clone(),
-        Refused::Frame(error) => match super::session::frame_error(error) {
+        Refused::Frame(error) => match error.answer() {
             Some(error) => error,
             None => return,
         },
         Refused::Tls(_) => return,
     };
-    let (start, body) = frames.begin();
-    packets::error(body, &error);
-    frames.end(start);
+    frames.packet(|body| packets::error(body, &error));
 }
 
 impl Entrance {
@@ -230,9 +229,7 @@ fn put_greeting<S: AsyncRead + AsyncWrite + Unpin>(
         StatusFlags::SERVER_STATUS_AUTOCOMMIT,
         Some(NATIVE),
     );
-    let (start, body) = frames.begin();
-    greeting.serialize(body);
-    frames.end(start);
+    frames.packet(|body| greeting.serialize(body));
 }
 
 async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
@@ -242,7 +239,7 @@ async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<Frames<Stream<S>>, Refused> {
     let sequence = frames.sequence();
     let (stream, ahead) = frames.into_parts();
-    let Stream::Plain(stream) = stream else {
+    let Stream::Left(stream) = stream else {
         return Err(SqlError::internal("TLS inside TLS").into());
     };
     let accepted = tokio::time::timeout_at(
@@ -254,7 +251,7 @@ async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
         .map_err(|_| FrameError::Late("the client did not finish TLS in time"))?
         .map_err(Refused::Tls)?;
     Ok(Frames::resumed(
-        Stream::Tls(Box::new(stream)),
+        Stream::Right(Box::new(stream)),
         entrance.budget.clone(),
         entrance.patience,
         sequence,
@@ -273,13 +270,12 @@ fn response(packet: &[u8]) -> Result<(Claim, CapabilityFlags, u8), SqlError> {
     let capabilities = capabilities_of(packet);
     let needed = CapabilityFlags::CLIENT_PROTOCOL_41 | CapabilityFlags::CLIENT_SECURE_CONNECTION;
     if !capabilities.contains(needed) {
-        return Err(SqlError {
-            code: 1251,
-            state: "08004",
-            message: "Client does not support authentication protocol requested by server; consider upgrading MySQL \
-                      client"
-                .to_owned(),
-        });
+        return Err(error(
+            1251,
+            "08004",
+            "Client does not support authentication protocol requested by server; consider upgrading MySQL \
+                      client",
+        ));
     }
     // Attributes say nothing that is needed here, and end the packet.
     let mut packet = packet.to_vec();
@@ -300,14 +296,6 @@ fn response(packet: &[u8]) -> Result<(Claim, CapabilityFlags, u8), SqlError> {
 
 fn parse<'a, T: MyDeserialize<'a>>(bytes: &'a [u8], context: T::Ctx) -> Option<T> {
     T::deserialize(context, &mut mysql_common::io::ParseBuf(bytes)).ok()
-}
-
-fn bad_handshake() -> SqlError {
-    SqlError {
-        code: 1043,
-        state: "08S01",
-        message: "Bad handshake".to_owned(),
-    }
 }
 
 /// Lets a client in as somebody else, or not; the salt is the one of its login.
@@ -387,14 +375,14 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     secret: bool,
 ) -> Result<(String, Option<String>, Pass), Refused> {
     if claim.user.len() > USER_NAME_BYTES_MAX {
-        return Err(Refused::Told(SqlError {
-            code: 1470,
-            state: "HY000",
-            message: format!(
+        return Err(Refused::Told(error(
+            1470,
+            "HY000",
+            format!(
                 "a user name may have {USER_NAME_BYTES_MAX} bytes, not {}",
                 claim.user.len()
             ),
-        }));
+        )));
     }
     let user = text_of(claim.user)?;
     let database = claim.database.map(text_of).transpose()?;
@@ -421,14 +409,14 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
                 proved = Some(match access.sha2(peer, &user, salt, &proof) {
                     // Whoever it says that it is: the question tells nothing of the name.
                     Ok(Quick::Unproved(attempt)) => {
-                        frames.put(&SHA2_SAY_IT);
+                        frames.packet(|body| body.extend_from_slice(&SHA2_SAY_IT));
                         frames.flush().await?;
                         let packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?;
                         let password = packet.bytes.strip_suffix(&[0]);
                         attempt.password(password.unwrap_or(&packet.bytes))
                     }
                     Ok(Quick::Known(identity)) => {
-                        frames.put(&SHA2_KNOWN);
+                        frames.packet(|body| body.extend_from_slice(&SHA2_KNOWN));
                         Ok(identity)
                     }
                     Err(denied) => Err(denied),
@@ -448,13 +436,11 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         })),
         Err(Denied::Wrong) => {
             let using = if proof.is_empty() { "NO" } else { "YES" };
-            Err(Refused::Told(SqlError {
-                code: 1045,
-                state: "28000",
-                message: format!(
-                    "Access denied for user '{user}'@'{peer}' (using password: {using})"
-                ),
-            }))
+            Err(Refused::Told(error(
+                1045,
+                "28000",
+                format!("Access denied for user '{user}'@'{peer}' (using password: {using})"),
+            )))
         }
     }
 }
@@ -468,9 +454,7 @@ async fn asked_by<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<Vec<u8>, FrameError> {
     let mut with_null = salt.to_vec();
     with_null.push(0);
-    let (start, body) = frames.begin();
-    AuthSwitchRequest::new(plugin, with_null).serialize(body);
-    frames.end(start);
+    frames.packet(|body| AuthSwitchRequest::new(plugin, with_null).serialize(body));
     frames.flush().await?;
     Ok(frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes)
 }
@@ -493,13 +477,4 @@ fn native(
 
 fn text_of(bytes: Vec<u8>) -> Result<String, SqlError> {
     String::from_utf8(bytes).map_err(|_| not_utf8())
-}
-
-/// A text that is not UTF-8.
-pub(super) fn not_utf8() -> SqlError {
-    SqlError {
-        code: 1300,
-        state: "HY000",
-        message: "Invalid utf8mb4 character string; only UTF-8 is understood".to_owned(),
-    }
 }

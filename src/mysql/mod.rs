@@ -12,9 +12,12 @@
 
 mod cells;
 mod columns;
+mod commands;
 mod connections;
+mod errors;
 mod federated;
 mod frames;
+mod interruption;
 mod kill;
 mod login;
 mod numbers;
@@ -36,8 +39,8 @@ use tracing::warn;
 use self::connections::Connections;
 use self::frames::Budget;
 use crate::access::Access;
-use crate::access::door::{self, Door};
-use crate::access::places::Places;
+use crate::access::accept::{self, Acceptor};
+use crate::access::connection_limits::ConnectionLimits;
 use crate::access::tls::Tls;
 use crate::sql::Engine;
 use crate::telemetry::counters::MySqlCounters;
@@ -147,16 +150,16 @@ impl MySql {
 pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Output = ()>) {
     let service = Arc::new(service);
     let connections_max = service.settings.connections_max;
-    let places = Places::new(connections_max, connections_max.div_ceil(2));
+    let places = ConnectionLimits::new(connections_max, connections_max.div_ceil(2));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let (stop_all, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
-    let mut door = Door::new(listener, "MySQL");
+    let mut acceptor = Acceptor::new(listener, "MySQL");
     loop {
         let (stream, peer) = tokio::select! {
             () = stop.as_mut() => break,
-            accepted = door.next() => accepted,
+            accepted = acceptor.next() => accepted,
             // Keeps the set no larger than the number of live connections.
             Some(_) = tasks.join_next() => continue,
         };
@@ -183,9 +186,9 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
             }
         }
     }
-    drop(door);
+    drop(acceptor);
     stop_all.send_replace(true);
-    door::finish(tasks, STOP_GRACE).await;
+    accept::finish(tasks, STOP_GRACE).await;
 }
 
 impl MySql {

@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 
-use mysql_common::constants::ColumnType;
+use mysql_common::constants::{ColumnFlags, ColumnType};
+use mysql_common::io::ParseBuf;
+use mysql_common::proto::MyDeserialize as _;
+use mysql_common::value::{BinValue, Value, ValueDeserializer};
 
+use super::errors::{error, malformed, no_statement_memory, not_utf8};
 use super::frames::{Budget, Share};
-use super::login::not_utf8;
-use super::numbers::{Moment, put_time};
 use crate::sql::{Literal, Prepared, SqlError};
 
 /// The type byte's bit for numbers without a sign.
@@ -56,14 +58,14 @@ impl Statements {
     /// Keeps a statement and gives its number.
     pub(super) fn add(&mut self, prepared: Prepared) -> Result<u32, SqlError> {
         if self.list.len() >= self.max {
-            return Err(SqlError {
-                code: 1461,
-                state: "42000",
-                message: format!(
+            return Err(error(
+                1461,
+                "42000",
+                format!(
                     "Can't create more than {} prepared statements on one connection (mysql.statements_max); close some",
                     self.max
                 ),
-            });
+            ));
         }
         let mut share = Share::default();
         let names = prepared
@@ -72,7 +74,7 @@ impl Statements {
             .map(|column| column.name.len() + 128);
         let bytes = prepared.text.len() + names.sum::<usize>() + 256;
         if !self.budget.take(&mut share, bytes) {
-            return Err(no_memory());
+            return Err(no_statement_memory());
         }
         loop {
             self.last = self.last.wrapping_add(1);
@@ -101,10 +103,12 @@ impl Statements {
 
     pub(super) fn get(&mut self, id: u32, command: &str) -> Result<&mut Statement, SqlError> {
         let id = if id == LAST { self.last } else { id };
-        self.list.get_mut(&id).ok_or_else(|| SqlError {
-            code: 1243,
-            state: "HY000",
-            message: format!("Unknown prepared statement handler ({id}) given to {command}"),
+        self.list.get_mut(&id).ok_or_else(|| {
+            error(
+                1243,
+                "HY000",
+                format!("Unknown prepared statement handler ({id}) given to {command}"),
+            )
         })
     }
 
@@ -141,20 +145,20 @@ impl Statements {
         let value = statement.long.entry(parameter).or_default();
         let wanted = value.len() + piece.len();
         if wanted > value_max {
-            statement.spoilt = Some(SqlError {
-                code: 1153,
-                state: "08S01",
-                message: format!(
+            statement.spoilt = Some(error(
+                1153,
+                "08S01",
+                format!(
                     "Parameter of prepared statement is longer than {value_max} bytes (mysql.packet_max)"
                 ),
-            });
+            ));
             statement.forget_long();
             return;
         }
         if wanted > value.capacity() {
             let more = wanted.max(2 * value.capacity()) - value.capacity();
             if !budget.take(&mut statement.long_share, more) {
-                statement.spoilt = Some(no_memory());
+                statement.spoilt = Some(no_statement_memory());
                 statement.forget_long();
                 return;
             }
@@ -162,12 +166,6 @@ impl Statements {
         }
         value.extend_from_slice(piece);
     }
-}
-
-fn no_memory() -> SqlError {
-    SqlError::out_of_memory(
-        "the memory of all connections is used up (mysql.memory); close statements",
-    )
 }
 
 impl Statement {
@@ -191,7 +189,7 @@ impl Statement {
             Some(error) => Err(error),
             None => self
                 .read_values(body)
-                .ok_or_else(malformed)
+                .ok_or_else(mismatch)
                 .and_then(|read| read),
         };
         // They are for one execution.
@@ -224,7 +222,7 @@ impl Statement {
                 .ok()
                 .and_then(|index| self.long.get(&index));
             let value = if let Some(long) = long {
-                text(long)
+                text(long.clone())
             } else if nulls[index / 8] >> (index % 8) & 1 == 1 {
                 Ok(Literal::Null)
             } else {
@@ -241,185 +239,78 @@ impl Statement {
     }
 }
 
-fn malformed() -> SqlError {
-    SqlError {
-        code: 1835,
-        state: "HY000",
-        message:
-            "Malformed communication packet: the values are not those that the statement takes"
-                .to_owned(),
-    }
+fn mismatch() -> SqlError {
+    malformed(": the values are not those that the statement takes")
 }
 
-fn text(bytes: &[u8]) -> Result<Literal, SqlError> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Literal::Text(text.to_owned())),
-        Err(_) => Err(not_utf8()),
-    }
+fn text(bytes: Vec<u8>) -> Result<Literal, SqlError> {
+    String::from_utf8(bytes)
+        .map(Literal::Text)
+        .map_err(|_| not_utf8())
 }
 
-type Read<'a> = (Result<Literal, SqlError>, &'a [u8]);
+/// One value, and what follows it; `None` when there is none of that type.
+fn value(kind: u8, unsigned: bool, bytes: &[u8]) -> Option<(Result<Literal, SqlError>, &[u8])> {
+    use ColumnType as T;
 
-/// One value, and what follows it.
-fn value(kind: u8, unsigned: bool, bytes: &[u8]) -> Option<Read<'_>> {
-    let kind = ColumnType::try_from(kind).ok()?;
-    let whole = |signed: i64, plain: u64| {
-        Ok(match unsigned {
-            true => i64::try_from(plain).map_or(Literal::UInt(plain), Literal::Int),
-            false => Literal::Int(signed),
-        })
-    };
-    Some(match kind {
-        ColumnType::MYSQL_TYPE_NULL => (Ok(Literal::Null), bytes),
-        ColumnType::MYSQL_TYPE_TINY => {
-            let (&[byte], rest) = bytes.split_first_chunk()?;
-            (whole((byte as i8).into(), byte.into()), rest)
-        }
-        ColumnType::MYSQL_TYPE_SHORT | ColumnType::MYSQL_TYPE_YEAR => {
-            let (number, rest) = bytes.split_first_chunk()?;
-            let value = whole(
-                i16::from_le_bytes(*number).into(),
-                u16::from_le_bytes(*number).into(),
-            );
-            (value, rest)
-        }
-        ColumnType::MYSQL_TYPE_LONG | ColumnType::MYSQL_TYPE_INT24 => {
-            let (number, rest) = bytes.split_first_chunk()?;
-            let value = whole(
-                i32::from_le_bytes(*number).into(),
-                u32::from_le_bytes(*number).into(),
-            );
-            (value, rest)
-        }
-        ColumnType::MYSQL_TYPE_LONGLONG => {
-            let (number, rest) = bytes.split_first_chunk()?;
-            let value = whole(i64::from_le_bytes(*number), u64::from_le_bytes(*number));
-            (value, rest)
-        }
-        ColumnType::MYSQL_TYPE_FLOAT => {
-            let (number, rest) = bytes.split_first_chunk()?;
-            (float(f32::from_le_bytes(*number).into()), rest)
-        }
-        ColumnType::MYSQL_TYPE_DOUBLE => {
-            let (number, rest) = bytes.split_first_chunk()?;
-            (float(f64::from_le_bytes(*number)), rest)
-        }
-        ColumnType::MYSQL_TYPE_DATE
-        | ColumnType::MYSQL_TYPE_DATETIME
-        | ColumnType::MYSQL_TYPE_TIMESTAMP => {
-            let (&length, rest) = bytes.split_first()?;
-            let (packed, rest) = rest.split_at_checked(length.into())?;
-            (Ok(Literal::Text(datetime(packed)?)), rest)
-        }
-        ColumnType::MYSQL_TYPE_TIME => {
-            let (&length, rest) = bytes.split_first()?;
-            let (packed, rest) = rest.split_at_checked(length.into())?;
-            (Ok(Literal::Text(time(packed)?)), rest)
-        }
-        ColumnType::MYSQL_TYPE_DECIMAL
-        | ColumnType::MYSQL_TYPE_NEWDECIMAL
-        | ColumnType::MYSQL_TYPE_VARCHAR
-        | ColumnType::MYSQL_TYPE_VAR_STRING
-        | ColumnType::MYSQL_TYPE_STRING
-        | ColumnType::MYSQL_TYPE_ENUM
-        | ColumnType::MYSQL_TYPE_SET
-        | ColumnType::MYSQL_TYPE_JSON
-        | ColumnType::MYSQL_TYPE_TINY_BLOB
-        | ColumnType::MYSQL_TYPE_MEDIUM_BLOB
-        | ColumnType::MYSQL_TYPE_LONG_BLOB
-        | ColumnType::MYSQL_TYPE_BLOB => {
-            let (length, rest) = number(bytes)?;
-            let (bytes, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-            (text(bytes), rest)
-        }
-        _ => return None,
-    })
-}
-
-fn float(value: f64) -> Result<Literal, SqlError> {
-    if value.is_finite() {
-        Ok(Literal::Float(value))
-    } else {
-        // As a literal it could not be written either.
-        Ok(Literal::Null)
+    let kind = T::try_from(kind).ok()?;
+    match kind {
+        // What no client sends; `mysql_common` panics at some of them.
+        T::MYSQL_TYPE_NEWDATE
+        | T::MYSQL_TYPE_BIT
+        | T::MYSQL_TYPE_TIMESTAMP2
+        | T::MYSQL_TYPE_DATETIME2
+        | T::MYSQL_TYPE_TIME2
+        | T::MYSQL_TYPE_TYPED_ARRAY
+        | T::MYSQL_TYPE_VECTOR
+        | T::MYSQL_TYPE_UNKNOWN
+        | T::MYSQL_TYPE_GEOMETRY => return None,
+        _ => {}
     }
-}
-
-/// A length, and what follows it.
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (&first, rest) = bytes.split_first()?;
-    let width = match first {
-        0..=250 => return Some((first.into(), rest)),
-        0xFC => 2,
-        0xFD => 3,
-        0xFE => 8,
-        251 | 0xFF => return None,
-    };
-    let (number, rest) = rest.split_at_checked(width)?;
-    let mut wide = [0; 8];
-    wide[..width].copy_from_slice(number);
-    Some((u64::from_le_bytes(wide), rest))
-}
-
-/// A moment as text.
-fn datetime(packed: &[u8]) -> Option<String> {
-    let mut moment = Moment {
-        year: 0,
-        month: 0,
-        day: 0,
-        hour: 0,
-        minute: 0,
-        second: 0,
-        micros: 0,
-    };
-    if !matches!(packed.len(), 0 | 4 | 7 | 11) {
-        return None;
-    }
-    if let [low, high, month, day, ..] = *packed {
-        moment.year = u16::from_le_bytes([low, high]).min(9999).into();
-        (moment.month, moment.day) = (month.min(99), day.min(99));
-    }
-    if let [_, _, _, _, hour, minute, second, ..] = *packed {
-        (moment.hour, moment.minute, moment.second) =
-            (hour.min(99), minute.min(99), second.min(99));
-    }
-    if let Some(micros) = packed.get(7..).and_then(<[u8]>::first_chunk) {
-        moment.micros = u32::from_le_bytes(*micros).min(999_999);
-    }
-    let mut to = Vec::new();
-    match packed.len() {
-        4 => moment.put_date(&mut to),
-        11 => moment.put(&mut to, 6),
-        _ => moment.put(&mut to, 0),
-    }
-    String::from_utf8(to).ok()
-}
-
-/// A span of time as text.
-fn time(packed: &[u8]) -> Option<String> {
-    let mut micros = 0_i64;
-    match *packed {
-        [] => {}
-        [negative, a, b, c, d, hour, minute, second, ref rest @ ..]
-            if matches!(rest.len(), 0 | 4) =>
-        {
-            // MySQL's own limit is 838 hours.
-            let days = i64::from(u32::from_le_bytes([a, b, c, d])).min(34);
-            let secs =
-                ((days * 24 + i64::from(hour)) * 60 + i64::from(minute)) * 60 + i64::from(second);
-            let fraction = rest
-                .first_chunk()
-                .map_or(0, |bytes| u32::from_le_bytes(*bytes));
-            micros = secs * 1_000_000 + i64::from(fraction.min(999_999));
-            if negative != 0 {
-                micros = -micros;
+    let mut sign = ColumnFlags::empty();
+    sign.set(ColumnFlags::UNSIGNED_FLAG, unsigned);
+    let mut rest = ParseBuf(bytes);
+    let value = ValueDeserializer::<BinValue>::deserialize((kind, sign), &mut rest).ok()?;
+    // Of a moment or a span of time, which are as long as they have to be.
+    let length = bytes.first();
+    let value = match value.0 {
+        Value::NULL => Ok(Literal::Null),
+        Value::Bytes(bytes) => text(bytes),
+        Value::Int(number) => Ok(Literal::Int(number)),
+        Value::UInt(number) => Ok(Literal::UInt(number)),
+        Value::Float(number) => Ok(float(number.into())),
+        Value::Double(number) => Ok(float(number)),
+        Value::Date(year, month, day, hour, minute, second, micros) => {
+            let mut text = format!("{year:04}-{month:02}-{day:02}");
+            if length != Some(&4) {
+                text += &format!(" {hour:02}:{minute:02}:{second:02}");
             }
+            if length == Some(&11) {
+                text += &format!(".{micros:06}");
+            }
+            Ok(Literal::Text(text))
         }
-        _ => return None,
+        Value::Time(negative, days, hours, minutes, seconds, micros) => {
+            let sign = if negative { "-" } else { "" };
+            // MySQL's own limit is 838 hours.
+            let hours = days.min(34) * 24 + u32::from(hours);
+            let mut text = format!("{sign}{hours:02}:{minutes:02}:{seconds:02}");
+            if length == Some(&12) {
+                text += &format!(".{micros:06}");
+            }
+            Ok(Literal::Text(text))
+        }
+    };
+    Some((value, rest.0))
+}
+
+/// A number as a literal; what is none could not be written as one.
+fn float(value: f64) -> Literal {
+    if value.is_finite() {
+        Literal::Float(value)
+    } else {
+        Literal::Null
     }
-    let mut to = Vec::new();
-    put_time(&mut to, micros, if packed.len() > 8 { 6 } else { 0 });
-    String::from_utf8(to).ok()
 }
 
 #[cfg(test)]

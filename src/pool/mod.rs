@@ -7,34 +7,34 @@
 //! |---|---|---|
 //! | [`requests`] | one row a request | `request_pool_size` |
 //! | [`timers`] | one row a timer | `timer_pool_size` |
-//! | [`origins`] | host, server, script, schema, status | rows + two epochs |
+//! | [`dimensions`] | host, server, script, schema, status | rows + two epochs |
 //! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
-//! | [`words`] | every distinct text | three quarters of `words_memory` |
+//! | [`strings`] | every distinct text | three quarters of `words_memory` |
 //!
 //! When a pool of rows is full the oldest request goes with all its timers, and is counted; what is older than the
 //! history goes with its tick. Neither touches the reports. What went is held a little longer, in spare slots and with its
 //! names, so that a query which began before can end: until its slot is needed, and at most [`HELD_MS`].
 
 mod arena;
-mod epochs;
-pub mod origins;
+pub mod dimensions;
+mod reclaim;
 pub mod requests;
-pub mod saved;
+pub mod rows;
+pub mod snapshot;
+pub mod strings;
 pub mod tag_sets;
 pub mod timers;
-pub mod words;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
-use self::epochs::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
-use self::origins::Origins;
+use self::dimensions::Origins;
+use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
+use self::strings::StringInterner;
 use self::tag_sets::TagSets;
 use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
-use self::words::Words;
 use crate::config::PoolConfig;
-use crate::wire::{Hasher, Record};
+use crate::input::record::{Hasher, Record};
 
 /// How long what left with its tick is held at most, milliseconds.
 pub const HELD_MS: u64 = 10_000;
@@ -44,19 +44,6 @@ const fn spare(rows: usize) -> usize {
     let epochs = 4 * EPOCH_REQUESTS as usize;
     let least = if rows < epochs { rows } else { epochs };
     if rows / 16 > least { rows / 16 } else { least }
-}
-
-/// Where the rows of these ids lie in a ring of so many slots: in two parts where they wrap. `None` when not all are held.
-fn parts(ids: &Range<u64>, held: Range<u64>, slots: u64) -> Option<[Range<usize>; 2]> {
-    if ids.start >= ids.end {
-        return Some([0..0, 0..0]);
-    }
-    if ids.start < held.start || ids.end > held.end {
-        return None;
-    }
-    let (first, rows) = ((ids.start % slots) as usize, (ids.end - ids.start) as usize);
-    let unwrapped = rows.min(slots as usize - first);
-    Some([first..first + unwrapped, 0..rows - unwrapped])
 }
 
 /// Raw rows and the texts they use.
@@ -71,7 +58,7 @@ pub struct Pool {
     /// Distinct tag sets.
     pub tag_sets: TagSets,
     /// Distinct texts.
-    pub words: Words,
+    pub strings: StringInterner,
     epochs: Epochs,
     /// For each tick in which something was merged: its number and the id of its first request.
     ticks: VecDeque<(u64, u64)>,
@@ -119,8 +106,8 @@ pub struct PoolBytes {
     pub timers: usize,
     /// Origins.
     pub origins: usize,
-    /// Words and tag sets.
-    pub words: usize,
+    /// Strings and tag sets.
+    pub strings: usize,
     /// Which origins and tag sets each run of rows uses.
     pub epochs: usize,
     /// Rows of requests, in `requests`, that are there for those that left and may still be read.
@@ -143,12 +130,12 @@ fn origins_max(config: &PoolConfig) -> usize {
     rows.max(epochs) + 2 * EPOCH_REQUESTS as usize
 }
 
-/// The budgets of words and of tag sets.
+/// The budgets of strings and of tag sets.
 const fn budgets(config: &PoolConfig) -> [usize; 2] {
-    [config.words_bytes / 4 * 3, config.words_bytes / 4]
+    [config.words_memory / 4 * 3, config.words_memory / 4]
 }
 
-/// Bytes of a table that finds `entries` numbers: four for each place and one to know it by. Places are a power of two of
+/// Bytes of a table that finds `entries` numbers: four for each place and one to know it by. Slots are a power of two of
 /// which at most seven eighths are taken, and twice that once so many entries came and went that the table had to be laid
 /// out anew.
 const fn table_bytes(entries: usize) -> usize {
@@ -167,7 +154,7 @@ impl Pool {
             requests: requests * REQUEST_ROW_BYTES,
             timers: timers * TIMER_ROW_BYTES,
             origins: Origins::bytes_max(origins_max(config)),
-            words: Words::bytes_max(words_bytes) + TagSets::bytes_max(tag_sets_bytes),
+            strings: StringInterner::bytes_max(words_bytes) + TagSets::bytes_max(tag_sets_bytes),
             // A number for the origin and the request tags of each row and for the tags of each timer, if no two in an epoch
             // are the same.
             epochs: (2 * requests + timers) * size_of::<u32>(),
@@ -186,7 +173,7 @@ impl Pool {
             timers: TimerPool::new(timers, spare(timers)),
             origins: Origins::new(origins_max(config)),
             tag_sets: TagSets::new(tag_sets_bytes),
-            words: Words::new(words_bytes, hasher),
+            strings: StringInterner::new(words_bytes, hasher),
             epochs: Epochs::new(),
             ticks: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -197,7 +184,7 @@ impl Pool {
     }
 
     /// Brings what [`append`](Self::append) will read for these records into the processor's caches; their reads overlap.
-    pub fn foresee(&self, records: &[Record<'_>]) {
+    pub fn prefetch(&self, records: &[Record<'_>]) {
         let mut seen = 0;
         for record in records {
             seen ^= self.origins.peek(record.identity_hash());
@@ -227,18 +214,18 @@ impl Pool {
     ) -> Appended {
         timers.clear();
         let id = self.requests.next_id();
-        let origin = self.origins.intern(record, &mut self.words);
+        let origin = self.origins.intern(record, &mut self.strings);
         let (epoch, lists) = self.epochs.open(id);
         lists.hold_origin(origin, epoch, &mut self.origins);
         self.tag_sets.begin_record();
         let request_tags = self
             .tag_sets
-            .intern(record, &record.request_tags(), &mut self.words);
+            .intern(record, &record.request_tags(), &mut self.strings);
         lists.hold_tag_set(request_tags, epoch, &mut self.tag_sets);
         for timer in record.timers() {
-            let tags = self.tag_sets.intern(record, &timer.tags, &mut self.words);
+            let tags = self.tag_sets.intern(record, &timer.tags, &mut self.strings);
             lists.hold_tag_set(tags, epoch, &mut self.tag_sets);
-            self.tag_sets.used_by_timer(tags, &mut self.words);
+            self.tag_sets.used_by_timer(tags, &mut self.strings);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
                 value: timer.value,
@@ -275,7 +262,7 @@ impl Pool {
 
     /// Writes the rows of one request, whose numbers are known; its `first_timer` is filled in.
     fn append_rows(&mut self, mut row: RequestRow, tick: u64, timers: &[TimerRow]) {
-        if self.requests.is_full() && !self.requests.is_empty() {
+        if self.requests.room() == 0 && !self.requests.is_empty() {
             self.evict_oldest();
         }
         // More timers than the whole pool holds: the first ones are kept.
@@ -283,7 +270,7 @@ impl Pool {
         while self.timers.room() < kept.len() as u64 {
             self.evict_oldest();
         }
-        while self.requests.needs_slot() && self.requests.held_id() < self.requests.oldest_id()
+        while self.requests.slots_left() == 0 && self.requests.held_id() < self.requests.oldest_id()
             || self.timers.slots_left() < kept.len() as u64
         {
             self.let_go_before(self.requests.held_id() + 1);
@@ -384,25 +371,25 @@ impl Pool {
             let origin = self.origins.get_mut(id);
             origin.epochs -= 1;
             if origin.epochs == 0 {
-                self.origins.forget(id, &mut self.words);
+                self.origins.forget(id, &mut self.strings);
                 self.freed.origins.push(id);
             }
         }
         for &id in &epoch.tag_sets {
-            if self.tag_sets.let_go(id, &mut self.words) {
+            if self.tag_sets.let_go(id, &mut self.strings) {
                 self.freed.tag_sets.push(id);
             }
         }
     }
 
-    /// Numbers freed since [`freed_told`](Self::freed_told). The caller tells the reports before it appends again.
+    /// Numbers freed since [`freed_notified`](Self::freed_notified). The caller tells the reports before it appends again.
     #[must_use]
     pub fn freed(&self) -> &Freed {
         &self.freed
     }
 
     /// Whoever remembers numbers knows of the freed ones.
-    pub fn freed_told(&mut self) {
+    pub fn freed_notified(&mut self) {
         self.freed.origins.clear();
         self.freed.tag_sets.clear();
     }
@@ -410,7 +397,7 @@ impl Pool {
     /// Texts and tag sets that found no room and became `(other)`, ever.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
-        self.words.overflowed() + self.tag_sets.overflowed()
+        self.strings.overflowed() + self.tag_sets.overflowed()
     }
 
     /// Requests that left because a pool was full, ever.
@@ -426,9 +413,9 @@ impl Pool {
         (first..first + kept).filter_map(|id| Some((id, self.timers.get(id)?)))
     }
 
-    /// The words and the rest, apart: reports hold words while they look at origins and tag sets.
-    pub fn split(&mut self) -> (&mut Words, &Origins, &TagSets) {
-        (&mut self.words, &self.origins, &self.tag_sets)
+    /// The strings and the rest, apart: reports hold strings while they look at origins and tag sets.
+    pub fn split(&mut self) -> (&mut StringInterner, &Origins, &TagSets) {
+        (&mut self.strings, &self.origins, &self.tag_sets)
     }
 }
 

@@ -1,15 +1,15 @@
-//! Tag sets: the tags of a timer or of a request in packet order, kept once per distinct sequence.
+//! Interned tag sets: the tags of a timer or of a request in packet order, kept once per distinct sequence.
 //!
 //! Applications send the same few sets over and over; a raw row holds a number, and reports remember per number which
 //! of their keys it means. The receiver has hashed the set, so the merger probes once and compares. A set holds its
-//! words; epochs of the pool hold the set (see `pool::epochs`). Past the budget a set becomes [`OTHER_SET`], counted.
+//! strings; epochs of the pool hold the set (see `pool::reclaim`). Past the budget a set becomes [`OTHER_SET`], counted.
 
 use hashbrown::HashTable;
 
 use super::arena::Arena;
+use super::strings::{NONE, OTHER, StringInterner};
 use super::table_bytes;
-use super::words::{NONE, OTHER, Words};
-use crate::wire::{Record, TagSet};
+use crate::input::record::{Record, TagSet};
 
 /// The set without tags; always there.
 pub const EMPTY_SET: u32 = 0;
@@ -17,7 +17,7 @@ pub const EMPTY_SET: u32 = 0;
 /// Stands for sets that found no room; reports count it under `(other)`.
 pub const OTHER_SET: u32 = 1;
 
-/// Bytes of one pair: two word numbers.
+/// Bytes of one pair: two string numbers.
 const PAIR_BYTES: usize = 8;
 
 /// The store of tag sets.
@@ -33,22 +33,22 @@ pub struct TagSets {
     compared: Compared,
 }
 
-/// Which word of the store each word of a record was found to be: a packet's timers have the same names over and over,
-/// and one comparison of texts is enough for each. By the word's number in the record; [`NONE`]: not known.
+/// Which string of the store each string of a record was found to be: a packet's timers have the same names over and over,
+/// and one comparison of texts is enough for each. By the string's number in the record; [`NONE`]: not known.
 #[derive(Debug)]
-struct Compared([u32; COMPARED_WORDS]);
+struct Compared([u32; COMPARED_STRINGS]);
 
-/// Words of a record for which it is remembered: those that come later are compared each time.
-const COMPARED_WORDS: usize = 64;
+/// Strings of a record for which it is remembered: those that come later are compared each time.
+const COMPARED_STRINGS: usize = 64;
 
 impl Compared {
-    /// Whether word `id` of the store is word `sent` of the record.
+    /// Whether string `id` of the store is string `sent` of the record.
     #[inline(always)]
-    fn is(&mut self, words: &Words, id: u32, record: &Record<'_>, sent: u16) -> bool {
+    fn is(&mut self, strings: &StringInterner, id: u32, record: &Record<'_>, sent: u16) -> bool {
         if self.0.get(usize::from(sent)) == Some(&id) {
             return true;
         }
-        let is = words.bytes(id) == record.word(sent);
+        let is = strings.bytes(id) == record.string(sent);
         if is && let Some(known) = self.0.get_mut(usize::from(sent)) {
             *known = id;
         }
@@ -97,7 +97,7 @@ impl TagSets {
             sets_max,
             scratch: Vec::new(),
             overflowed: 0,
-            compared: Compared([NONE; COMPARED_WORDS]),
+            compared: Compared([NONE; COMPARED_STRINGS]),
         }
     }
 
@@ -123,12 +123,12 @@ impl TagSets {
         found.copied().unwrap_or_default()
     }
 
-    /// The number of a record's tag set; its words are interned when it is new.
+    /// The number of a record's tag set; its strings are interned when it is new.
     pub(super) fn intern(
         &mut self,
         record: &Record<'_>,
         tags: &TagSet<'_>,
-        words: &mut Words,
+        strings: &mut StringInterner,
     ) -> u32 {
         if tags.is_empty() {
             return EMPTY_SET;
@@ -148,8 +148,8 @@ impl TagSets {
                 && pairs(arena.get(set.place, set.len as usize * PAIR_BYTES))
                     .zip(tags.iter())
                     .all(|((name, value), (sent_name, sent_value))| {
-                        compared.is(words, name, record, sent_name)
-                            && compared.is(words, value, record, sent_value)
+                        compared.is(strings, name, record, sent_name)
+                            && compared.is(strings, value, record, sent_value)
                     })
         });
         if let Some(&id) = found {
@@ -161,15 +161,15 @@ impl TagSets {
         }
         self.scratch.clear();
         for (name, value) in tags.iter() {
-            let name = words.intern(record.word(name));
-            let value = words.intern(record.word(value));
+            let name = strings.intern(record.string(name));
+            let value = strings.intern(record.string(value));
             self.scratch.extend_from_slice(&name.to_le_bytes());
             self.scratch.extend_from_slice(&value.to_le_bytes());
         }
         let Some(place) = self.arena.store(&self.scratch) else {
             for (name, value) in pairs(&self.scratch) {
-                words.release(name);
-                words.release(value);
+                strings.release(name);
+                strings.release(value);
             }
             self.overflowed += 1;
             return OTHER_SET;
@@ -184,15 +184,19 @@ impl TagSets {
         })
     }
 
-    /// The number of the set with these words, which the caller goes on holding for itself.
-    pub(super) fn intern_pairs(&mut self, tags: &[(u32, u32)], words: &mut Words) -> u32 {
+    /// The number of the set with these strings, which the caller goes on holding for itself.
+    pub(super) fn intern_pairs(
+        &mut self,
+        tags: &[(u32, u32)],
+        strings: &mut StringInterner,
+    ) -> u32 {
         if tags.is_empty() {
             return EMPTY_SET;
         }
         let texts = tags
             .iter()
-            .map(|&(name, value)| (words.bytes(name), words.bytes(value)));
-        let sent = words.hasher().hash_tags(texts);
+            .map(|&(name, value)| (strings.bytes(name), strings.bytes(value)));
+        let sent = strings.hasher().hash_tags(texts);
         // What a text was that became `(other)` is not known any more: no record may find this set by its texts.
         let other = tags
             .iter()
@@ -218,8 +222,8 @@ impl TagSets {
             return OTHER_SET;
         };
         for &(name, value) in tags {
-            words.hold(name);
-            words.hold(value);
+            strings.hold(name);
+            strings.hold(value);
         }
         self.insert(Set {
             hash,
@@ -258,7 +262,7 @@ impl TagSets {
         }
     }
 
-    /// The (name, value) words of a set, in packet order. None for [`OTHER_SET`].
+    /// The (name, value) strings of a set, in packet order. None for [`OTHER_SET`].
     pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         let set = &self.sets[id as usize];
         let bytes = match set.len {
@@ -280,14 +284,14 @@ impl TagSets {
     }
 
     /// A timer has this set: its names are names of timer tags for as long as the set is kept.
-    pub(super) fn used_by_timer(&mut self, id: u32, words: &mut Words) {
+    pub(super) fn used_by_timer(&mut self, id: u32, strings: &mut StringInterner) {
         let set = &mut self.sets[id as usize];
         if set.of_timers || set.len == 0 {
             return;
         }
         set.of_timers = true;
         for (name, _) in pairs(self.arena.get(set.place, usize::from(set.len) * PAIR_BYTES)) {
-            words.timer_tag(name);
+            strings.timer_tag(name);
         }
     }
 
@@ -298,7 +302,7 @@ impl TagSets {
     }
 
     /// One epoch lets go; true when that was the last and the set is forgotten.
-    pub(super) fn let_go(&mut self, id: u32, words: &mut Words) -> bool {
+    pub(super) fn let_go(&mut self, id: u32, strings: &mut StringInterner) -> bool {
         let set = &mut self.sets[id as usize];
         set.epochs -= 1;
         if set.epochs > 0 {
@@ -311,10 +315,10 @@ impl TagSets {
         let len = set.len as usize * PAIR_BYTES;
         for (name, value) in pairs(self.arena.get(set.place, len)) {
             if set.of_timers {
-                words.no_timer_tag(name);
+                strings.no_timer_tag(name);
             }
-            words.release(name);
-            words.release(value);
+            strings.release(name);
+            strings.release(value);
         }
         self.arena.free(set.place, len);
         self.unused.push(id);

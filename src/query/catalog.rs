@@ -1,4 +1,4 @@
-//! The catalog: the one [`Source`] behind every front end, over the live pool, the reports and the counters.
+//! The catalog: the one [`ReadModel`] behind every front end, over the live pool, the reports and the counters.
 //!
 //! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs into a table of its own and
 //! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time
@@ -11,25 +11,26 @@ use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
 use super::raw::RawReader;
-use super::source::{
-    Created, Dropped, FollowStep, Followed, Needed, Readiness, ReportAnswer, ReportForm,
-    ReportSummary, RequestDetail, RequestPage, RequestSearch, SlowestPage, Source, Spread,
-    TimerGroups, TimerSearch,
+use super::read_model::{
+    Created, Distribution, Dropped, FollowStep, Followed, Needed, ReadModel, Readiness,
+    ReportAnswer, ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch,
+    SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::{Rows, Table};
 use super::tables::StatusTable;
 use crate::clock::Clock;
-use crate::ingest::sources::{Counts, SourceCounts};
+use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive};
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form;
+use crate::report::layout::ColumnLayout;
 use crate::report::reading::Reading;
-use crate::report::shape::Shape;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
+use crate::telemetry::reading::Group;
 use crate::value::{Column, Value};
 
 mod changes;
@@ -120,10 +121,10 @@ impl Catalog {
         // One hold of the lock for both: without it the report might be dropped in between.
         let live = self.live.read();
         let entry = live.reports.find(name)?.clone();
-        let shape = &entry.definition.shape;
-        let columns = shape.columns().iter().enumerate();
+        let layout = &entry.definition.layout;
+        let columns = layout.columns().iter().enumerate();
         let wanted = columns.filter(|(_, column)| needed.includes(&column.column.name));
-        let want = shape.want(wanted.map(|(at, _)| at));
+        let want = layout.want(wanted.map(|(at, _)| at));
         let version = live.reports.version(&entry);
         {
             let mut readings = self.readings.lock();
@@ -151,12 +152,18 @@ impl Catalog {
         Some((entry, reading))
     }
 
+    /// The raw rows, if any are kept.
+    fn raw(&self) -> Result<&RawReader, QueryError> {
+        match self.keeps_raw {
+            true => Ok(&self.raw),
+            false => Err(QueryError::RawDataOff),
+        }
+    }
+
     fn entry(&self, name: &str) -> Result<Entry, QueryError> {
         let live = self.live.read();
         let entry = live.reports.find(name).cloned();
-        entry.ok_or_else(|| QueryError::UnknownReport {
-            name: name.to_owned(),
-        })
+        entry.ok_or_else(|| QueryError::unknown_report(name))
     }
 
     fn summary(&self, entry: &Entry, rows: usize) -> ReportSummary {
@@ -165,12 +172,12 @@ impl Catalog {
             name: definition.name.clone(),
             kind: definition.kind.name().to_owned(),
             comment: definition.comment.clone(),
-            keys: key_columns(&definition.shape)
-                .map(|at| definition.shape.columns()[at].column.name.clone())
+            keys: key_columns(&definition.layout)
+                .map(|at| definition.layout.columns()[at].column.name.clone())
                 .collect(),
             window_seconds: definition.window.as_secs_f64(),
             rows: rows as u64,
-            columns: columns(&definition.shape),
+            columns: columns(&definition.layout),
             definition: native_form(definition),
             defined: defined(&entry.defined_by),
             persistent: self.is_persistent(&entry.defined_by),
@@ -192,7 +199,7 @@ impl Catalog {
             entry.map(|entry| (live.reports.rows(&entry), entry))
         };
         match found {
-            Some((rows, entry)) => Some((columns(&entry.definition.shape), rows)),
+            Some((rows, entry)) => Some((columns(&entry.definition.layout), rows)),
             None => Some((self.table_columns(name)?, 1)),
         }
     }
@@ -202,14 +209,14 @@ impl Catalog {
     #[must_use]
     pub fn read(&self, name: &str, needed: &Needed) -> Option<(Arc<Definition>, Arc<Reading>)> {
         let (entry, reading) = self.reading(name, needed)?;
-        (!entry.definition.shape.is_histogram_view()).then_some((entry.definition, reading))
+        (!entry.definition.layout.is_histogram_view()).then_some((entry.definition, reading))
     }
 
     /// The CREATE TABLE statement of a table, in Pinba's layout, by whichever name it goes.
     #[must_use]
     pub fn create_statement(&self, name: &str) -> Option<String> {
         if let Ok(entry) = self.entry(name) {
-            return Some(ddl::report(&entry.definition));
+            return Some(ddl::report(&entry.definition).pinba());
         }
         let raw = [
             FixedTable::Request,
@@ -219,7 +226,7 @@ impl Catalog {
         ];
         let table = raw.into_iter().find(|table| table.table() == name);
         let table = table.or_else(|| self.fixed_table(name))?;
-        Some(ddl::fixed(name, table, &self.defaults))
+        Some(ddl::fixed(name, table, &self.defaults).pinba())
     }
 
     /// Pools and reports, for those who look at them row by row.
@@ -242,16 +249,16 @@ impl Catalog {
     }
 }
 
-impl Source for Catalog {
+impl ReadModel for Catalog {
     fn info(&self) -> Result<Box<dyn Table>, QueryError> {
         Ok(self.report("info", &Needed::All, &[])?.table)
     }
 
-    fn status(&self) -> serde_json::Map<String, serde_json::Value> {
-        self.status.object(&self.live)
+    fn status_groups(&self) -> Vec<Group> {
+        self.status.groups(&self.live)
     }
 
-    fn sources(&self, limit: usize) -> Option<(Vec<SourceCounts>, Counts)> {
+    fn sources(&self, limit: usize) -> Option<(Vec<SenderCounts>, Counts)> {
         let sources = self.status.sources.as_ref()?;
         Some(sources.list(limit, self.clock.mono_ms()))
     }
@@ -279,22 +286,20 @@ impl Source for Catalog {
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
         let Some((entry, reading)) = self.reading(name, needed) else {
-            let unknown = || QueryError::UnknownReport {
-                name: name.to_owned(),
-            };
+            let unknown = || QueryError::unknown_report(name);
             return self.table_answer(name).ok_or_else(unknown);
         };
-        let shape = &entry.definition.shape;
-        let table: Box<dyn Table> = if shape.is_histogram_view() {
+        let layout = &entry.definition.layout;
+        let table: Box<dyn Table> = if layout.is_histogram_view() {
             let chosen = equal.iter().find(|(column, _)| column == "index_value");
             Box::new(segments(
-                shape,
+                layout,
                 &reading,
                 chosen.map(|(_, value)| value.as_str()),
             ))
         } else {
             Box::new(ReportTable {
-                columns: columns(shape),
+                columns: columns(layout),
                 reading: Arc::clone(&reading),
                 definition: Arc::clone(&entry.definition),
             })
@@ -303,7 +308,7 @@ impl Source for Catalog {
             window_seconds: reading.window_secs,
             covered_seconds: reading.covered_secs,
             as_of_ms: self.clock.unix_ms(),
-            key_columns: key_columns(shape).collect(),
+            key_columns: key_columns(layout).collect(),
             table,
         })
     }
@@ -327,54 +332,40 @@ impl Source for Catalog {
         self.ranked(names, percentiles)
     }
 
-    fn spread(&self, name: &str, equal: &[(String, String)]) -> Result<Option<Spread>, QueryError> {
-        self.spread_of(name, equal)
+    fn distribution(
+        &self,
+        name: &str,
+        equal: &[(String, String)],
+    ) -> Result<Option<Distribution>, QueryError> {
+        self.distribution_of(name, equal)
     }
 
     fn slowest(
         &self,
         search: &RequestSearch,
-        looked_max: usize,
+        scanned_max: usize,
     ) -> Result<SlowestPage, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(self.raw.slowest(search, looked_max))
+        Ok(self.raw()?.slowest(search, scanned_max))
     }
 
     fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(self.raw.timer_groups(search))
+        Ok(self.raw()?.timer_groups(search))
     }
 
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(self.raw.search(search, self.clock.unix_ms()))
+        Ok(self.raw()?.search(search, self.clock.unix_ms()))
     }
 
     fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        self.raw.request(id)
+        self.raw()?.request(id)
     }
 
     fn last_request_id(&self) -> Result<u64, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(self.raw.last_id())
+        Ok(self.raw()?.last_id())
     }
 
     fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
-        if !self.keeps_raw {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(self.raw.follow(search, step))
+        Ok(self.raw()?.follow(search, step))
     }
 
     fn reset(&self) -> Result<(), QueryError> {
@@ -403,8 +394,8 @@ fn native_form(definition: &Definition) -> serde_json::Value {
     serde_json::to_value(form::ReportForm::from(definition)).unwrap_or_default()
 }
 
-fn defined(by: &DefinedBy) -> super::source::Defined {
-    use super::source::Defined;
+fn defined(by: &DefinedBy) -> super::read_model::Defined {
+    use super::read_model::Defined;
     match by {
         DefinedBy::BuiltIn => Defined::BuiltIn,
         DefinedBy::Configuration(_) => Defined::Configuration,
@@ -412,8 +403,8 @@ fn defined(by: &DefinedBy) -> super::source::Defined {
     }
 }
 
-fn columns(shape: &Shape) -> Vec<Column> {
-    shape
+fn columns(layout: &ColumnLayout) -> Vec<Column> {
+    layout
         .columns()
         .iter()
         .map(|column| column.column.clone())
@@ -421,9 +412,9 @@ fn columns(shape: &Shape) -> Vec<Column> {
 }
 
 /// The columns by which rows can be chosen: keys, and `index_value`.
-fn key_columns(shape: &Shape) -> impl Iterator<Item = usize> + '_ {
-    use crate::report::shape::{Cell, SegmentCell};
-    shape
+fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
+    use crate::report::layout::{Cell, SegmentCell};
+    layout
         .columns()
         .iter()
         .enumerate()
@@ -457,14 +448,14 @@ impl Table for ReportTable {
     }
 
     fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.definition.shape.value(&self.reading, row, column)
+        self.definition.layout.value(&self.reading, row, column)
     }
 }
 
 /// The segments of the row with this `index_value`; none when there is no such row.
-fn segments(shape: &Shape, reading: &Reading, index_value: Option<&str>) -> Rows {
-    let columns = columns(shape);
-    let rows = shape
+fn segments(layout: &ColumnLayout, reading: &Reading, index_value: Option<&str>) -> Rows {
+    let columns = columns(layout);
+    let rows = layout
         .segments(reading, index_value)
         .map_or_else(Vec::new, |segments| {
             (0..segments.len())

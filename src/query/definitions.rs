@@ -8,8 +8,8 @@
 use serde_json::Value as Json;
 use thiserror::Error;
 
-use super::tables::{Asked, StatusTable, read_form};
-use crate::config::ConfiguredReport;
+use super::tables::{FormTarget, StatusTable, read_form};
+use crate::config::Entry;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
@@ -57,10 +57,7 @@ impl Definitions {
     ///
     /// # Errors
     /// The first entry of the configuration that cannot be.
-    pub fn new(
-        configured: &[ConfiguredReport],
-        defaults: &Defaults,
-    ) -> Result<Self, ConfiguredError> {
+    pub fn new(configured: &[Entry], defaults: &Defaults) -> Result<Self, ConfiguredError> {
         let reports = builtin::reports(defaults).into_iter();
         let mut all = Self {
             reports: reports.map(|it| (it, DefinedBy::BuiltIn)).collect(),
@@ -69,7 +66,7 @@ impl Definitions {
         for entry in configured {
             let form = configured_form(entry)?;
             let asked = read_form(&form, defaults).map_err(|error| form_error(entry, &error))?;
-            let by = DefinedBy::Configuration(entry.place.to_string());
+            let by = DefinedBy::Configuration(entry.location.to_string());
             all.add(&form, asked, by)
                 .map_err(|problem| at(entry, "name", &problem))?;
         }
@@ -90,31 +87,22 @@ impl Definitions {
     }
 
     /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in
-    /// reports, configured ones, those made at run time.
+    /// reports, configured ones, those made at run time. With `server` (`mysql://user@host:port/pinba`) they are for a
+    /// MariaDB in front that reads the tables of the daemon there, and what has to be done first stands before them.
     #[must_use]
-    pub fn statements(&self, defaults: &Defaults) -> String {
+    pub fn statements(&self, defaults: &Defaults, server: Option<&str>) -> String {
         let fixed = FixedTable::ALL.map(|table| ddl::fixed(table.table(), table, defaults));
         let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
         let tables = self.tables.iter();
         let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
         let tables = tables.map(|it| ddl::fixed(&it.name, it.table, defaults));
-        let all: Vec<String> = fixed.into_iter().chain(reports).chain(tables).collect();
-        all.join("\n\n") + "\n"
-    }
-
-    /// The same for a MariaDB in front that reads the tables of the daemon at `server` (`mysql://user@host:port/pinba`),
-    /// with what has to be done first.
-    #[must_use]
-    pub fn federated_statements(&self, defaults: &Defaults, server: &str) -> String {
-        let fixed = FixedTable::ALL
-            .map(|table| ddl::federated_fixed(table.table(), table, defaults, server));
-        let reports = self.reports.iter();
-        let reports = reports.map(|(it, _)| ddl::federated_report(it, server));
-        let tables = self.tables.iter();
-        let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
-        let tables = tables.map(|it| ddl::federated_fixed(&it.name, it.table, defaults, server));
-        let all = [FEDERATED_FIRST.to_owned()].into_iter();
-        let all: Vec<String> = all.chain(fixed).chain(reports).chain(tables).collect();
+        let all = fixed.into_iter().chain(reports).chain(tables);
+        let all: Vec<String> = match server {
+            None => all.map(|table| table.pinba()).collect(),
+            Some(server) => std::iter::once(FEDERATED_FIRST.to_owned())
+                .chain(all.map(|table| table.federated(server)))
+                .collect(),
+        };
         all.join("\n\n") + "\n"
     }
 
@@ -137,7 +125,7 @@ impl Definitions {
         self.add(&form, asked, DefinedBy::RunTime)
     }
 
-    fn add(&mut self, form: &ReportForm, asked: Asked, by: DefinedBy) -> Result<(), String> {
+    fn add(&mut self, form: &ReportForm, asked: FormTarget, by: DefinedBy) -> Result<(), String> {
         if let Some(other) = self.defined(&form.name) {
             let name = &form.name;
             return Err(match other {
@@ -154,8 +142,8 @@ impl Definitions {
             ));
         }
         match asked {
-            Asked::Report(definition) => self.reports.push((*definition, by)),
-            Asked::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
+            FormTarget::Report(definition) => self.reports.push((*definition, by)),
+            FormTarget::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
         }
         Ok(())
     }
@@ -173,7 +161,7 @@ impl Definitions {
 }
 
 /// The form of an entry; errors point at the key that has the wrong type or should not be there.
-fn configured_form(entry: &ConfiguredReport) -> Result<ReportForm, ConfiguredError> {
+fn configured_form(entry: &Entry) -> Result<ReportForm, ConfiguredError> {
     let read = |table: &toml::Table| table.clone().try_into::<ReportForm>();
     let whole = match read(&entry.table) {
         Ok(form) => return Ok(form),
@@ -188,32 +176,29 @@ fn configured_form(entry: &ConfiguredReport) -> Result<ReportForm, ConfiguredErr
         }
     }
     Err(ConfiguredError {
-        place: entry.place.to_string(),
+        place: entry.location.to_string(),
         problem: format!("report: {}", whole.message().trim_end()),
     })
 }
 
 /// An error about the key `part`, or a place in its list (`keys[0]`).
-fn at(entry: &ConfiguredReport, part: &str, problem: &str) -> ConfiguredError {
+fn at(entry: &Entry, part: &str, problem: &str) -> ConfiguredError {
     let key = part.split('[').next().unwrap_or(part);
     ConfiguredError {
-        place: entry.place_of(key).to_string(),
+        place: entry.location_of(key).to_string(),
         problem: format!("report.{part}: {problem}"),
     }
 }
 
-fn form_error(entry: &ConfiguredReport, error: &FormError) -> ConfiguredError {
-    match error {
-        FormError::Part { part, problem } => at(entry, part, problem),
-        FormError::Name(_) => at(entry, "name", &error.to_string()),
-        FormError::Mixed(other) => at(entry, other, &error.to_string()),
-        FormError::Comment(_) | FormError::Fixed(_) | FormError::Json(_) => {
-            at(entry, "comment", &error.to_string())
-        }
-        FormError::Nothing => ConfiguredError {
-            place: entry.place.to_string(),
-            problem: format!("report: {error}"),
+fn form_error(entry: &Entry, error: &FormError) -> ConfiguredError {
+    match (error, error.part_and_problem()) {
+        // Of two definitions in one the other is as wrong as the comment.
+        (FormError::Mixed(other), (_, problem)) => at(entry, other, &problem),
+        (_, ("", problem)) => ConfiguredError {
+            place: entry.location.to_string(),
+            problem: format!("report: {problem}"),
         },
+        (_, (part, problem)) => at(entry, part, &problem),
     }
 }
 

@@ -78,6 +78,14 @@ pub enum QueryError {
 }
 
 impl QueryError {
+    /// A [`QueryError::UnknownReport`].
+    #[must_use]
+    pub fn unknown_report(name: &str) -> Self {
+        Self::UnknownReport {
+            name: name.to_owned(),
+        }
+    }
+
     /// A [`QueryError::BadValue`].
     pub fn bad_value(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self::BadValue {

@@ -1,18 +1,18 @@
-//! Reading: what can be asked of the daemon.
+//! Reading: the one interface behind every front end.
 //!
-//! Every front end (HTTP, SQL, the MySQL wire, metrics) sees only the [`source::Source`] and the
-//! [`table::Table`]s that it gives out. A table is a finished answer: owned, without locks, bounded by what the pools and
-//! reports hold, so a slow client can hold on to memory but never to a lock. What may be asked at once is bounded by the front
-//! end. From here on, and only from here on, there are asynchronous tasks; the source itself is synchronous code.
+//! HTTP, SQL, the MySQL wire and metrics see only the [`read_model::ReadModel`] and the [`table::Table`]s that it returns. A
+//! table is a finished answer: owned, without locks, bounded by what the pools and reports hold, so a slow client can hold
+//! on to memory but never to a lock. Each front end bounds how many calls run at once. Asynchronous tasks begin in the front
+//! ends; everything here is synchronous.
 //!
-//! Nothing here may stop the daemon: what goes wrong becomes an [`error::QueryError`], which each front end
-//! translates once into its own terms.
+//! Nothing here may stop the daemon: what goes wrong becomes an [`error::QueryError`], which each front end translates once
+//! into its own terms.
 
 pub mod error;
 
 pub mod table;
 
-pub mod source;
+pub mod read_model;
 
 pub mod raw;
 

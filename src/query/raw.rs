@@ -8,18 +8,19 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::error::QueryError;
-use super::source::{
+use super::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
 };
 use super::table::Table;
+use crate::input::record::micros;
 use crate::merger::SharedLive;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::pool::words::NONE;
+use crate::pool::strings::NONE;
+use crate::pool::timers::TimerRow;
 use crate::report::comment::FixedTable;
 use crate::report::definition::Defaults;
 use crate::value::{Column, Value};
-use crate::wire::micros;
 
 mod follow;
 mod slowest;
@@ -98,7 +99,7 @@ impl Table for RequestTable {
 
 /// Rows that were found, with their timers if they are wanted.
 #[derive(Debug, Default)]
-struct Found {
+struct Matches {
     rows: Vec<RequestShown>,
     /// As many as rows, or none.
     timers: Vec<Vec<TimerDetail>>,
@@ -108,7 +109,7 @@ struct Found {
     tags_bytes: usize,
 }
 
-impl Found {
+impl Matches {
     fn has_room(&self, rows_max: usize) -> bool {
         self.rows.len() < rows_max
             && self.timer_bytes < TIMERS_BYTES_MAX
@@ -151,7 +152,7 @@ impl RawReader {
     /// The newest requests that match, newest first.
     #[must_use]
     pub fn search(&self, search: &RequestSearch, as_of_ms: u64) -> RequestPage {
-        let mut found = Found::default();
+        let mut found = Matches::default();
         let mut before = search.before_id.unwrap_or(u64::MAX);
         let mut more = true;
         while more && found.has_room(search.limit) {
@@ -170,7 +171,7 @@ impl RawReader {
     }
 
     /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
-    fn search_chunk(&self, search: &RequestSearch, before: &mut u64, found: &mut Found) -> bool {
+    fn search_chunk(&self, search: &RequestSearch, before: &mut u64, found: &mut Matches) -> bool {
         let live = self.live.read();
         let pool = &live.pool;
         let oldest = pool.requests.oldest_id();
@@ -216,7 +217,7 @@ impl RawReader {
 /// What stands in `row`, its names written out.
 fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
     let origin = pool.origins.get(row.origin);
-    let word = |id| pool.words.text(id).to_owned();
+    let string = |id| pool.strings.text(id).to_owned();
     let pairs = pool.tag_sets.pairs(row.request_tags);
     let tags_count = pairs.len();
     let mut tags = String::new();
@@ -224,17 +225,17 @@ fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
         if !tags.is_empty() {
             tags.push(',');
         }
-        tags.push_str(pool.words.text(name));
+        tags.push_str(pool.strings.text(name));
         tags.push('=');
-        tags.push_str(pool.words.text(value));
+        tags.push_str(pool.strings.text(value));
     }
     RequestShown {
         id,
         row,
-        hostname: word(origin.hostname),
-        server_name: word(origin.server_name),
-        script_name: word(origin.script_name),
-        schema: (origin.schema != NONE).then(|| word(origin.schema)),
+        hostname: string(origin.hostname),
+        server_name: string(origin.server_name),
+        script_name: string(origin.script_name),
+        schema: (origin.schema != NONE).then(|| string(origin.schema)),
         status: origin.status,
         tags_count,
         tags,
@@ -242,27 +243,28 @@ fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
 }
 
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
-    pool.timers_of(row)
-        .map(|(id, timer)| TimerDetail {
-            id,
-            hit_count: timer.hit_count,
-            value_us: micros(timer.value),
-            ru_utime_us: micros(timer.ru_utime),
-            ru_stime_us: micros(timer.ru_stime),
-            tags: tags(pool, timer.tags),
-        })
+    let timers = pool.timers_of(row);
+    timers
+        .map(|(id, timer)| timer_detail(pool, id, &timer))
         .collect()
 }
 
+fn timer_detail(pool: &Pool, id: u64, timer: &TimerRow) -> TimerDetail {
+    TimerDetail {
+        id,
+        hit_count: timer.hit_count,
+        value_us: micros(timer.value),
+        ru_utime_us: micros(timer.ru_utime),
+        ru_stime_us: micros(timer.ru_stime),
+        tags: tags(pool, timer.tags),
+    }
+}
+
 fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
-    pool.tag_sets
-        .pairs(set)
-        .map(|(name, value)| {
-            (
-                pool.words.text(name).to_owned(),
-                pool.words.text(value).to_owned(),
-            )
-        })
+    let text = |string| pool.strings.text(string).to_owned();
+    let pairs = pool.tag_sets.pairs(set);
+    pairs
+        .map(|(name, value)| (text(name), text(value)))
         .collect()
 }
 
@@ -287,18 +289,15 @@ impl<'a> Matcher<'a> {
     fn matches(&mut self, row: &RequestRow) -> bool {
         let search = self.search;
         let timestamp = u64::from(row.timestamp);
-        if search.since.is_some_and(|since| timestamp < since)
-            || search.until.is_some_and(|until| timestamp > until)
-        {
+        let is_within = |value: u64, min: Option<u64>, max: Option<u64>| {
+            min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max)
+        };
+        if !is_within(timestamp, search.since, search.until) {
             return false;
         }
-        if search.min_time_us.is_some() || search.max_time_us.is_some() {
-            let time = micros(row.request_time);
-            if search.min_time_us.is_some_and(|min| time < min)
-                || search.max_time_us.is_some_and(|max| time > max)
-            {
-                return false;
-            }
+        let (min, max) = (search.min_time_us, search.max_time_us);
+        if (min.is_some() || max.is_some()) && !is_within(micros(row.request_time), min, max) {
+            return false;
         }
         self.numbers_match(row)
             && self.origin_matches(row.origin)
@@ -326,13 +325,13 @@ impl<'a> Matcher<'a> {
         *self.origins.entry(origin).or_insert_with(|| {
             let origin = pool.origins.get(origin);
             search.texts.iter().all(|(field, wanted)| {
-                let word = match field {
+                let string = match field {
                     TextField::Hostname => origin.hostname,
                     TextField::ServerName => origin.server_name,
                     TextField::ScriptName => origin.script_name,
                     TextField::Schema => origin.schema,
                 };
-                pool.words.bytes(word) == wanted.as_bytes()
+                pool.strings.bytes(string) == wanted.as_bytes()
             })
         })
     }
@@ -346,8 +345,8 @@ impl<'a> Matcher<'a> {
             search.tags.iter().all(|(name, wanted)| {
                 pool.tag_sets
                     .pairs(set)
-                    .find(|&(tag, _)| pool.words.bytes(tag) == name.as_bytes())
-                    .is_some_and(|(_, value)| pool.words.bytes(value) == wanted.as_bytes())
+                    .find(|&(tag, _)| pool.strings.bytes(tag) == name.as_bytes())
+                    .is_some_and(|(_, value)| pool.strings.bytes(value) == wanted.as_bytes())
             })
         })
     }

@@ -1,22 +1,20 @@
-//! What the daemon says of itself: the columns of Pinba's `status`, then its own counters.
+//! What the daemon reports of itself: the columns of Pinba's `status`, then its own numbers, each with kind and help.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 
 use super::tables::{BUILD, refusals};
-use crate::access::{UserStore, Users};
-use crate::clock::Clock;
 use crate::config::RewriteRule;
-use crate::ingest::TempRing;
-use crate::ingest::kernel::KernelGauge;
-use crate::ingest::sources::Sources;
-use crate::merger::{GatheringPeriod, SharedLive};
-use crate::state::keeper::Snapshots;
+use crate::input::rewrite::RuleCounters;
+use crate::input::udp::kernel::KernelGauge;
+use crate::input::udp::senders::Senders;
+use crate::merger::{GatheringPeriod, Live, SharedLive};
+use crate::ring::TempRing;
+use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
-use crate::telemetry::counters::{CountsBy, Reason};
-use crate::wire::{Mend, Refusal, RuleCounters};
+use crate::telemetry::reading::{Group, Place, Reading, readings};
 
 /// One socket, as it is listed.
 #[derive(Debug)]
@@ -37,9 +35,7 @@ pub struct Status {
     /// The sockets, in the order of `counters.sockets`.
     pub sockets: Vec<SocketStatus>,
     /// Who sends, if that is counted.
-    pub sources: Option<Arc<Sources>>,
-    /// Who may ask, and who failed to log in.
-    pub users: Arc<UserStore>,
+    pub sources: Option<Arc<Senders>>,
     /// The temporary pool.
     pub ring: Arc<TempRing>,
     /// Requests that the temporary pool holds.
@@ -57,12 +53,11 @@ pub struct Status {
 impl Status {
     /// The status of a daemon without sockets, users and rules: for whoever looks at pools and reports alone.
     #[must_use]
-    pub fn bare(counters: Counters, ring: Arc<TempRing>, clock: Arc<dyn Clock>) -> Self {
+    pub fn bare(counters: Counters, ring: Arc<TempRing>) -> Self {
         Self {
             counters,
             sockets: Vec::new(),
             sources: None,
-            users: Arc::new(UserStore::new(Users::none(), clock)),
             ring,
             temp_pool_size: 1,
             gathering_period: Arc::new(GatheringPeriod::new(Duration::from_millis(10))),
@@ -72,9 +67,9 @@ impl Status {
         }
     }
 
-    /// The object of `GET /api/v1/status`.
-    pub fn object(&self, live: &SharedLive) -> Map<String, Json> {
-        // What is in the ring is asked for before what came in, so that nothing seems to be missing.
+    /// The numbers of `GET /api/v1/status`: the columns of Pinba's `status`, then the daemon's own.
+    pub fn groups(&self, live: &SharedLive) -> Vec<Group> {
+        // What is in the ring is read before what came in, so that nothing seems to be missing.
         let merge = self.counters.merge.counts();
         let depth = self.ring.depth();
         for socket in &self.sockets {
@@ -82,121 +77,90 @@ impl Status {
             let _last_reading_stays = socket.gauge.refresh();
         }
         let total = self.counters.total();
-        let (timers, words, origins, tag_sets, requests, room, memory, folded, families) = {
-            let live = live.read();
-            let (used, limit, folded) = live.reports.memory();
-            let pool = &live.pool;
-            (
-                pool.timers.len(),
-                pool.words.len(),
-                pool.origins.len(),
-                pool.tag_sets.len(),
-                pool.requests.len(),
-                (pool.requests.size(), pool.timers.size()),
-                (used, limit),
-                folded,
-                live.reports.families(),
-            )
-        };
-        let requests_invalid = total.requests_invalid.total();
         let (_, not_accepted) = refusals(&total);
-        let object = json!({
-            "current_temp_pool_size": depth,
-            "current_timer_pool_size": timers,
-            "lost_tmp_records": total.requests_overwritten,
-            "invalid_packets": total.datagrams_invalid.total(),
-            "invalid_request_data": not_accepted,
-            "build_string": BUILD,
-            "dictionary_size": words,
-            "datagrams_received": total.datagrams_received,
-            "datagrams_accepted": total.datagrams_accepted,
-            "datagrams_invalid": by_reason::<Refusal, { Refusal::COUNT }>(&total.datagrams_invalid),
-            "requests_decoded": total.requests_decoded,
-            "requests_invalid": requests_invalid,
-            "requests_invalid_by_reason": by_reason::<Refusal, { Refusal::COUNT }>(&total.requests_invalid),
-            "requests_merged": merge.requests_merged,
-            "requests_overwritten": total.requests_overwritten,
-            "ring_depth": depth,
-            "kernel_drops": total.kernel_drops,
-            "rows_evicted": merge.rows_evicted,
-            "timers_merged": merge.timers_merged,
-            "elements_mended": by_reason::<Mend, { Mend::COUNT }>(&total.elements_mended),
-            "received_bytes": total.received_bytes,
-            "receive_errors": total.receive_errors,
-            "merges": merge.merges,
-            "merge_lag_us": merge.merge_lag_us,
-            "request_rows": requests,
-            "request_rows_max": room.0,
-            "timer_rows": timers,
-            "timer_rows_max": room.1,
-            "origins": origins,
-            "tag_sets": tag_sets,
-            "words_overflowed": merge.words_overflowed,
-            "report_families": families,
-            "report_memory_bytes": memory.0,
-            "report_memory_bytes_max": memory.1,
-            "report_keys_folded": folded,
-            "logins_failed": self.users.attempts.failed.get(),
-            "logins_held_back": self.users.attempts.held_back.get(),
-            "sockets": self.socket_list(),
-            "rewrites": self.rule_list(),
-            "snapshot": self.snapshots.as_deref().map(snapshot),
-        });
-        let mut object = match object {
-            Json::Object(object) => object,
-            _ => Map::new(),
+        let mut came = total.readings();
+        for reading in &mut came {
+            // Under its own name it has always been one number.
+            if reading.name == "requests_invalid" {
+                reading.name = "requests_invalid_by_reason";
+                reading.metric = Some("requests_invalid");
+            }
+        }
+        let (kept, timers, strings) = {
+            let live = live.read();
+            (kept(&live), live.pool.timers.len(), live.pool.strings.len())
         };
-        let mysql = self.counters.mysql.counts().readings();
-        object.extend(
-            mysql
-                .iter()
-                .map(|reading| (reading.name.to_owned(), reading.value.into())),
-        );
-        object
+        let mut all = readings! {
+            alias current_temp_pool_size = depth, "";
+            alias current_timer_pool_size = timers, "";
+            alias lost_tmp_records = total.requests_overwritten, "";
+            alias invalid_packets = total.datagrams_invalid.total(), "";
+            alias invalid_request_data = not_accepted, "";
+            gauge build_string = BUILD, "The daemon's version.";
+            gauge dictionary_size as "words" = strings, "Distinct texts that are kept.";
+            alias requests_invalid = total.requests_invalid.total(), "";
+            gauge ring_depth as "temp_pool_requests" = depth, "Requests that wait in the temporary pool.";
+        };
+        all.extend(came);
+        all.extend(merge.readings());
+        all.extend(kept);
+        all.extend(self.counters.logins.counts().readings());
+        all.extend(self.counters.mysql.counts().readings());
+        let mut groups = vec![Group::new(Place::Top, all)];
+        groups.extend(self.socket_groups());
+        groups.extend(self.rule_groups());
+        for (list, is_empty) in [
+            (SOCKETS, self.sockets.is_empty()),
+            (REWRITES, self.rewrites.is_empty()),
+        ] {
+            if is_empty {
+                groups.push(Group::new(list, Vec::new()));
+            }
+        }
+        groups.extend(self.snapshots.as_deref().map(snapshot_group));
+        groups
     }
 
-    fn socket_list(&self) -> Vec<Json> {
-        self.sockets
-            .iter()
-            .zip(&self.counters.sockets)
-            .map(|(socket, counters)| {
-                let counts = counters.counts();
-                json!({
-                    "address": socket.address.to_string(),
-                    "handed_over": socket.handed_over,
-                    "datagrams_received": counts.datagrams_received,
-                    "datagrams_accepted": counts.datagrams_accepted,
-                    "datagrams_invalid": counts.datagrams_invalid.total(),
-                    "requests_decoded": counts.requests_decoded,
-                    "requests_invalid": counts.requests_invalid.total(),
-                    "requests_overwritten": counts.requests_overwritten,
-                    "kernel_drops": counts.kernel_drops,
-                    "kernel_queue_bytes": counts.kernel_queue_bytes,
-                    "recv_buffer_asked_bytes": counts.recv_buffer_asked_bytes,
-                    "recv_buffer_granted_bytes": counts.recv_buffer_granted_bytes,
-                })
-            })
-            .collect()
+    fn socket_groups(&self) -> impl Iterator<Item = Group> {
+        let sockets = self.sockets.iter().zip(&self.counters.sockets);
+        sockets.enumerate().map(|(at, (socket, counters))| {
+            let address = socket.address.to_string();
+            let texts = json!({"address": address, "handed_over": socket.handed_over});
+            Group {
+                labels: vec![("socket", at.to_string()), ("address", address)],
+                ..Group::new(SOCKETS, counters.counts().readings()).with_texts(texts)
+            }
+        })
     }
 
-    fn rule_list(&self) -> Vec<Json> {
-        self.rewrites
-            .iter()
-            .zip(self.rule_counters.counts())
-            .map(|(rule, counts)| {
-                json!({
-                    "field": rule.field.to_string(),
-                    "form": rule.change.form(),
-                    "pattern": rule.change.pattern(),
-                    "replace": rule.change.replace(),
-                    "stop": rule.stop,
-                    "place": rule.place.to_string(),
-                    "tried": counts.tried,
-                    "matched": counts.matched,
-                    "remark": counts.remark(),
-                })
-            })
-            .collect()
+    fn rule_groups(&self) -> impl Iterator<Item = Group> {
+        let rules = self.rewrites.iter().zip(self.rule_counters.counts());
+        rules.enumerate().map(|(at, (rule, counts))| {
+            let readings = readings! {
+                counter tried = counts.tried, "Texts that a name rule was tried on.";
+                counter matched = counts.matched, "Texts that a name rule changed.";
+            };
+            let texts = json!({
+                "field": rule.field.to_string(),
+                "form": rule.change.form(),
+                "pattern": rule.change.pattern(),
+                "replace": rule.change.replace(),
+                "stop": rule.stop,
+                "place": rule.location.to_string(),
+                "remark": counts.remark(),
+            });
+            Group {
+                labels: vec![
+                    ("rule", at.to_string()),
+                    ("field", rule.field.to_string()),
+                    (
+                        "pattern",
+                        rule.change.pattern().unwrap_or_default().to_owned(),
+                    ),
+                ],
+                ..Group::new(REWRITES, readings).with_texts(texts)
+            }
+        })
     }
 
     /// The gathering period in milliseconds.
@@ -218,48 +182,43 @@ impl Status {
     }
 }
 
-/// What became of snapshots. Times are seconds since 1970, spans seconds.
-fn snapshot(snapshots: &Snapshots) -> Json {
-    let figures = snapshots.figures();
-    let secs = |ms: u64| ms as f64 / 1e3;
-    let last = figures.last.map(|last| {
-        json!({
-            "time": secs(last.unix_ms),
-            "bytes": last.bytes,
-            "requests": last.requests,
-            "seconds": last.took.as_secs_f64(),
-            "held_seconds": last.held.as_secs_f64(),
-        })
-    });
-    let restored = figures.restored.map(|restored| {
-        let left_out = restored.left_out.iter();
-        let left_out: Vec<Json> = left_out
-            .map(|(report, reason)| json!({"report": report, "reason": reason}))
-            .collect();
-        json!({
-            "time": secs(restored.unix_ms),
-            "requests": restored.requests,
-            "seconds": restored.took.as_secs_f64(),
-            "left_out": left_out,
-        })
-    });
-    json!({
-        "period_seconds": snapshots.period().as_secs_f64(),
-        "written": figures.written,
-        "failed": figures.failed,
-        "error": figures.error,
-        "last": last,
-        "restored": restored,
-        "damaged": snapshots.damaged(),
-    })
+const SOCKETS: Place = Place::List("sockets", "socket");
+const REWRITES: Place = Place::List("rewrites", "rewrite");
+
+/// What pools and reports hold now.
+fn kept(live: &Live) -> Vec<Reading> {
+    let (pool, reports) = (&live.pool, &live.reports);
+    let (used, limit, overflowed) = reports.memory();
+    readings! {
+        gauge request_rows = pool.requests.len(), "Raw requests that are kept.";
+        gauge request_rows_max = pool.requests.size(), "Raw requests that there is room for.";
+        gauge timer_rows = pool.timers.len(), "Raw timers that are kept.";
+        gauge timer_rows_max = pool.timers.size(), "Raw timers that there is room for.";
+        gauge origins = pool.origins.len(), "Distinct hosts, servers, scripts, schemas and statuses together that are kept.";
+        gauge tag_sets = pool.tag_sets.len(), "Distinct sets of tags that are kept.";
+        gauge report_families = reports.aggregates(), "Groups of reports that share what they count.";
+        gauge report_memory_bytes = used, "Memory of all reports together.";
+        gauge report_memory_bytes_max = limit, "What it may be (reports.memory).";
+        counter report_keys_folded = overflowed, "Keys counted under (other) because reports.memory was used up.";
+    }
 }
 
-/// Counts under the names of their reasons.
-fn by_reason<R: Reason, const N: usize>(counts: &CountsBy<N>) -> Map<String, Json> {
-    counts
-        .0
-        .iter()
-        .enumerate()
-        .map(|(at, &count)| (R::name_of(at).to_owned(), count.into()))
-        .collect()
+/// What became of snapshots.
+fn snapshot_group(snapshots: &Snapshots) -> Group {
+    let status = snapshots.status();
+    let last = status.last.map(|it| it.time);
+    let newest = last.or_else(|| status.restored.as_ref().map(|it| it.time));
+    let mut readings = readings! {
+        gauge period_seconds = status.period_seconds, "How often a snapshot is written; 0: at the stop only (state.snapshot_period).";
+        counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
+        counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
+        gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
+    };
+    if let Some(time) = newest {
+        readings.extend(readings! {
+            gauge timestamp_seconds = time, "When the newest snapshot in state.dir was finished: what came since is lost should the process be killed.";
+        });
+    }
+    let texts = serde_json::to_value(status).unwrap_or_default();
+    Group::new(Place::Object("snapshot"), readings).with_texts(texts)
 }

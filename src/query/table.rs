@@ -33,9 +33,9 @@ pub trait Table: Send + Sync {
 
 /// A table whose values are all there already.
 #[derive(Debug)]
-pub(super) struct Rows {
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Vec<Value<'static>>>,
+pub(crate) struct Rows {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) rows: Vec<Vec<Value<'static>>>,
 }
 
 impl Table for Rows {

@@ -2,7 +2,7 @@
 //!
 //! They are read like reports (kind `status`), are always there, and can be made under other names by their COMMENT
 //! (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba. The catalog takes a
-//! [`Look`] at everything under one hold of the lock and makes the rows from that, without any lock. Columns are those of
+//! [`StatusSnapshot`] at everything under one hold of the lock and makes the rows from that, without any lock. Columns are those of
 //! [`FixedTable`]. What this daemon has no counterpart for is NULL:
 //!
 //! | table | NULL | why |
@@ -31,6 +31,7 @@
 //! | `v2_stats.udp_packet_send_*` | requests put into the temporary pool, and those that gave way there |
 //! | `v2_stats.coordinator_ru_*` | the merger's |
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::table::{Rows, Table};
@@ -136,27 +137,31 @@ impl StatusTable {
 
     /// Its rows.
     #[must_use]
-    pub fn read(&self, look: &Look, defaults: &Defaults) -> Box<dyn Table> {
+    pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Box<dyn Table> {
+        let columns = self.columns(defaults);
+        // Columns without a counterpart here are NULL.
+        let by_name = |row: Vec<(&str, Value<'static>)>| -> Vec<Value<'static>> {
+            let mut values: HashMap<&str, Value<'static>> = row.into_iter().collect();
+            let named = columns.iter().map(|it| values.remove(it.name.as_str()));
+            named.map(|value| value.unwrap_or(Value::Null)).collect()
+        };
         let rows = match self.table {
             FixedTable::ActiveReports => active::active_reports(look),
-            FixedTable::V2Active => active::v2_active(look),
-            FixedTable::V2Stats => vec![stats::v2_stats(look)],
+            FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
+            FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
             // None of these is ever made.
             FixedTable::Request | FixedTable::Timer | FixedTable::TimerTag | FixedTable::Tag => {
                 Vec::new()
             }
         };
-        Box::new(Rows {
-            columns: self.columns(defaults),
-            rows,
-        })
+        Box::new(Rows { columns, rows })
     }
 }
 
 /// What a form asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum FormTarget {
     /// A report.
     Report(Box<Definition>),
     /// One of these tables under a name of its own.
@@ -167,19 +172,19 @@ pub enum Asked {
 ///
 /// # Errors
 /// As [`ReportForm::definition`]; the tables of raw data cannot be asked for.
-pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<Asked, FormError> {
+pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
     match form.definition(defaults) {
-        Ok(definition) => Ok(Asked::Report(Box::new(definition))),
-        Err(FormError::Fixed(table)) if TABLES.contains(&table) => Ok(Asked::Table(table)),
+        Ok(definition) => Ok(FormTarget::Report(Box::new(definition))),
+        Err(FormError::Fixed(table)) if TABLES.contains(&table) => Ok(FormTarget::Table(table)),
         Err(error) => Err(error),
     }
 }
 
 /// Everything that the tables show, at one moment.
 #[derive(Debug)]
-pub struct Look {
+pub struct StatusSnapshot {
     /// The reports, histogram views included, in their order.
-    pub reports: Vec<ReportLook>,
+    pub reports: Vec<ReportStatus>,
     /// How many families they make.
     pub families: usize,
     /// Monotonic milliseconds.
@@ -197,7 +202,7 @@ pub struct Look {
     /// Rows of the timer pool.
     pub timer_rows: u64,
     /// Distinct texts, and the bytes they take.
-    pub words: (u64, u64),
+    pub strings: (u64, u64),
     /// The whole process.
     pub process_cpu: Option<CpuTimes>,
     /// All receivers.
@@ -206,12 +211,12 @@ pub struct Look {
     pub merger_cpu: Option<CpuTimes>,
 }
 
-impl Look {
+impl StatusSnapshot {
     /// The reports that have a row: histogram views are another way to see one of them.
-    fn listed(&self) -> impl Iterator<Item = &ReportLook> {
+    fn listed(&self) -> impl Iterator<Item = &ReportStatus> {
         self.reports
             .iter()
-            .filter(|report| !report.definition.shape.is_histogram_view())
+            .filter(|report| !report.definition.layout.is_histogram_view())
     }
 
     /// Seconds since the daemon started.
@@ -220,7 +225,7 @@ impl Look {
     }
 
     /// A report's share of the merger's processor time.
-    fn share_of(&self, report: &ReportLook) -> Option<CpuTimes> {
+    fn share_of(&self, report: &ReportStatus) -> Option<CpuTimes> {
         let shares = (self.families * report.usage.sharing).max(1) as f64;
         self.merger_cpu.map(|all| CpuTimes {
             user_secs: all.user_secs / shares,
@@ -231,7 +236,7 @@ impl Look {
 
 /// One report at one moment.
 #[derive(Debug)]
-pub struct ReportLook {
+pub struct ReportStatus {
     /// What it is.
     pub definition: Arc<Definition>,
     /// Rows at present.

@@ -1,18 +1,18 @@
-//! Arrivals: requests that the pool took in, on their way into the families.
+//! Arrivals: requests that the pool took in, on their way into the aggregates.
 //!
 //! The merger collects some dozens and hands them to [`Reports::add`](super::Reports::add); filling a new report from raw
-//! rows does the same. For each family the group of every record is found first and added to afterwards, because
-//! finding and adding wait for memory, and the waits of different records overlap only if nothing stands between them.
+//! rows does the same. For each aggregate the groups of all records are found first and counted in afterwards: both wait for
+//! memory, and the waits of different records overlap only if nothing stands between them.
 
+use super::aggregate::{Aggregate, NamesMut};
 use super::budget::Budget;
 use super::definition::Level;
-use super::dimension::Subject;
-use super::family::{Family, NamesMut};
-use super::groups::Gain;
-use super::histogram::Layout;
-use crate::pool::origins::Origins;
+use super::group_key::RecordIds;
+use super::groups::Delta;
+use super::histogram::BucketLayout;
+use crate::input::record::micros;
+use crate::pool::dimensions::Origins;
 use crate::pool::timers::TimerRow;
-use crate::wire::micros;
 
 /// A request that the pool took in, as reports look at it.
 #[derive(Debug, Clone, Copy)]
@@ -68,14 +68,14 @@ impl Arrivals {
 }
 
 /// What the requests of some arrivals and their timers add to the groups in which they count: worked out once, for all
-/// families.
+/// aggregates.
 #[derive(Debug, Default)]
-pub(super) struct Gains {
-    requests: Vec<Gain>,
-    timers: Vec<Gain>,
+pub(super) struct Deltas {
+    requests: Vec<Delta>,
+    timers: Vec<Delta>,
 }
 
-impl Gains {
+impl Deltas {
     /// Works out those of `arrivals`. Requests with a status from `error_status` on are errors; `with_timers`: whether
     /// anybody counts timers.
     pub(super) fn work_out(
@@ -87,7 +87,7 @@ impl Gains {
     ) {
         let of_request = |request: &Arrival| {
             let time = micros(request.request_time);
-            Gain {
+            Delta {
                 request: request.id,
                 time,
                 ru_utime: micros(request.ru_utime),
@@ -98,7 +98,7 @@ impl Gains {
                 traffic: request.document_size,
                 memory: request.memory_footprint,
                 memory_peak: request.memory_peak,
-                log_linear: Layout::LogLinear.bucket(time),
+                log_linear: BucketLayout::LogLinear.bucket(time),
                 error: origins.get(request.origin).status >= error_status,
             }
         };
@@ -116,7 +116,7 @@ impl Gains {
             let of_timer = |timer: &TimerRow| {
                 let time = micros(timer.value);
                 let sample = per_hit(time, timer.hit_count);
-                Gain {
+                Delta {
                     request: request.id,
                     time,
                     ru_utime: micros(timer.ru_utime),
@@ -127,7 +127,7 @@ impl Gains {
                     traffic: 0,
                     memory: 0,
                     memory_peak: 0,
-                    log_linear: Layout::LogLinear.bucket(sample),
+                    log_linear: BucketLayout::LogLinear.bucket(sample),
                     error: false,
                 }
             };
@@ -136,73 +136,73 @@ impl Gains {
     }
 }
 
-/// What a family is counted with.
+/// What an aggregate is counted with.
 #[derive(Debug)]
 pub(super) struct Counter<'a, 'n> {
     pub(super) names: &'a mut NamesMut<'n>,
     pub(super) budget: &'a mut Budget,
     /// Of the arrivals that are counted.
-    pub(super) gains: &'a Gains,
+    pub(super) deltas: &'a Deltas,
     /// Scratch: groups, and the number of the gain that each has.
-    pub(super) picks: &'a mut Vec<(u32, u32)>,
+    pub(super) assignments: &'a mut Vec<(u32, u32)>,
 }
 
 impl<'a> Counter<'a, '_> {
-    /// Finds the groups in which requests, or their timers, count in one family: what they gain is to be
-    /// [counted](Family::count) next. Returns the gains of which these are.
-    pub(super) fn pick(&mut self, family: &mut Family, arrivals: &Arrivals) -> &'a [Gain] {
-        self.picks.clear();
-        if family.scope.level == Level::Timer {
-            self.pick_timers(family, arrivals);
-            &self.gains.timers
+    /// Finds the groups in which requests, or their timers, count in one aggregate: what they gain is to be
+    /// [counted](Aggregate::count) next. Returns the gains of which these are.
+    pub(super) fn assign(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) -> &'a [Delta] {
+        self.assignments.clear();
+        if aggregate.scope.level == Level::Timer {
+            self.assign_timers(aggregate, arrivals);
+            &self.deltas.timers
         } else {
-            self.pick_requests(family, arrivals);
-            &self.gains.requests
+            self.assign_requests(aggregate, arrivals);
+            &self.deltas.requests
         }
     }
 
-    fn pick_requests(&mut self, family: &mut Family, arrivals: &Arrivals) {
-        for (at, (request, gain)) in arrivals
+    fn assign_requests(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) {
+        for (at, (request, delta)) in arrivals
             .requests
             .iter()
-            .zip(&self.gains.requests)
+            .zip(&self.deltas.requests)
             .enumerate()
         {
-            if family.time_passes(gain.time)
-                && let Some(group) = family.group_of(subject(request, 0), self.names, self.budget)
+            if aggregate.time_passes(delta.time)
+                && let Some(group) = aggregate.group_of(record(request, 0), self.names, self.budget)
             {
-                self.picks.push((group, at as u32));
+                self.assignments.push((group, at as u32));
             }
         }
-        family.flow.requests_offered += arrivals.requests.len() as u64;
-        family.flow.requests_counted += self.picks.len() as u64;
+        aggregate.flow.requests_offered += arrivals.requests.len() as u64;
+        aggregate.flow.requests_counted += self.assignments.len() as u64;
     }
 
-    fn pick_timers(&mut self, family: &mut Family, arrivals: &Arrivals) {
+    fn assign_timers(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) {
         let mut first = 0;
-        for (request, gain) in arrivals.requests.iter().zip(&self.gains.requests) {
+        for (request, delta) in arrivals.requests.iter().zip(&self.deltas.requests) {
             let timers = first..first + request.timers as usize;
             first = timers.end;
-            if !family.time_passes(gain.time) {
+            if !aggregate.time_passes(delta.time) {
                 continue;
             }
-            let before = self.picks.len();
+            let before = self.assignments.len();
             for at in timers {
-                let subject = subject(request, arrivals.timers[at].tags);
-                if let Some(group) = family.group_of(subject, self.names, self.budget) {
-                    self.picks.push((group, at as u32));
+                let record = record(request, arrivals.timers[at].tags);
+                if let Some(group) = aggregate.group_of(record, self.names, self.budget) {
+                    self.assignments.push((group, at as u32));
                 }
             }
-            family.flow.requests_counted += u64::from(self.picks.len() > before);
+            aggregate.flow.requests_counted += u64::from(self.assignments.len() > before);
         }
-        family.flow.requests_offered += arrivals.requests.len() as u64;
-        family.flow.timers_offered += arrivals.timers.len() as u64;
-        family.flow.timers_counted += self.picks.len() as u64;
+        aggregate.flow.requests_offered += arrivals.requests.len() as u64;
+        aggregate.flow.timers_offered += arrivals.timers.len() as u64;
+        aggregate.flow.timers_counted += self.assignments.len() as u64;
     }
 }
 
-fn subject(request: &Arrival, timer_tags: u32) -> Subject {
-    Subject {
+fn record(request: &Arrival, timer_tags: u32) -> RecordIds {
+    RecordIds {
         origin: request.origin,
         request_tags: request.request_tags,
         timer_tags,

@@ -1,21 +1,21 @@
 //! The memory budget that all reports share.
 //!
-//! What groups, shortcuts, journals and histograms take is added up after every merge, and what a merge makes is added as
-//! it is made. A quarter is kept for the closed ticks (journals and histograms of the window), whatever the rest would
-//! like to have; what they leave of it unused counts as used below. Memory comes in chunks of a thousand groups, so a sixteenth
-//! (1 MiB at most) is left out of the reckoning. The rest is used up in steps, and sums stay exact at each:
+//! What groups, cached groups, tick logs and histograms take is measured after every merge; what a merge makes is added as
+//! it is made. A quarter is kept for the closed ticks (tick logs and histograms of the window); what they leave unused still
+//! counts as used below. Memory comes in chunks of a thousand groups, so a sixteenth (1 MiB at most) is left out of the
+//! reckoning. The rest is used up in steps, and sums stay exact at each:
 //!
 //! | from | |
 //! |---|---|
-//! | 7/8 | no new group: a new key folds into `(other)`, at first only where names are without end |
-//! | 15/16 | a new key folds into `(other)` whole, and no shortcut is remembered that needs memory |
-//! | 15/16 | ticks close into what is left up to here: of what does not fit, the keys with the least requests in the tick fold |
-//! | 31/32 | the same while the tick runs, until it takes 15/16 again; but first shortcuts are forgotten |
+//! | 7/8 | no new group: a new key overflows, at first only in the keys whose values are without end |
+//! | 15/16 | a new key overflows into `(other)` in all its keys, and no cached group that needs memory is added |
+//! | 15/16 | ticks close into what is left up to here: of what does not fit, the keys with the fewest requests in the tick overflow |
+//! | 31/32 | the same while the tick runs, until it takes 15/16 again; but first the group caches are emptied |
 
 /// Left out of the reckoning at most, bytes.
 const CHUNKS_BYTES: usize = 1 << 20;
 
-/// Bytes that closed ticks take, and all there is, of one family or of several.
+/// Bytes that closed ticks take, and all there is, of one aggregate or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) all: usize,
@@ -34,15 +34,15 @@ impl std::ops::Add for Taken {
 }
 
 /// How much the reports may take, and how much they do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Budget {
     limit: usize,
     /// The limit without what is left for chunks.
     usable: usize,
     taken: Taken,
-    folded: u64,
-    /// A key was folded since pressure ended last.
-    folds: bool,
+    overflowed: u64,
+    /// A key was overflowed since pressure ended last.
+    overflows: bool,
     /// Running ticks may take this much before they are looked at again: more than their share after a look that found
     /// nothing to give back.
     looked_at: usize,
@@ -55,18 +55,14 @@ impl Budget {
         Self {
             limit,
             usable: limit - (limit / 16).min(CHUNKS_BYTES),
-            taken: Taken::default(),
-            folded: 0,
-            folds: false,
-            looked_at: 0,
-            peak: 0,
+            ..Self::default()
         }
     }
 
-    /// Sets what is used now; true when pressure ended, so that what was folded may unfold.
+    /// Sets what is used now; true when pressure ended, so that what was overflowed may unfold.
     pub(super) fn measure(&mut self, taken: Taken) -> bool {
         self.taken = taken;
-        self.folds && !self.exhausted(0) && std::mem::take(&mut self.folds)
+        self.overflows && !self.exhausted(0) && std::mem::take(&mut self.overflows)
     }
 
     /// What was measured last, with what was added since.
@@ -95,8 +91,8 @@ impl Budget {
         self.taken.all + (self.usable / 4).saturating_sub(self.taken.closed)
     }
 
-    /// Bytes that shortcuts may still take.
-    pub(super) fn shortcuts(&self) -> usize {
+    /// Bytes that cached groups may still take.
+    pub(super) fn cache_room(&self) -> usize {
         (self.usable / 16 * 15).saturating_sub(self.charged())
     }
 
@@ -105,8 +101,8 @@ impl Budget {
         self.charged() + more > self.usable / 8 * 7
     }
 
-    /// Whether not even groups may be made that a few of what folds share.
-    pub(super) fn exhausted_for_folded(&self, more: usize) -> bool {
+    /// Whether not even groups may be made that a few of what overflows share.
+    pub(super) fn exhausted_for_overflow(&self, more: usize) -> bool {
         self.charged() + more > self.usable / 16 * 15
     }
 
@@ -170,19 +166,19 @@ impl Budget {
     }
 
     /// So many records or keys found no place of their own.
-    pub(super) fn folded(&mut self, keys: u64) {
-        self.folded += keys;
-        self.folds |= keys > 0;
+    pub(super) fn overflowed(&mut self, keys: u64) {
+        self.overflowed += keys;
+        self.overflows |= keys > 0;
     }
 
     /// Goes on counting from what another process counted.
-    pub(super) fn restore_folded(&mut self, folded: u64) {
-        self.folded += folded;
+    pub(super) fn restore_overflowed(&mut self, overflowed: u64) {
+        self.overflowed += overflowed;
     }
 
-    /// How often a key was folded, ever.
-    pub(super) fn folded_count(&self) -> u64 {
-        self.folded
+    /// How often a key was overflowed, ever.
+    pub(super) fn overflowed_count(&self) -> u64 {
+        self.overflowed
     }
 
     pub(super) fn used(&self) -> usize {

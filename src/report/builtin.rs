@@ -2,13 +2,14 @@
 //!
 //! Made once at start from the same COMMENTs with which Pinba makes them, so nothing here is a special case.
 
-use super::comment::kinds::BASE_KINDS;
 use super::comment::{self, Comment};
 use super::definition::{Defaults, Definition};
+use super::v1_kinds::KINDS;
 
 /// Names and COMMENTs: `info`, then `report_by_script_name` (`report1`) to `report18`.
 pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {
-    std::iter::once(("info", "info")).chain(BASE_KINDS.iter().map(|kind| (kind.table, kind.name)))
+    let with_table = KINDS.iter().filter(|kind| !kind.table.is_empty());
+    with_table.map(|kind| (kind.table, kind.name))
 }
 
 /// The definitions of all built-in reports.

@@ -8,20 +8,13 @@ use std::ops::{Index, IndexMut};
 const CHUNK: usize = 1024;
 
 /// Items in chunks of 1,024. Chunks are arrays of a length that the compiler knows, so that finding an item is two reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Chunked<T> {
     chunks: Vec<Box<[T; CHUNK]>>,
     len: usize,
 }
 
 impl<T: Default> Chunked<T> {
-    pub(super) const fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            len: 0,
-        }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.len
     }

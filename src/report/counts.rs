@@ -18,7 +18,7 @@ const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 pub(crate) const BUCKET_MAX: u32 = (1 << (64 - COUNT_BITS)) - 1;
 
 /// Sorted runs of at least so many entries are spread out, if their buckets lie close enough together.
-const SPREAD_AT: usize = 24;
+const DENSE_AT: usize = 24;
 
 /// A spread histogram has at most so many places per bucket in use.
 const PLACES_PER_BUCKET: usize = 12;
@@ -96,7 +96,7 @@ impl Histogram {
         }
         let (low, high) = self.span_with(bucket);
         if high - low < (self.used as usize + 1) * PLACES_PER_BUCKET {
-            self.spread_over(low, high);
+            self.make_dense(low, high);
             self.add(bucket, count);
         } else {
             self.sort();
@@ -129,17 +129,17 @@ impl Histogram {
                 }
             }
         }
-        if self.entries.len() >= SPREAD_AT {
+        if self.entries.len() >= DENSE_AT {
             let low = (self.entries[0] >> COUNT_BITS) as usize;
             let high = (self.entries[self.entries.len() - 1] >> COUNT_BITS) as usize;
             if high - low < self.entries.len() * PLACES_PER_BUCKET / 2 {
-                self.spread_over(low, high);
+                self.make_dense(low, high);
             }
         }
     }
 
     /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more on either side.
-    fn spread_over(&mut self, low: usize, high: usize) {
+    fn make_dense(&mut self, low: usize, high: usize) {
         let slack = (high - low) / 8 + 4;
         let low = low.saturating_sub(slack);
         let high = (high + slack).min(BUCKET_MAX as usize);
@@ -214,7 +214,7 @@ impl Histogram {
 
     /// Gives back memory that many subtractions have left unused.
     pub(crate) fn tidy(&mut self) {
-        if self.first != SORTED && (self.used as usize) < SPREAD_AT / 2 {
+        if self.first != SORTED && (self.used as usize) < DENSE_AT / 2 {
             self.sort();
         }
         if self.first == SORTED && self.entries.len() * 4 < self.entries.capacity() {
@@ -329,7 +329,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
-        let (mut spread, mut sorted) = (false, false);
+        let (mut distribution, mut sorted) = (false, false);
         for round in 0..200 {
             let mut histogram = Histogram::new();
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
@@ -355,7 +355,7 @@ mod tests {
                     histogram.add(bucket, count);
                     *model.entry(bucket).or_default() += count;
                 }
-                spread |= histogram.first != SORTED;
+                distribution |= histogram.first != SORTED;
                 sorted |= histogram.first == SORTED && step > 100;
                 assert_eq!(histogram.len(), model.len(), "round {round} step {step}");
             }
@@ -368,6 +368,6 @@ mod tests {
             histogram.clear();
             assert_eq!((histogram.len(), histogram.iter().next()), (0, None));
         }
-        assert!(spread && sorted, "both shapes were tried");
+        assert!(distribution && sorted, "both shapes were tried");
     }
 }

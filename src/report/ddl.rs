@@ -1,5 +1,5 @@
 //! CREATE TABLE statements for every table, in Pinba's layout: what `pinbad tables` prints. And the same for a MariaDB that
-//! stands in front and reads the tables here: [`federated_report`], [`federated_fixed`].
+//! stands in front and reads the tables here: [`CreateTable::federated`].
 //!
 //! The COMMENT carries the definition, so each statement makes the same report again, here or (for v1 and pinba2
 //! kinds) in the engine it came from. A native report's COMMENT is its form as JSON. Pure; one statement a call.
@@ -9,93 +9,70 @@ use super::definition::{Defaults, Definition, Kind, Level};
 use super::form::ReportForm;
 use crate::value::{Column, ColumnType};
 
-/// The statement that makes this report's table.
-#[must_use]
-pub fn report(definition: &Definition) -> String {
-    report_lines(definition).pinba()
+/// A statement that makes a table.
+#[derive(Debug)]
+pub struct CreateTable {
+    name: String,
+    comment: String,
+    /// Columns and keys, a line each.
+    lines: Vec<String>,
+    /// Keys without which MariaDB would fetch the whole table; the daemon needs none to answer these quickly.
+    federated_keys: &'static [&'static str],
 }
 
-/// The statement that makes this report's table in a MariaDB in front, which reads it at `server`
-/// (`mysql://user@host:port/pinba`).
+/// The table of a report.
 #[must_use]
-pub fn federated_report(definition: &Definition, server: &str) -> String {
-    report_lines(definition).federated(server)
-}
-
-/// The statement that makes this table under the name `name`.
-#[must_use]
-pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
-    fixed_lines(name, table, defaults).pinba()
-}
-
-/// The same in a MariaDB in front, as [`federated_report`].
-#[must_use]
-pub fn federated_fixed(name: &str, table: FixedTable, defaults: &Defaults, server: &str) -> String {
-    let mut lines = fixed_lines(name, table, defaults);
-    if table == FixedTable::Request {
-        // Without a key of its own MariaDB fetches the whole table; the daemon needs none to answer these quickly.
-        lines.0.extend([
-            "KEY `server_host` (`server_name`, `hostname`)".to_owned(),
-            "KEY `status` (`status`)".to_owned(),
-        ]);
-    }
-    lines.federated(server)
-}
-
-fn report_lines(definition: &Definition) -> Lines {
+pub fn report(definition: &Definition) -> CreateTable {
     let columns: Vec<Column> = definition
-        .shape
+        .layout
         .columns()
         .iter()
         .map(|column| column.column.clone())
         .collect();
     let leading = columns.first().map(|column| column.name.as_str());
     // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
-    let key = match (definition.kind, leading) {
-        _ if definition.shape.is_histogram_view() => Some(("index_value", "`index_value`(85)")),
-        (Kind::Tag, Some("script_name")) => Some(("script_name", "")),
-        (Kind::RequestTag, Some("hostname")) => Some(("hostname", "")),
+    let name = match (definition.kind, leading) {
+        _ if definition.layout.is_histogram_view() => Some("index_value"),
+        (Kind::Tag, Some("script_name")) => Some("script_name"),
+        (Kind::RequestTag, Some("hostname")) => Some("hostname"),
         _ => None,
     };
-    let keys: Vec<String> = key
-        .iter()
-        .map(|(name, on)| match on.is_empty() {
-            true => format!("KEY `{name}` ({})", key_part(name, &columns)),
-            false => format!("KEY `{name}` ({on})"),
-        })
-        .collect();
-    let required: &[&str] = match key {
-        Some(("hostname", _)) | None => &[],
-        Some(("index_value", _)) if definition.level == Level::Packet => &[],
+    let key = name.map(|name| match name {
+        "index_value" => "KEY `index_value` (`index_value`(85))".to_owned(),
+        _ => format!("KEY `{name}` ({})", key_part(name, &columns)),
+    });
+    let required: &[&str] = match name {
+        Some("hostname") | None => &[],
+        Some("index_value") if definition.level == Level::Packet => &[],
         Some(_) => &[leading.unwrap_or_default()],
     };
-    let comment = definition
-        .comment
-        .clone()
-        .unwrap_or_else(|| json_form(definition));
-    lines(&definition.name, &columns, required, keys, &comment)
+    CreateTable {
+        name: definition.name.clone(),
+        comment: definition
+            .comment
+            .clone()
+            .unwrap_or_else(|| json_form(definition)),
+        lines: lines(&columns, required, key.into_iter().collect()),
+        federated_keys: &[],
+    }
 }
 
-fn fixed_lines(name: &str, table: FixedTable, defaults: &Defaults) -> Lines {
+/// A table that is always there, under the name `name`.
+#[must_use]
+pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
     let columns = table.columns(defaults);
-    let primary = || "PRIMARY KEY (`id`)".to_owned();
-    let (required, keys): (&[&str], Vec<String>) = match table {
-        FixedTable::Request => (&["id"], vec![primary()]),
+    let unique_name;
+    let (required, keys): (&[&str], &[&str]) = match table {
+        FixedTable::Request => (&["id"], &["PRIMARY KEY (`id`)"]),
         FixedTable::Timer => (
             &["id", "request_id"],
-            vec![primary(), "KEY `request_id` (`request_id`)".to_owned()],
+            &["PRIMARY KEY (`id`)", "KEY `request_id` (`request_id`)"],
         ),
-        FixedTable::TimerTag => (
-            &["timer_id", "tag_id"],
-            vec!["KEY `timer_id` (`timer_id`)".to_owned()],
-        ),
-        FixedTable::Tag => (
-            &["id", "name"],
-            vec![
-                primary(),
-                format!("UNIQUE KEY `name` ({})", key_part("name", &columns)),
-            ],
-        ),
+        FixedTable::TimerTag => (&["timer_id", "tag_id"], &["KEY `timer_id` (`timer_id`)"]),
+        FixedTable::Tag => {
+            unique_name = format!("UNIQUE KEY `name` ({})", key_part("name", &columns));
+            (&["id", "name"], &["PRIMARY KEY (`id`)", &unique_name])
+        }
         FixedTable::Status => (
             &[
                 "current_temp_pool_size",
@@ -105,11 +82,23 @@ fn fixed_lines(name: &str, table: FixedTable, defaults: &Defaults) -> Lines {
                 "invalid_request_data",
                 "dictionary_size",
             ],
-            Vec::new(),
+            &[],
         ),
-        FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], Vec::new()),
+        FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], &[]),
     };
-    lines(name, &columns, required, keys, table.comment())
+    let keys = keys.iter().map(|key| (*key).to_owned());
+    CreateTable {
+        name: name.to_owned(),
+        comment: table.comment().to_owned(),
+        lines: lines(&columns, required, keys.collect()),
+        federated_keys: match table {
+            FixedTable::Request => &[
+                "KEY `server_host` (`server_name`, `hostname`)",
+                "KEY `status` (`status`)",
+            ],
+            _ => &[],
+        },
+    }
 }
 
 /// A text column in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
@@ -133,16 +122,8 @@ fn is_too_wide(columns: &[Column]) -> bool {
     bytes.sum::<u64>() > 65_000
 }
 
-/// The lines of a statement: columns and keys, the table's name, and its COMMENT.
-struct Lines(Vec<String>, String, String);
-
-fn lines(
-    table: &str,
-    columns: &[Column],
-    required: &[&str],
-    keys: Vec<String>,
-    comment: &str,
-) -> Lines {
+/// The lines of columns and keys.
+fn lines(columns: &[Column], required: &[&str], keys: Vec<String>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::with_capacity(columns.len() + keys.len());
     let too_wide = is_too_wide(columns);
     for column in columns {
@@ -167,25 +148,29 @@ fn lines(
         ));
     }
     lines.extend(keys);
-    Lines(lines, table.to_owned(), comment.to_owned())
+    lines
 }
 
-impl Lines {
-    fn pinba(&self) -> String {
-        self.statement("PINBA", "COMMENT", &self.2)
+impl CreateTable {
+    /// The statement as Pinba's server takes it.
+    #[must_use]
+    pub fn pinba(&self) -> String {
+        self.statement("PINBA", &[], "COMMENT", &self.comment)
     }
 
-    fn federated(&self, server: &str) -> String {
-        let connection = format!("{server}/{}", self.1);
-        self.statement("FEDERATED", "CONNECTION", &connection)
+    /// The statement for a MariaDB in front, which reads the table at `server` (`mysql://user@host:port/pinba`).
+    #[must_use]
+    pub fn federated(&self, server: &str) -> String {
+        let connection = format!("{server}/{}", self.name);
+        self.statement("FEDERATED", self.federated_keys, "CONNECTION", &connection)
     }
 
-    fn statement(&self, engine: &str, option: &str, value: &str) -> String {
-        let Self(lines, table, _) = self;
+    fn statement(&self, engine: &str, keys: &[&str], option: &str, value: &str) -> String {
+        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
         format!(
             "CREATE TABLE `{}` (\n  {}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4 {option}='{}';",
-            table.replace('`', "``"),
-            lines.join(",\n  "),
+            self.name.replace('`', "``"),
+            [&lines, keys].concat().join(",\n  "),
             value.replace('\\', "\\\\").replace('\'', "''")
         )
     }

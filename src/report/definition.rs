@@ -6,8 +6,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::histogram::{Layout, Rank, Ranks, Rounding};
-use super::shape::{Cell, Shape, native};
+use serde::{Deserialize, Serialize};
+
+use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
+use super::layout::{Cell, ColumnLayout, native};
 
 /// Most keys that can be asked for (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
@@ -69,11 +71,11 @@ pub struct Definition {
     /// How far back it reaches. Divided into ticks of `max(1 s, window / 120)`.
     pub window: Duration,
     /// How times are put into buckets for medians, percentiles and histogram views.
-    pub layout: Layout,
+    pub buckets: BucketLayout,
     /// Whether the smallest and largest values inside the window are kept (native reports).
     pub extremes: bool,
     /// The columns, and how each is computed from a row.
-    pub shape: Shape,
+    pub layout: ColumnLayout,
 }
 
 impl Definition {
@@ -91,35 +93,33 @@ impl Definition {
                 .collect(),
         )
     }
-}
 
-impl Definition {
     /// The same report in the columns of the native form, with percentiles of choice: what it counts, for how long and
     /// by what stays as it is, so it can be read in place of the other. Key columns keep their names.
     #[must_use]
     pub fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
-        let mut shape = native::shape(
+        let mut layout = native::table(
             self.level,
             &self.keys,
             percentiles,
-            Layout::LogLinear,
+            BucketLayout::LogLinear,
             defaults,
         );
-        for column in self.shape.columns() {
+        for column in self.layout.columns() {
             if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
-                shape.rename(key, &column.column.name);
+                layout.rename(key, &column.column.name);
             }
         }
         Self {
             kind: Kind::Native,
             percentiles: percentiles.to_vec(),
-            shape,
+            layout,
             ..self.clone()
         }
     }
 }
 
-/// The family of table shapes that a report belongs to.
+/// The aggregate of table shapes that a report belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `info` and `report1` to `report18`.
@@ -164,7 +164,8 @@ impl Kind {
 }
 
 /// What one record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     /// One request; the report has no keys.
     Packet,
@@ -175,7 +176,7 @@ pub enum Level {
 }
 
 /// A field of a request that rows can be told apart by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Field {
     /// `hostname`
     Hostname,
@@ -219,7 +220,7 @@ impl Field {
 }
 
 /// Where a key's value comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KeySource {
     /// A field of the request.
     Field(Field),
@@ -243,6 +244,31 @@ impl KeySource {
     }
 }
 
+impl KeySource {
+    /// Whether the value comes from the timer.
+    #[must_use]
+    pub const fn is_of_timer(&self) -> bool {
+        matches!(self, Self::TimerTag(_) | Self::TimerTagOrField(..))
+    }
+}
+
+impl Key {
+    /// The key with the defaults of its source: the first of several tags counts. A field is always there, if only as an
+    /// empty text, and so is a tag that a field stands in for; what lacks another tag is skipped.
+    #[must_use]
+    pub const fn of(source: KeySource) -> Self {
+        let missing = match source {
+            KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
+            KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
+        };
+        Self {
+            source,
+            occurrence: Occurrence::First,
+            missing,
+        }
+    }
+}
+
 /// As written in the native form: `script_name`, `+request_tag`, `@timer_tag`.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -255,7 +281,8 @@ impl fmt::Display for KeySource {
 }
 
 /// Which of several tags of one name counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Occurrence {
     /// The first in packet order.
     First,
@@ -264,7 +291,8 @@ pub enum Occurrence {
 }
 
 /// What happens to a record that lacks the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Missing {
     /// It is not counted. A field counts as lacking when it is empty; a tag when there is none of that name
     /// (and, where a field stands in for the tag, the field is empty).
@@ -287,7 +315,7 @@ pub struct Key {
 }
 
 /// How a text is held against a filter's value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pattern {
     /// `=`: byte for byte.
     Equals(String),
@@ -298,7 +326,7 @@ pub enum Pattern {
 }
 
 /// One condition on a record.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Filter {
     /// Request time at least this many microseconds.
     MinTime(u64),
@@ -310,4 +338,16 @@ pub enum Filter {
     RequestTag(String, Pattern),
     /// Every timer tag of that name; at least one must be there (not for `Differs`). Timer level only.
     TimerTag(String, Pattern),
+}
+
+impl Filter {
+    /// Whether a request of this time passes, as far as this is a filter on time.
+    #[must_use]
+    pub const fn time_passes(&self, time_us: u64) -> bool {
+        match *self {
+            Self::MinTime(min) => time_us >= min,
+            Self::TimeBelow(bound) => time_us < bound,
+            Self::Field(..) | Self::RequestTag(..) | Self::TimerTag(..) => true,
+        }
+    }
 }

@@ -24,15 +24,15 @@ use super::definition::{
     DEFINITION_KEYS_MAX, Defaults, Definition, FILTERS_MAX, Filter, Key, Kind, Level,
     NAME_BYTES_MAX,
 };
-use super::histogram::Layout;
-use super::shape::native;
+use super::histogram::BucketLayout;
+use super::layout::native;
 
 mod filter;
 mod key;
 mod scalar;
 
 pub use filter::{FilterForm, FilterTable};
-pub use key::{KeyForm, KeyTable, MissingForm, OccurrenceForm};
+pub use key::{KeyForm, KeyTable};
 pub use scalar::{PercentForm, WindowForm};
 
 /// A report as a person writes it.
@@ -46,7 +46,7 @@ pub struct ReportForm {
     pub comment: Option<String>,
     /// What is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<LevelForm>,
+    pub level: Option<Level>,
     /// What rows are told apart by, in column order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyForm>,
@@ -63,18 +63,6 @@ pub struct ReportForm {
     /// `hv=<min ms>:<max ms>:<buckets>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<String>,
-}
-
-/// [`Level`] in a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LevelForm {
-    /// One row of all requests.
-    Packet,
-    /// Requests.
-    Request,
-    /// Timers.
-    Timer,
 }
 
 /// Why a form is not a report.
@@ -119,6 +107,18 @@ impl FormError {
             part: part.into(),
             problem: problem.into(),
         }
+    }
+
+    /// The setting that is wrong (`keys[0]`; empty: the form as a whole), and what is wrong with it.
+    #[must_use]
+    pub fn part_and_problem(&self) -> (&str, String) {
+        let part = match self {
+            Self::Part { part, problem } => return (part, problem.clone()),
+            Self::Name(_) => "name",
+            Self::Mixed(_) | Self::Comment(_) | Self::Fixed(_) | Self::Json(_) => "comment",
+            Self::Nothing => "",
+        };
+        (part, self.to_string())
     }
 
     fn item(list: &str, place: usize, problem: String) -> Self {
@@ -198,11 +198,7 @@ impl ReportForm {
     }
 
     fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
-        let level = match self.level.ok_or(FormError::Nothing)? {
-            LevelForm::Packet => Level::Packet,
-            LevelForm::Request => Level::Request,
-            LevelForm::Timer => Level::Timer,
-        };
+        let level = self.level.ok_or(FormError::Nothing)?;
         let keys = self.read_keys(level, defaults)?;
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
@@ -216,12 +212,12 @@ impl ReportForm {
                 .read()
                 .map_err(|problem| FormError::part("window", problem))?,
         };
-        let layout = match &self.histogram {
-            None => Layout::LogLinear,
+        let buckets = match &self.histogram {
+            None => BucketLayout::LogLinear,
             Some(text) => read_layout(text, defaults)
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
-        let shape = native::shape(level, &keys, &percentiles, layout, defaults);
+        let layout = native::table(level, &keys, &percentiles, buckets, defaults);
         Ok(Definition {
             name: self.name.clone(),
             comment: None,
@@ -231,28 +227,22 @@ impl ReportForm {
             filters,
             percentiles,
             window,
-            layout,
+            buckets,
             extremes: true,
-            shape,
+            layout,
         })
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {
-        match (level, self.keys.len()) {
-            (Level::Packet, 0) => {}
-            (Level::Packet, _) => {
-                return Err(FormError::part(
-                    "keys",
-                    "a report of level packet has no keys",
-                ));
-            }
-            (Level::Request | Level::Timer, 1..=DEFINITION_KEYS_MAX) => {}
-            (Level::Request | Level::Timer, given) => {
-                let problem = format!(
-                    "there must be 1 to {DEFINITION_KEYS_MAX} keys, not {given} (level packet has none)"
-                );
-                return Err(FormError::part("keys", problem));
-            }
+        let (given, most) = (self.keys.len(), DEFINITION_KEYS_MAX);
+        if level == Level::Packet && given > 0 {
+            let problem = "a report of level packet has no keys";
+            return Err(FormError::part("keys", problem));
+        }
+        if level != Level::Packet && !(1..=most).contains(&given) {
+            let problem =
+                format!("there must be 1 to {most} keys, not {given} (level packet has none)");
+            return Err(FormError::part("keys", problem));
         }
         let mut keys: Vec<Key> = Vec::with_capacity(self.keys.len());
         for (place, form) in self.keys.iter().enumerate() {
@@ -273,13 +263,12 @@ impl ReportForm {
             let problem = format!("there may be at most {FILTERS_MAX}");
             return Err(FormError::part("filters", problem));
         }
-        let mut filters: Vec<Filter> = Vec::with_capacity(self.filters.len());
-        for (place, form) in self.filters.iter().enumerate() {
-            let filter = form
-                .read(level, defaults)
-                .map_err(|problem| FormError::item("filters", place, problem))?;
-            filters.push(filter);
-        }
+        let read = |(place, form): (usize, &FilterForm)| {
+            let filter = form.read(level, defaults);
+            filter.map_err(|problem| FormError::item("filters", place, problem))
+        };
+        let filters = self.filters.iter().enumerate().map(read);
+        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
         let min = filters.iter().find_map(|filter| match filter {
             Filter::MinTime(us) => Some(*us),
             _ => None,
@@ -305,11 +294,7 @@ impl From<&Definition> for ReportForm {
         Self {
             name: definition.name.clone(),
             comment: None,
-            level: Some(match definition.level {
-                Level::Packet => LevelForm::Packet,
-                Level::Request => LevelForm::Request,
-                Level::Timer => LevelForm::Timer,
-            }),
+            level: Some(definition.level),
             keys: definition.keys.iter().map(KeyForm::from).collect(),
             filters: definition.filters.iter().map(FilterForm::of).collect(),
             percentiles: definition
@@ -319,8 +304,8 @@ impl From<&Definition> for ReportForm {
                 .map(PercentForm::from)
                 .collect(),
             window: Some(WindowForm::from(definition.window)),
-            histogram: (definition.layout != Layout::LogLinear)
-                .then(|| definition.layout.to_string()),
+            histogram: (definition.buckets != BucketLayout::LogLinear)
+                .then(|| definition.buckets.to_string()),
         }
     }
 }
@@ -344,13 +329,13 @@ pub fn check_name(name: &str) -> Result<(), FormError> {
     }
 }
 
-fn read_layout(text: &str, defaults: &Defaults) -> Result<Layout, String> {
+fn read_layout(text: &str, defaults: &Defaults) -> Result<BucketLayout, String> {
     let linear = |max: &str, size: Option<&str>| {
         let size = size.map_or(Some(defaults.histogram_size), |size| size.parse().ok())?;
-        Some(Layout::linear(max.parse().ok()?, size))
+        Some(BucketLayout::linear(max.parse().ok()?, size))
     };
     if text == "log-linear" {
-        Ok(Layout::LogLinear)
+        Ok(BucketLayout::LogLinear)
     } else if let Some(hv) = text.strip_prefix("hv=") {
         read_hv(hv)
     } else {

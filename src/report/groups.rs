@@ -1,21 +1,21 @@
-//! Groups: the finest rows that a family of reports keeps, exact under add and retire.
+//! Groups: the finest rows that an aggregate keeps, exact under add and expire.
 //!
-//! A group is one combination of lanes. What it gained in the running tick lies in a slot of its own (there are only
-//! as many slots as groups that gained something); when the tick closes, the slot is written to the journal and added to
-//! the group's sums, and when that tick leaves the window the journal entry is subtracted again. So a packet touches one
-//! slot, however many reports there are and however often they are read.
+//! A group is one combination of key ids. What it gained in the running tick is in a slot (there are only as many slots as
+//! groups that gained something); when the tick closes, the slot is written to the tick log and added to the group's sums,
+//! and when that tick leaves the window the log's entry is subtracted again. So a packet touches one slot, however many
+//! reports there are and however often they are read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::chunked::Chunked;
 use super::counts::{Histogram, grown};
-use super::dimension::Lanes;
-use super::histogram::Layout;
+use super::group_key::KeyIds;
+use super::histogram::BucketLayout;
 use super::reading::Extremes;
 use super::totals::Totals;
 
-pub(super) mod fold;
+pub(super) mod overflow;
 
 /// No slot: the group gained nothing in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -26,7 +26,7 @@ const SLOT_HISTOGRAM_KEPT: usize = 128;
 /// The group is not in use.
 const UNUSED: u32 = u32::MAX - 1;
 
-/// One combination of lanes.
+/// One combination of key ids.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// Sums over the closed ticks of the window.
@@ -87,7 +87,7 @@ impl Slot {
 
 /// What one record adds to a group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Gain {
+pub(super) struct Delta {
     pub(super) request: u64,
     pub(super) time: u64,
     pub(super) ru_utime: u64,
@@ -100,29 +100,29 @@ pub(super) struct Gain {
     pub(super) traffic: u32,
     pub(super) memory: u32,
     pub(super) memory_peak: u32,
-    /// The bucket of `sample` in the layout that nearly all families have.
+    /// The bucket of `sample` in the layout that nearly all aggregates have.
     pub(super) log_linear: u32,
     pub(super) error: bool,
 }
 
-impl Gain {
+impl Delta {
     /// The bucket of its sample.
     #[inline]
-    fn bucket(&self, layout: &Layout) -> u32 {
-        match layout {
-            Layout::LogLinear => self.log_linear,
+    fn bucket(&self, buckets: &BucketLayout) -> u32 {
+        match buckets {
+            BucketLayout::LogLinear => self.log_linear,
             other => other.bucket(self.sample),
         }
     }
 }
 
-/// All groups of one family.
-#[derive(Debug)]
+/// All groups of one aggregate.
+#[derive(Debug, Default)]
 pub(super) struct Groups {
     heads: Chunked<Head>,
     groups: Chunked<Group>,
-    /// `stride` lanes a group.
-    lanes: Chunked<u32>,
+    /// `stride` key ids a group.
+    key_ids: Chunked<u32>,
     stride: usize,
     /// How many ticks the window has.
     pub(super) ticks: u64,
@@ -132,11 +132,11 @@ pub(super) struct Groups {
     slots_used: usize,
     /// Bytes that the histograms of slots hold on the heap.
     pub(super) slot_histogram_bytes: usize,
-    /// Per group the extremes of its closed ticks, when the family keeps them.
+    /// Per group the extremes of its closed ticks, when the aggregate keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
     pub(super) extremes_count: usize,
-    /// Per slot the extremes of the running tick, when the family keeps them.
+    /// Per slot the extremes of the running tick, when the aggregate keeps them.
     slot_extremes: Vec<Extremes>,
     /// Bytes that histograms hold on the heap.
     pub(super) histogram_bytes: usize,
@@ -146,20 +146,10 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn new(stride: usize, extremes: bool) -> Self {
         Self {
-            heads: Chunked::new(),
-            groups: Chunked::new(),
-            lanes: Chunked::new(),
             stride,
             ticks: 1,
-            unused: BinaryHeap::new(),
-            slots: Chunked::new(),
-            slots_used: 0,
-            slot_histogram_bytes: 0,
             extremes: extremes.then(Vec::new),
-            extremes_count: 0,
-            slot_extremes: Vec::new(),
-            histogram_bytes: 0,
-            live: 0,
+            ..Self::default()
         }
     }
 
@@ -198,39 +188,36 @@ impl Groups {
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
     }
 
-    /// Lane `at` of group `id`.
-    pub(super) fn lane(&self, id: u32, at: usize) -> u32 {
-        self.lanes[id as usize * self.stride + at]
+    /// KeyCell `at` of group `id`.
+    pub(super) fn key_id(&self, id: u32, at: usize) -> u32 {
+        self.key_ids[id as usize * self.stride + at]
     }
 
     /// Whether group `id` is this combination.
-    pub(super) fn is(&self, id: u32, lanes: &Lanes) -> bool {
-        (0..self.stride).all(|at| self.lane(id, at) == lanes[at])
+    pub(super) fn is(&self, id: u32, key_ids: &KeyIds) -> bool {
+        (0..self.stride).all(|at| self.key_id(id, at) == key_ids[at])
     }
 
-    /// All lanes of a group.
-    pub(super) fn lanes(&self, id: u32) -> Lanes {
-        let mut lanes = [super::dimension::NO_LANE; super::definition::DEFINITION_KEYS_MAX];
-        for (at, lane) in lanes.iter_mut().take(self.stride).enumerate() {
-            *lane = self.lane(id, at);
+    /// All key ids of a group.
+    pub(super) fn key_ids(&self, id: u32) -> KeyIds {
+        let mut key_ids = [crate::pool::strings::NONE; super::definition::DEFINITION_KEYS_MAX];
+        for (at, key_id) in key_ids.iter_mut().take(self.stride).enumerate() {
+            *key_id = self.key_id(id, at);
         }
-        lanes
+        key_ids
     }
 
     /// Takes a combination in and returns its number.
-    pub(super) fn insert(&mut self, lanes: &Lanes) -> u32 {
+    pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
         self.live += 1;
         if let Some(Reverse(id)) = self.unused.pop() {
             self.heads[id as usize].slot = NO_SLOT;
-            for (at, &lane) in lanes.iter().take(self.stride).enumerate() {
-                self.lanes[id as usize * self.stride + at] = lane;
+            for (at, &key_id) in key_ids.iter().take(self.stride).enumerate() {
+                self.key_ids[id as usize * self.stride + at] = key_id;
             }
             return id;
         }
-        self.groups.push(Group {
-            totals: Totals::ZERO,
-            histogram: Histogram::new(),
-        });
+        self.groups.push(Group::default());
         let id = self.groups.len() - 1;
         if id < self.heads.len() {
             // It was in use before the end was given back.
@@ -241,8 +228,8 @@ impl Groups {
                 generation: 0,
             });
         }
-        for &lane in lanes.iter().take(self.stride) {
-            self.lanes.push(lane);
+        for &key_id in key_ids.iter().take(self.stride) {
+            self.key_ids.push(key_id);
         }
         if let Some(extremes) = &mut self.extremes {
             extremes.push(Vec::new());
@@ -254,10 +241,7 @@ impl Groups {
     pub(super) fn remove(&mut self, id: u32) {
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
-        *group = Group {
-            totals: Totals::ZERO,
-            histogram: Histogram::new(),
-        };
+        *group = Group::default();
         let head = &mut self.heads[id as usize];
         head.slot = UNUSED;
         head.generation = head.generation.wrapping_add(1);
@@ -272,11 +256,16 @@ impl Groups {
     /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches. The reads of one
     /// group wait for each other, those of different groups do not: done for a batch, they overlap. Their heads are there already:
     /// who found the groups read them.
-    pub(super) fn foresee(&self, picks: &[(u32, u32)], gains: &[Gain], layout: &Layout) {
+    pub(super) fn prefetch(
+        &self,
+        assignments: &[(u32, u32)],
+        deltas: &[Delta],
+        buckets: &BucketLayout,
+    ) {
         let mut seen = 0;
-        for (id, at) in picks {
+        for (id, at) in assignments {
             if let Some((_, slot)) = self.running(*id) {
-                let bucket = gains[*at as usize].bucket(layout);
+                let bucket = deltas[*at as usize].bucket(buckets);
                 seen ^= slot.last_request ^ slot.histogram.peek(bucket);
             }
         }
@@ -286,7 +275,7 @@ impl Groups {
     /// Counts a record in the running tick; false when the group's slot has no room and must be
     /// [taken over](Self::take_over) first.
     #[inline]
-    pub(super) fn count(&mut self, id: u32, gain: &Gain, layout: &Layout) -> bool {
+    pub(super) fn count(&mut self, id: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
         let at = match self.heads[id as usize].slot {
             NO_SLOT => self.open_slot(id),
             at => at,
@@ -295,24 +284,24 @@ impl Groups {
         if !slot.has_room() {
             return false;
         }
-        slot.time += gain.time;
-        slot.ru_utime += gain.ru_utime;
-        slot.ru_stime += gain.ru_stime;
-        slot.traffic += u64::from(gain.traffic);
-        slot.memory += u64::from(gain.memory);
-        slot.hits += u64::from(gain.hits);
-        if slot.last_request != gain.request {
-            slot.last_request = gain.request;
+        slot.time += delta.time;
+        slot.ru_utime += delta.ru_utime;
+        slot.ru_stime += delta.ru_stime;
+        slot.traffic += u64::from(delta.traffic);
+        slot.memory += u64::from(delta.memory);
+        slot.hits += u64::from(delta.hits);
+        if slot.last_request != delta.request {
+            slot.last_request = delta.request;
             slot.requests += 1;
-            slot.errors += u32::from(gain.error);
+            slot.errors += u32::from(delta.error);
         }
         slot.histogram
-            .add(gain.bucket(layout), u64::from(gain.weight));
+            .add(delta.bucket(buckets), u64::from(delta.weight));
         if self.extremes.is_some() {
             self.slot_extremes[at as usize].widen(&Extremes {
-                time_min: gain.sample,
-                time_max: gain.sample,
-                memory_peak_max: gain.memory_peak,
+                time_min: delta.sample,
+                time_max: delta.sample,
+                memory_peak_max: delta.memory_peak,
             });
         }
         true
@@ -342,13 +331,13 @@ impl Groups {
         at as u32
     }
 
-    /// The extremes of group `id` in the running tick, if it gained something and the family keeps them.
+    /// The extremes of group `id` in the running tick, if it gained something and the aggregate keeps them.
     pub(super) fn running_extremes(&self, id: u32) -> Option<&Extremes> {
         let (at, _) = self.running(id)?;
         self.slot_extremes.get(at)
     }
 
-    /// Slot `at` of the running tick, and its extremes if the family keeps them.
+    /// Slot `at` of the running tick, and its extremes if the aggregate keeps them.
     pub(super) fn slot(&self, at: usize) -> (&Slot, Option<&Extremes>) {
         (&self.slots[at], self.slot_extremes.get(at))
     }
@@ -359,14 +348,8 @@ impl Groups {
     }
 
     /// Takes slot `at` of the running tick over into its group (sums, extremes and, if wanted, the histogram) and
-    /// empties it; the group keeps it. `each` sees the slot first.
-    pub(super) fn take_over(
-        &mut self,
-        at: usize,
-        tick: u64,
-        histogram: bool,
-        each: impl FnOnce(&Slot),
-    ) {
+    /// empties it; the group keeps it.
+    pub(super) fn take_over(&mut self, at: usize, tick: u64, histogram: bool) {
         let Self {
             groups,
             slots,
@@ -378,7 +361,6 @@ impl Groups {
             ..
         } = self;
         let slot = &mut slots[at];
-        each(slot);
         let group = &mut groups[slot.group as usize];
         group.totals += &slot.totals();
         if histogram {
@@ -415,14 +397,8 @@ impl Groups {
     }
 
     /// [Takes over](Self::take_over) slot `at`, which the group gives back.
-    pub(super) fn close_slot(
-        &mut self,
-        at: usize,
-        tick: u64,
-        histogram: bool,
-        each: impl FnOnce(&Slot),
-    ) {
-        self.take_over(at, tick, histogram, each);
+    pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
+        self.take_over(at, tick, histogram);
         let group = self.slots[at].group;
         self.heads[group as usize].slot = NO_SLOT;
     }
@@ -477,7 +453,7 @@ impl Groups {
         // 16: what the allocator adds to each histogram.
         self.groups.heap_bytes()
             + self.heads.heap_bytes()
-            + self.lanes.heap_bytes()
+            + self.key_ids.heap_bytes()
             + self.unused.capacity() * 4
             + self.slots.heap_bytes()
             + self.slots.len() * 16

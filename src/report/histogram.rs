@@ -1,7 +1,7 @@
 //! How times are put into buckets, and what a median or percentile is read from them.
 //!
-//! Pure arithmetic, no storage: the engine calls [`Layout::bucket`] for every record it counts (merger thread, so
-//! it costs a few ns) and [`Layout::quantiles`] once a row when a report is read. Buckets are plain `u32` numbers;
+//! Pure arithmetic, no storage: the engine calls [`BucketLayout::bucket`] for every record it counts (merger thread, so
+//! it costs a few ns) and [`BucketLayout::quantiles`] once a row when a report is read. Buckets are plain `u32` numbers;
 //! in every layout a larger time never has a smaller number, so a sparse histogram is a list of (bucket, count)
 //! in ascending order and counts can be added and taken away exactly.
 //!
@@ -9,6 +9,8 @@
 //! `LogLinear` reaches past the longest time that a packet can carry (2^31 s), so there nothing is clipped.
 
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use super::counts::BUCKET_MAX;
 
@@ -18,11 +20,11 @@ pub use rank::{Rank, Ranks, Rounding};
 
 /// Longest time any layout tells apart, microseconds. A wire time is below 2^31 s, which is below this.
 pub const TIME_US_MAX: u64 = (1 << 51) - 1;
-/// Buckets of [`Layout::LogLinear`].
+/// Buckets of [`BucketLayout::LogLinear`].
 pub const LOG_LINEAR_BUCKETS: u32 = (51 - 6) * 64 + 64;
-/// Most buckets of [`Layout::Linear`]; with [`TIME_US_MAX`] this keeps `time * size` within 64 bits.
+/// Most buckets of [`BucketLayout::Linear`]; with [`TIME_US_MAX`] this keeps `time * size` within 64 bits.
 pub const LINEAR_SIZE_MAX: u32 = 8192;
-/// Most buckets of [`Layout::V2`], pinba2's own limit.
+/// Most buckets of [`BucketLayout::V2`], pinba2's own limit.
 pub const V2_BUCKETS_MAX: u32 = 100_000_000;
 
 const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::MAX as u128);
@@ -32,8 +34,8 @@ const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::
 const SUB_BITS: u32 = 6;
 
 /// How times are put into buckets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Layout {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BucketLayout {
     /// Exact below 128 us, then 64 buckets per octave:
     ///
     /// ```text
@@ -57,7 +59,7 @@ pub enum Layout {
 ///
 /// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on, under the
 /// number of the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct V2Buckets {
     min_ms: u32,
     max_ms: u32,
@@ -72,7 +74,7 @@ pub struct V2Buckets {
 
 /// Why a layout cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LayoutError {
+pub enum BucketError {
     /// Bad upper end of linear buckets.
     #[error("the longest time must be from 1 to {} seconds", TIME_US_MAX / 1_000_000)]
     LinearMax,
@@ -99,17 +101,17 @@ const V2_MIN: u32 = 0;
 /// The bucket of times above an `hv=` maximum.
 const V2_MAX: u32 = BUCKET_MAX;
 
-impl Layout {
+impl BucketLayout {
     /// Linear buckets over `[0, max_secs]`.
     ///
     /// # Errors
     /// When either number is 0 or past its maximum.
-    pub fn linear(max_secs: u64, size: u32) -> Result<Self, LayoutError> {
+    pub fn linear(max_secs: u64, size: u32) -> Result<Self, BucketError> {
         if max_secs == 0 || max_secs > TIME_US_MAX / 1_000_000 {
-            return Err(LayoutError::LinearMax);
+            return Err(BucketError::LinearMax);
         }
         if size == 0 || size > LINEAR_SIZE_MAX {
-            return Err(LayoutError::LinearSize);
+            return Err(BucketError::LinearSize);
         }
         Ok(Self::Linear {
             max_us: max_secs * 1_000_000,
@@ -121,7 +123,7 @@ impl Layout {
     ///
     /// # Errors
     /// As pinba2: max not above min, no buckets or too many, or too few to tell anything apart.
-    pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, LayoutError> {
+    pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, BucketError> {
         V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
     }
 
@@ -175,7 +177,7 @@ impl Layout {
         }
     }
 
-    /// One quantile in seconds; see [`Layout::quantiles`].
+    /// One quantile in seconds; see [`BucketLayout::quantiles`].
     #[must_use]
     pub fn quantile<I>(&self, rank: Rank, total: u64, buckets: I) -> f64
     where
@@ -239,7 +241,7 @@ impl Layout {
 }
 
 /// The layout in the words of a report's `histogram` setting: `log-linear`, `linear=10:1024`, `hv=0:60000:32768`.
-impl fmt::Display for Layout {
+impl fmt::Display for BucketLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LogLinear => f.write_str("log-linear"),
@@ -273,7 +275,7 @@ fn linear_bucket(us: u64, max_us: u64, size: u32) -> u32 {
     if us >= max_us {
         return size.saturating_sub(1);
     }
-    // us < max_us, so the quotient is below size. The product fits for every layout made by `Layout::linear`.
+    // us < max_us, so the quotient is below size. The product fits for every layout made by `BucketLayout::linear`.
     (us.saturating_mul(u64::from(size)) / max_us) as u32
 }
 
@@ -287,22 +289,22 @@ fn seconds(us: u64) -> f64 {
 }
 
 impl V2Buckets {
-    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, LayoutError> {
+    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, BucketError> {
         if max_ms <= min_ms {
-            return Err(LayoutError::V2Range);
+            return Err(BucketError::V2Range);
         }
         if buckets == 0 || buckets > V2_BUCKETS_MAX {
-            return Err(LayoutError::V2Buckets);
+            return Err(BucketError::V2Buckets);
         }
         let ns = |ms: u32| u64::from(ms) * 1_000_000;
         let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
         if width_ns == 0 {
-            return Err(LayoutError::V2Narrow);
+            return Err(BucketError::V2Narrow);
         }
         let unit_min = (ns(min_ms) / width_ns).max(1);
         let unit_max = ns(max_ms) / width_ns;
         if 2 * unit_min > unit_max || unit_max >= u64::from(V2_MAX) {
-            return Err(LayoutError::V2Narrow);
+            return Err(BucketError::V2Narrow);
         }
         Ok(Self {
             min_ms,

@@ -1,16 +1,24 @@
-//! The reports: running aggregates over sliding windows, exact under add and retire.
+//! The reports: running aggregates over sliding windows, exact under add and expire.
 //!
 //! ```text
-//!   request --(filters, route)--> group of each family --(tick closes)--> journal --(tick leaves)--> taken away
-//!                                    |
-//!   a reading of a report  <--(projection: group -> row)
+//!   request --(filters, group cache)--> group of each aggregate --(tick closes)--> tick log --(tick leaves)--> subtracted
+//!                                            |
+//!   a reading of a report  <--(row map: group -> row)
 //! ```
 //!
-//! One engine for every kind of report: a [`Definition`](definition::Definition) says what is counted and how it is
-//! shown. Reports that count the same records share a family of groups, so a packet is counted once per family.
-//! The merger adds and advances; whoever asks reads under the same lock ([`Live`](crate::merger::Live)). Memory is
-//! bounded by `[reports] memory` and `rows_max`: past them new keys are counted under `(other)`.
+//! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is counted and how it is
+//! shown. Reports that count the same records share an aggregate, so a packet is counted once per aggregate.
+//! The merger adds and advances; readers read under the same lock ([`Live`](crate::merger::Live)). Memory is
+//! bounded by `[reports] memory` and `rows_max`: past them new keys overflow into `(other)`.
+//!
+//! | room | files |
+//! |---|---|
+//! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
+//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `counts`, `tick_log`, `window`, `registry` |
+//! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
+//! | reading | `row_map`, `read`, `reading`, `histogram`, `layout` (columns of v1, v2, native), `row_key` |
 
+mod aggregate;
 mod arrivals;
 mod budget;
 pub mod builtin;
@@ -19,24 +27,27 @@ pub mod comment;
 mod counts;
 pub mod ddl;
 pub mod definition;
-mod dimension;
-mod family;
 pub mod form;
+mod group_cache;
+mod group_key;
 mod groups;
 pub mod histogram;
-mod journal;
-mod projection;
+pub mod layout;
 mod read;
 pub mod reading;
 mod registry;
-mod route;
 pub mod row_key;
-pub mod shape;
+mod row_map;
+mod tick_log;
 pub mod totals;
+mod v1_kinds;
+pub(crate) mod varint;
 mod window;
 
+pub use self::aggregate::Flow;
+pub use self::aggregate::snapshot::{SavedAggregate, SavedGroup, SavedTick};
 pub use self::arrivals::{Arrival, Arrivals, per_hit};
-pub use self::family::Flow;
-pub use self::registry::saved::{NotRestored, ReportsCut, ReportsRestore};
+pub(crate) use self::group_key::field_word;
+pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::{Defined, DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

@@ -1,11 +1,16 @@
-//! A reading: one report as it stood at one moment, cut loose from the engine.
+//! A reading: one report as it stood at one moment, independent of the engine.
 //!
-//! The engine fills it under its lock and lets go; shapes, sorting and output work on it afterwards, at their leisure.
+//! The engine fills it under its lock and lets go; layouts, sorting and output work on it afterwards, without the lock.
+
+use serde::{Deserialize, Serialize};
 
 use super::totals::Totals;
 
+/// What a row of a report takes in an answer under way, all columns and their percentiles: measured.
+pub(crate) const ANSWER_ROW_BYTES: usize = 290;
+
 /// The smallest and largest values of a row inside the window (only for reports that keep them).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extremes {
     /// Smallest request time, or timer value per hit, microseconds.
     pub time_min: u64,
@@ -78,8 +83,8 @@ pub struct Reading {
     /// Empty, or one per row.
     pub extremes: Vec<Extremes>,
     /// Row-major: `keys` values a row.
-    pub(super) key_lanes: Vec<Lane>,
-    /// Text that lanes point into.
+    pub(super) key_cells: Vec<KeyCell>,
+    /// Text that key ids point into.
     pub(super) text: String,
     /// Keys per row.
     pub(super) keys: usize,
@@ -93,7 +98,7 @@ pub struct Reading {
 
 /// Where one key value of a [`Reading`] is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Lane {
+pub(super) enum KeyCell {
     Text { at: u32, len: u32 },
     Status(u32),
     Other,
@@ -120,7 +125,7 @@ impl Reading {
         }
         of(&self.totals)
             + of(&self.extremes)
-            + of(&self.key_lanes)
+            + of(&self.key_cells)
             + self.text.capacity()
             + of(&self.quantiles)
             + of(&self.histograms)
@@ -133,14 +138,14 @@ impl Reading {
     /// When either is out of range: callers take both from this reading and its definition.
     #[must_use]
     pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
-        match self.key_lanes[row * self.keys + key] {
-            Lane::Text { at, len } => KeyValue::Text(
+        match self.key_cells[row * self.keys + key] {
+            KeyCell::Text { at, len } => KeyValue::Text(
                 self.text
                     .get(at as usize..(at + len) as usize)
                     .unwrap_or_default(),
             ),
-            Lane::Status(status) => KeyValue::Status(status),
-            Lane::Other => KeyValue::Other,
+            KeyCell::Status(status) => KeyValue::Status(status),
+            KeyCell::Other => KeyValue::Other,
         }
     }
 

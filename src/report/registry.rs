@@ -1,27 +1,27 @@
 //! The live reports: defined, found by name, kept in step, dropped.
 //!
-//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here looks at
-//! a clock. Reports are grouped into families when they are defined (see `family`).
+//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here reads
+//! a clock. Reports join an aggregate when they are defined (see `aggregate`).
 
 use std::sync::Arc;
 
-use super::arrivals::{Arrival, Arrivals, Counter, Gains};
+use super::aggregate::overflow::relieve;
+use super::aggregate::{Aggregate, Flow, NamesMut, Scope, all_fields};
+use super::arrivals::{Arrival, Arrivals, Counter, Deltas};
 use super::budget::{Budget, Taken};
 use super::definition::{Definition, KeySource, Level};
-use super::dimension::Names;
-use super::family::close::relieve;
-use super::family::{Family, Flow, NamesMut, Scope, all_fields};
+use super::group_key::Names;
 use super::read::PAIRS_MAX;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
 
-pub(super) mod saved;
+pub(super) mod snapshot;
 mod time;
 
 /// Records counted before it is looked at what they took.
-const GAINS_AT_ONCE: usize = 256;
+const RECORDS_AT_ONCE: usize = 256;
 
 /// Who defined a report, and so who may drop it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub struct Entry {
     pub definition: Arc<Definition>,
     /// Who defined it.
     pub defined_by: DefinedBy,
-    family: usize,
-    /// Its number in the family.
+    aggregate: usize,
+    /// Its number in the aggregate.
     report: usize,
 }
 
@@ -50,12 +50,12 @@ impl Entry {
     /// Whether both are the same report in the same place: one may be older, and have another shape.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        self.family == other.family
+        self.aggregate == other.aggregate
             && self.report == other.report
             && self.definition.name == other.definition.name
             && self.definition.keys == other.definition.keys
             && self.definition.level == other.definition.level
-            && self.definition.layout == other.definition.layout
+            && self.definition.buckets == other.definition.buckets
     }
 }
 
@@ -63,14 +63,14 @@ impl Entry {
 #[derive(Debug)]
 pub struct Reports {
     entries: Vec<Entry>,
-    families: Vec<Option<Box<Family>>>,
+    aggregates: Vec<Option<Box<Aggregate>>>,
     budget: Budget,
     rows_max: usize,
     error_status: u32,
-    /// Group and gain of each record of the arrivals at hand, for one family after the other.
-    gains: Gains,
-    picks: Vec<(u32, u32)>,
-    /// The window that base reports have; over it all reports on request fields share one family.
+    /// Group and gain of each record of the arrivals at hand, for one aggregate after the other.
+    deltas: Deltas,
+    assignments: Vec<(u32, u32)>,
+    /// The window that base reports have; over it all reports on request fields share one aggregate.
     history: Ticks,
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
     /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
@@ -84,7 +84,7 @@ pub struct Reports {
 /// A report that is being filled from the raw rows before it goes live.
 #[derive(Debug)]
 pub struct Filling {
-    family: Box<Family>,
+    aggregate: Box<Aggregate>,
     definition: Arc<Definition>,
     report: usize,
     /// Id of the next request to take in.
@@ -126,12 +126,12 @@ impl Reports {
     pub fn new(config: &ReportsConfig, history: Ticks) -> Self {
         Self {
             entries: Vec::new(),
-            families: Vec::new(),
-            budget: Budget::new(config.memory_bytes),
+            aggregates: Vec::new(),
+            budget: Budget::new(config.memory),
             rows_max: config.rows_max,
             error_status: config.error_status,
-            gains: Gains::default(),
-            picks: Vec::new(),
+            deltas: Deltas::default(),
+            assignments: Vec::new(),
             history,
             now_ms: 0,
             filling: Taken::default(),
@@ -140,7 +140,7 @@ impl Reports {
     }
 
     /// Makes the reports that are there from the start, while the pool is empty. The finest are made first, so that
-    /// coarser ones find a family to join; they are listed in the order given.
+    /// coarser ones find an aggregate to join; they are listed in the order given.
     pub fn define_at_start(
         &mut self,
         definitions: Vec<(Definition, DefinedBy)>,
@@ -162,7 +162,7 @@ impl Reports {
         });
     }
 
-    /// Makes a report. When no family keeps what it needs and the pool has rows already, it is to be filled first.
+    /// Makes a report. When no aggregate keeps what it needs and the pool has rows already, it is to be filled first.
     /// The caller has seen that the name is free.
     pub fn define(
         &mut self,
@@ -172,21 +172,21 @@ impl Reports {
     ) -> Defined {
         let scope = scope_of(&definition);
         let serving = self
-            .families
+            .aggregates
             .iter_mut()
             .enumerate()
-            .find_map(|(at, family)| {
-                family
+            .find_map(|(at, aggregate)| {
+                aggregate
                     .as_mut()
-                    .filter(|family| family.serves(&scope, &definition))
+                    .filter(|aggregate| aggregate.serves(&scope, &definition))
                     .map(|f| (at, f))
             });
-        if let Some((family, serving)) = serving {
+        if let Some((aggregate, serving)) = serving {
             let report = serving.join(&definition, self.rows_max);
             self.entries.push(Entry {
                 definition,
                 defined_by,
-                family,
+                aggregate,
                 report,
             });
             return Defined::Live;
@@ -201,19 +201,19 @@ impl Reports {
             .requests
             .get(oldest)
             .map(|row| row.merged_at(self.now_ms));
-        let mut family = Box::new(Family::new(
+        let mut aggregate = Box::new(Aggregate::new(
             scope,
             definition.filters.clone(),
             &keys,
             start_ms.unwrap_or(self.now_ms),
         ));
-        let report = family.join(&definition, self.rows_max);
+        let report = aggregate.join(&definition, self.rows_max);
         if start_ms.is_none() && oldest == 1 {
-            self.go_live(family, definition, defined_by, report);
+            self.go_live(aggregate, definition, defined_by, report);
             return Defined::Live;
         }
         Defined::Filling(Filling {
-            family,
+            aggregate,
             definition,
             report,
             next: oldest,
@@ -221,7 +221,7 @@ impl Reports {
         })
     }
 
-    /// Whether a report goes into the family that keeps all five request fields: the base reports, and what is like them.
+    /// Whether a report goes into the aggregate that keeps all five request fields: the base reports, and what is like them.
     fn shares_all_fields(&self, definition: &Definition) -> bool {
         use super::definition::Missing;
         definition.level != Level::Timer
@@ -241,9 +241,9 @@ impl Reports {
         pool: &mut Pool,
         requests: usize,
     ) -> Option<Filling> {
-        let family = &mut filling.family;
+        let aggregate = &mut filling.aggregate;
         // Numbers may have been given away since the last time.
-        family.forget_routes();
+        aggregate.reset_cache();
         let mut next = filling.next.max(pool.requests.oldest_id());
         let mut arrivals = Arrivals::default();
         let mut timers = Vec::new();
@@ -269,52 +269,57 @@ impl Reports {
                 },
                 &timers,
             );
-            let (words, origins, tag_sets) = pool.split();
+            let (strings, origins, tag_sets) = pool.split();
             let merged_ms = row.merged_at(self.now_ms);
-            self.pass_of_filling(family, merged_ms, words);
-            family.merged(merged_ms);
+            self.pass_of_filling(aggregate, merged_ms, strings);
+            aggregate.merged(merged_ms);
             let mut names = NamesMut {
-                words,
+                strings,
                 origins,
                 tag_sets,
             };
-            let of_timers = family.scope.level == Level::Timer;
-            self.gains
+            let of_timers = aggregate.scope.level == Level::Timer;
+            self.deltas
                 .work_out(&arrivals, origins, self.error_status, of_timers);
             let mut counter = Counter {
                 names: &mut names,
                 budget: &mut self.budget,
-                gains: &self.gains,
-                picks: &mut self.picks,
+                deltas: &self.deltas,
+                assignments: &mut self.assignments,
             };
-            let gains = counter.pick(family, &arrivals);
-            family.count(counter.picks, gains, counter.names.words, counter.budget);
+            let deltas = counter.assign(aggregate, &arrivals);
+            aggregate.count(
+                counter.assignments,
+                deltas,
+                counter.names.strings,
+                counter.budget,
+            );
             if counter.budget.excess().is_some() {
-                let live = self.families.iter_mut().flatten().map(AsMut::as_mut);
-                let mut all: Vec<&mut Family> = live.chain([family.as_mut()]).collect();
-                relieve(&mut all, counter.names.words, counter.budget);
-                for family in all {
-                    family.forget_emptied(counter.names.words);
+                let live = self.aggregates.iter_mut().flatten().map(AsMut::as_mut);
+                let mut all: Vec<&mut Aggregate> = live.chain([aggregate.as_mut()]).collect();
+                relieve(&mut all, counter.names.strings, counter.budget);
+                for aggregate in all {
+                    aggregate.forget_emptied(counter.names.strings);
                 }
             }
             next += 1;
         }
         filling.next = next;
         if next < pool.requests.next_id() {
-            let taken = filling.family.taken();
+            let taken = filling.aggregate.taken();
             self.filling_took(filling.taken, taken);
             filling.taken = taken;
             return Some(filling);
         }
         self.filling_took(filling.taken, Taken::default());
         let Filling {
-            mut family,
+            mut aggregate,
             definition,
             report,
             ..
         } = filling;
-        self.pass_of_filling(&mut family, self.now_ms, pool.split().0);
-        self.go_live(family, definition, defined_by.clone(), report);
+        self.pass_of_filling(&mut aggregate, self.now_ms, pool.split().0);
+        self.go_live(aggregate, definition, defined_by.clone(), report);
         None
     }
 
@@ -324,33 +329,27 @@ impl Reports {
         self.filling.closed = self.filling.closed + after.closed - before.closed;
     }
 
-    /// Gives up a report that was being filled.
-    pub fn abandon(&mut self, mut filling: Filling, pool: &mut Pool) {
-        self.filling_took(filling.taken, Taken::default());
-        filling.family.clear(pool.split().0);
-    }
-
     fn go_live(
         &mut self,
-        family: Box<Family>,
+        aggregate: Box<Aggregate>,
         definition: Arc<Definition>,
         defined_by: DefinedBy,
         report: usize,
     ) {
-        let at = match self.families.iter().position(Option::is_none) {
+        let at = match self.aggregates.iter().position(Option::is_none) {
             Some(at) => {
-                self.families[at] = Some(family);
+                self.aggregates[at] = Some(aggregate);
                 at
             }
             None => {
-                self.families.push(Some(family));
-                self.families.len() - 1
+                self.aggregates.push(Some(aggregate));
+                self.aggregates.len() - 1
             }
         };
         self.entries.push(Entry {
             definition,
             defined_by,
-            family: at,
+            aggregate: at,
             report,
         });
     }
@@ -366,9 +365,9 @@ impl Reports {
         };
         self.removals += 1;
         let entry = self.entries.remove(at);
-        let place = &mut self.families[entry.family];
-        if let Some(mut family) = place.take_if(|family| family.leave(entry.report)) {
-            family.clear(pool.split().0);
+        let place = &mut self.aggregates[entry.aggregate];
+        if let Some(mut aggregate) = place.take_if(|aggregate| aggregate.leave(entry.report)) {
+            aggregate.clear(pool.split().0);
         }
         true
     }
@@ -383,49 +382,52 @@ impl Reports {
 
     /// Counts requests in every report that wants them.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
-        let (words, origins, tag_sets) = pool.split();
+        let (strings, origins, tag_sets) = pool.split();
         let mut names = NamesMut {
-            words,
+            strings,
             origins,
             tag_sets,
         };
         let Self {
-            families,
+            aggregates,
             budget,
-            gains,
-            picks,
+            deltas,
+            assignments,
             error_status,
             ..
         } = self;
-        let mut levels = families.iter().flatten().map(|family| family.scope.level);
+        let mut levels = aggregates
+            .iter()
+            .flatten()
+            .map(|aggregate| aggregate.scope.level);
         let with_timers = levels.any(|level| level == Level::Timer);
-        gains.work_out(arrivals, origins, *error_status, with_timers);
+        deltas.work_out(arrivals, origins, *error_status, with_timers);
         let mut counter = Counter {
             names: &mut names,
             budget,
-            gains,
-            picks,
+            deltas,
+            assignments,
         };
-        for at in 0..families.len() {
-            let Some(family) = &mut families[at] else {
+        for at in 0..aggregates.len() {
+            let Some(aggregate) = &mut aggregates[at] else {
                 continue;
             };
-            let gains = counter.pick(family, arrivals);
+            let deltas = counter.assign(aggregate, arrivals);
             let mut counted = 0;
-            while let Some(family) = &mut families[at]
-                && counted < counter.picks.len()
+            while let Some(aggregate) = &mut aggregates[at]
+                && counted < counter.assignments.len()
             {
-                let until = counter.picks.len().min(counted + GAINS_AT_ONCE);
-                let picks = &counter.picks[counted..until];
-                family.count(picks, gains, counter.names.words, counter.budget);
+                let until = counter.assignments.len().min(counted + RECORDS_AT_ONCE);
+                let assignments = &counter.assignments[counted..until];
+                aggregate.count(assignments, deltas, counter.names.strings, counter.budget);
                 counted = until;
                 if counter.budget.excess().is_some() {
-                    relieve_all(families, &mut counter);
+                    relieve_all(aggregates, &mut counter);
                 }
             }
             if counter.budget.is_short() {
-                for family in families.iter_mut().flatten() {
-                    family.forget_emptied(counter.names.words);
+                for aggregate in aggregates.iter_mut().flatten() {
+                    aggregate.forget_emptied(counter.names.strings);
                 }
             }
         }
@@ -433,40 +435,40 @@ impl Reports {
 
     /// A merge brought something at `now_ms`.
     pub fn merged(&mut self, now_ms: u64) {
-        for family in self.families.iter_mut().flatten() {
-            family.merged(now_ms);
+        for aggregate in self.aggregates.iter_mut().flatten() {
+            aggregate.merged(now_ms);
         }
         self.measure();
     }
 
     /// Forgets what stood behind freed numbers. To be called before any of them is used again.
     pub fn forget(&mut self, freed: &Freed) {
-        for family in self.families.iter_mut().flatten() {
-            family.forget(freed);
+        for aggregate in self.aggregates.iter_mut().flatten() {
+            aggregate.forget(freed);
         }
     }
 
     /// Drops all data, keeps the reports.
     pub fn clear(&mut self, pool: &mut Pool) {
         self.removals += 1;
-        for family in self.families.iter_mut().flatten() {
-            family.clear(pool.split().0);
+        for aggregate in self.aggregates.iter_mut().flatten() {
+            aggregate.clear(pool.split().0);
         }
         self.measure();
     }
 
     /// What all take together.
     fn taken(&self) -> Taken {
-        let families = self.families.iter().flatten();
-        families.fold(self.filling, |sum, family| sum + family.taken())
+        let aggregates = self.aggregates.iter().flatten();
+        aggregates.fold(self.filling, |sum, aggregate| sum + aggregate.taken())
     }
 
     fn measure(&mut self) {
         let taken = self.taken();
         if self.budget.measure(taken) {
-            // Keys that were folded may have groups of their own again.
-            for family in self.families.iter_mut().flatten() {
-                family.forget_routes();
+            // Keys that were overflowed may have groups of their own again.
+            for aggregate in self.aggregates.iter_mut().flatten() {
+                aggregate.reset_cache();
             }
         }
     }
@@ -487,7 +489,7 @@ impl Reports {
     /// Rows of a report at present.
     #[must_use]
     pub fn rows(&self, entry: &Entry) -> usize {
-        let rows = self.family(entry).projection(entry.report).len();
+        let rows = self.aggregate(entry).row_map(entry.report).len();
         if entry.definition.keys.is_empty() {
             1
         } else {
@@ -497,27 +499,27 @@ impl Reports {
 
     /// Keys of a report that are counted under `(other)` for want of rows.
     #[must_use]
-    pub fn folded(&self, entry: &Entry) -> usize {
-        self.family(entry).projection(entry.report).folded()
+    pub fn overflowed(&self, entry: &Entry) -> usize {
+        self.aggregate(entry).row_map(entry.report).overflowed()
     }
 
     /// Counts the changes to a report's data: equal numbers mean equal rows.
     #[must_use]
     pub fn version(&self, entry: &Entry) -> (usize, u64) {
-        (entry.family, self.family(entry).version)
+        (entry.aggregate, self.aggregate(entry).version)
     }
 
     /// What a report takes, and what came through to it.
     #[must_use]
     pub fn usage(&self, entry: &Entry) -> Usage {
-        let family = self.family(entry);
+        let aggregate = self.aggregate(entry);
         Usage {
-            heap_bytes: family.heap_bytes_of(entry.report),
-            sharing: family.reports(),
-            ticks: family.scope.ticks,
-            flow: family.flow,
-            short_of_memory: family.is_short_of_memory(),
-            has_histograms: family.has_histograms(),
+            heap_bytes: aggregate.heap_bytes_of(entry.report),
+            sharing: aggregate.reports(),
+            ticks: aggregate.scope.ticks,
+            flow: aggregate.flow,
+            short_of_memory: aggregate.is_short_of_memory(),
+            has_histograms: aggregate.has_histograms(),
         }
     }
 
@@ -527,14 +529,14 @@ impl Reports {
         (
             self.budget.used(),
             self.budget.limit(),
-            self.budget.folded_count(),
+            self.budget.overflowed_count(),
         )
     }
 
-    /// How many families the reports make: what a packet costs grows with these.
+    /// How many aggregates the reports make: what a packet costs grows with these.
     #[must_use]
-    pub fn families(&self) -> usize {
-        self.families.iter().flatten().count()
+    pub fn aggregates(&self) -> usize {
+        self.aggregates.iter().flatten().count()
     }
 
     /// A report as it stands.
@@ -560,19 +562,15 @@ impl Reports {
         unix_ms: u64,
         pairs_max: usize,
     ) -> Vec<Reading> {
-        let names = Names {
-            words: &pool.words,
-            origins: &pool.origins,
-            tag_sets: &pool.tag_sets,
-        };
+        let names = Names::of(pool);
         let mut readings = vec![Reading::default(); asked.len()];
-        let mut families: Vec<usize> = asked.iter().map(|(entry, _)| entry.family).collect();
-        families.sort_unstable();
-        families.dedup();
-        for number in families {
+        let mut aggregates: Vec<usize> = asked.iter().map(|(entry, _)| entry.aggregate).collect();
+        aggregates.sort_unstable();
+        aggregates.dedup();
+        for number in aggregates {
             let of_this = || {
                 let all = asked.iter().enumerate();
-                all.filter(|(_, (entry, _))| entry.family == number)
+                all.filter(|(_, (entry, _))| entry.aggregate == number)
             };
             let together: Vec<_> = of_this()
                 .map(|(_, (entry, want))| (entry.report, entry.definition.as_ref(), *want))
@@ -580,13 +578,13 @@ impl Reports {
             let Some((_, (first, _))) = of_this().next() else {
                 continue;
             };
-            let family = self.family(first);
+            let aggregate = self.aggregate(first);
             for ((at, (entry, _)), mut reading) in
-                of_this().zip(family.read(&together, &names, pairs_max))
+                of_this().zip(aggregate.read(&together, &names, pairs_max))
             {
                 let window = entry.definition.window;
                 reading.window_secs = window.as_secs_f64();
-                reading.covered_secs = family.coverage.covered_secs(window.as_millis() as u64);
+                reading.covered_secs = aggregate.coverage.covered_secs(window.as_millis() as u64);
                 reading.as_of_ms = unix_ms;
                 readings[at] = reading;
             }
@@ -605,22 +603,22 @@ impl Reports {
     ) -> Option<Vec<(u32, u64)>> {
         let reading = self.read(entry, Want::default(), pool, unix_ms);
         let place = (0..reading.len()).find(|&row| is_wanted(&reading, row))?;
-        let family = self.family(entry);
-        Some(family.histogram(entry.report, &entry.definition, place))
+        let aggregate = self.aggregate(entry);
+        Some(aggregate.histogram(entry.report, &entry.definition, place))
     }
 
-    fn family(&self, entry: &Entry) -> &Family {
-        self.families[entry.family]
+    fn aggregate(&self, entry: &Entry) -> &Aggregate {
+        self.aggregates[entry.aggregate]
             .as_ref()
-            .expect("a live report keeps its family")
+            .expect("a live report keeps its aggregate")
     }
 }
 
 #[cold]
-fn relieve_all(families: &mut [Option<Box<Family>>], counter: &mut Counter<'_, '_>) {
-    let all = families.iter_mut().flatten().map(AsMut::as_mut);
-    let mut all: Vec<&mut Family> = all.collect();
-    relieve(&mut all, counter.names.words, counter.budget);
+fn relieve_all(aggregates: &mut [Option<Box<Aggregate>>], counter: &mut Counter<'_, '_>) {
+    let all = aggregates.iter_mut().flatten().map(AsMut::as_mut);
+    let mut all: Vec<&mut Aggregate> = all.collect();
+    relieve(&mut all, counter.names.strings, counter.budget);
 }
 
 fn scope_of(definition: &Definition) -> Scope {
@@ -632,7 +630,7 @@ fn scope_of(definition: &Definition) -> Scope {
             Level::Request
         },
         ticks: Ticks::of(definition.window),
-        layout: definition.layout,
+        buckets: definition.buckets,
         extremes: definition.extremes,
     }
 }

@@ -1,40 +1,30 @@
-//! The row of a report that a record belongs to, for those who count beside the engine: the last hour, metrics.
+//! The row of a report that a record belongs to, for readers that count beside the engine: the last hour, metrics.
 //!
-//! The same rules as the engine's, asked of one record at a time and answered in texts instead of word numbers, so that
-//! the answer stays true after the pool has let go of its words. Called on the slow path only, under the lock that covers
-//! the pool: callers remember the answer by the hashes of what it was made from.
+//! The same rules as the engine's, for one record at a time and in texts instead of numbers, so that the answer stays true
+//! after the pool has reclaimed its strings. Called on the slow path only, under the lock that covers the pool: callers
+//! remember the answer by the hashes of what it was made from.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use ahash::RandomState;
 
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Field, Filter, KeySource, Level};
-use super::dimension::{Dimension, Names, Parts, Side, Subject, is_status};
+pub use super::group_key::RecordIds;
+use super::group_key::{GroupKey, Names, RecordPart, RecordParts, field_word, is_status};
 use crate::pool::Pool;
-use crate::pool::origins::{OTHER_ORIGIN, Origin};
-use crate::pool::words::NONE;
+use crate::pool::dimensions::{OTHER_ORIGIN, Origin};
+use crate::pool::strings::NONE;
 
 /// How a report tells its rows apart.
 #[derive(Debug)]
 pub struct RowKeys {
     level: Level,
-    dimensions: Vec<Dimension>,
+    group_keys: Vec<GroupKey>,
     filters: Vec<Filter>,
-    parts: Parts,
+    parts: RecordParts,
     /// What of the origin it depends on.
     fields: Vec<Field>,
     hasher: RandomState,
-}
-
-/// A record by its numbers in the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Numbers {
-    /// Its origin.
-    pub origin: u32,
-    /// Its request tags.
-    pub request_tags: u32,
-    /// The timer's tags; any number at the other levels.
-    pub timer_tags: u32,
 }
 
 /// Whose tags.
@@ -50,8 +40,8 @@ impl RowKeys {
     /// Those of a report.
     #[must_use]
     pub fn of(definition: &Definition) -> Self {
-        let dimensions: Vec<Dimension> = definition.keys.iter().map(Dimension::of).collect();
-        let of_keys = dimensions.iter().filter_map(|it| match &it.source {
+        let group_keys: Vec<GroupKey> = definition.keys.iter().map(GroupKey::of).collect();
+        let of_keys = group_keys.iter().filter_map(|it| match &it.source {
             KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => Some(*field),
             KeySource::RequestTag(_) | KeySource::TimerTag(_) => None,
         });
@@ -66,8 +56,8 @@ impl RowKeys {
             fields,
             hasher: RandomState::new(),
             level: definition.level,
-            parts: Parts::of(&dimensions, &definition.filters),
-            dimensions,
+            parts: RecordParts::of(&group_keys, &definition.filters),
+            group_keys,
             filters: definition.filters.clone(),
         }
     }
@@ -83,7 +73,8 @@ impl RowKeys {
     #[inline]
     #[must_use]
     pub fn of_origin(&self, origin: &Origin) -> u64 {
-        let field = |field: &Field| u64::from(number_of(origin, *field));
+        // The word of a field, or the status.
+        let field = |field: &Field| u64::from(field_word(origin, *field).unwrap_or(origin.status));
         match self.fields.as_slice() {
             [] => 0,
             [one] => field(one),
@@ -103,25 +94,25 @@ impl RowKeys {
     #[must_use]
     pub fn of_tags(&self, pool: &Pool, tags: Tags, set: u32) -> u64 {
         let (side, looked_at) = match tags {
-            Tags::OfRequest => (Side::RequestTags, self.parts.request_tags),
-            Tags::OfTimer => (Side::TimerTags, self.parts.timer_tags),
+            Tags::OfRequest => (RecordPart::RequestTags, self.parts.request_tags),
+            Tags::OfTimer => (RecordPart::TimerTags, self.parts.timer_tags),
         };
         if !looked_at {
             return 0;
         }
-        let subject = Subject {
+        let record = RecordIds {
             origin: OTHER_ORIGIN,
             request_tags: set,
             timer_tags: set,
         };
-        let names = names_of(pool);
+        let names = Names::of(pool);
         let [passes, values @ ..] =
-            names.side_lanes(side, &self.dimensions, &self.filters, subject);
-        let values = values.iter().take(self.dimensions.len());
+            names.side_key_ids(side, &self.group_keys, &self.filters, record);
+        let values = values.iter().take(self.group_keys.len());
         let mut hasher = self.hasher.build_hasher();
         passes.hash(&mut hasher);
         for &value in values {
-            let text = (value != NONE).then(|| pool.words.bytes(value));
+            let text = (value != NONE).then(|| pool.strings.bytes(value));
             text.hash(&mut hasher);
         }
         hasher.finish()
@@ -162,56 +153,28 @@ impl RowKeys {
     /// Whether a request of this time passes the filters on time, which no key depends on.
     #[must_use]
     pub fn time_passes(&self, time_us: u64) -> bool {
-        self.filters.iter().all(|filter| match *filter {
-            Filter::MinTime(min) => time_us >= min,
-            Filter::TimeBelow(bound) => time_us < bound,
-            Filter::Field(..) | Filter::RequestTag(..) | Filter::TimerTag(..) => true,
-        })
+        self.filters.iter().all(|it| it.time_passes(time_us))
     }
 
     /// Writes the record's key values to `text`, each behind its length, in column order: see [`key_texts`]. False when the
     /// record is none of this report's; filters on time are not looked at.
-    pub fn read(&self, pool: &Pool, of: Numbers, text: &mut Vec<u8>) -> bool {
+    pub fn read(&self, pool: &Pool, record: RecordIds, text: &mut Vec<u8>) -> bool {
         text.clear();
-        let names = names_of(pool);
-        let subject = Subject {
-            origin: of.origin,
-            request_tags: of.request_tags,
-            timer_tags: of.timer_tags,
-        };
-        if !names.passes(&self.filters, subject) {
+        let names = Names::of(pool);
+        if !names.passes(&self.filters, record) {
             return false;
         }
-        let Some(lanes) = names.lanes(&self.dimensions, subject) else {
+        let Some(key_ids) = names.key_ids(&self.group_keys, record) else {
             return false;
         };
-        for (&lane, dimension) in lanes.iter().zip(&self.dimensions) {
-            if lane == NONE && is_status(dimension) {
-                push_key(text, &pool.origins.get(of.origin).status.to_string());
+        for (&key_id, group_key) in key_ids.iter().zip(&self.group_keys) {
+            if key_id == NONE && is_status(group_key) {
+                push_key(text, &pool.origins.get(record.origin).status.to_string());
             } else {
-                push_key(text, pool.words.text(lane));
+                push_key(text, pool.strings.text(key_id));
             }
         }
         true
-    }
-}
-
-fn names_of(pool: &Pool) -> Names<'_> {
-    Names {
-        words: &pool.words,
-        origins: &pool.origins,
-        tag_sets: &pool.tag_sets,
-    }
-}
-
-/// The word of a field, or the status.
-fn number_of(origin: &Origin, field: Field) -> u32 {
-    match field {
-        Field::Hostname => origin.hostname,
-        Field::ServerName => origin.server_name,
-        Field::ScriptName => origin.script_name,
-        Field::Schema => origin.schema,
-        Field::Status => origin.status,
     }
 }
 

@@ -5,8 +5,12 @@
 
 use std::ops::{AddAssign, SubAssign};
 
+use serde::{Deserialize, Serialize};
+
+use super::varint;
+
 /// What a row, or one tick of a row, adds up to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Request time (request level) or timer value (timer level), microseconds.
     pub time: u128,
@@ -28,16 +32,61 @@ pub struct Totals {
 
 impl Totals {
     /// Nothing counted yet.
-    pub const ZERO: Self = Self {
-        time: 0,
-        ru_utime: 0,
-        ru_stime: 0,
-        traffic: 0,
-        memory: 0,
-        hits: 0,
-        requests: 0,
-        errors: 0,
-    };
+    pub const ZERO: Self = Self::of([0; 8]);
+
+    /// All sums, in the order in which tick logs have them.
+    #[inline]
+    pub(super) const fn sums(&self) -> [u128; 8] {
+        [
+            self.requests as u128,
+            self.hits,
+            self.time,
+            self.ru_utime,
+            self.ru_stime,
+            self.traffic,
+            self.memory,
+            self.errors as u128,
+        ]
+    }
+
+    /// The totals with these [`sums`](Self::sums).
+    #[inline]
+    pub(super) const fn of(sums: [u128; 8]) -> Self {
+        let [
+            requests,
+            hits,
+            time,
+            ru_utime,
+            ru_stime,
+            traffic,
+            memory,
+            errors,
+        ] = sums;
+        Self {
+            time,
+            ru_utime,
+            ru_stime,
+            traffic,
+            memory,
+            hits,
+            requests: requests as u64,
+            errors: errors as u64,
+        }
+    }
+}
+
+impl Totals {
+    /// Packs the sums.
+    pub(crate) fn push(&self, to: &mut Vec<u8>) {
+        for sum in self.sums() {
+            varint::push(to, sum);
+        }
+    }
+
+    /// Takes what [`push`](Self::push) packed off the front.
+    pub(crate) fn take(from: &mut &[u8]) -> Self {
+        Self::of(std::array::from_fn(|_| varint::take(from)))
+    }
 }
 
 impl AddAssign<&Self> for Totals {

@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::packed::{Damage, Packer, Unpacker};
+use serde::{Deserialize, Serialize};
+
+use crate::pool::snapshot::Damage;
 
 /// The division of a window into ticks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ticks {
     /// Width of one, milliseconds.
     pub tick_ms: u64,
@@ -79,25 +81,17 @@ impl Coverage {
         }
     }
 
-    /// Writes out when data came in.
-    pub(super) fn pack(&self, to: &mut Packer) {
-        to.number(self.seen.len() as u64);
-        for &(_, first, last) in &self.seen {
-            to.number(first);
-            to.number(last);
-        }
+    /// First and last merge of each tick with data.
+    pub(super) fn save(&self) -> Vec<(u64, u64)> {
+        let seen = self.seen.iter();
+        seen.map(|&(_, first, last)| (first, last)).collect()
     }
 
-    /// Reads what [`pack`](Self::pack) wrote; none of it may be later than `now_ms`.
-    pub(super) fn unpack(
-        ticks: Ticks,
-        from: &mut Unpacker<'_>,
-        now_ms: u64,
-    ) -> Result<Self, Damage> {
+    /// What was [saved](Self::save); none of it may be later than `now_ms`.
+    pub(super) fn restore(ticks: Ticks, saved: &[(u64, u64)], now_ms: u64) -> Result<Self, Damage> {
         let mut coverage = Self::new(ticks);
         let mut after = 0;
-        for _ in 0..from.at_most(ticks.count + 1, "data came in at too many times")? {
-            let (first, last) = (from.number()?, from.number()?);
+        for &(first, last) in saved {
             let tick = ticks.at(first);
             let is_new = coverage.seen.back().is_none_or(|&(other, ..)| other < tick);
             if first < after || last < first || last > now_ms || ticks.at(last) != tick || !is_new {
@@ -106,7 +100,10 @@ impl Coverage {
             after = last;
             coverage.seen.push_back((tick, first, last));
         }
-        Ok(coverage)
+        match saved.len() as u64 <= ticks.count + 1 {
+            true => Ok(coverage),
+            false => Err(Damage("data came in at too many times")),
+        }
     }
 
     /// Forgets everything.

@@ -2,22 +2,22 @@
 //!
 //! Rows are copied and looked up under the lock of [`Live`](crate::merger::Live), on the series thread; one report after
 //! the other, so that what a report remembers is at hand for the whole batch. A record's row depends on its origin and on
-//! what the report sees of its tag sets; both lead to an identity, and the desk's cache from there to the row. Texts are
+//! what the report sees of its tag sets; both lead to an identity, and the table's cache from there to the row. Texts are
 //! looked at only for what the caches do not know. A batch is bounded in requests and in timers.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::desk::{Desk, Gain, NOT_COUNTED};
+use super::current_second::{CurrentSecond, Gain, NOT_COUNTED};
+use crate::input::record::micros;
 use crate::pool::Pool;
-use crate::pool::origins::Origin;
+use crate::pool::dimensions::Origin;
 use crate::pool::requests::RequestRow;
 use crate::pool::timers::TimerRow;
 use crate::report::definition::Definition;
-use crate::report::histogram::Layout;
+use crate::report::histogram::BucketLayout;
 use crate::report::per_hit;
-use crate::report::row_key::{Numbers, RowKeys, Tags};
-use crate::wire::micros;
+use crate::report::row_key::{RecordIds, RowKeys, Tags};
 
 /// Requests of a batch: few enough that they, and what is known of one report, stay in a core's cache.
 const REQUESTS: usize = 512;
@@ -133,7 +133,7 @@ impl Request {
             hits: u32::from(self.row.timers),
             error: self.origin.status >= error_status,
             sample: self.time,
-            bucket: Layout::LogLinear.bucket(self.time),
+            bucket: BucketLayout::LogLinear.bucket(self.time),
             weight: 1,
         }
     }
@@ -154,7 +154,7 @@ impl Timer {
             hits: self.row.hit_count,
             error: false,
             sample,
-            bucket: Layout::LogLinear.bucket(sample),
+            bucket: BucketLayout::LogLinear.bucket(sample),
             weight: self.row.hit_count,
         }
     }
@@ -165,7 +165,7 @@ impl Timer {
 pub(super) struct Counting {
     pub(super) definition: Arc<Definition>,
     pub(super) keys: RowKeys,
-    pub(super) desk: Desk,
+    pub(super) current: CurrentSecond,
     request_tags: Sights,
     timer_tags: Sights,
     /// For each request (timer, in a report of timers) of the batch its row.
@@ -174,14 +174,14 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    pub(super) fn new(definition: Arc<Definition>, desk: Desk) -> Self {
+    pub(super) fn new(definition: Arc<Definition>, current: CurrentSecond) -> Self {
         let keys = RowKeys::of(&definition);
         Self {
             request_tags: Sights::new(keys.looks_at(Tags::OfRequest)),
             timer_tags: Sights::new(keys.looks_at(Tags::OfTimer)),
             definition,
             keys,
-            desk,
+            current,
             slots: Vec::new(),
             key: Vec::new(),
         }
@@ -209,7 +209,7 @@ impl Counting {
             let of_request_tags = self
                 .request_tags
                 .of(set, || self.keys.of_tags(pool, Tags::OfRequest, set.0));
-            let mut of = Numbers {
+            let mut of = RecordIds {
                 origin: request.row.origin,
                 request_tags: request.row.request_tags,
                 timer_tags: 0,
@@ -235,19 +235,19 @@ impl Counting {
     }
 
     #[inline]
-    fn slot_of(&mut self, pool: &Pool, of: Numbers, identity: u64) -> u32 {
-        match self.desk.cached(identity) {
+    fn slot_of(&mut self, pool: &Pool, of: RecordIds, identity: u64) -> u32 {
+        match self.current.cached(identity) {
             Some(slot) => slot,
             None => self.find_slot(pool, of, identity),
         }
     }
 
     #[cold]
-    fn find_slot(&mut self, pool: &Pool, of: Numbers, identity: u64) -> u32 {
+    fn find_slot(&mut self, pool: &Pool, of: RecordIds, identity: u64) -> u32 {
         if self.keys.read(pool, of, &mut self.key) {
-            self.desk.row_of(identity, &self.key)
+            self.current.row_of(identity, &self.key)
         } else {
-            self.desk.skip(identity);
+            self.current.skip(identity);
             NOT_COUNTED
         }
     }
@@ -256,7 +256,7 @@ impl Counting {
     pub(super) fn add(&mut self, records: Range<usize>, gains: &[Gain]) {
         for (&slot, gain) in self.slots[records].iter().zip(gains) {
             if slot != NOT_COUNTED {
-                self.desk.add(slot, gain);
+                self.current.add(slot, gain);
             }
         }
     }

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, Counting, SIGHTS_BYTES};
-use super::desk::{Desk, DeskRow, Gain, OTHER_SLOT};
-use super::frame::{Draft, Frame, Kept, Room};
+use super::block::{Block, Draft, Kept, Room};
+use super::current_second::{CurrentSecond, Gain, OTHER_SLOT, SecondRow};
 use super::history::{COARSE_SECS, Dense, FINE_SECS, Merging};
 use super::{Shared, State};
 use crate::merger::SharedLive;
@@ -29,7 +29,7 @@ pub trait Sink: Send + std::fmt::Debug {
 /// The rows of one report that gained something in a second.
 #[derive(Debug)]
 pub struct Gained<'a> {
-    desk: &'a mut Desk,
+    current: &'a mut CurrentSecond,
 }
 
 /// What one row gained.
@@ -48,8 +48,8 @@ pub struct RowGain<'a> {
 impl Gained<'_> {
     /// Each of them, once.
     pub fn for_each(&mut self, mut each: impl FnMut(RowGain<'_>)) {
-        self.desk.gained(|slot, row, buckets| {
-            let DeskRow {
+        self.current.gained(|slot, row, buckets| {
+            let SecondRow {
                 key, mark, totals, ..
             } = row;
             each(RowGain {
@@ -65,20 +65,20 @@ impl Gained<'_> {
 /// What bounds the fold, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budgets {
-    pub(super) frames: usize,
+    pub(super) blocks: usize,
     pub(super) names: usize,
-    pub(super) desks: usize,
+    pub(super) current_seconds: usize,
     pub(super) events: usize,
 }
 
 impl Budgets {
-    /// How `memory` is divided: six tenths for frames, a tenth for the names in them, two for what is busy, one for times.
+    /// How `memory` is divided: six tenths for blocks, a tenth for the names in them, two for what is busy, one for times.
     pub(super) fn of(memory: usize) -> Self {
         let tenth = memory / 10;
         Self {
-            frames: tenth * 6,
+            blocks: tenth * 6,
             names: tenth,
-            desks: tenth * 2,
+            current_seconds: tenth * 2,
             events: tenth,
         }
     }
@@ -101,7 +101,7 @@ pub(super) struct Fold {
     /// The next request to look at.
     next_id: u64,
     missed: u64,
-    /// Words that the pool had forgotten when the last batch was read.
+    /// Strings that the pool had released when the last batch was read.
     forgotten: u64,
     batch: Batch,
     gains: Vec<Gain>,
@@ -124,15 +124,16 @@ impl Fold {
         (mono_ms, unix_ms): (u64, u64),
     ) -> Self {
         let reports = shared.state.read().reports.len().max(1);
-        let desk_bytes = (budgets.desks / reports).saturating_sub(SIGHTS_BYTES);
+        let current_bytes = (budgets.current_seconds / reports).saturating_sub(SIGHTS_BYTES);
         // Sorting takes as much again.
         let events_max = budgets.events / reports / (2 * size_of::<u64>());
         let state = shared.state.read();
         let counting = state.reports.iter().map(|tracked| {
             let name = tracked.definition.name.as_str();
             let mut bounds = sinks.iter().filter_map(|sink| sink.bounds(name));
-            let desk = Desk::new(desk_bytes, events_max, bounds.next().unwrap_or_default());
-            Counting::new(Arc::clone(&tracked.definition), desk)
+            let current =
+                CurrentSecond::new(current_bytes, events_max, bounds.next().unwrap_or_default());
+            Counting::new(Arc::clone(&tracked.definition), current)
         });
         let reports: Vec<Counting> = counting.collect();
         drop(state);
@@ -178,7 +179,7 @@ impl Fold {
     /// Closes seconds until this one runs.
     fn advance(&mut self, second: u64) {
         if second.saturating_sub(self.second) > FINE_SECS {
-            // After a long stop there is no point in a frame for each second of it.
+            // After a long stop there is no point in a block for each second of it.
             self.close_second();
             self.start_second(second - FINE_SECS);
         }
@@ -195,7 +196,7 @@ impl Fold {
     /// Copies the next rows and finds their rows in the reports; false when there are none.
     fn read_batch(&mut self, now_ms: u64) -> bool {
         for report in &mut self.reports {
-            report.desk.sweep();
+            report.current.sweep();
         }
         let live = Arc::clone(&self.live);
         let live = live.read();
@@ -203,10 +204,11 @@ impl Fold {
         let (oldest, end) = (pool.requests.oldest_id(), pool.requests.next_id());
         let from = self.next_id.max(oldest);
         self.missed += from - self.next_id;
-        if std::mem::replace(&mut self.forgotten, pool.words.forgotten()) != pool.words.forgotten()
+        if std::mem::replace(&mut self.forgotten, pool.strings.forgotten())
+            != pool.strings.forgotten()
         {
             let on_words = self.reports.iter_mut().filter(|it| it.keys.on_words());
-            on_words.for_each(|report| report.desk.forget_identities());
+            on_words.for_each(|report| report.current.forget_identities());
         }
         let ids = from..end.max(from);
         self.next_id = self.batch.copy(pool, ids, self.of_timers, now_ms);
@@ -251,22 +253,22 @@ impl Fold {
     fn start_second(&mut self, second: u64) {
         self.second = second;
         for report in &mut self.reports {
-            report.desk.clear(second);
+            report.current.clear(second);
         }
     }
 
-    /// Makes a frame of the running second, and one of ten if it was the last of them.
+    /// Makes a block of the running second, and one of ten if it was the last of them.
     fn close_second(&mut self) {
         for sink in &mut self.sinks {
             let mut reports = self.reports.iter_mut().map(|report| {
-                let desk = &mut report.desk;
-                (&*report.definition, Gained { desk })
+                let current = &mut report.current;
+                (&*report.definition, Gained { current })
             });
             sink.take(&mut reports);
         }
         let missed = std::mem::take(&mut self.missed);
         self.shared.missed(missed);
-        if self.budgets.frames == 0 {
+        if self.budgets.blocks == 0 {
             return;
         }
         self.draft_second();
@@ -282,14 +284,14 @@ impl Fold {
         drop(state);
         self.dim_rows(room);
         let (sheets, fit) = self.draft.finish(self.reports.len());
-        let frame = Arc::new(Frame {
+        let block = Arc::new(Block {
             second: self.second,
             secs: 1,
             missed,
             sheets,
         });
         let mut state = shared.state.write();
-        state.history.push_fine(frame);
+        state.history.push_fine(block);
         state.fit = fit;
         let last_of_ten = (shared.unix_of(self.second) + 1).is_multiple_of(COARSE_SECS);
         drop(state);
@@ -313,7 +315,7 @@ impl Fold {
             let mut sum = Totals::ZERO;
             // The only row of a report without keys is its total.
             let has_keys = !report.definition.keys.is_empty();
-            report.desk.close(all, pairs, |slot, row, pairs| {
+            report.current.close(all, pairs, |slot, row, pairs| {
                 sum += &row.totals;
                 if slot == OTHER_SLOT {
                     draft.push_other(number, &row.totals);
@@ -333,7 +335,7 @@ impl Fold {
     fn weigh(&mut self, state: &mut State) {
         for row in &mut self.draft.rows {
             let names = &mut state.reports[row.report].names;
-            if row.row > super::frame::OTHER {
+            if row.row > super::block::OTHER {
                 names.add_weight(row.row, row.weight);
                 row.weight = names.weight(row.row);
             } else if row.weight < names.lightest() {
@@ -349,22 +351,24 @@ impl Fold {
     fn number_rows(&mut self, state: &mut State) {
         for row in &mut self.draft.rows {
             if row.row == 0 && row.kept != Kept::Folded {
-                let on_desk = &mut self.reports[row.report].desk.rows[row.slot as usize];
+                let on_current = &mut self.reports[row.report].current.rows[row.slot as usize];
                 let names = &mut state.reports[row.report].names;
-                row.row = names.insert(&on_desk.key, row.weight);
-                on_desk.row = row.row;
+                row.row = names.insert(&on_current.key, row.weight);
+                on_current.row = row.row;
             }
         }
         let share = self.budgets.names / self.reports.len().max(1);
         for (report, tracked) in self.reports.iter_mut().zip(&mut state.reports) {
             if tracked.names.prune(share) {
                 let names = &tracked.names;
-                report.desk.forget_numbers(|row| names.key(row).is_some());
+                report
+                    .current
+                    .forget_numbers(|row| names.key(row).is_some());
             }
         }
     }
 
-    /// Decides whose times are kept in the next second: to count what finds no room in a frame would be in vain.
+    /// Decides whose times are kept in the next second: to count what finds no room in a block would be in vain.
     fn dim_rows(&mut self, room: Room) {
         let rows = &self.draft.rows;
         match room {
@@ -380,12 +384,12 @@ impl Fold {
             least = *self.weights.select_nth_unstable_by(self.timed, by_weight).1;
         }
         for row in rows {
-            let on_desk = &mut self.reports[row.report].desk.rows[row.slot as usize];
-            on_desk.dim = self.timed < rows.len() && row.weight < least;
+            let on_current = &mut self.reports[row.report].current.rows[row.slot as usize];
+            on_current.dim = self.timed < rows.len() && row.weight < least;
         }
     }
 
-    /// Makes a frame of the last ten seconds.
+    /// Makes a block of the last ten seconds.
     fn close_ten(&mut self) {
         let shared = Arc::clone(&self.shared);
         let first = (self.second + 1).saturating_sub(COARSE_SECS);
@@ -395,31 +399,31 @@ impl Fold {
         }
         let allowance = state.history.coarse_allowance(self.reports.len());
         drop(state);
-        // Only this thread writes: what is read here is still so when the frame is added.
+        // Only this thread writes: what is read here is still so when the block is added.
         let state = shared.state.read();
-        let mut frames = state.history.last(COARSE_SECS);
-        frames.retain(|frame| frame.second >= first);
+        let mut blocks = state.history.last(COARSE_SECS);
+        blocks.retain(|block| block.second >= first);
         self.draft.clear();
         for (tracked, number) in state.reports.iter().zip(0..) {
             let weight = |row| tracked.names.weight(row);
-            self.merging.draft(&frames, number, weight, &mut self.draft);
+            self.merging.draft(&blocks, number, weight, &mut self.draft);
         }
         drop(state);
         self.draft.choose(allowance);
         let (sheets, _) = self.draft.finish(self.reports.len());
         let (Some(oldest), missed) = (
-            frames.first().map(|frame| frame.second),
-            frames.iter().map(|frame| frame.missed).sum(),
+            blocks.first().map(|block| block.second),
+            blocks.iter().map(|block| block.missed).sum(),
         ) else {
             return;
         };
-        let frame = Arc::new(Frame {
+        let block = Arc::new(Block {
             second: oldest,
             secs: self.second + 1 - oldest,
             missed,
             sheets,
         });
-        shared.state.write().history.push_coarse(frame);
+        shared.state.write().history.push_coarse(block);
     }
 }
 

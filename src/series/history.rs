@@ -1,72 +1,72 @@
-//! The last hour: 300 frames of a second, 360 of ten, in a fixed share of memory each.
+//! The last hour: 300 blocks of a second, 360 of ten, in a fixed share of memory each.
 //!
-//! Written by the series thread, a frame a second; readers take the frames they need (a list of references) and let go of
-//! the lock before they compute. A frame may take its even share of the memory, and an eighth of what the others
+//! Written by the series thread, a block a second; readers take the blocks they need (a list of references) and let go of
+//! the lock before they compute. A block may take its even share of the memory, and an eighth of what the others
 //! left: a quiet daemon keeps everything, a busy one the same amount for each second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::frame::{Draft, Frame, OTHER, Sheet, TOTAL, frame_bytes};
+use super::block::{Block, Draft, OTHER, Sheet, TOTAL, block_bytes};
 use super::pack::Pairs;
 use crate::report::histogram::LOG_LINEAR_BUCKETS;
 use crate::report::totals::Totals;
 
 /// Seconds that are kept one by one.
 pub const FINE_SECS: u64 = 300;
-/// Seconds of a coarse frame.
+/// Seconds of a coarse block.
 pub const COARSE_SECS: u64 = 10;
-/// Coarse frames: an hour.
+/// Coarse blocks: an hour.
 pub(super) const COARSE_MAX: usize = 360;
 
-/// Frames of one width, oldest first.
+/// Blocks of one width, oldest first.
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) frames: VecDeque<Arc<Frame>>,
+    pub(super) blocks: VecDeque<Arc<Block>>,
     bytes: usize,
     budget: usize,
-    frames_max: usize,
+    blocks_max: usize,
 }
 
 impl Lane {
-    fn new(frames_max: usize, budget: usize) -> Self {
+    fn new(blocks_max: usize, budget: usize) -> Self {
         Self {
-            frames: VecDeque::with_capacity(frames_max),
+            blocks: VecDeque::with_capacity(blocks_max),
             bytes: 0,
             budget,
-            frames_max,
+            blocks_max,
         }
     }
 
-    /// Bytes that the next frame may take for its rows; the oldest gives way to it first.
+    /// Bytes that the next block may take for its rows; the oldest gives way to it first.
     fn allowance(&mut self, reports: usize) -> usize {
-        if self.frames.len() == self.frames_max
-            && let Some(oldest) = self.frames.pop_front()
+        if self.blocks.len() == self.blocks_max
+            && let Some(oldest) = self.blocks.pop_front()
         {
             self.bytes -= oldest.bytes();
         }
-        let share = self.budget / self.frames_max;
-        let to_come = self.frames_max - self.frames.len();
+        let share = self.budget / self.blocks_max;
+        let to_come = self.blocks_max - self.blocks.len();
         let spare = self.budget.saturating_sub(self.bytes + share * to_come);
-        (share + spare / 8).saturating_sub(frame_bytes(reports))
+        (share + spare / 8).saturating_sub(block_bytes(reports))
     }
 
-    fn push(&mut self, frame: Arc<Frame>) {
-        self.bytes += frame.bytes();
-        self.frames.push_back(frame);
+    fn push(&mut self, block: Arc<Block>) {
+        self.bytes += block.bytes();
+        self.blocks.push_back(block);
     }
 
-    /// The frames with seconds in `from..to`.
-    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &Arc<Frame>> {
+    /// The blocks with seconds in `from..to`.
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &Arc<Block>> {
         let start = self
-            .frames
-            .partition_point(|frame| frame.second + frame.secs <= from);
-        let end = self.frames.partition_point(|frame| frame.second < to);
-        self.frames.range(start..end.max(start))
+            .blocks
+            .partition_point(|block| block.second + block.secs <= from);
+        let end = self.blocks.partition_point(|block| block.second < to);
+        self.blocks.range(start..end.max(start))
     }
 }
 
-/// All frames that are kept.
+/// All blocks that are kept.
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) fine: Lane,
@@ -93,35 +93,35 @@ impl History {
     }
 
     /// Adds a second.
-    pub(super) fn push_fine(&mut self, frame: Arc<Frame>) {
-        self.fine.push(frame);
+    pub(super) fn push_fine(&mut self, block: Arc<Block>) {
+        self.fine.push(block);
     }
 
     /// Adds ten seconds.
-    pub(super) fn push_coarse(&mut self, frame: Arc<Frame>) {
-        self.coarse.push(frame);
+    pub(super) fn push_coarse(&mut self, block: Arc<Block>) {
+        self.coarse.push(block);
     }
 
-    /// Bytes that all frames take.
+    /// Bytes that all blocks take.
     pub(super) fn bytes(&self) -> usize {
         self.fine.bytes + self.coarse.bytes
     }
 
     /// The oldest second that is kept, and the oldest that is kept by itself; `None` before there is any.
     pub(super) fn reaches(&self) -> Option<(u64, u64)> {
-        let fine = self.fine.frames.front()?.second;
-        let coarse = self.coarse.frames.front();
-        Some((coarse.map_or(fine, |frame| frame.second.min(fine)), fine))
+        let fine = self.fine.blocks.front()?.second;
+        let coarse = self.coarse.blocks.front();
+        Some((coarse.map_or(fine, |block| block.second.min(fine)), fine))
     }
 
     /// The second behind the newest.
     pub(super) fn end(&self) -> Option<u64> {
-        self.fine.frames.back().map(|frame| frame.second + 1)
+        self.fine.blocks.back().map(|block| block.second + 1)
     }
 
-    /// The frames of `from..to`, oldest first, none twice: seconds as far back as there are any, then tens. The flag says
+    /// The blocks of `from..to`, oldest first, none twice: seconds as far back as there are any, then tens. The flag says
     /// whether there are tens among them.
-    pub(super) fn frames(&self, from: u64, to: u64) -> (Vec<Arc<Frame>>, bool) {
+    pub(super) fn blocks(&self, from: u64, to: u64) -> (Vec<Arc<Block>>, bool) {
         let Some((oldest, fine_from)) = self.reaches() else {
             return (Vec::new(), false);
         };
@@ -129,8 +129,8 @@ impl History {
             return (self.fine.within(from, to).cloned().collect(), false);
         }
         // Tens up to the first whole one that the seconds cover as well.
-        let coarse = &self.coarse.frames;
-        let at = coarse.partition_point(|frame| frame.second < fine_from);
+        let coarse = &self.coarse.blocks;
+        let at = coarse.partition_point(|block| block.second < fine_from);
         let turn = at
             .checked_sub(1)
             .and_then(|last| coarse.get(last))
@@ -141,7 +141,7 @@ impl History {
     }
 
     /// The last so many seconds.
-    pub(super) fn last(&self, secs: u64) -> Vec<Arc<Frame>> {
+    pub(super) fn last(&self, secs: u64) -> Vec<Arc<Block>> {
         let end = self.end().unwrap_or_default();
         let from = end.saturating_sub(secs);
         self.fine.within(from, end).cloned().collect()
@@ -194,7 +194,7 @@ impl Dense {
     }
 }
 
-/// Adds up what rows gained in several frames.
+/// Adds up what rows gained in several blocks.
 #[derive(Debug)]
 pub(super) struct Merging {
     dense: Dense,
@@ -211,15 +211,15 @@ impl Merging {
         }
     }
 
-    /// Drafts the sum of `frames` for report number `report`. What was folded in one of them stays folded.
+    /// Drafts the sum of `blocks` for report number `report`. What was folded in one of them stays folded.
     pub(super) fn draft(
         &mut self,
-        frames: &[Arc<Frame>],
+        blocks: &[Arc<Block>],
         report: usize,
         weight: impl Fn(u32) -> f64,
         draft: &mut Draft,
     ) {
-        let sheets: Vec<&Sheet> = frames.iter().filter_map(|it| it.sheet(report)).collect();
+        let sheets: Vec<&Sheet> = blocks.iter().filter_map(|it| it.sheet(report)).collect();
         self.entries.clear();
         for (sheet, of) in sheets.iter().zip(0..) {
             let rows = sheet.iter().zip(0..);
@@ -251,7 +251,7 @@ impl Merging {
     }
 }
 
-/// Sums and histogram of one row over the frames of one point.
+/// Sums and histogram of one row over the blocks of one point.
 #[derive(Debug)]
 pub(super) struct Adding {
     pub(super) totals: Totals,

@@ -3,7 +3,7 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; a number per second is over the seconds that are known,
 //! so the running, unfinished point of a line shows the right height.
 
-use crate::report::histogram::{Layout, Rank, Rounding};
+use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::totals::Totals;
 
 /// One number of a row over some seconds.
@@ -243,7 +243,7 @@ impl Span<'_> {
             return None;
         }
         let rank = percent.rank(self.rounding)?;
-        Some(Layout::LogLinear.quantile(rank, total, pairs.iter().copied()))
+        Some(BucketLayout::LogLinear.quantile(rank, total, pairs.iter().copied()))
     }
 }
 

@@ -1,20 +1,20 @@
 //! The last hour in memory: what the rows of some reports gained, second by second, so that charts have a past.
 //!
 //! ```text
-//!   raw rows --(fold: batch by batch)--> desk of each report --(the second closes)--> frame --(ten of them)--> frame of 10 s
+//!   raw rows --(fold: batch by batch)--> current of each report --(the second closes)--> block --(ten of them)--> block of 10 s
 //!                                              |
 //!                                              +--> metrics, which only grow
 //! ```
 //!
-//! One thread, `series`, reads what was merged out of the pool ten times a second and makes a frame a second; it runs at a
+//! One thread, `series`, reads what was merged out of the pool ten times a second and makes a block a second; it runs at a
 //! lower priority than ingest and what it misses is counted. Readers hold a [`Series`]. Memory is bounded by
 //! `series.memory`: when it does not suffice, rows of little weight (time of late) lose their percentiles, then their
 //! counts, never the totals.
 
 mod batch;
-mod desk;
+mod block;
+mod current_second;
 mod fold;
-mod frame;
 mod history;
 mod metric;
 mod names;
@@ -32,14 +32,14 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use tracing::warn;
 
+use self::block::Fit;
 use self::fold::{Budgets, Fold};
 pub use self::fold::{Gained, RowGain, Sink};
-use self::frame::Fit;
 use self::history::History;
 pub use self::history::{COARSE_SECS, FINE_SECS};
 pub use self::metric::{Metric, Percent};
 use self::names::Names;
-pub use self::read::{Coverage, Line, SeriesStatus, TopRow, TrackedReport};
+pub use self::read::{Coverage, Line, TopRow, TrackedReport};
 use crate::clock::Clock;
 use crate::merger::{Pulse, SharedLive};
 use crate::report::DefinedBy;
@@ -66,7 +66,7 @@ pub struct Series(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     state: RwLock<State>,
-    /// Unix second of second 0 in the frames' count. It moves when the wall clock is set: what was a minute ago still was.
+    /// Unix second of second 0 in the blocks' count. It moves when the wall clock is set: what was a minute ago still was.
     base: AtomicU64,
     counted: AtomicU64,
     missed: AtomicU64,
@@ -170,7 +170,7 @@ pub fn chosen(
 pub struct Plan {
     /// What it tracks.
     pub reports: Vec<Definition>,
-    /// Bytes in all; 0: frames are not kept, only `sinks` are fed.
+    /// Bytes in all; 0: blocks are not kept, only `sinks` are fed.
     pub memory: usize,
     /// Statuses from here on are errors.
     pub error_status: u32,
@@ -207,7 +207,7 @@ impl Series {
         let shared = Arc::new(Shared::new(plan.reports, plan.memory, plan.keeps_raw));
         let budgets = match plan.memory {
             0 => Budgets {
-                frames: 0,
+                blocks: 0,
                 ..Budgets::of(SINKS_MEMORY)
             },
             memory => Budgets::of(memory),
@@ -239,7 +239,7 @@ impl Shared {
         Self {
             state: RwLock::new(State {
                 reports: tracked.collect(),
-                history: History::new(Budgets::of(memory).frames),
+                history: History::new(Budgets::of(memory).blocks),
                 fit: Fit::default(),
             }),
             base: AtomicU64::new(0),
@@ -253,8 +253,8 @@ impl Shared {
 
 /// The column of each key, in the order of the keys; where there is none, as the key is written in a definition.
 pub(crate) fn key_names(definition: &Definition) -> Vec<String> {
-    use crate::report::shape::Cell;
-    let columns = definition.shape.columns();
+    use crate::report::layout::Cell;
+    let columns = definition.layout.columns();
     let keys = definition.keys.iter().enumerate();
     keys.map(|(at, key)| {
         let shown = columns

@@ -1,9 +1,9 @@
-//! The rows that frames speak of: number to key and back, and what each row weighs.
+//! The rows that blocks speak of: number to key and back, and what each row weighs.
 //!
-//! The series thread gives a row its number when the row first finds room in a frame; readers look numbers up. A weight is
+//! The series thread gives a row its number when the row first finds room in a block; readers look numbers up. A weight is
 //! the row's time of late: every second adds to it, and it halves every ten minutes. When the names take more memory than
 //! they may, the lightest quarter goes, and nothing lighter than what went gets a number for a while: so a flood of
-//! new names neither fills the memory nor pushes out what matters. Numbers are not used again while a frame may
+//! new names neither fills the memory nor pushes out what matters. Numbers are not used again while a block may
 //! have them.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::frame::FIRST_ROW;
+use super::block::FIRST_ROW;
 
 /// What a name takes beside its text: two tables, two counts.
 const NAME_BYTES: usize = 160;

@@ -1,28 +1,22 @@
-//! One row of one frame, packed: its sums, then its histogram.
+//! One row of one block, packed: its sums, then its histogram.
 //!
 //! Written by the series thread when a second closes, read by whoever draws a line. A row of a few requests takes some
 //! fifteen bytes, a busy one little more than a byte for each distinct bucket:
 //!
 //! ```text
-//!   | 1: with histogram, 0: without | requests | errors | hits | time | utime | stime | traffic | memory | pair | pair ...
+//!   | 1: with histogram, 0: without | requests | hits | time | utime | stime | traffic | memory | errors | pair | pair ...
 //!
-//!   number: seven bits a byte, the lowest first, the top bit says that more follow
+//!   number: of variable length (`report::varint`)
 //!   pair:   | steps from the last bucket (4 bits) | count (4 bits) |   0: too large, follows as a number
 //! ```
 
 use crate::report::totals::Totals;
+use crate::report::varint;
 
 /// Appends a row's sums; its histogram may follow ([`write_pairs`]).
 pub(super) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bool) {
     to.push(u8::from(with_histogram));
-    write_number(to, u128::from(totals.requests));
-    write_number(to, u128::from(totals.errors));
-    write_number(to, totals.hits);
-    write_number(to, totals.time);
-    write_number(to, totals.ru_utime);
-    write_number(to, totals.ru_stime);
-    write_number(to, totals.traffic);
-    write_number(to, totals.memory);
+    totals.push(to);
 }
 
 /// Appends a histogram: buckets ascending.
@@ -37,21 +31,13 @@ pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: &[(u32, u64)]) {
         );
         to.push(short_steps << 4 | short_count);
         if short_steps == 0 {
-            write_number(to, u128::from(steps));
+            varint::push(to, steps.into());
         }
         if short_count == 0 {
-            write_number(to, u128::from(count));
+            varint::push(to, count.into());
         }
         next = bucket + 1;
     }
-}
-
-fn write_number(to: &mut Vec<u8>, mut value: u128) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
 }
 
 /// A packed row, to be read.
@@ -64,18 +50,7 @@ impl<'a> Packed<'a> {
         let Some((&with_histogram, mut rest)) = self.0.split_first() else {
             return (Totals::ZERO, None);
         };
-        let mut number = || read_number(&mut rest);
-        let (requests, errors) = (number() as u64, number() as u64);
-        let totals = Totals {
-            requests,
-            errors,
-            hits: number(),
-            time: number(),
-            ru_utime: number(),
-            ru_stime: number(),
-            traffic: number(),
-            memory: number(),
-        };
+        let totals = Totals::take(&mut rest);
         let pairs = (with_histogram == 1).then_some(Pairs {
             bytes: rest,
             next: 0,
@@ -101,49 +76,15 @@ impl Iterator for Pairs<'_> {
         let mut steps = u32::from(both >> 4);
         let mut count = u64::from(both & 15);
         if steps == 0 {
-            steps = read_number(&mut self.bytes) as u32;
+            steps = varint::take(&mut self.bytes) as u32;
         }
         if count == 0 {
-            count = read_number(&mut self.bytes) as u64;
+            count = varint::take(&mut self.bytes) as u64;
         }
         let bucket = self.next + steps - 1;
         self.next = bucket + 1;
         Some((bucket, count))
     }
-}
-
-#[inline]
-fn read_number(from: &mut &[u8]) -> u128 {
-    let mut low = 0u64;
-    let mut shift = 0;
-    while let Some((&byte, rest)) = from.split_first() {
-        *from = rest;
-        low |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return u128::from(low);
-        }
-        shift += 7;
-        if shift == 63 {
-            return read_wide(from, low);
-        }
-    }
-    u128::from(low)
-}
-
-/// The rest of a number of more than 63 bits.
-#[cold]
-fn read_wide(from: &mut &[u8], low: u64) -> u128 {
-    let mut value = u128::from(low);
-    let mut shift = 63;
-    while let Some((&byte, rest)) = from.split_first() {
-        *from = rest;
-        value |= u128::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            break;
-        }
-        shift += 7;
-    }
-    value
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Reading the last hour: lines of one row, the largest rows, and what there is.
 //!
 //! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
-//! long as it takes to find a name and copy a list of references to frames; frames never change, so the rest needs no lock.
+//! long as it takes to find a name and copy a list of references to blocks; blocks never change, so the rest needs no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::frame::{FIRST_ROW, Frame, TOTAL};
+use super::block::{Block, FIRST_ROW, TOTAL};
 use super::history::{Adding, COARSE_SECS};
 use super::metric::{Metric, Span};
 use super::{Series, State, Tracked};
 use crate::report::row_key::{key_texts, push_key};
+use crate::telemetry::reading::{Group, Place, readings};
 
 /// Most points of one line: an hour by the second. More are asked for with a larger step.
 pub(super) const POINTS_MAX: u64 = 3_700;
@@ -60,36 +61,13 @@ pub struct Coverage {
     pub to: u64,
 }
 
-/// What a series holds, for the daemon's status.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SeriesStatus {
-    /// Bytes of frames and names now.
-    pub memory_bytes: usize,
-    /// `series.memory`
-    pub memory_bytes_max: usize,
-    /// Reports that are tracked.
-    pub reports: usize,
-    /// Rows that are known by name.
-    pub rows: usize,
-    /// Rows of the last second with counts and percentiles.
-    pub rows_full: usize,
-    /// Rows of the last second with counts only, for want of memory.
-    pub rows_without_percentiles: usize,
-    /// Rows of the last second that were added up, for want of memory.
-    pub rows_folded: usize,
-    /// Requests counted.
-    pub requests_counted: u64,
-    /// Requests that left the pool before they were seen.
-    pub requests_missed: u64,
-}
-
-/// The question behind a line, in the frames' own count of seconds.
+/// The question behind a line, in the blocks' own count of seconds.
 struct Found {
     row: u32,
     report: usize,
     of_timers: bool,
     rounding: crate::report::histogram::Rounding,
-    frames: Vec<Arc<Frame>>,
+    blocks: Vec<Arc<Block>>,
     base: u64,
     from: u64,
     to: u64,
@@ -138,8 +116,8 @@ impl Series {
         let histogram = metrics.iter().any(Metric::needs_histogram);
         let mut adding = Adding::new();
         let mut at = usize::MAX;
-        for frame in &found.frames {
-            let Some(seconds) = (frame.second + found.base).checked_sub(found.from) else {
+        for block in &found.blocks {
+            let Some(seconds) = (block.second + found.base).checked_sub(found.from) else {
                 continue;
             };
             let point = (seconds / found.step) as usize;
@@ -147,7 +125,7 @@ impl Series {
                 write_point(&mut adding, &found, metrics, at, &mut lines);
                 at = point;
             }
-            add_frame(frame, &found, histogram, &mut adding);
+            add_block(block, &found, histogram, &mut adding);
         }
         write_point(&mut adding, &found, metrics, at, &mut lines);
         Some(lines)
@@ -178,15 +156,15 @@ impl Series {
             step = step.next_multiple_of(COARSE_SECS);
             from -= from % step;
         }
-        let (frames, _) = state
+        let (blocks, _) = state
             .history
-            .frames(from.saturating_sub(base), to.saturating_sub(base));
+            .blocks(from.saturating_sub(base), to.saturating_sub(base));
         Some(Found {
             row,
             report,
             of_timers: tracked.of_timers(),
             rounding: tracked.definition.kind.rounding(),
-            frames,
+            blocks,
             base,
             from,
             to,
@@ -206,12 +184,12 @@ impl Series {
         limit: usize,
     ) -> Option<Vec<TopRow>> {
         let found = self.find(report, None, (from, to, 1))?;
-        let secs: u64 = found.frames.iter().map(|frame| frame.secs).sum();
+        let secs: u64 = found.blocks.iter().map(|block| block.secs).sum();
         let histogram = metric.needs_histogram();
         let sheets: Vec<_> = found
-            .frames
+            .blocks
             .iter()
-            .filter_map(|frame| frame.sheet(found.report))
+            .filter_map(|block| block.sheet(found.report))
             .collect();
         let mut entries: Vec<(u32, u32, u32)> = Vec::new();
         for (sheet, of) in sheets.iter().zip(0..) {
@@ -279,22 +257,25 @@ impl Series {
         })
     }
 
-    /// What it holds and what it missed.
+    /// What it holds and what it missed, for the daemon's status.
     #[must_use]
-    pub fn status(&self) -> SeriesStatus {
+    pub fn status(&self) -> Group {
         let state = self.0.state.read();
         let names: usize = state.reports.iter().map(|it| it.names.bytes()).sum();
-        SeriesStatus {
-            memory_bytes: state.history.bytes() + names,
-            memory_bytes_max: self.0.memory,
-            reports: state.reports.len(),
-            rows: state.reports.iter().map(|it| it.names.len()).sum(),
-            rows_full: state.fit.full,
-            rows_without_percentiles: state.fit.sums,
-            rows_folded: state.fit.folded,
-            requests_counted: self.0.counted.load(Ordering::Relaxed),
-            requests_missed: self.0.missed.load(Ordering::Relaxed),
-        }
+        let rows: usize = state.reports.iter().map(|it| it.names.len()).sum();
+        let (counted, missed) = (&self.0.counted, &self.0.missed);
+        let readings = readings! {
+            gauge memory_bytes = state.history.bytes() + names, "Memory of the last hour.";
+            gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
+            gauge reports = state.reports.len(), "Reports of which the last hour is kept.";
+            gauge rows = rows, "Rows of which the last hour is kept.";
+            gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
+            gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
+            gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
+            counter requests_counted = counted.load(Ordering::Relaxed), "Requests that the last hour and the metrics of rows have counted.";
+            counter requests_missed = missed.load(Ordering::Relaxed), "Requests that left the pool before the last hour and the metrics of rows could count them.";
+        };
+        Group::new(Place::Object("series"), readings)
     }
 
     /// Why there is no line, for the person who asked; `None`: there is one.
@@ -361,20 +342,20 @@ impl Tracked {
     }
 }
 
-fn add_frame(frame: &Frame, found: &Found, histogram: bool, adding: &mut Adding) {
-    let Some(sheet) = frame.sheet(found.report) else {
+fn add_block(block: &Block, found: &Found, histogram: bool, adding: &mut Adding) {
+    let Some(sheet) = block.sheet(found.report) else {
         return;
     };
     match sheet.get(found.row) {
         Some(packed) => {
             let (totals, pairs) = packed.read();
             adding.add(&totals, pairs.filter(|_| histogram));
-            adding.secs += frame.secs;
+            adding.secs += block.secs;
         }
         // A row that is not there may be among those that were added up; or nothing was seen of it at all.
         None if found.row != TOTAL && sheet.has_other() => {}
-        None if frame.missed > 0 => {}
-        None => adding.secs += frame.secs,
+        None if block.missed > 0 => {}
+        None => adding.secs += block.secs,
     }
 }
 

@@ -7,16 +7,18 @@ use parking_lot::RwLock;
 
 use super::fold::{Budgets, Fold};
 use super::*;
+use crate::cli::load::TrafficOptions;
+use crate::cli::load::traffic::Traffic;
 use crate::config::Config;
-use crate::load::TrafficOptions;
-use crate::load::traffic::Traffic;
+use crate::input::Decode as _;
+use crate::input::pinba::Decoder;
+use crate::input::record::{Hasher, TextLimits};
 use crate::merger::Live;
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::{Reports, Ticks, builtin};
-use crate::wire::{Decoder, Hasher, TextLimits};
 
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
@@ -158,7 +160,7 @@ fn what_is_there_already_is_not_counted_again() {
     world.send(70);
     world.pass(2_000);
     assert_eq!(world.sum("info", None, Metric::ReqCount, 10), 70.0);
-    assert_eq!(world.series.status().requests_missed, 0);
+    assert_eq!(world.series.status().count("requests_missed"), 0);
 }
 
 /// Every row of every tracked report, summed over a line, is what the report's own row says.
@@ -223,7 +225,7 @@ fn lines_add_up_to_what_reports_say() {
                 3600,
             );
             let median = point.unwrap().points.last().copied().flatten();
-            if entry.definition.layout == crate::report::histogram::Layout::LogLinear {
+            if entry.definition.buckets == crate::report::histogram::BucketLayout::LogLinear {
                 assert_eq!(median, reading.quantile(row, 0), "{} {key:?}", tracked.name);
             }
             rows += 1;
@@ -305,7 +307,10 @@ fn what_left_the_pool_unseen_is_counted_as_missed() {
     world.pass(1000);
     let status = world.series.status();
     assert_eq!(
-        (status.requests_counted, status.requests_missed),
+        (
+            status.count("requests_counted"),
+            status.count("requests_missed")
+        ),
         (1_000, 1_500)
     );
     assert_eq!(world.sum("info", None, Metric::ReqCount, 1), 1000.0);
@@ -316,7 +321,7 @@ fn what_left_the_pool_unseen_is_counted_as_missed() {
 fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let flood = TrafficOptions {
         scripts: 200_000,
-        distribution: crate::load::Distribution::Uniform,
+        distribution: crate::cli::load::Distribution::Uniform,
         ..TrafficOptions::default()
     };
     let memory = 4 << 20;
@@ -337,9 +342,12 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
         world.pass(1000);
     }
     let status = world.series.status();
-    assert_eq!(status.requests_missed, 0);
-    assert!(status.rows_folded > 0, "{status:?}");
-    assert!(status.memory_bytes <= memory / 10 * 8, "{status:?}");
+    assert_eq!(status.count("requests_missed"), 0);
+    assert!(status.count("rows_folded") > 0, "{status:?}");
+    assert!(
+        status.count("memory_bytes") <= memory as u64 / 10 * 8,
+        "{status:?}"
+    );
     assert_eq!(
         world.sum("info", None, Metric::ReqCount, 1),
         f64::from(sent)

@@ -1,7 +1,7 @@
 //! The times of a second: a list of (row, bucket, count), sorted when the second closes.
 //!
 //! Cheaper than a histogram for each row, and bounded: a list that is full is added up in place, and when that does not
-//! help its owner lets rows go. Only the series thread sees one, inside a [`Desk`](super::desk::Desk).
+//! help its owner lets rows go. Only the series thread sees one, inside a [`CurrentSecond`](super::current_second::CurrentSecond).
 
 /// Bits of a bucket in an event; a log-linear bucket has less than 2^12.
 const BUCKET_BITS: u32 = 12;

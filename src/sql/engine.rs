@@ -1,8 +1,7 @@
-//! The engine: text in, a [`Reply`] out.
+//! The engine: SQL text in, a [`Reply`] out.
 //!
-//! A statement is parsed with MySQL's grammar, rewritten to what DataFusion understands, planned against the tables as
-//! they are now, and run on the engine's own threads. Batches go to the front end through a short channel: a client
-//! that reads slowly makes its query wait, nothing else.
+//! A statement is parsed, rewritten to what DataFusion understands, planned against the tables as they are now, and run on the
+//! engine's own threads. Batches reach the front end through a short channel, so a slow client holds up only its own query.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +16,18 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::dialect::typed::MysqlOperators;
+use super::cancellation::{self, StatementGuard};
+use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
+use super::limits::time::TimeLimit;
 use super::planning;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::run;
-#[cfg(test)]
 use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
 use super::tables::{self, PinbaTables};
-use super::watch::{self, Watch};
 use crate::query::catalog::Catalog;
 
 /// Stack of the engine's threads, bytes; used only as far as statements need it.
@@ -48,7 +47,7 @@ struct Inner {
     catalog: Arc<Catalog>,
     state: SessionState,
     /// The same for queries that begin at a few rows.
-    narrow: SessionState,
+    single_threaded: SessionState,
     settings: SqlSettings,
     running: Arc<Semaphore>,
     /// `None` only while it is being dropped.
@@ -93,11 +92,11 @@ impl Engine {
             .worker_threads(settings.threads)
             .thread_name("sql")
             .on_thread_start(run::give_way)
-            // A statement may be deep, as deep as `dialect::normalise` allows.
+            // A statement may be deep, as deep as `limits::nesting` allows.
             .thread_stack_size(STACK)
             .enable_time()
             .build()?;
-        watch::hand_on();
+        cancellation::inherit_in_spawned_tasks();
         let config = SessionConfig::new()
             .with_target_partitions(settings.threads)
             .with_create_default_catalog_and_schema(false)
@@ -146,6 +145,11 @@ impl Engine {
                 .register_udf(function)
                 .map_err(std::io::Error::other)?;
         }
+        for aggregate in functions::aggregates() {
+            state
+                .register_udaf(aggregate)
+                .map_err(std::io::Error::other)?;
+        }
         let operators = MysqlOperators {
             case_insensitive: settings.case_insensitive,
         };
@@ -154,7 +158,7 @@ impl Engine {
             .map_err(std::io::Error::other)?;
         Ok(Self(Arc::new(Inner {
             catalog,
-            narrow: planning::narrow(&state),
+            single_threaded: planning::single_threaded(&state),
             state,
             running: Arc::new(Semaphore::new(settings.queries_max)),
             settings,
@@ -182,8 +186,8 @@ impl Engine {
         &self.0.state
     }
 
-    pub(super) fn narrow(&self) -> &SessionState {
-        &self.0.narrow
+    pub(super) fn single_threaded(&self) -> &SessionState {
+        &self.0.single_threaded
     }
 
     pub(super) fn catalog(&self) -> &Arc<Catalog> {
@@ -227,18 +231,19 @@ impl Engine {
 
     /// The plan of a SELECT, and how many rows it looked at when it ran.
     #[cfg(test)]
-    pub(super) async fn looked_at(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
+    pub(super) async fn rows_read(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
         let session = Session::new(0, "test", false);
-        let query = self.query(&session, text, None).await?;
+        let parsed = super::statement::parse(text, super::dialect::lex::Mode::default())?;
+        let query = self.query(&session, parsed).await?;
         let plan = self.physical(&query.plan).await?;
-        let plan = run::watched(plan, &self.watch())?;
+        let plan = run::interruptible(plan)?;
         let context = self.context(&plan);
         let shown = datafusion::physical_plan::displayable(&*plan)
             .indent(false)
             .to_string();
         let rows = datafusion::physical_plan::collect(plan, Arc::clone(&context)).await?;
         let rows = rows.iter().map(|batch| batch.num_rows()).sum();
-        Ok((shown, rows, Snapshot::of(&context)?.looked_at()))
+        Ok((shown, rows, Snapshot::of(&context)?.rows_read()))
     }
 
     /// Rows that are there already, as an answer.
@@ -261,9 +266,9 @@ impl Engine {
     }
 
     /// What goes with a statement that begins now.
-    pub(super) fn watch(&self) -> Arc<Watch> {
+    pub(super) fn guard(&self, session: &Session) -> Arc<StatementGuard> {
         let pool = &self.0.state.runtime_env().memory_pool;
-        Watch::new(self.0.settings.time_max, pool)
+        StatementGuard::new(TimeLimit::of(session, &self.0.settings), pool)
     }
 
     /// A place among the queries that may be planned and run at once.
@@ -281,13 +286,13 @@ impl Engine {
     pub(super) fn start(
         &self,
         place: OwnedSemaphorePermit,
-        watch: Arc<Watch>,
+        guard: Arc<StatementGuard>,
         plan: Arc<dyn ExecutionPlan>,
         columns: Arc<[SqlColumn]>,
     ) -> Result<Reply, SqlError> {
         let runtime = self.runtime()?.handle();
         let context = |plan: &Arc<dyn ExecutionPlan>| self.context(plan);
         let settings = &self.0.settings;
-        run::start(runtime, place, watch, settings, plan, context, columns)
+        run::start(runtime, place, guard, settings, plan, context, columns)
     }
 }

@@ -16,6 +16,9 @@ pub struct SqlError {
     pub message: String,
 }
 
+/// What is said of a name without a database.
+pub(super) const NO_DATABASE: &str = "No database selected";
+
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $code:literal $state:literal;)+) => {
         impl SqlError {
@@ -67,6 +70,28 @@ errors! {
     too_long_name = 1059 "42000";
     /// ER_WRONG_ARGUMENTS: a value that cannot be used.
     wrong_arguments = 1210 "HY000";
+    /// ER_NO_DB_ERROR: a name without a database, and none was chosen.
+    no_database = 1046 "3D000";
+    /// ER_NON_UNIQ_ERROR.
+    ambiguous_column = 1052 "23000";
+    /// ER_EMPTY_QUERY.
+    empty_query = 1065 "42000";
+    /// ER_REGEXP_ERROR.
+    bad_regex = 1139 "42000";
+    /// ER_NET_PACKET_TOO_LARGE.
+    packet_too_large = 1153 "08S01";
+    /// ER_GLOBAL_VARIABLE.
+    global_variable = 1229 "HY000";
+    /// ER_WRONG_VALUE_FOR_VAR.
+    wrong_value = 1231 "42000";
+    /// ER_INCORRECT_GLOBAL_LOCAL_VAR.
+    read_only_variable = 1238 "HY000";
+    /// ER_UNKNOWN_TIME_ZONE.
+    unknown_time_zone = 1298 "HY000";
+    /// ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT.
+    wrong_argument_count = 1582 "42000";
+    /// ER_QUERY_TIMEOUT of MySQL.
+    execution_timeout = 3024 "HY000";
     /// ER_UNKNOWN_ERROR: a defect of the daemon.
     internal = 1105 "HY000";
 }
@@ -79,11 +104,10 @@ impl From<DataFusionError> for SqlError {
                 SchemaError::FieldNotFound { field, .. } => {
                     Self::no_such_column(format!("Unknown column '{}'", field.flat_name()))
                 }
-                SchemaError::AmbiguousReference { field } => Self {
-                    code: 1052,
-                    state: "23000",
-                    message: format!("Column '{}' is ambiguous", field.flat_name()),
-                },
+                SchemaError::AmbiguousReference { field } => {
+                    let message = format!("Column '{}' is ambiguous", field.flat_name());
+                    Self::ambiguous_column(message)
+                }
                 other => Self::parse(other.to_string()),
             },
             DataFusionError::NotImplemented(what) => Self::not_supported(what.clone()),
@@ -110,11 +134,7 @@ impl SqlError {
         }
         if let Some(at) = what.find("Incorrect parameter count") {
             let message = what[at..].split(". ").next().unwrap_or_default();
-            return Self {
-                code: 1582,
-                state: "42000",
-                message: message.to_owned(),
-            };
+            return Self::wrong_argument_count(message);
         }
         if what.starts_with("Invalid function") {
             return Self::no_such_function(what);

@@ -1,7 +1,7 @@
-//! Statements, one by one: what each does to its session, and the way of a query from text to plan.
+//! Runs statements: what each does to its session, and the way of a query from text to plan.
 //!
-//! Called by front ends from their own tasks; plans are made on the engine's threads, so that a statement that takes long to
-//! plan, or makes the planner panic, harms nobody else. A front end that goes away ends what it asked for.
+//! Front ends call this from their own tasks; parsing and planning run on the engine's threads, whose stacks are deep, so that a
+//! statement that takes long or makes the planner panic harms no other. Dropping the future ends the statement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,141 +9,75 @@ use std::time::Duration;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as PlannedStatement;
 use datafusion::sql::sqlparser::ast;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
-use super::dialect::grammar;
-use super::dialect::normalise::{Mode, Values, normalise};
-use super::dialect::rewrite::{MARK, Noted, Surroundings, rewrite};
+use super::cancellation::{self, StatementGuard};
+use super::dialect::context::Context;
+use super::dialect::lex::{Mode, is_query};
+use super::dialect::rewrite::{ColumnNames, MARK, number, rewrite};
+use super::dialect::tokens::Items;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
 use super::functions;
+use super::plan_size;
 use super::reply::{Done, Reply, Running, SqlColumn};
-use super::run;
 use super::session::{Literal, Session};
-use super::settings::SqlSettings;
-use super::statement::{self, Create, Drop, Setting, Statement};
+use super::statement::{self, Create, Drop, Parsed, Setting, Statement};
 use super::tables;
 use super::variables;
-use super::watch::{self, Watch};
-use super::weight;
 use crate::query::error::QueryError;
-use crate::query::source::{ReportForm, Source};
+use crate::query::read_model::{ReadModel, ReportForm};
 
 /// A query, ready to be run.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) plan: LogicalPlan,
     pub(super) columns: Arc<[SqlColumn]>,
-    pub(super) parameters: usize,
-    pub(super) sleep: Duration,
-}
-
-/// Where the values of one statement come from.
-pub(super) struct Given<'a> {
-    session: &'a Session,
-    settings: &'a SqlSettings,
-    /// `None` while it is only prepared.
-    values: Option<&'a [Literal]>,
-}
-
-impl<'a> Given<'a> {
-    pub(super) fn new(
-        session: &'a Session,
-        settings: &'a SqlSettings,
-        values: Option<&'a [Literal]>,
-    ) -> Self {
-        Self {
-            session,
-            settings,
-            values,
-        }
-    }
-}
-
-impl Values for Given<'_> {
-    fn parameter(&self, at: usize) -> Option<Literal> {
-        match self.values {
-            Some(values) => values.get(at).cloned(),
-            None => Some(Literal::Null),
-        }
-    }
-
-    fn is_preparing(&self) -> bool {
-        self.values.is_none()
-    }
-
-    fn user_variable(&self, name: &str) -> Literal {
-        let value = self.session.user_variables.get(name);
-        value.cloned().unwrap_or(Literal::Null)
-    }
-
-    fn system_variable(&self, name: &str) -> Result<Literal, SqlError> {
-        variables::lookup(name, self.session, self.settings)
-    }
-}
-
-/// How a session's texts are to be read.
-pub(super) fn mode(session: &Session) -> Mode {
-    let mode = session.variables.get("sql_mode");
-    mode.map(|mode| Mode::new(mode)).unwrap_or_default()
-}
-
-/// What a session's statements are read against.
-pub(super) fn surroundings(session: &Session, settings: &SqlSettings) -> Surroundings {
-    let time_zone = session
-        .variables
-        .get("time_zone")
-        .map_or("SYSTEM", String::as_str);
-    let now = chrono::Utc::now();
-    let shown = functions::shown(now.timestamp_micros(), time_zone)
-        .and_then(chrono::DateTime::from_timestamp_micros);
-    Surroundings {
-        database: session.database.clone(),
-        user: session.user.clone(),
-        connection: session.id,
-        now: shown.unwrap_or(now).naive_utc(),
-        now_utc: now.naive_utc(),
-        time_zone: time_zone.to_owned(),
-        case_insensitive: settings.case_insensitive,
-    }
+    sleep: Duration,
 }
 
 /// A query as DataFusion's planner wants it.
-pub(super) struct Written {
-    pub(super) query: Box<ast::Query>,
-    pub(super) noted: Noted,
-    pub(super) parameters: usize,
+pub(super) struct Rewritten {
+    query: Box<ast::Query>,
+    names: ColumnNames,
+    sleep: f64,
 }
 
-/// Reads a query: everything before tables are looked at.
+/// Rewrites a query for DataFusion's planner: everything before tables are resolved.
 ///
 /// # Errors
 /// What is wrong with it, or not done here.
-pub(super) fn write(
-    session: &Session,
-    settings: &SqlSettings,
-    text: &str,
-    values: Option<&[Literal]>,
-) -> Result<Written, SqlError> {
-    let given = Given::new(session, settings, values);
-    let normal = normalise(text, mode(session), &given)?;
-    if values.is_some_and(|values| values.len() > normal.parameters) {
-        return Err(SqlError::wrong_arguments(format!(
-            "the statement has {} '?', and {} values were given",
-            normal.parameters,
-            values.map_or(0, <[Literal]>::len)
-        )));
+pub(super) fn rewrite_query(
+    mut query: Box<ast::Query>,
+    items: &Items,
+    context: &Context<'_>,
+) -> Result<Rewritten, SqlError> {
+    if let Some(rows) = context.session.number("sql_select_limit") {
+        limit_rows(&mut query, rows);
     }
-    let ast::Statement::Query(mut query) = grammar::parse(&normal.text)? else {
-        return Err(SqlError::not_supported(
-            "SELECT is answered here, not statements that begin like it",
-        ));
-    };
-    let noted = rewrite(&mut query, &normal.items, &surroundings(session, settings))?;
-    Ok(Written {
+    let names = rewrite(&mut *query, items, context)?;
+    let sleep = context.sleep.get();
+    Ok(Rewritten {
         query,
-        noted,
-        parameters: normal.parameters,
+        names,
+        sleep,
     })
+}
+
+/// Limits the rows of a query that has no LIMIT of its own: `sql_select_limit`.
+fn limit_rows(query: &mut ast::Query, rows: u64) {
+    if query.limit_clause.is_some() || query.fetch.is_some() {
+        return;
+    }
+    if let ast::SetExpr::Query(inner) = query.body.as_mut() {
+        return limit_rows(inner, rows);
+    }
+    query.limit_clause = Some(ast::LimitClause::LimitOffset {
+        limit: Some(number(rows)),
+        offset: None,
+        limit_by: Vec::new(),
+    });
 }
 
 impl Engine {
@@ -160,43 +94,82 @@ impl Engine {
         self.check_length(text.len())?;
         if let Some(found) = self.look_up(session, text, Some(values)).await? {
             let place = self.place().await?;
-            return self.start(place, self.watch(), found.plan, found.columns);
+            return self.start(place, self.guard(session), found.plan, found.columns);
         }
-        match statement::read(text, mode(session).ansi_quotes)? {
-            Statement::Query => self.ask(session, text, values).await,
-            Statement::Do(expressions) => {
-                let text = format!("SELECT {expressions}");
-                if let Reply::Rows(mut rows) = self.ask(session, &text, values).await? {
-                    while let Some(batch) = rows.next().await {
-                        batch?;
+        let mode = Mode::of(session);
+        let owned = text.to_owned();
+        if is_query(text) {
+            let query = move || statement::parse(&owned, mode);
+            return self.run_query(session, values, query).await;
+        }
+        let parsed = self.parse(session, owned).await?;
+        check_count(&parsed, values)?;
+        self.execute(session, parsed, values).await
+    }
+
+    /// Reads a statement on the engine's threads, whose stacks are deep enough.
+    async fn parse(&self, session: &Session, text: String) -> Result<Parsed, SqlError> {
+        let mode = Mode::of(session);
+        let parse = async move { statement::parse(&text, mode) };
+        self.on_own_threads(&self.guard(session), parse).await
+    }
+
+    /// Runs a statement that was parsed.
+    fn execute<'a>(
+        &'a self,
+        session: &'a mut Session,
+        parsed: Parsed,
+        values: &'a [Literal],
+    ) -> BoxFuture<'a, Result<Reply, SqlError>> {
+        let Parsed {
+            statement,
+            parameters,
+            items,
+        } = parsed;
+        let with = move |statement| Parsed {
+            statement,
+            parameters,
+            items,
+        };
+        let work = async move {
+            match statement {
+                query @ Statement::Query(_) => {
+                    return self.run_query(session, values, || Ok(with(query))).await;
+                }
+                Statement::Show(show) => return self.show(session, *show).await,
+                Statement::Explain(query) => {
+                    let items = with(Statement::Nothing).items;
+                    return self.explain(session, query, items).await;
+                }
+                Statement::Create(create) => return self.create(session, create).await,
+                Statement::Drop(drop) => return self.drop_tables(session, drop).await,
+                Statement::SetFor(settings, statement) => {
+                    let before = Arc::clone(&session.variables);
+                    let reply = match self.set_all(session, &settings, values).await {
+                        Ok(()) => self.execute(session, with(*statement), values).await,
+                        Err(error) => Err(error),
+                    };
+                    session.put_back(&before, settings.iter().filter_map(Setting::name));
+                    return reply;
+                }
+                Statement::Do(query) => {
+                    let query = Statement::Query(query);
+                    let reply = self.run_query(session, values, || Ok(with(query))).await?;
+                    if let Reply::Rows(mut rows) = reply {
+                        while let Some(batch) = rows.next().await {
+                            batch?;
+                        }
                     }
                 }
-                Ok(Reply::Done(Done::default()))
+                Statement::Set(settings) => self.set_all(session, &settings, values).await?,
+                Statement::Use(name) => session.database = Some(database(&name)?),
+                Statement::Begin => session.in_transaction = true,
+                Statement::End => session.in_transaction = false,
+                Statement::Nothing => {}
             }
-            Statement::Set(settings) => {
-                for setting in settings {
-                    self.set(session, setting).await?;
-                }
-                Ok(Reply::Done(Done::default()))
-            }
-            Statement::Use(name) => {
-                session.database = Some(database(&name)?);
-                Ok(Reply::Done(Done::default()))
-            }
-            Statement::Begin => {
-                session.in_transaction = true;
-                Ok(Reply::Done(Done::default()))
-            }
-            Statement::End => {
-                session.in_transaction = false;
-                Ok(Reply::Done(Done::default()))
-            }
-            Statement::Nothing => Ok(Reply::Done(Done::default())),
-            Statement::Show(show) => self.show(session, &show).await,
-            Statement::Explain(text) => self.explain(session, &text).await,
-            Statement::Create(create) => self.create(session, create).await,
-            Statement::Drop(drop) => self.drop_tables(session, drop).await,
-        }
+            Ok(Reply::Done(Done::default()))
+        };
+        work.boxed()
     }
 
     /// Plans one statement whose `?` have no values yet.
@@ -212,14 +185,16 @@ impl Engine {
                 columns: found.columns,
             });
         }
-        let (parameters, columns) = match statement::read(text, mode(session).ansi_quotes)? {
-            Statement::Query => {
-                let query = self.query(session, text, None).await?;
-                (query.parameters, query.columns)
-            }
-            Statement::Show(show) => (0, self.sheet(session, &show)?.answer_columns()),
-            Statement::Explain(_) => (0, super::show::plan_columns()),
-            _ => (0, Arc::from([])),
+        let mut parsed = self.parse(session, text.to_owned()).await?;
+        while let Statement::SetFor(_, statement) = parsed.statement {
+            parsed.statement = *statement;
+        }
+        let parameters = parsed.parameters;
+        let columns = match parsed.statement {
+            Statement::Query(_) => self.query(session, parsed).await?.columns,
+            Statement::Show(show) => self.sheet(session, &show)?.answer_columns(),
+            Statement::Explain(_) => super::show::plan_columns(),
+            _ => Arc::from([]),
         };
         Ok(Prepared {
             text: text.into(),
@@ -235,78 +210,72 @@ impl Engine {
     pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
         let most = self.settings().text_max;
         if bytes > most {
-            return Err(SqlError {
-                code: 1153,
-                state: "08S01",
-                message: format!(
-                    "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
-                ),
-            });
+            return Err(SqlError::packet_too_large(format!(
+                "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
+            )));
         }
         Ok(())
     }
 
-    /// Plans a query on the engine's threads.
-    pub(super) async fn query(
-        &self,
-        session: &Session,
-        text: &str,
-        values: Option<&[Literal]>,
-    ) -> Result<Query, SqlError> {
-        let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
-        let values = values.map(<[Literal]>::to_vec);
-        self.on_own_threads(&self.watch(), async move {
+    /// Plans a query without its values on the engine's threads.
+    pub(super) async fn query(&self, session: &Session, parsed: Parsed) -> Result<Query, SqlError> {
+        let (engine, session) = (self.clone(), session.clone());
+        self.on_own_threads(&self.guard(&session), async move {
             let _place = engine.place().await?;
-            let written = write(&session, engine.settings(), &text, values.as_deref())?;
-            engine.plan(written).await
+            let context = Context::new(&session, engine.settings(), None);
+            engine
+                .plan(rewrite_query(
+                    query_of(parsed.statement)?,
+                    &parsed.items,
+                    &context,
+                )?)
+                .await
         })
         .await
     }
 
-    pub(super) async fn plan(&self, written: Written) -> Result<Query, SqlError> {
-        let statement = ast::Statement::Query(written.query);
+    pub(super) async fn plan(&self, rewritten: Rewritten) -> Result<Query, SqlError> {
+        let statement = ast::Statement::Query(rewritten.query);
         let statement = PlannedStatement::Statement(Box::new(statement));
         let plan = self.state().statement_to_plan(statement).await?;
         let plan = self.operators().finish(plan)?;
-        weight::check(&plan)?;
+        plan_size::check(&plan)?;
         // (1, 2) can be compared, and not shown.
-        if plan
-            .schema()
-            .fields()
-            .iter()
-            .any(|field| field.data_type().is_nested())
-        {
+        let mut fields = plan.schema().fields().iter();
+        if fields.any(|field| field.data_type().is_nested()) {
             return Err(SqlError::several_values(
                 "Operand should contain 1 column(s)",
             ));
         }
-        let columns = named(tables::columns_of(&plan), &written.noted);
+        let columns = named(tables::columns_of(&plan), &rewritten.names);
+        let sleep = Duration::try_from_secs_f64(rewritten.sleep).unwrap_or(Duration::MAX);
         Ok(Query {
             plan,
             columns,
-            parameters: written.parameters,
-            sleep: Duration::try_from_secs_f64(written.noted.sleep)
-                .unwrap_or(Duration::MAX)
-                .min(self.settings().time_max),
+            sleep: sleep.min(self.settings().time_max),
         })
     }
 
     /// Plans a query and starts it: one way to the engine's threads and back, since waking a thread costs as much as planning
     /// something small.
-    pub(super) async fn ask(
+    async fn run_query(
         &self,
         session: &Session,
-        text: &str,
         values: &[Literal],
+        read: impl FnOnce() -> Result<Parsed, SqlError> + Send + 'static,
     ) -> Result<Reply, SqlError> {
-        let (engine, session, text) = (self.clone(), session.clone(), text.to_owned());
+        let (engine, session) = (self.clone(), session.clone());
         let values = values.to_vec();
-        let watch = self.watch();
+        let watch = self.guard(&session);
         let (place, plan, columns) = self
             .on_own_threads(&watch, async move {
                 let mut place = engine.place().await?;
-                let written = write(&session, engine.settings(), &text, Some(&values))?;
-                let query = engine.plan(written).await?;
+                let parsed = read()?;
+                check_count(&parsed, &values)?;
+                let context = Context::new(&session, engine.settings(), Some(&values));
+                let rewritten =
+                    rewrite_query(query_of(parsed.statement)?, &parsed.items, &context)?;
+                let query = engine.plan(rewritten).await?;
                 if !query.sleep.is_zero() {
                     // Who sleeps keeps nobody from anything.
                     drop(place);
@@ -324,13 +293,15 @@ impl Engine {
     /// thread that cannot be interrupted then goes on, in the place of the statement, and nobody waits for it.
     pub(super) async fn on_own_threads<T: Send + 'static>(
         &self,
-        watch: &Arc<Watch>,
+        watch: &Arc<StatementGuard>,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, SqlError> {
-        let task = self.runtime()?.spawn(watch::scope(Arc::clone(watch), work));
+        let task = self
+            .runtime()?
+            .spawn(cancellation::scope(Arc::clone(watch), work));
         let ends_with_us = Running::new(task.abort_handle(), Some(Arc::clone(watch)));
         let Ok(ended) = tokio::time::timeout_at(watch.until().into(), task).await else {
-            return Err(run::late(self.settings()));
+            return Err(watch.late());
         };
         ends_with_us.finish();
         match ended {
@@ -414,65 +385,50 @@ impl Engine {
         }
     }
 
-    async fn set(&self, session: &mut Session, setting: Setting) -> Result<(), SqlError> {
-        match setting {
-            Setting::Names(charset) => {
-                let charset = charset.map(|charset| charset.to_lowercase());
-                for name in [
-                    "character_set_client",
-                    "character_set_connection",
-                    "character_set_results",
-                ] {
-                    session.set(name, charset.clone())?;
+    async fn set_all(
+        &self,
+        session: &mut Session,
+        settings: &[Setting],
+        values: &[Literal],
+    ) -> Result<(), SqlError> {
+        for setting in settings {
+            match setting {
+                Setting::Own { name, value } => {
+                    let value = self.evaluate(session, value, values).await?;
+                    session.set_own(name, value)?;
                 }
-                Ok(())
-            }
-            Setting::Own { name, value } => {
-                let value = self.evaluate(session, &value).await?;
-                session.set_own(&name, value)
-            }
-            Setting::System { name, value: None } => session.set(variables::canonical(&name), None),
-            Setting::System {
-                name,
-                value: Some(value),
-            } => {
-                let is_word = value
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-                let value = match is_word {
-                    true => value,
-                    false => match self.evaluate(session, &value).await? {
-                        Literal::Null => String::new(),
-                        Literal::Int(value) => value.to_string(),
-                        Literal::UInt(value) => value.to_string(),
-                        Literal::Float(value) => value.to_string(),
-                        Literal::Text(value) => value,
-                    },
-                };
-                let name = variables::canonical(&name);
-                if name == "time_zone"
-                    && !value.eq_ignore_ascii_case("system")
-                    && functions::zone(&value).is_none()
-                {
-                    return Err(SqlError {
-                        code: 1298,
-                        state: "HY000",
-                        message: format!("Unknown or incorrect time zone: '{value}'"),
-                    });
+                Setting::System { name, value } => {
+                    let value = match value {
+                        None => None,
+                        Some(ast::Expr::Identifier(word)) => Some(word.value.clone()),
+                        Some(value) => Some(match self.evaluate(session, value, values).await? {
+                            Literal::Null => "NULL".to_owned(),
+                            Literal::Int(value) => value.to_string(),
+                            Literal::UInt(value) => value.to_string(),
+                            Literal::Float(value) => value.to_string(),
+                            Literal::Text(value) => value,
+                        }),
+                    };
+                    variables::set(session, self.settings(), name, value)?;
                 }
-                let value = match name.starts_with("character_set") {
-                    true => value.to_lowercase(),
-                    false => value,
-                };
-                session.set(name, Some(value))
             }
         }
+        Ok(())
     }
 
     /// What an expression is.
-    async fn evaluate(&self, session: &Session, expression: &str) -> Result<Literal, SqlError> {
-        let text = format!("SELECT {expression}");
-        let Reply::Rows(mut rows) = self.ask(session, &text, &[]).await? else {
+    async fn evaluate(
+        &self,
+        session: &Session,
+        expression: &ast::Expr,
+        values: &[Literal],
+    ) -> Result<Literal, SqlError> {
+        let parsed = Parsed {
+            statement: Statement::Query(statement::select_of(vec![expression.clone()])?),
+            parameters: values.len(),
+            items: Items::new(),
+        };
+        let Reply::Rows(mut rows) = self.run_query(session, values, || Ok(parsed)).await? else {
             return Ok(Literal::Null);
         };
         let mut first = Literal::Null;
@@ -486,15 +442,35 @@ impl Engine {
             if batch.num_rows() == 1 {
                 let cells = functions::value::Cells::new(batch.column(0))?;
                 first = match cells.get(0) {
-                    functions::value::V::Null => Literal::Null,
-                    functions::value::V::Int(value) => Literal::Int(value),
-                    functions::value::V::UInt(value) => Literal::UInt(value),
-                    functions::value::V::Real(value) => Literal::Float(value),
-                    other => Literal::Text(other.said().into_owned()),
+                    functions::value::Value::Null => Literal::Null,
+                    functions::value::Value::Int(value) => Literal::Int(value),
+                    functions::value::Value::UInt(value) => Literal::UInt(value),
+                    functions::value::Value::Double(value) => Literal::Float(value),
+                    other => Literal::Text(other.to_text().into_owned()),
                 };
             }
         }
         Ok(first)
+    }
+}
+
+/// The query of a statement that is one.
+fn query_of(statement: Statement) -> Result<Box<ast::Query>, SqlError> {
+    match statement {
+        Statement::Query(query) => Ok(query),
+        _ => Err(SqlError::internal("not a query")),
+    }
+}
+
+/// Refuses more values than a statement has `?`.
+fn check_count(parsed: &Parsed, values: &[Literal]) -> Result<(), SqlError> {
+    match values.len() > parsed.parameters {
+        true => Err(SqlError::wrong_arguments(format!(
+            "the statement has {} '?', and {} values were given",
+            parsed.parameters,
+            values.len()
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -527,18 +503,18 @@ pub(super) fn database(name: &str) -> Result<String, SqlError> {
 }
 
 /// Columns by the names that MySQL gives them.
-fn named(columns: Arc<[SqlColumn]>, noted: &Noted) -> Arc<[SqlColumn]> {
-    let mut names = noted.names.iter().peekable();
+fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
+    let mut answer = names.answer.iter().peekable();
     columns
         .iter()
         .map(|column| {
             let mut column = column.clone();
-            if let Some((_, said)) = names.next_if(|(internal, _)| *internal == column.name) {
-                column.name.clone_from(said);
+            if let Some((_, name)) = answer.next_if(|(internal, _)| *internal == column.name) {
+                column.name.clone_from(name);
             } else if let Some((name, _)) = column.name.split_once(MARK) {
                 column.name = name.to_owned();
-            } else if let Some(said) = noted.said.get(&column.name) {
-                column.name.clone_from(said);
+            } else if let Some(name) = names.inner.get(&column.name) {
+                column.name.clone_from(name);
             } else if let Some((_, own)) = &column.origin
                 && own.eq_ignore_ascii_case(&column.name)
             {

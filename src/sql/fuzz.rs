@@ -6,13 +6,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::dialect::lex;
+use super::dialect::context::Context;
+use super::dialect::lex::{self, Mode};
 use super::engine::Engine;
-use super::execute::write;
+use super::execute::rewrite_query;
 use super::reply::Reply;
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
-use super::statement::{self, Statement};
+use super::statement::{self, Parsed, Statement};
 
 /// Cuts a text into statements, reads each of them and rewrites those that are queries. How many were fit to be planned.
 #[must_use]
@@ -26,12 +27,19 @@ pub fn fuzz_text(text: &str) -> usize {
     ];
     let mut fit = 0;
     for statement in lex::split(text) {
-        for ansi_quotes in [false, true] {
-            let Ok(Statement::Query) = statement::read(statement, ansi_quotes) else {
+        for mode in [Mode::default(), Mode::ANSI] {
+            let Ok(Parsed {
+                statement: Statement::Query(query),
+                items,
+                ..
+            }) = statement::parse(statement, mode)
+            else {
                 continue;
             };
-            fit += usize::from(write(&session, &settings, statement, None).is_ok());
-            let _ = write(&session, &settings, statement, Some(&values));
+            let context = Context::new(&session, &settings, None);
+            fit += usize::from(rewrite_query(query.clone(), &items, &context).is_ok());
+            let context = Context::new(&session, &settings, Some(&values));
+            let _ = rewrite_query(query, &items, &context);
         }
     }
     fit

@@ -1,24 +1,23 @@
-//! Rows of raw data by their id, without planning: `SELECT * FROM request WHERE id = 7`.
+//! Point queries without planning: `SELECT * FROM request WHERE id = 7`.
 //!
-//! That is what a page about one request asks, and the rows are found in microseconds, while planning takes a millisecond
-//! for any statement. One of exactly this form (a raw table; all of its columns or some, by their own names; one id; LIMIT,
-//! if at all, with a number) goes to the table's scan at once. Whatever else is in it, if only a name in other case, and
-//! it takes the usual way. The answer is the same either way, to which a test holds it. Called with every statement, on the
-//! front ends' threads; reads nothing but the text.
+//! Pages about one request ask this. The rows are found in microseconds, while planning takes a millisecond, so a statement of
+//! exactly this form (a raw table, columns by name or all, one id, perhaps LIMIT) goes straight to the table's scan.
+//! Anything else is planned; a test holds both ways to the same answer. Called for every short statement, on the front ends' threads.
 
-use std::iter::Peekable;
-use std::slice;
 use std::sync::Arc;
 
 use datafusion::catalog::SchemaProvider;
 use datafusion::logical_expr::TableProviderFilterPushDown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{ident, lit};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, SelectItem, SetExpr, Statement, TableFactor, Value,
+};
+use datafusion::sql::sqlparser::dialect::MySqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
-use super::dialect::lex::{Kind, Token, tokens};
 use super::engine::Engine;
 use super::error::SqlError;
-use super::execute::mode;
 use super::reply::SqlColumn;
 use super::session::{Literal, Session};
 use super::tables::{self, Extent, PinbaTables};
@@ -40,12 +39,12 @@ pub(super) struct Lookup {
 
 /// What such a statement says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked<'a> {
+struct PointQuery {
     /// None: all of them.
-    columns: Vec<&'a str>,
-    database: Option<&'a str>,
-    table: &'a str,
-    key: &'a str,
+    columns: Vec<String>,
+    database: Option<String>,
+    table: String,
+    key: String,
     /// `None` is `?`.
     id: Option<i64>,
     limit: Option<usize>,
@@ -63,13 +62,13 @@ impl Engine {
         text: &str,
         values: Option<&[Literal]>,
     ) -> Result<Option<Lookup>, SqlError> {
-        if text.len() > TEXT_MAX {
+        if text.len() > TEXT_MAX || session.variables.contains_key("sql_select_limit") {
             return Ok(None);
         }
-        let Some(asked) = Asked::read(&tokens(text, mode(session).ansi_quotes), text) else {
+        let Some(query) = PointQuery::read(text) else {
             return Ok(None);
         };
-        let id = match (asked.id, values) {
+        let id = match (query.id, values) {
             (Some(id), None | Some([])) => id,
             (None, None) => 0,
             (None, Some([value])) => match whole(value) {
@@ -78,17 +77,17 @@ impl Engine {
             },
             _ => return Ok(None),
         };
-        let database = asked.database.or(session.database.as_deref());
-        if database != Some(DATABASE) || !tables::raw_names().contains(&asked.table) {
+        let database = query.database.as_deref().or(session.database.as_deref());
+        if database != Some(DATABASE) || !tables::raw_names().contains(&query.table.as_str()) {
             return Ok(None);
         }
         let all = PinbaTables::new(Arc::clone(self.catalog()), self.settings().clone());
-        let Some(table) = all.table(asked.table).await? else {
+        let Some(table) = all.table(&query.table).await? else {
             return Ok(None);
         };
         let schema = table.schema();
         let mut chosen = Vec::with_capacity(schema.fields().len());
-        for name in &asked.columns {
+        for name in &query.columns {
             match schema.index_of(name) {
                 Ok(at) if !chosen.contains(&at) => chosen.push(at),
                 _ => return Ok(None),
@@ -97,7 +96,7 @@ impl Engine {
         if chosen.is_empty() {
             chosen.extend(0..schema.fields().len());
         }
-        let condition = ident(asked.key).eq(lit(id));
+        let condition = ident(&query.key).eq(lit(id));
         let tested = table.supports_filters_pushdown(&[&condition])?;
         let conditions = [condition];
         if tested != [TableProviderFilterPushDown::Exact]
@@ -106,13 +105,18 @@ impl Engine {
             return Ok(None);
         }
         let fields = chosen.iter().map(|at| &schema.fields()[*at]);
-        let columns = fields.map(|field| tables::column_of(Some(asked.table), field));
+        let columns = fields.map(|field| tables::column_of(Some(&query.table), field));
         let columns = columns.collect();
-        let plan = table.scan(self.narrow(), Some(&chosen), &conditions, asked.limit);
+        let plan = table.scan(
+            self.single_threaded(),
+            Some(&chosen),
+            &conditions,
+            query.limit,
+        );
         Ok(Some(Lookup {
             plan: plan.await?,
             columns,
-            parameters: usize::from(asked.id.is_none()),
+            parameters: usize::from(query.id.is_none()),
         }))
     }
 }
@@ -133,116 +137,83 @@ fn digits(text: &str) -> Option<i64> {
     plain.then(|| text.parse().ok())?
 }
 
-/// The words of a statement, in turn.
-struct Words<'a, 't> {
-    text: &'a str,
-    tokens: Peekable<slice::Iter<'t, Token>>,
-}
-
-impl<'a> Words<'a, '_> {
-    /// The next token and what it says.
-    fn next(&mut self) -> Option<(Kind, &'a str)> {
-        let token = self.tokens.next()?;
-        Some((token.kind, &self.text[token.start..token.end]))
-    }
-
-    /// Whether the next is this keyword, which is then taken.
-    fn has_word(&mut self, word: &str) -> bool {
-        let text = self.text;
-        let is = |token: &&Token| {
-            token.kind == Kind::Word && text[token.start..token.end].eq_ignore_ascii_case(word)
+impl PointQuery {
+    fn read(text: &str) -> Option<Self> {
+        let statements = Parser::parse_sql(&MySqlDialect {}, text).ok()?;
+        let [Statement::Query(query)] = statements.as_slice() else {
+            return None;
         };
-        self.tokens.next_if(is).is_some()
-    }
-
-    /// Whether the next is this sign, which is then taken.
-    fn has_sign(&mut self, sign: &str) -> bool {
-        let text = self.text;
-        let is = |token: &&Token| token.kind == Kind::Sign && &text[token.start..token.end] == sign;
-        self.tokens.next_if(is).is_some()
-    }
-
-    fn name(&mut self) -> Option<&'a str> {
-        let (kind, text) = self.next()?;
-        match kind {
-            Kind::Word => Some(text),
-            Kind::Quoted => {
-                let name = text.strip_prefix('`')?.strip_suffix('`')?;
-                (!name.contains('`')).then_some(name)
-            }
-            _ => None,
-        }
-    }
-}
-
-impl<'a> Asked<'a> {
-    fn read(tokens: &[Token], text: &'a str) -> Option<Self> {
-        let mut words = Words {
-            text,
-            tokens: tokens.iter().peekable(),
+        let SetExpr::Select(select) = &*query.body else {
+            return None;
         };
-        if !words.has_word("select") {
-            return None;
-        }
-        let mut columns = Vec::new();
-        if words.has_sign("*") {
-            if !words.has_word("from") {
-                return None;
+        let name = |ident: &Ident| {
+            let plain = matches!(ident.quote_style, None | Some('`')) && !ident.value.contains('`');
+            plain.then(|| ident.value.clone())
+        };
+        let columns = match select.projection.as_slice() {
+            [SelectItem::Wildcard(_)] => Vec::new(),
+            items => {
+                let columns = items.iter().map(|item| match item {
+                    SelectItem::UnnamedExpr(Expr::Identifier(column)) => name(column),
+                    _ => None,
+                });
+                columns.collect::<Option<_>>()?
             }
-        } else {
-            loop {
-                columns.push(words.name()?);
-                if words.has_word("from") {
-                    break;
-                }
-                if !words.has_sign(",") {
-                    return None;
-                }
-            }
-        }
-        let (mut database, mut table) = (None, words.name()?);
-        if words.has_sign(".") {
-            database = Some(table);
-            table = words.name()?;
-        }
-        if !words.has_word("where") {
+        };
+        let [from] = select.from.as_slice() else {
             return None;
-        }
-        let mut open = 0;
-        while words.has_sign("(") {
-            open += 1;
-        }
-        let key = words.name()?;
-        if !words.has_sign("=") {
+        };
+        let TableFactor::Table { name: written, .. } = &from.relation else {
             return None;
-        }
-        let id = match words.next()? {
-            (Kind::Number, number) => Some(digits(number)?),
-            (Kind::Text, quoted) => {
-                let inside = quoted.get(1..quoted.len().checked_sub(1)?)?;
-                Some(digits(inside)?)
+        };
+        let parts = written.0.iter().map(|part| name(part.as_ident()?));
+        let (database, table) = match <[String; 1]>::try_from(parts.collect::<Option<Vec<_>>>()?) {
+            Ok([table]) => (None, table),
+            Err(parts) => {
+                let [database, table] = <[String; 2]>::try_from(parts).ok()?;
+                (Some(database), table)
             }
-            (Kind::Parameter, _) => None,
+        };
+        let mut condition = select.selection.as_ref()?;
+        while let Expr::Nested(inner) = condition {
+            condition = inner;
+        }
+        let Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Eq,
+            right,
+        } = condition
+        else {
+            return None;
+        };
+        let (Expr::Identifier(key), Expr::Value(value)) = (&**left, &**right) else {
+            return None;
+        };
+        let id = match &value.value {
+            Value::Number(number, false) | Value::SingleQuotedString(number) => {
+                Some(digits(number)?)
+            }
+            Value::Placeholder(_) => None,
             _ => return None,
         };
-        for _ in 0..open {
-            if !words.has_sign(")") {
-                return None;
-            }
-        }
-        let mut limit = None;
-        if words.has_word("limit") {
-            let (Kind::Number, number) = words.next()? else {
-                return None;
-            };
-            limit = Some(number.parse().ok().filter(|rows| *rows > 0)?);
-        }
-        let _last = words.has_sign(";");
-        words.next().is_none().then_some(Self {
+        let limit = query.limit_clause.as_ref().map(ToString::to_string);
+        let limit = limit.unwrap_or_default();
+        // Whatever else is in it would be written out, too.
+        let items: Vec<String> = select.projection.iter().map(ToString::to_string).collect();
+        let condition = select.selection.as_ref()?;
+        let plain = format!(
+            "SELECT {} FROM {written} WHERE {condition}{limit}",
+            items.join(", ")
+        );
+        let limit = match limit.trim().strip_prefix("LIMIT ") {
+            None => None,
+            Some(rows) => Some(rows.parse().ok().filter(|rows| *rows > 0)?),
+        };
+        (plain == query.to_string()).then_some(Self {
             columns,
             database,
             table,
-            key,
+            key: name(key)?,
             id,
             limit,
         })
@@ -254,14 +225,10 @@ mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
 
     use super::*;
-    use crate::load::TrafficOptions;
+    use crate::cli::load::TrafficOptions;
     use crate::sql::reply::Reply;
     use crate::sql::settings::SqlSettings;
     use crate::sql::tests::pools::Pools;
-
-    fn asked(text: &str) -> Option<Asked<'_>> {
-        Asked::read(&tokens(text, false), text)
-    }
 
     #[test]
     fn statements_of_the_form_are_known() {
@@ -286,9 +253,9 @@ mod tests {
                 None,
             ),
         ] {
-            let asked = asked(text).unwrap_or_else(|| panic!("{text}"));
+            let query = PointQuery::read(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(
-                (asked.columns.len(), asked.id, asked.limit),
+                (query.columns.len(), query.id, query.limit),
                 (columns, id, limit),
                 "{text}"
             );
@@ -321,7 +288,7 @@ mod tests {
             "SELECT id FROM request WHERE id = '",
             "SELECT DISTINCT id FROM request WHERE id = 7",
         ] {
-            assert_eq!(asked(text), None, "{text}");
+            assert_eq!(PointQuery::read(text), None, "{text}");
         }
     }
 
@@ -391,6 +358,14 @@ mod tests {
                     }
                 }
             }
+        }
+        // Whose rows are limited, looks at the usual way.
+        for limit in ["1", "DEFAULT"] {
+            let set = format!("SET sql_select_limit = {limit}");
+            engine.run(&mut session, &set, &[]).await.expect("set");
+            let text = "SELECT * FROM timer WHERE request_id = 700";
+            let found = engine.look_up(&session, text, Some(&[])).await;
+            assert_eq!(found.expect("a scan").is_some(), limit == "DEFAULT");
         }
         // What is wrong is said as ever.
         session.database = None;

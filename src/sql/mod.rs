@@ -8,6 +8,7 @@
 //! kept waiting; time, memory, rows and the number of queries at once are bounded by [`SqlSettings`]. A reader that goes
 //! away (the reply is dropped) ends its query.
 
+mod cancellation;
 mod dialect;
 mod engine;
 mod error;
@@ -15,20 +16,20 @@ mod execute;
 mod functions;
 mod fuzz;
 mod information_schema;
+mod limits;
 mod lookup;
+mod plan_size;
 mod planning;
 mod reply;
 mod run;
 mod session;
 mod settings;
-mod sheet;
 mod show;
 mod snapshot;
 mod statement;
 mod tables;
 mod variables;
-mod watch;
-mod weight;
+mod virtual_table;
 
 pub use dialect::split;
 pub use engine::{Engine, Prepared};

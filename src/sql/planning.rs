@@ -1,8 +1,7 @@
-//! From a logical plan to one that runs: wide, in pieces for all threads, or narrow, in one.
+//! From the logical to the physical plan: for all threads, or for one.
 //!
-//! A query that begins at a few rows is over before other threads have woken up, and planning is what it costs; so it is
-//! planned for one thread, without the rules of DataFusion that are about dividing work, grouping or windows. Which it is,
-//! the tables say of the conditions they were given.
+//! A query that reads few rows spends its time in planning, so it is planned for one thread, without the optimizer rules
+//! that only help parallel or large plans. The tables decide from their conditions which it is.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::error::SqlError;
 use super::tables::{Extent, extent};
 
 /// Rules that do nothing for a plan in one piece, or only make large ones faster.
-const FOR_WIDE: [&str; 7] = [
+const PARALLEL_RULES: [&str; 7] = [
     "aggregate_statistics",
     "LimitedDistinctAggregation",
     "WindowTopN",
@@ -27,10 +26,10 @@ const FOR_WIDE: [&str; 7] = [
     "TopKRepartition",
 ];
 
-/// The state in which narrow plans are made.
-pub(super) fn narrow(wide: &SessionState) -> SessionState {
+/// The state in which single_threaded plans are made.
+pub(super) fn single_threaded(wide: &SessionState) -> SessionState {
     let rules = wide.physical_optimizers().iter();
-    let rules = rules.filter(|rule| !FOR_WIDE.contains(&rule.name()));
+    let rules = rules.filter(|rule| !PARALLEL_RULES.contains(&rule.name()));
     SessionStateBuilder::new_from_existing(wide.clone())
         .with_config(wide.config().clone().with_target_partitions(1))
         .with_physical_optimizer_rules(rules.cloned().collect())
@@ -38,7 +37,7 @@ pub(super) fn narrow(wide: &SessionState) -> SessionState {
 }
 
 /// Whether a plan begins at a few rows, or has only small tables.
-fn is_narrow(plan: &LogicalPlan) -> bool {
+fn is_small(plan: &LogicalPlan) -> bool {
     let (mut few, mut large) = (false, false);
     let looked = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -65,11 +64,33 @@ impl Engine {
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
         let plan = self.state().optimize(plan)?;
-        let state = match is_narrow(&plan) {
-            true => self.narrow(),
+        let state = match is_small(&plan) {
+            true => self.single_threaded(),
             false => self.state(),
         };
         let planner = state.query_planner();
         Ok(planner.create_physical_plan(&plan, state).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_are_left_out_exist() {
+        let wide = SessionStateBuilder::new().with_default_features().build();
+        let known: Vec<&str> = wide
+            .physical_optimizers()
+            .iter()
+            .map(|rule| rule.name())
+            .collect();
+        for name in PARALLEL_RULES {
+            assert!(known.contains(&name), "{name} is none of {known:?}");
+        }
+        assert_eq!(
+            single_threaded(&wide).physical_optimizers().len() + PARALLEL_RULES.len(),
+            known.len()
+        );
     }
 }

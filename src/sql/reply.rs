@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
+use super::cancellation::StatementGuard;
 use super::error::SqlError;
-use super::watch::Watch;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -113,25 +112,17 @@ impl Rows {
     pub async fn next(&mut self) -> Option<Result<RecordBatch, SqlError>> {
         self.batches.recv().await
     }
-
-    /// The same for those who poll.
-    pub fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<RecordBatch, SqlError>>> {
-        self.batches.poll_recv(context)
-    }
 }
 
 /// A task that ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     task: tokio::task::AbortHandle,
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<StatementGuard>>,
 }
 
 impl Running {
-    pub(super) fn new(task: tokio::task::AbortHandle, watch: Option<Arc<Watch>>) -> Self {
+    pub(super) fn new(task: tokio::task::AbortHandle, watch: Option<Arc<StatementGuard>>) -> Self {
         Self { task, watch }
     }
 

@@ -1,23 +1,19 @@
-//! Running a plan: on the engine's own threads, within the limits, until there is no row left or nobody who wants them.
+//! Runs a plan on the engine's own threads, within the limits, until its rows are sent or nobody wants them.
 //!
-//! The threads run at low priority: receivers and the merger go first, whatever is asked. A query that finds all places taken
-//! waits a moment for one. It ends early when its reader is gone, when its time is over, when its answer grows too long, or
-//! when all queries together hold more memory than they may; nothing is spilled to disk.
+//! The threads run at low priority, so receivers and the merger go first. A query waits briefly for a permit; it ends when its
+//! reader is gone, its time is over, its answer is too long, or all queries together exceed their memory. Nothing spills to disk.
 //!
-//! A thread that is inside a join cannot be interrupted from outside, so joins are made to look up now and then: whatever
-//! they bring passes a node that yields ([`Watched`]), and conditions that they test pair by pair ask [`Watch`] whether
-//! the query still goes on, as functions do by themselves.
+//! A join cannot be interrupted from outside, so plans are made [`interruptible`]: the output of a join passes a node that
+//! yields, and a join condition is a function call, which checks whether the statement should end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
@@ -27,10 +23,11 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::cancellation::{self, StatementGuard};
 use super::error::SqlError;
+use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
-use super::watch::{self, Watch};
 use crate::config::units::exact_bytes;
 
 /// Batches that are made and not yet taken.
@@ -72,30 +69,30 @@ pub(super) async fn place(
 pub(super) fn start(
     runtime: &tokio::runtime::Handle,
     place: OwnedSemaphorePermit,
-    watch: Arc<Watch>,
+    guard: Arc<StatementGuard>,
     settings: &SqlSettings,
     plan: Arc<dyn ExecutionPlan>,
     context: impl FnOnce(&Arc<dyn ExecutionPlan>) -> Arc<TaskContext>,
     columns: Arc<[SqlColumn]>,
 ) -> std::result::Result<Reply, SqlError> {
-    watch.run();
-    let plan = watched(plan, &watch)?;
+    guard.run();
+    let plan = interruptible(plan)?;
     let schema = schema_named(&plan.schema(), &columns);
     let context = context(&plan);
     let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
     let limits = settings.clone();
-    let until = watch.until();
-    let task = runtime.spawn(watch::scope(Arc::clone(&watch), async move {
+    let (until, late) = (guard.until(), guard.late());
+    let task = runtime.spawn(cancellation::scope(Arc::clone(&guard), async move {
         let _place = place;
         let work = run(plan, context, &limits, &sender);
         let ended = match tokio::time::timeout_at(until.into(), work).await {
             Ok(ended) => ended,
-            Err(_) => Err(late(&limits)),
+            Err(_) => Err(late.clone()),
         };
         if let Err(error) = ended {
             // What was stopped because time was over says so.
             let error = match error.code == 1317 && Instant::now() >= until {
-                true => late(&limits),
+                true => late,
                 false => error,
             };
             let _nobody_waits = sender.send(Err(error)).await;
@@ -105,7 +102,7 @@ pub(super) fn start(
         columns,
         schema,
         batches,
-        _running: Running::new(task.abort_handle(), Some(watch)),
+        _running: Running::new(task.abort_handle(), Some(guard)),
     }))
 }
 
@@ -116,14 +113,6 @@ fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
         .map(|(field, column)| field.as_ref().clone().with_name(&column.name))
         .collect();
     Arc::new(Schema::new(fields))
-}
-
-/// The statement's time is over.
-pub(super) fn late(limits: &SqlSettings) -> SqlError {
-    SqlError::timeout(format!(
-        "the query took longer than {} s (sql.time_max)",
-        limits.time_max.as_secs_f64()
-    ))
 }
 
 /// Sends the rows of a plan to who wants them.
@@ -162,21 +151,15 @@ async fn run(
 }
 
 /// The plan with joins that notice when they should end.
-pub(super) fn watched(
-    plan: Arc<dyn ExecutionPlan>,
-    watch: &Arc<Watch>,
-) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
             let Some(filter) = join.filter() else {
                 return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))));
             };
-            let expression = Arc::new(Watched {
-                inner: Arc::clone(filter.expression()),
-                watch: Arc::clone(watch),
-            });
+            let condition = Arc::clone(filter.expression());
             let filter = JoinFilter::new(
-                expression,
+                functions::interruptible(condition, filter.schema())?,
                 filter.column_indices().to_vec(),
                 Arc::clone(filter.schema()),
             );
@@ -201,68 +184,4 @@ pub(super) fn watched(
         )
     })
     .data()
-}
-
-/// A condition that fails when the query was stopped.
-#[derive(Debug)]
-struct Watched {
-    inner: Arc<dyn PhysicalExpr>,
-    watch: Arc<Watch>,
-}
-
-impl std::fmt::Display for Watched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl PartialEq for Watched {
-    fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner)
-    }
-}
-
-impl Eq for Watched {}
-
-impl std::hash::Hash for Watched {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.inner.hash(state);
-    }
-}
-
-impl PhysicalExpr for Watched {
-    fn data_type(&self, schema: &Schema) -> Result<DataType> {
-        self.inner.data_type(schema)
-    }
-
-    fn nullable(&self, schema: &Schema) -> Result<bool> {
-        self.inner.nullable(schema)
-    }
-
-    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
-        self.inner.return_field(schema)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        self.watch.check()?;
-        self.inner.evaluate(batch)
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.inner]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        Ok(Arc::new(Self {
-            inner: children.pop().unwrap_or_else(|| Arc::clone(&self.inner)),
-            watch: Arc::clone(&self.watch),
-        }))
-    }
-
-    fn fmt_sql(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.inner.fmt_sql(f)
-    }
 }

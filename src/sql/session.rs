@@ -1,10 +1,13 @@
-//! What a connection has said so far: its database, its variables, who it is.
+//! The state of a connection: its database, its variables, its user.
 //!
-//! A front end makes one per connection and lends it to the engine with each statement; USE, SET and the words of transactions
-//! change it. What can be SET is bounded: names of 64 characters, and [`SESSION_BYTES_MAX`] for all names and values together.
+//! A front end creates one per connection and passes it to the engine with each statement; USE, SET and transactions change it.
+//! What can be SET is bounded: names of 64 characters, and [`SESSION_BYTES_MAX`] for all names and values together.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 
 use super::error::SqlError;
 use crate::limits::SESSION_BYTES_MAX;
@@ -67,10 +70,34 @@ impl Session {
     /// Whether each statement is a transaction of its own.
     #[must_use]
     pub fn autocommit(&self) -> bool {
-        !self
-            .variables
-            .get("autocommit")
-            .is_some_and(|value| value == "0" || value.eq_ignore_ascii_case("off"))
+        let set = self.variables.get("autocommit");
+        set.is_none_or(|value| value != "OFF")
+    }
+
+    /// Whether `sql_mode` has this word.
+    pub(super) fn has_mode(&self, word: &str) -> bool {
+        let modes = self.variables.get("sql_mode");
+        modes.is_some_and(|modes| {
+            let mut modes = modes.split(',').map(str::trim);
+            modes.any(|mode| mode.eq_ignore_ascii_case(word))
+        })
+    }
+
+    /// The zone of the session's clock.
+    pub(super) fn time_zone(&self) -> &str {
+        let set = self.variables.get("time_zone");
+        set.map_or("SYSTEM", String::as_str)
+    }
+
+    /// What the clock stands at, if it was SET.
+    pub(super) fn timestamp(&self) -> Option<DateTime<Utc>> {
+        let seconds: f64 = self.number("timestamp").filter(|seconds| *seconds > 0.0)?;
+        DateTime::from_timestamp_micros((seconds * 1e6) as i64)
+    }
+
+    /// A number that was SET.
+    pub(super) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.variables.get(name)?.parse().ok()
     }
 
     /// Remembers a system variable; `None` for its default.
@@ -83,6 +110,21 @@ impl Session {
         self.check_room(name, known, value.len())?;
         Arc::make_mut(&mut self.variables).insert(name.to_owned(), value);
         Ok(())
+    }
+
+    /// Gives variables the values that they had before a statement.
+    pub(super) fn put_back<'a>(
+        &mut self,
+        before: &HashMap<String, String>,
+        names: impl Iterator<Item = &'a str>,
+    ) {
+        let variables = Arc::make_mut(&mut self.variables);
+        for name in names {
+            match before.get(name) {
+                Some(value) => variables.insert(name.to_owned(), value.clone()),
+                None => variables.remove(name),
+            };
+        }
     }
 
     /// Remembers a variable of the user's.

@@ -1,11 +1,10 @@
-//! What one query sees: which rows belong to it, settled once when it starts.
+//! Which rows one query sees, settled when it starts.
 //!
-//! A snapshot is two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live). Rows never
-//! change once they are merged, and those that leave are held for a while, so a scan that reads the ranges piece by piece
-//! sees one moment, without anything being copied at the start. Who comes too late for a row that is gone by then gets an
-//! error, never other rows ([`expired`]). Reports are read when they are first asked for, once a query.
+//! Two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live). Merged rows never change, and
+//! evicted ones are held for a while, so a scan reads one moment without a copy; a scan that comes too late for a row fails
+//! ([`expired`]). A report is read when it is first used, once per query.
 //!
-//! It travels in the extensions of the [`TaskContext`], so that a plan has no data in it and can be run again.
+//! It travels in the extensions of the [`TaskContext`], so a plan holds no data and can run again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +16,7 @@ use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
 
 use super::error::SqlError;
-use super::tables::Moment;
+use super::tables::ReportData;
 use crate::merger::SharedLive;
 use crate::query::catalog::Catalog;
 
@@ -32,13 +31,12 @@ pub(super) struct Snapshot {
     /// The columns that the query shows of each report.
     needed: HashMap<String, Vec<String>>,
     reports: Mutex<HashMap<String, Reading>>,
-    tags: OnceLock<Arc<[(u32, String)]>>,
     /// Rows of the pools that were looked at.
-    looked_at: AtomicU64,
+    rows_read: AtomicU64,
 }
 
 /// A report that was read, or is being read by the first who asked.
-type Reading = Arc<OnceLock<std::result::Result<Moment, SqlError>>>;
+type Reading = Arc<OnceLock<std::result::Result<ReportData, SqlError>>>;
 
 impl Snapshot {
     /// What is in the pools now; `needed` are the columns that the query shows of each report.
@@ -58,8 +56,7 @@ impl Snapshot {
             live,
             needed,
             reports: Mutex::default(),
-            tags: OnceLock::new(),
-            looked_at: AtomicU64::new(0),
+            rows_read: AtomicU64::new(0),
         }
     }
 
@@ -75,14 +72,14 @@ impl Snapshot {
     }
 
     /// So many rows were looked at.
-    pub(super) fn look_at(&self, rows: u64) {
-        self.looked_at.fetch_add(rows, Ordering::Relaxed);
+    pub(super) fn count_rows(&self, rows: u64) {
+        self.rows_read.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Rows of the pools that were looked at so far.
     #[cfg(test)]
-    pub(super) fn looked_at(&self) -> u64 {
-        self.looked_at.load(Ordering::Relaxed)
+    pub(super) fn rows_read(&self) -> u64 {
+        self.rows_read.load(Ordering::Relaxed)
     }
 
     /// The columns that the query shows of a report, if it is known.
@@ -94,21 +91,10 @@ impl Snapshot {
     pub(super) fn report(
         &self,
         purpose: String,
-        read: impl FnOnce() -> std::result::Result<Moment, SqlError>,
-    ) -> std::result::Result<Moment, SqlError> {
+        read: impl FnOnce() -> std::result::Result<ReportData, SqlError>,
+    ) -> std::result::Result<ReportData, SqlError> {
         let reading = Arc::clone(self.reports.lock().entry(purpose).or_default());
         reading.get_or_init(read).clone()
-    }
-
-    /// Names of timer tags with their numbers, in the order of the numbers.
-    pub(super) fn tags(&self) -> Arc<[(u32, String)]> {
-        let read = || {
-            let live = self.live.read();
-            let words = &live.pool.words;
-            let tags = (0..words.end() as u32).filter(|&id| words.is_timer_tag(id));
-            tags.map(|id| (id, words.text(id).to_owned())).collect()
-        };
-        Arc::clone(self.tags.get_or_init(read))
     }
 }
 

@@ -1,57 +1,110 @@
-//! What a statement is, from its first words.
+//! What a statement is: read once, by sqlparser's parser.
 //!
-//! SELECT and its kin go to the grammar; everything else is small and read here, token by token: SET, USE, transactions,
-//! SHOW and DESCRIBE, CREATE TABLE and DROP TABLE for reports. Writes and what is not known are refused with MySQL's errors.
+//! SELECT and its kin are sqlparser's trees; what it does not know as MySQL's clients write it is read here, token by token:
+//! SET, USE, transactions, SHOW and DESCRIBE, CREATE TABLE and DROP TABLE for reports. Writes and what is not known are
+//! refused with MySQL's errors.
 
-mod reader;
 mod set;
 mod show;
-mod tables;
 
-use self::reader::Reader;
+use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
 pub(super) use self::set::Setting;
-pub(super) use self::show::{Show, What};
-pub(super) use self::tables::{Create, Drop};
-use super::dialect::lex::tokens;
+pub(super) use self::show::Show;
+use super::dialect::grammar;
+use super::dialect::lex::{Mode, is_word, range_of};
+use super::dialect::tokens::{Items, Tokens};
 use super::error::SqlError;
 
-/// A statement, read as far as its form goes.
+/// A statement that was read.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) statement: Statement,
+    /// How many `?` it has.
+    pub(super) parameters: usize,
+    /// How the items of its SELECTs are written.
+    pub(super) items: Items,
+}
+
+/// What a statement is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Statement {
-    /// Rows by the grammar.
-    Query,
+    /// Rows.
+    Query(Box<Query>),
     /// The same, without its rows.
-    Do(String),
+    Do(Box<Query>),
     /// Its plan.
-    Explain(String),
+    Explain(Box<Query>),
     Set(Vec<Setting>),
+    /// `SET STATEMENT ... FOR`: settings for one statement.
+    SetFor(Vec<Setting>, Box<Statement>),
     Use(String),
-    /// A transaction begins, or ends, or neither.
+    /// A transaction begins, or ends.
     Begin,
     End,
     /// Done by doing nothing.
     Nothing,
-    Show(Show),
+    Show(Box<Show>),
     Create(Create),
     Drop(Drop),
+}
+
+/// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: a report is its comment; columns and other options are passed over.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Create {
+    pub(super) database: Option<String>,
+    pub(super) name: String,
+    pub(super) if_not_exists: bool,
+    pub(super) comment: String,
+}
+
+/// `DROP TABLE a, b`.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Drop {
+    pub(super) tables: Vec<(Option<String>, String)>,
+    pub(super) if_exists: bool,
 }
 
 /// Reads a statement.
 ///
 /// # Errors
-/// When it is none, or a write, or one that is not done here.
-pub(super) fn read(text: &str, ansi_quotes: bool) -> Result<Statement, SqlError> {
-    let tokens = tokens(text, ansi_quotes);
-    let mut end = tokens.len();
-    while end > 0 && tokens[end - 1].is_sign(text, ";") {
-        end -= 1;
+/// When it cannot be parsed, writes, or is not supported.
+pub(super) fn parse(text: &str, mode: Mode) -> Result<Parsed, SqlError> {
+    let Tokens {
+        tokens,
+        parameters,
+        items,
+        ..
+    } = Tokens::read(text, mode)?;
+    let parser = grammar::parser(tokens);
+    let mut reader = Reader { text, parser };
+    let statement = reader.statement()?;
+    reader.end()?;
+    Ok(Parsed {
+        statement,
+        parameters,
+        items,
+    })
+}
+
+/// A query that brings what expressions are.
+///
+/// # Errors
+/// Never.
+pub(super) fn select_of(expressions: Vec<Expr>) -> Result<Box<Query>, SqlError> {
+    let tokens = Tokens::read("SELECT NULL", Mode::default())?.tokens;
+    let mut query = grammar::parser(tokens).parse_query().map_err(wrong)?;
+    if let SetExpr::Select(select) = &mut *query.body {
+        let items = expressions.into_iter().map(SelectItem::UnnamedExpr);
+        select.projection = items.collect();
     }
-    let mut reader = Reader {
-        text,
-        tokens: &tokens[..end],
-        at: 0,
-    };
-    reader.statement()
+    Ok(query)
+}
+
+fn wrong(error: ParserError) -> SqlError {
+    SqlError::parse(error.to_string())
 }
 
 /// Statements that write, or change the server.
@@ -90,61 +143,210 @@ const WRITES: [&str; 32] = [
     "XA",
 ];
 
+/// A statement and how far it is read.
+struct Reader<'a> {
+    text: &'a str,
+    parser: Parser<'static>,
+}
+
 impl Reader<'_> {
     fn statement(&mut self) -> Result<Statement, SqlError> {
-        let Some(first) = self.tokens.first() else {
-            return Err(SqlError {
-                code: 1065,
-                state: "42000",
-                message: "Query was empty".to_owned(),
-            });
-        };
-        if first.is_sign(self.text, "(") {
-            return Ok(Statement::Query);
-        }
-        let word = first.text(self.text).to_ascii_uppercase();
-        match word.as_str() {
-            "SELECT" | "WITH" | "VALUES" | "TABLE" => return Ok(Statement::Query),
-            _ => self.at = 1,
-        }
-        match word.as_str() {
-            "DO" => Ok(Statement::Do(self.rest().to_owned())),
-            "SET" => self.set(),
-            "USE" => {
-                let name = self.name()?;
-                self.end()?;
-                Ok(Statement::Use(name))
+        let first = self.parser.peek_token();
+        let word = match &first.token {
+            Token::EOF => {
+                return Err(SqlError::empty_query("Query was empty"));
             }
-            "BEGIN" => Ok(Statement::Begin),
-            "START" if self.word("TRANSACTION") => Ok(Statement::Begin),
-            "COMMIT" => Ok(Statement::End),
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+            _ => String::new(),
+        };
+        if self.is_query() {
+            return Ok(Statement::Query(self.query()?));
+        }
+        self.parser.advance_token();
+        match word.as_str() {
+            "DO" => {
+                let expressions = self.parser.parse_comma_separated(Parser::parse_expr);
+                Ok(Statement::Do(select_of(expressions.map_err(wrong)?)?))
+            }
+            "SET" => self.set(),
+            "USE" => Ok(Statement::Use(self.name()?)),
+            "BEGIN" => Ok(self.skip_to(Statement::Begin)),
+            "START" if self.words("TRANSACTION") => Ok(self.skip_to(Statement::Begin)),
+            "COMMIT" => Ok(self.skip_to(Statement::End)),
             "ROLLBACK" => {
-                let _ = self.word("WORK");
-                match self.word("TO") {
-                    true => Ok(Statement::Nothing),
-                    false => Ok(Statement::End),
+                let _ = self.words("WORK");
+                match self.words("TO") {
+                    true => Ok(self.skip_to(Statement::Nothing)),
+                    false => Ok(self.skip_to(Statement::End)),
                 }
             }
-            "SAVEPOINT" | "RELEASE" | "LOCK" | "UNLOCK" | "FLUSH" => Ok(Statement::Nothing),
+            "SAVEPOINT" | "RELEASE" | "LOCK" | "UNLOCK" | "FLUSH" => {
+                Ok(self.skip_to(Statement::Nothing))
+            }
             "SHOW" => self.show(),
             "DESCRIBE" | "DESC" | "EXPLAIN" => self.describe(),
-            "CREATE" if self.is_table() => self.create(),
-            "DROP" if self.is_table() => self.drop(),
+            "CREATE" if self.words("TEMPORARY TABLE") => Err(SqlError::read_only(
+                "The pinbad server has no temporary tables; a report is made by CREATE TABLE ... ENGINE=PINBA COMMENT='...'",
+            )),
+            "CREATE" if self.words("TABLE") => self.create(),
+            "DROP" if self.words("TABLE") || self.words("TEMPORARY TABLE") => {
+                let if_exists = self.words("IF EXISTS");
+                let mut tables = vec![self.table()?];
+                while self.parser.consume_token(&Token::Comma) {
+                    tables.push(self.table()?);
+                }
+                let _ = self.words("CASCADE") || self.words("RESTRICT");
+                Ok(Statement::Drop(Drop { tables, if_exists }))
+            }
             "ANALYZE" | "CHECK" | "CHECKSUM" => {
                 Err(SqlError::not_supported(format!("{word} is not done here")))
             }
             "KILL" => Err(SqlError::not_supported(
-                "KILL is done by the connection that it is sent on, and this is none",
+                "KILL is done on MySQL connections only",
             )),
             "HELP" => Err(SqlError::not_supported("HELP")),
             write if WRITES.contains(&write) => Err(SqlError::read_only(format!(
                 "The pinbad server is running with the --read-only option so it cannot execute this statement: {write}"
             ))),
             _ => {
-                self.at = 0;
+                self.parser.prev_token();
                 Err(self.wrong())
             }
         }
+    }
+
+    /// Whether a query comes next.
+    fn is_query(&self) -> bool {
+        let next = &self.parser.peek_token_ref().token;
+        let words = ["SELECT", "WITH", "VALUES", "TABLE"];
+        *next == Token::LParen || words.iter().any(|word| is_word(next, word))
+    }
+
+    fn query(&mut self) -> Result<Box<Query>, SqlError> {
+        self.parser.parse_query().map_err(wrong)
+    }
+
+    /// What follows CREATE TABLE.
+    fn create(&mut self) -> Result<Statement, SqlError> {
+        let if_not_exists = self.words("IF NOT EXISTS");
+        let (database, name) = self.table()?;
+        let (mut depth, mut engine, mut comment) = (0_usize, None, None);
+        while self.parser.peek_token_ref().token != Token::EOF {
+            if depth == 0 && (self.words("ENGINE") || self.words("TYPE")) {
+                let _ = self.parser.consume_token(&Token::Eq);
+                engine = Some(self.name()?);
+            } else if depth == 0 && self.words("COMMENT") {
+                let _ = self.parser.consume_token(&Token::Eq);
+                comment = Some(self.quoted_text()?);
+            } else if depth == 0 && (self.words("AS") || self.words("SELECT") || self.words("LIKE"))
+            {
+                return Err(SqlError::read_only(
+                    "The pinbad server cannot keep rows; a report is made by CREATE TABLE ... ENGINE=PINBA COMMENT='...'",
+                ));
+            } else {
+                match self.parser.next_token().token {
+                    Token::LParen => depth += 1,
+                    Token::RParen => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+            }
+        }
+        if depth > 0 {
+            return Err(self.wrong());
+        }
+        if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("pinba")) {
+            return Err(SqlError::read_only(
+                "The pinbad server has tables of ENGINE=PINBA only: CREATE TABLE ... ENGINE=PINBA COMMENT='...'",
+            ));
+        }
+        let comment = comment.ok_or_else(|| {
+            SqlError::wrong_arguments("a report needs its definition: COMMENT='...'")
+        })?;
+        Ok(Statement::Create(Create {
+            database,
+            name,
+            if_not_exists,
+            comment,
+        }))
+    }
+
+    /// Takes these words and signs, in any case, if they come next, all of them.
+    fn words(&mut self, words: &str) -> bool {
+        let is_next = |(at, word): (usize, &str)| {
+            let token = &self.parser.peek_nth_token_ref(at).token;
+            token.to_string().eq_ignore_ascii_case(word)
+        };
+        let found = words.split(' ').enumerate().all(is_next);
+        if found {
+            words.split(' ').for_each(|_| self.parser.advance_token());
+        }
+        found
+    }
+
+    /// A statement whose other words ask for nothing here.
+    fn skip_to(&mut self, statement: Statement) -> Statement {
+        while self.parser.next_token().token != Token::EOF {}
+        statement
+    }
+
+    /// A name, in backticks or not.
+    fn name(&mut self) -> Result<String, SqlError> {
+        match self.parser.next_token().token {
+            Token::Word(word) => Ok(word.value),
+            Token::Number(number, _) => Ok(number),
+            _ => Err(self.wrong_before()),
+        }
+    }
+
+    /// `table` or `database.table`.
+    fn table(&mut self) -> Result<(Option<String>, String), SqlError> {
+        let first = self.name()?;
+        match self.parser.consume_token(&Token::Period) {
+            true => Ok((Some(first), self.name()?)),
+            false => Ok((None, first)),
+        }
+    }
+
+    /// A text in quotes: what it says.
+    fn quoted_text(&mut self) -> Result<String, SqlError> {
+        match self.parser.next_token().token {
+            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Ok(text),
+            _ => Err(self.wrong_before()),
+        }
+    }
+
+    /// Refuses whatever is left.
+    fn end(&self) -> Result<(), SqlError> {
+        match self.parser.peek_token_ref().token {
+            Token::EOF => Ok(()),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    /// The text from here on.
+    fn rest(&self) -> &str {
+        let next = self.parser.peek_token_ref();
+        match next.token {
+            Token::EOF => "",
+            _ => &self.text[range_of(next).start..],
+        }
+    }
+
+    /// MySQL's error 1064, with what stands here.
+    fn wrong(&self) -> SqlError {
+        let near: String = match self.rest() {
+            "" => "the end".to_owned(),
+            rest => rest.chars().take(80).collect(),
+        };
+        SqlError::parse(format!(
+            "You have an error in your SQL syntax; check the manual for what is accepted near '{near}'"
+        ))
+    }
+
+    /// The same with the token that was taken.
+    fn wrong_before(&mut self) -> SqlError {
+        self.parser.prev_token();
+        self.wrong()
     }
 }
 

@@ -1,84 +1,18 @@
-//! System variables: what clients ask for before they ask for anything else.
+//! System variables: what clients ask for and SET before they ask for anything else.
 //!
-//! A session's own setting comes first, then what the daemon was configured with (`pinba_...`), then a fixed value that tells
-//! clients the truth or at least what keeps them from doing what makes no sense here.
+//! A session's own setting comes first, then what the daemon was configured with (`pinba_...`), then the value in
+//! `variables.txt`. What changes answers is honoured, or refused; what changes nothing here is remembered.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::error::SqlError;
+use super::functions;
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
 
 /// The server's version, as `VERSION()` says it.
 pub const VERSION: &str = "10.11.14-MariaDB-pinba";
-
-/// Names and values; those that are numbers are numbers to SELECT, too.
-const FIXED: [(&str, &str); 66] = [
-    ("auto_increment_increment", "1"),
-    ("auto_increment_offset", "1"),
-    ("autocommit", "1"),
-    ("character_set_client", "utf8mb4"),
-    ("character_set_connection", "utf8mb4"),
-    ("character_set_database", "utf8mb4"),
-    ("character_set_filesystem", "binary"),
-    ("character_set_results", "utf8mb4"),
-    ("character_set_server", "utf8mb4"),
-    ("character_set_system", "utf8mb3"),
-    ("collation_connection", "utf8mb4_general_ci"),
-    ("collation_database", "utf8mb4_general_ci"),
-    ("collation_server", "utf8mb4_general_ci"),
-    ("default_storage_engine", "PINBA"),
-    ("div_precision_increment", "4"),
-    ("foreign_key_checks", "1"),
-    ("group_concat_max_len", "1048576"),
-    ("have_openssl", "DISABLED"),
-    ("have_profiling", "NO"),
-    ("have_query_cache", "NO"),
-    ("have_ssl", "DISABLED"),
-    ("identity", "0"),
-    ("init_connect", ""),
-    ("innodb_read_only", "0"),
-    ("interactive_timeout", "28800"),
-    ("last_insert_id", "0"),
-    ("license", "MIT"),
-    ("lock_wait_timeout", "86400"),
-    ("lower_case_file_system", "OFF"),
-    ("lower_case_table_names", "0"),
-    ("max_allowed_packet", "67108864"),
-    ("max_connections", "151"),
-    ("max_execution_time", "0"),
-    ("max_statement_time", "0"),
-    ("max_user_connections", "0"),
-    ("net_buffer_length", "16384"),
-    ("net_read_timeout", "30"),
-    ("net_write_timeout", "60"),
-    ("optimizer_switch", ""),
-    ("performance_schema", "0"),
-    ("port", "0"),
-    ("profiling", "0"),
-    ("protocol_version", "10"),
-    ("query_cache_size", "0"),
-    ("query_cache_type", "OFF"),
-    ("read_only", "1"),
-    ("skip_networking", "0"),
-    ("socket", ""),
-    ("sql_auto_is_null", "0"),
-    ("sql_mode", ""),
-    ("sql_notes", "1"),
-    ("sql_quote_show_create", "1"),
-    ("sql_safe_updates", "0"),
-    ("sql_select_limit", "18446744073709551615"),
-    ("sql_warnings", "0"),
-    ("storage_engine", "PINBA"),
-    ("system_time_zone", "UTC"),
-    ("table_open_cache", "2000"),
-    ("thread_cache_size", "0"),
-    ("time_zone", "SYSTEM"),
-    ("tx_isolation", "REPEATABLE-READ"),
-    ("tx_read_only", "0"),
-    ("unique_checks", "1"),
-    ("version_comment", "pinbad"),
-    ("wait_timeout", "28800"),
-    ("warning_count", "0"),
-];
 
 /// Names that are others' other names.
 const ALIASES: [(&str, &str); 4] = [
@@ -88,21 +22,48 @@ const ALIASES: [(&str, &str); 4] = [
     ("sql_warnings_count", "warning_count"),
 ];
 
-/// Variables that SHOW writes as ON and OFF.
-const SWITCHES: [&str; 12] = [
-    "autocommit",
-    "foreign_key_checks",
-    "innodb_read_only",
-    "performance_schema",
-    "profiling",
-    "read_only",
-    "skip_networking",
-    "sql_auto_is_null",
-    "sql_notes",
-    "sql_quote_show_create",
-    "sql_safe_updates",
-    "unique_checks",
-];
+const DATA: &str = include_str!("variables.txt");
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Session,
+    /// Changes answers; can only be SET to what it is.
+    Fixed,
+    Global,
+    ReadOnly,
+}
+
+struct Variable {
+    access: Access,
+    /// Whether it is ON or OFF.
+    switch: bool,
+    value: &'static str,
+}
+
+static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| {
+    let lines = DATA.lines();
+    let lines = lines.filter(|line| !line.starts_with(['#', '-']));
+    lines
+        .filter_map(|line| {
+            let mut words = line.splitn(4, ' ');
+            let name = words.next()?;
+            let access = match words.next()? {
+                "session" => Access::Session,
+                "fixed" => Access::Fixed,
+                "global" => Access::Global,
+                _ => Access::ReadOnly,
+            };
+            let switch = words.next()? == "switch";
+            let value = words.next().unwrap_or_default();
+            let variable = Variable {
+                access,
+                switch,
+                value,
+            };
+            Some((name, variable))
+        })
+        .collect()
+});
 
 /// The name under which a variable is kept.
 pub(crate) fn canonical(name: &str) -> &str {
@@ -114,30 +75,12 @@ pub(crate) fn canonical(name: &str) -> &str {
 
 /// All variables and what they are for a session, by name.
 pub(crate) fn all(session: Option<&Session>, settings: &SqlSettings) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = FIXED
-        .iter()
-        .map(|(name, _)| *name)
-        .chain(ALIASES.iter().map(|(alias, _)| *alias))
-        .chain([
-            "version",
-            "hostname",
-            "version_compile_os",
-            "version_compile_machine",
-        ])
-        .chain(settings.variables.iter().map(|(name, _)| name.as_str()))
-        .filter_map(|name| {
-            let value = value(name, session, settings)?;
-            let value = match (SWITCHES.contains(&name), value.as_str()) {
-                (true, "1") => "ON".to_owned(),
-                (true, "0") => "OFF".to_owned(),
-                _ => value,
-            };
-            Some((name.to_owned(), value))
-        })
-        .collect();
-    all.sort();
-    all.dedup_by(|left, right| left.0 == right.0);
-    all
+    let names = VARIABLES.keys().copied();
+    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
+    let configured = settings.variables.iter().map(|(name, _)| name.as_str());
+    let names = names.chain(aliases).chain(configured);
+    let values = names.filter_map(|name| Some((name.to_owned(), value(name, session, settings)?)));
+    values.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
 /// What a variable is; `None` when there is none of that name.
@@ -149,18 +92,21 @@ fn value(name: &str, session: Option<&Session>, settings: &SqlSettings) -> Optio
     if let Some((_, value)) = settings.variables.iter().find(|(known, _)| known == name) {
         return Some(value.clone());
     }
-    match name {
-        "version" => return Some(VERSION.to_owned()),
-        "version_compile_os" => return Some(std::env::consts::OS.to_owned()),
-        "version_compile_machine" => return Some(std::env::consts::ARCH.to_owned()),
+    Some(match name {
+        "version" => VERSION.to_owned(),
+        "version_compile_os" => std::env::consts::OS.to_owned(),
+        "version_compile_machine" => std::env::consts::ARCH.to_owned(),
         "hostname" => {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            return Some(name.trim().to_owned());
+            name.trim().to_owned()
         }
-        _ => {}
-    }
-    let fixed = FIXED.iter().find(|(known, _)| *known == name)?;
-    Some(fixed.1.to_owned())
+        "timestamp" => chrono::Utc::now().timestamp().to_string(),
+        _ => VARIABLES.get(name)?.value.to_owned(),
+    })
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::unknown_variable(format!("Unknown system variable '{name}'"))
 }
 
 /// What `@@name` is: `name` with its scope, in lower case.
@@ -172,22 +118,108 @@ pub(crate) fn lookup(
     session: &Session,
     settings: &SqlSettings,
 ) -> Result<Literal, SqlError> {
-    let (scope, plain) = match name.split_once('.') {
-        Some((scope @ ("global" | "session" | "local"), plain)) => (scope, plain),
+    let (scope, name) = match name.split_once('.') {
+        Some((scope @ ("global" | "session" | "local"), name)) => (scope, name),
         _ => ("session", name),
     };
     let session = (scope != "global").then_some(session);
-    let value = value(plain, session, settings)
-        .ok_or_else(|| SqlError::unknown_variable(format!("Unknown system variable '{plain}'")))?;
-    let switch = SWITCHES.contains(&plain);
-    Ok(match (value.parse::<i64>(), switch) {
+    let value = value(name, session, settings).ok_or_else(|| unknown(name))?;
+    let variable = VARIABLES.get(canonical(name));
+    if variable.is_some_and(|variable| variable.switch) {
+        return Ok(Literal::Int(i64::from(value == "ON")));
+    }
+    Ok(match (value.parse(), value.parse()) {
         (Ok(number), _) => Literal::Int(number),
-        (_, true) => Literal::Int(i64::from(
-            value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true"),
-        )),
-        _ => match value.parse::<u64>() {
-            Ok(number) => Literal::UInt(number),
-            Err(_) => Literal::Text(value),
-        },
+        (_, Ok(number)) => Literal::UInt(number),
+        _ => Literal::Text(value),
     })
+}
+
+/// Sets a variable of a session; `None` for its default.
+///
+/// # Errors
+/// When there is none of that name, it cannot be set, or not to this value.
+pub(crate) fn set(
+    session: &mut Session,
+    settings: &SqlSettings,
+    name: &str,
+    value: Option<String>,
+) -> Result<(), SqlError> {
+    let name = canonical(name);
+    let read_only =
+        || SqlError::read_only_variable(format!("Variable '{name}' is a read only variable"));
+    let Some(variable) = VARIABLES.get(name) else {
+        let configured = settings.variables.iter().any(|(known, _)| known == name);
+        return Err(if configured {
+            read_only()
+        } else {
+            unknown(name)
+        });
+    };
+    let value = value
+        .map(|value| checked(name, variable, value))
+        .transpose()?;
+    match variable.access {
+        Access::Session => session.set(name, value),
+        Access::Fixed if value.as_deref().is_none_or(|value| value == variable.value) => Ok(()),
+        Access::Fixed => Err(SqlError::not_supported(format!(
+            "{name} other than '{}'",
+            variable.value
+        ))),
+        Access::Global => Err(SqlError::global_variable(format!(
+            "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"
+        ))),
+        Access::ReadOnly => Err(read_only()),
+    }
+}
+
+/// A value as it is kept.
+fn checked(name: &str, variable: &Variable, value: String) -> Result<String, SqlError> {
+    let wrong = || {
+        SqlError::wrong_value(format!(
+            "Variable '{name}' can't be set to the value of '{value}'"
+        ))
+    };
+    let upper = value.to_ascii_uppercase();
+    if variable.switch {
+        return match upper.as_str() {
+            "1" | "ON" | "TRUE" => Ok("ON".to_owned()),
+            "0" | "OFF" | "FALSE" => Ok("OFF".to_owned()),
+            _ => Err(wrong()),
+        };
+    }
+    match name {
+        "sql_select_limit" | "max_execution_time" | "group_concat_max_len" => {
+            value.parse::<u64>().map_err(|_| wrong())?;
+        }
+        "max_statement_time" | "timestamp" => {
+            let seconds = value.parse::<f64>().map_err(|_| wrong())?;
+            if !(0.0..=1e10).contains(&seconds) {
+                return Err(wrong());
+            }
+        }
+        "time_zone" if upper != "SYSTEM" && functions::zone(&value).is_none() => {
+            return Err(SqlError::unknown_time_zone(format!(
+                "Unknown or incorrect time zone: '{value}'"
+            )));
+        }
+        "sql_mode" if value == "0" => return Ok(String::new()),
+        "sql_mode" => {
+            for mode in upper.split(',').map(str::trim) {
+                let is = |list: &str| {
+                    let mut lines = DATA.lines().filter_map(|line| line.strip_prefix(list));
+                    lines.any(|modes| modes.split(' ').any(|known| known == mode))
+                };
+                if is("-modes-refused ") {
+                    return Err(SqlError::not_supported(format!("sql_mode {mode}")));
+                }
+                if !mode.is_empty() && !is("-modes ") {
+                    return Err(wrong());
+                }
+            }
+        }
+        _ if name.starts_with("character_set") => return Ok(value.to_lowercase()),
+        _ => {}
+    }
+    Ok(value)
 }

@@ -2,15 +2,13 @@
 //!
 //! ```text
 //!   magic, version (12 bytes)
-//!   kind | bytes | bytes as stored | crc32 of all three and of what is stored (13 bytes) | an lz4 block
+//!   last | bytes | bytes as stored | crc32 of all three and of what is stored (13 bytes) | an lz4 block
 //!   ..
-//!   the last block is of kind END and says how many came before it
 //! ```
 //!
-//! Numbers are little-endian. The writer and the reader here know nothing of what is in a block (`snapshot` does); they
-//! answer for its being what was written, all of it, in order. Lengths are looked at before memory is taken for them.
-//! lz4 in its plain form, because lengths and checksums are here already: the framed one takes and clears some megabytes
-//! for every block, which was a third of the time of a restart.
+//! Numbers are little-endian. What is in a block is up to `snapshot`; the writer and the reader here guarantee that it is
+//! what was written. Lengths are checked before memory is taken for them. lz4 in its plain form, because lengths and
+//! checksums are here already, and the framed one clears some megabytes for every block.
 
 use std::io::{self, Read, Write};
 
@@ -21,50 +19,15 @@ use thiserror::Error;
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The layout of all that follows. A daemon reads this one alone: a snapshot is for the next start, not for keeping.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Bytes in one block at most.
-pub const BLOCK_BYTES_MAX: usize = 8 << 20;
+/// Bytes in one block at most: several times what the longest run of rows or groups takes.
+pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// The same as stored: what lz4 cannot make smaller becomes a little longer.
 const STORED_BYTES_MAX: usize = get_maximum_output_size(BLOCK_BYTES_MAX);
 
 const HEADER_BYTES: usize = 13;
-
-/// What a block is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    /// The first: who wrote it, where ids go on.
-    Head = 1,
-    /// Counters of sockets and merger.
-    Counters = 2,
-    /// A family of reports begins.
-    Family = 3,
-    /// What some of its groups are called.
-    Groups = 4,
-    /// A part of the journal of one of its ticks.
-    Journal = 5,
-    /// Raw rows.
-    Rows = 6,
-    /// The last: when it was finished.
-    End = 7,
-}
-
-impl Kind {
-    pub(crate) const fn of(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Head,
-            2 => Self::Counters,
-            3 => Self::Family,
-            4 => Self::Groups,
-            5 => Self::Journal,
-            6 => Self::Rows,
-            7 => Self::End,
-            _ => return None,
-        })
-    }
-}
 
 /// Why a snapshot cannot be read.
 #[derive(Debug, Error)]
@@ -96,8 +59,10 @@ pub enum BlockError {
 pub struct BlockWriter<W> {
     to: W,
     stored: Vec<u8>,
-    blocks: u64,
-    bytes: u64,
+    /// How many were written.
+    pub blocks: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
 }
 
 impl<W: Write> BlockWriter<W> {
@@ -120,7 +85,7 @@ impl<W: Write> BlockWriter<W> {
     ///
     /// # Errors
     /// Those of `to`, and when the block is longer than any reader takes.
-    pub fn block(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    pub fn block(&mut self, bytes: &[u8], last: bool) -> io::Result<()> {
         if bytes.len() > BLOCK_BYTES_MAX {
             return Err(io::Error::other(format!(
                 "a block of {} bytes is longer than {BLOCK_BYTES_MAX}",
@@ -133,7 +98,7 @@ impl<W: Write> BlockWriter<W> {
         }
         let stored = compress_into(bytes, &mut self.stored).map_err(io::Error::other)?;
         let stored = &self.stored[..stored];
-        let header = header(kind as u8, bytes.len(), stored.len(), stored);
+        let header = header(last.into(), bytes.len(), stored.len(), stored);
         self.to.write_all(&header)?;
         self.to.write_all(stored)?;
         self.blocks += 1;
@@ -141,25 +106,19 @@ impl<W: Write> BlockWriter<W> {
         Ok(())
     }
 
-    /// How many were written.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.blocks
-    }
-
-    /// Ends it; returns what it was written to, and how many bytes that were.
+    /// Ends it; returns what it was written to.
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn finish(mut self) -> io::Result<(W, u64)> {
+    pub fn finish(mut self) -> io::Result<W> {
         self.to.flush()?;
-        Ok((self.to, self.bytes))
+        Ok(self.to)
     }
 }
 
-fn header(kind: u8, bytes: usize, stored_bytes: usize, stored: &[u8]) -> [u8; HEADER_BYTES] {
+fn header(last: u8, bytes: usize, stored_bytes: usize, stored: &[u8]) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    header[0] = kind;
+    header[0] = last;
     header[1..5].copy_from_slice(&(bytes as u32).to_le_bytes());
     header[5..9].copy_from_slice(&(stored_bytes as u32).to_le_bytes());
     let mut crc = crc32fast::Hasher::new();
@@ -175,9 +134,10 @@ pub struct BlockReader<R> {
     from: R,
     stored: Vec<u8>,
     bytes: Vec<u8>,
-    /// How long the block at hand says it is.
-    bytes_promised: usize,
-    blocks: u64,
+    /// How many were read.
+    pub blocks: u64,
+    /// Whether the last one was. What comes after it is not looked at.
+    pub ended: bool,
 }
 
 impl<R: Read> BlockReader<R> {
@@ -185,103 +145,78 @@ impl<R: Read> BlockReader<R> {
     ///
     /// # Errors
     /// When it is none.
-    pub fn new(mut from: R) -> Result<Self, BlockError> {
-        let mut begin = [0; MAGIC.len() + size_of::<u32>()];
-        if fill(&mut from, &mut begin)? < begin.len() {
-            return Err(BlockError::Truncated(0));
-        }
-        let (magic, version) = begin.split_at(MAGIC.len());
+    pub fn new(from: R) -> Result<Self, BlockError> {
+        let mut reader = Self {
+            from,
+            stored: Vec::new(),
+            bytes: Vec::new(),
+            blocks: 0,
+            ended: false,
+        };
+        let (mut magic, mut version) = ([0; MAGIC.len()], [0; size_of::<u32>()]);
+        reader.fill(&mut magic)?;
         if magic != MAGIC {
             return Err(BlockError::Foreign);
         }
-        match u32::from_le_bytes([version[0], version[1], version[2], version[3]]) {
-            VERSION => Ok(Self {
-                from,
-                stored: Vec::new(),
-                bytes: Vec::new(),
-                bytes_promised: 0,
-                blocks: 0,
-            }),
+        reader.fill(&mut version)?;
+        match u32::from_le_bytes(version) {
+            VERSION => Ok(reader),
             other => Err(BlockError::Version(other)),
         }
-    }
-
-    /// The next block. What comes after the one of kind [`Kind::End`] is not looked at.
-    ///
-    /// # Errors
-    /// When there is none, or it is not what was written.
-    pub fn read(&mut self) -> Result<(Kind, &[u8]), BlockError> {
-        let kind = self.advance()?;
-        Ok((kind, self.unpack()?))
     }
 
     /// Goes to the next block, and sees that it is what was written.
     ///
     /// # Errors
     /// When there is none, or it is not.
-    pub fn advance(&mut self) -> Result<Kind, BlockError> {
+    pub fn advance(&mut self) -> Result<(), BlockError> {
         let mut header_read = [0; HEADER_BYTES];
-        if fill(&mut self.from, &mut header_read)? < HEADER_BYTES {
-            return Err(BlockError::Truncated(self.blocks));
-        }
+        self.fill(&mut header_read)?;
         let number = |at: usize| {
             let bytes = [0, 1, 2, 3].map(|place| header_read[at + place]);
             u32::from_le_bytes(bytes) as usize
         };
-        let (kind, bytes, stored) = (header_read[0], number(1), number(5));
-        self.blocks += 1;
+        let (last, bytes, stored) = (header_read[0], number(1), number(5));
+        let block = self.blocks + 1;
+        let damaged = |what| Err(BlockError::Damaged { block, what });
         if bytes > BLOCK_BYTES_MAX || stored > STORED_BYTES_MAX {
-            return Err(self.damaged("it is longer than any block"));
+            return damaged("it is longer than any block");
         }
-        self.stored.resize(stored, 0);
-        if fill(&mut self.from, &mut self.stored)? < stored {
-            return Err(BlockError::Truncated(self.blocks - 1));
+        let mut read = std::mem::take(&mut self.stored);
+        read.resize(stored, 0);
+        self.fill(&mut read)?;
+        self.stored = read;
+        if header(last, bytes, stored, &self.stored) != header_read {
+            return damaged("its checksum is wrong");
         }
-        if header(kind, bytes, stored, &self.stored) != header_read {
-            return Err(self.damaged("its checksum is wrong"));
-        }
-        self.bytes_promised = bytes;
-        Kind::of(kind).ok_or_else(|| self.damaged("it is of a kind that there is not"))
+        self.bytes.resize(bytes, 0);
+        self.blocks = block;
+        self.ended = last != 0;
+        Ok(())
     }
 
     /// What is in the block.
     ///
     /// # Errors
-    /// When it cannot be unpacked to what it says.
-    pub fn unpack(&mut self) -> Result<&[u8], BlockError> {
-        self.bytes.resize(self.bytes_promised, 0);
+    /// When it cannot be decompressed to what it says.
+    pub fn bytes(&mut self) -> Result<&[u8], BlockError> {
         match decompress_into(&self.stored, &mut self.bytes) {
-            Ok(bytes) if bytes == self.bytes_promised => Ok(&self.bytes),
-            Ok(_) | Err(_) => Err(self.damaged("it cannot be unpacked")),
+            Ok(bytes) if bytes == self.bytes.len() => Ok(&self.bytes),
+            Ok(_) | Err(_) => Err(BlockError::Damaged {
+                block: self.blocks,
+                what: "it cannot be decompressed",
+            }),
         }
     }
 
-    /// How many were read.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.blocks
+    fn fill(&mut self, to: &mut [u8]) -> Result<(), BlockError> {
+        self.from
+            .read_exact(to)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => BlockError::Truncated(self.blocks),
+                _ => BlockError::Io(error),
+            })
     }
-
-    fn damaged(&self, what: &'static str) -> BlockError {
-        BlockError::Damaged {
-            block: self.blocks,
-            what,
-        }
-    }
-}
-
-/// Reads as much as there is.
-fn fill(from: &mut impl Read, to: &mut [u8]) -> Result<usize, BlockError> {
-    let mut filled = 0;
-    while filled < to.len() {
-        match from.read(&mut to[filled..]) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(BlockError::Io(error)),
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]
@@ -290,9 +225,10 @@ mod tests {
 
     fn two_blocks() -> Vec<u8> {
         let mut writer = BlockWriter::new(Vec::new()).unwrap();
-        writer.block(Kind::Rows, &vec![7; 100_000]).unwrap();
-        writer.block(Kind::End, b"").unwrap();
-        let (bytes, count) = writer.finish().unwrap();
+        writer.block(&vec![7; 100_000], false).unwrap();
+        writer.block(b"", true).unwrap();
+        let count = writer.bytes;
+        let bytes = writer.finish().unwrap();
         assert_eq!(count, bytes.len() as u64);
         bytes
     }
@@ -302,14 +238,18 @@ mod tests {
         let bytes = two_blocks();
         assert!(bytes.len() < 2_000, "compressed");
         let mut reader = BlockReader::new(&bytes[..]).unwrap();
-        let (kind, block) = reader.read().unwrap();
-        assert_eq!((kind, block), (Kind::Rows, &vec![7; 100_000][..]));
-        assert_eq!(reader.read().unwrap(), (Kind::End, &b""[..]));
-        assert!(matches!(reader.read(), Err(BlockError::Truncated(2))));
+        reader.advance().unwrap();
+        assert_eq!(
+            (reader.ended, reader.bytes().unwrap()),
+            (false, &vec![7; 100_000][..])
+        );
+        reader.advance().unwrap();
+        assert_eq!((reader.ended, reader.bytes().unwrap()), (true, &b""[..]));
+        assert!(matches!(reader.advance(), Err(BlockError::Truncated(2))));
         assert!(
             BlockWriter::new(Vec::new())
                 .unwrap()
-                .block(Kind::Rows, &vec![0; BLOCK_BYTES_MAX + 1])
+                .block(&vec![0; BLOCK_BYTES_MAX + 1], false)
                 .is_err()
         );
     }
@@ -319,7 +259,10 @@ mod tests {
         let bytes = two_blocks();
         let read = |bytes: &[u8]| -> Result<(), BlockError> {
             let mut reader = BlockReader::new(bytes)?;
-            while reader.read()?.0 != Kind::End {}
+            while !reader.ended {
+                reader.advance()?;
+                reader.bytes()?;
+            }
             Ok(())
         };
         read(&bytes).unwrap();
@@ -343,14 +286,15 @@ mod tests {
     #[test]
     fn a_block_that_says_it_is_small_stays_small() {
         let mut writer = BlockWriter::new(Vec::new()).unwrap();
-        writer.block(Kind::Rows, &vec![0; 4 << 20]).unwrap();
-        let (mut bytes, _) = writer.finish().unwrap();
+        writer.block(&vec![0; 4 << 20], true).unwrap();
+        let mut bytes = writer.finish().unwrap();
         let stored = bytes[12 + HEADER_BYTES..].to_vec();
-        let lying = header(Kind::Rows as u8, 10, stored.len(), &stored);
+        let lying = header(1, 10, stored.len(), &stored);
         bytes[12..12 + HEADER_BYTES].copy_from_slice(&lying);
         let mut reader = BlockReader::new(&bytes[..]).unwrap();
+        reader.advance().unwrap();
         assert!(matches!(
-            reader.read(),
+            reader.bytes(),
             Err(BlockError::Damaged { block: 1, .. })
         ));
         assert!(reader.bytes.capacity() < 1 << 16);

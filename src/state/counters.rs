@@ -10,17 +10,12 @@
 
 use std::net::SocketAddr;
 
-use crate::ingest::kernel;
-use crate::ingest::socket::ReceiveSocket;
-use crate::packed::{Damage, Packer, Unpacker};
-use crate::telemetry::counters::{Kind, Reading, SocketCounts};
-use crate::telemetry::{Counters, SocketCounters};
+use serde::{Deserialize, Serialize};
 
-/// Sockets in one snapshot at most.
-const SOCKETS_MAX: u64 = 1 << 10;
-
-/// Counters of one set at most.
-const READINGS_MAX: u64 = 1 << 12;
+use crate::input::udp::kernel;
+use crate::input::udp::socket::ReceiveSocket;
+use crate::telemetry::reading::{Kind, Reading, Value};
+use crate::telemetry::{Counters, SocketCounters, SocketCounts};
 
 /// No counter is taken up at more than this, so that sums over all sockets do not overflow.
 const COUNT_MAX: u64 = 1 << 53;
@@ -45,26 +40,6 @@ impl SocketName {
     }
 }
 
-/// Writes out all counters. Call it while nothing can be merged.
-pub fn pack(counters: &Counters, names: &[SocketName], to: &mut Packer) {
-    // What comes in meanwhile is taken out again.
-    let merge = counters.merge.counts();
-    let sockets: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
-    to.number(names.len() as u64);
-    let mut merged = 0;
-    for ((name, live), counts) in names.iter().zip(&counters.sockets).zip(sockets) {
-        to.text(name.address.to_string().as_bytes());
-        to.number(name.cookie);
-        to.number(live.kernel_drops.reading().into());
-        let settled = settled(counts);
-        merged += settled.requests_popped;
-        pack_readings(&settled.readings(), to);
-    }
-    let mut merge = merge;
-    merge.requests_merged = merged;
-    pack_readings(&merge.readings(), to);
-}
-
 /// The counts without what is under way.
 fn settled(counts: SocketCounts) -> SocketCounts {
     let pushed = counts.requests_popped + counts.requests_overwritten;
@@ -76,57 +51,78 @@ fn settled(counts: SocketCounts) -> SocketCounts {
     }
 }
 
-fn pack_readings(readings: &[Reading], to: &mut Packer) {
-    let counters = readings.iter().filter(|it| it.kind == Kind::Counter);
-    to.number(counters.clone().count() as u64);
-    for reading in counters {
-        to.text(reading.name.as_bytes());
-        to.text(reading.reason.unwrap_or_default().as_bytes());
-        to.number(reading.value.min(COUNT_MAX));
-    }
-}
-
 /// Counters as a snapshot has them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedCounters {
     sockets: Vec<SavedSocket>,
-    merge: Vec<SavedReading>,
+    /// Those of the merger, the MySQL wire and logins.
+    others: Vec<SavedReading>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedSocket {
     address: String,
     cookie: u64,
-    /// The kernel's drops when it was last asked.
+    /// The kernel's drops when it was last read.
     reading: u32,
     readings: Vec<SavedReading>,
 }
 
-type SavedReading = (String, String, u64);
+/// Name, reason if it is counted by reason, and count.
+type SavedReading = (String, Option<String>, u64);
+
+fn save(readings: &[Reading]) -> Vec<SavedReading> {
+    let mut saved = Vec::new();
+    for reading in readings.iter().filter(|it| it.kind == Kind::Counter) {
+        let name = || reading.name.to_owned();
+        match &reading.value {
+            Value::ByReason(reasons) => saved.extend(
+                reasons
+                    .iter()
+                    .map(|(reason, count)| (name(), Some((*reason).to_owned()), *count)),
+            ),
+            value => saved.push((name(), None, value.total())),
+        }
+    }
+    saved
+}
+
+/// Calls what restores a counter for each of them.
+fn restore(saved: &[SavedReading], to: impl Fn(&str, Option<&str>, u64)) {
+    for (name, reason, value) in saved {
+        to(name, reason.as_deref(), (*value).min(COUNT_MAX));
+    }
+}
 
 impl SavedCounters {
-    /// Reads what [`pack`] wrote.
-    ///
-    /// # Errors
-    /// When that cannot be.
-    pub fn unpack(from: &mut Unpacker<'_>) -> Result<Self, Damage> {
-        let mut sockets = Vec::new();
-        for _ in 0..from.at_most(SOCKETS_MAX, "there are too many sockets")? {
-            sockets.push(SavedSocket {
-                address: from.name()?.to_owned(),
-                cookie: from.number()?,
-                reading: from.small()?,
-                readings: unpack_readings(from)?,
-            });
+    /// All counters as they are. Call it while nothing can be merged.
+    #[must_use]
+    pub fn of(counters: &Counters, names: &[SocketName]) -> Self {
+        // What comes in meanwhile is taken out again.
+        let mut merge = counters.merge.counts();
+        let counts: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
+        let settled: Vec<_> = counts.into_iter().map(settled).collect();
+        merge.requests_merged = settled.iter().map(|it| it.requests_popped).sum();
+        let mut others = merge.readings();
+        others.extend(counters.mysql.counts().readings());
+        others.extend(counters.logins.counts().readings());
+        let sockets = names.iter().zip(&counters.sockets).zip(&settled);
+        Self {
+            sockets: sockets
+                .map(|((name, live), settled)| SavedSocket {
+                    address: name.address.to_string(),
+                    cookie: name.cookie,
+                    reading: live.kernel_drops.reading(),
+                    readings: save(&settled.readings()),
+                })
+                .collect(),
+            others: save(&others),
         }
-        let merge = unpack_readings(from)?;
-        from.finish()?;
-        Ok(Self { sockets, merge })
     }
 
     /// Lets the counters of a new process go on from these. Call it before anything counts, for these sockets in the order
     /// of their counters. Counts of a socket that is not there any more go to the first.
-    pub fn take_up(&self, counters: &Counters, sockets: &[ReceiveSocket]) {
+    pub fn restore(&self, counters: &Counters, sockets: &[ReceiveSocket]) {
         let names: Vec<_> = sockets.iter().map(SocketName::of).collect();
         let mut taken = vec![false; names.len()];
         for saved in &self.sockets {
@@ -147,13 +143,15 @@ impl SavedCounters {
             if known.is_some_and(|at| sockets[at].handed_over) && since <= u32::MAX / 2 {
                 live.kernel_drops.begin(saved.reading);
             }
-            for (name, reason, value) in &saved.readings {
-                live.take_up(name, reason_of(reason), *value);
-            }
+            restore(&saved.readings, |name, reason, value| {
+                live.restore(name, reason, value);
+            });
         }
-        for (name, reason, value) in &self.merge {
-            counters.merge.take_up(name, reason_of(reason), *value);
-        }
+        restore(&self.others, |name, reason, value| {
+            counters.merge.restore(name, reason, value);
+            counters.mysql.restore(name, reason, value);
+            counters.logins.restore(name, reason, value);
+        });
     }
 }
 
@@ -166,28 +164,12 @@ pub fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
     }
 }
 
-fn reason_of(reason: &str) -> Option<&str> {
-    (!reason.is_empty()).then_some(reason)
-}
-
-fn unpack_readings(from: &mut Unpacker<'_>) -> Result<Vec<SavedReading>, Damage> {
-    let mut readings = Vec::new();
-    for _ in 0..from.at_most(READINGS_MAX, "there are too many counters")? {
-        readings.push((
-            from.name()?.to_owned(),
-            from.name()?.to_owned(),
-            from.at_most(COUNT_MAX, "a counter is too large")?,
-        ));
-    }
-    Ok(readings)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
-    use crate::ingest::socket;
+    use crate::input::udp::socket;
 
     #[test]
     fn counters_go_on_and_what_was_under_way_is_taken_out() {
@@ -198,7 +180,7 @@ mod tests {
         let first = &before.sockets[0];
         first.datagrams_received.add(100);
         first.datagrams_accepted.add(90);
-        let mut refused = [0; crate::wire::Refusal::COUNT];
+        let mut refused = [0; crate::input::record::RejectReason::COUNT];
         refused[0] = 7;
         first.datagrams_invalid.add(&refused);
         first.requests_decoded.add(95);
@@ -210,10 +192,10 @@ mod tests {
         before.sockets[1].requests_popped.add(5);
         before.merge.requests_merged.add(84);
         before.merge.rows_evicted.add(9);
-        let mut packer = Packer::new();
-        pack(&before, &names, &mut packer);
-
-        let saved = SavedCounters::unpack(&mut Unpacker::new(packer.bytes())).unwrap();
+        before.mysql.mysql_statements.add(21);
+        before.mysql.mysql_connections_open.set(3);
+        before.logins.logins_failed.add(22);
+        let saved = SavedCounters::of(&before, &names);
         // The same sockets in another order.
         let mut swapped = sockets;
         swapped.swap(0, 1);
@@ -221,7 +203,7 @@ mod tests {
         let after = Counters::new(2);
         // By then one more was dropped.
         after.sockets[1].kernel_drops.begin(12);
-        saved.take_up(&after, &swapped);
+        saved.restore(&after, &swapped);
         let counts = after.sockets[1].counts();
         assert_eq!(
             (counts.datagrams_received, counts.datagrams_accepted),
@@ -232,12 +214,12 @@ mod tests {
         assert_eq!(counts.kernel_drops, 11);
         assert_eq!(after.merge.counts().requests_merged, 85);
         assert_eq!(after.merge.counts().rows_evicted, 9);
+        assert_eq!(after.mysql.counts().mysql_statements, 21);
+        assert_eq!(after.mysql.counts().mysql_connections_open, 0);
+        assert_eq!(after.logins.counts().logins_failed, 22);
         // The kernel goes on from its last reading, not from nothing.
         after.sockets[1].kernel_drops.raise_to(14);
         assert_eq!(after.sockets[1].kernel_drops.get(), 14);
-        for end in 0..packer.len() {
-            assert!(SavedCounters::unpack(&mut Unpacker::new(&packer.bytes()[..end])).is_err());
-        }
     }
 
     #[test]
@@ -249,7 +231,7 @@ mod tests {
         }
         // A busy machine may be late with some.
         let dropped = || {
-            crate::ingest::kernel::read(socket[0].socket.as_fd())
+            crate::input::udp::kernel::read(socket[0].socket.as_fd())
                 .unwrap()
                 .drops
         };
@@ -283,7 +265,7 @@ mod tests {
             sockets[0].handed_over = handed_over;
             let counters = Counters::new(1);
             begin_drops(&sockets[0], &counters.sockets[0]);
-            saved.take_up(&counters, &sockets);
+            saved.restore(&counters, &sockets);
             counters.sockets[0].kernel_drops.raise_to(3);
             assert_eq!(counters.sockets[0].kernel_drops.get(), 3);
         }

@@ -1,15 +1,18 @@
 //! How files of `state.dir` are opened and made: nothing but regular files is read, and what is made is its owner's alone.
 //!
-//! Called by [`State`](super::State) and [`keeper`](super::keeper), at start and with every change. Requests may say more than
-//! their senders want told, so files have mode 0600 and folders 0700, whatever the umask; a folder that was there keeps its
-//! own. Whatever else has a file's name (a pipe, a socket, a device) is not opened: that could wait for ever, or do something.
+//! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and with every change.
+//! Requests may say more than their senders want known, so files have mode 0600 and folders 0700, whatever the umask; a
+//! folder that was there keeps its own. Whatever else has a file's name (a pipe, a socket, a device) is not opened: that
+//! could wait for ever, or do something.
 
 use std::fs::{self, DirBuilder, File, FileType, Permissions};
 use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
 
 /// Of files.
 const FILE_MODE: u32 = 0o600;
@@ -17,7 +20,7 @@ const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// What has a name.
-pub(super) enum Found {
+pub(super) enum Opened {
     /// Nothing.
     Nothing,
     /// A file, open for reading; or a folder, from which nothing can be read.
@@ -30,16 +33,16 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// When it is there and cannot be opened.
-pub(super) fn open(path: &Path) -> io::Result<Found> {
+pub(super) fn open(path: &Path) -> io::Result<Opened> {
     let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(Found::Nothing),
+        io::ErrorKind::NotFound => Ok(Opened::Nothing),
         _ => Err(error),
     };
     // Before: a socket cannot be opened, and devices may act on it. After: it may have been exchanged.
     match fs::metadata(path) {
         Ok(found) => {
             if let Some(what) = unreadable(found.file_type()) {
-                return Ok(Found::Other(what));
+                return Ok(Opened::Other(what));
             }
         }
         Err(error) => return missing(error),
@@ -52,8 +55,8 @@ pub(super) fn open(path: &Path) -> io::Result<Found> {
         Err(error) => return missing(error),
     };
     match unreadable(file.metadata()?.file_type()) {
-        None => Ok(Found::File(file)),
-        Some(what) => Ok(Found::Other(what)),
+        None => Ok(Opened::File(file)),
+        Some(what) => Ok(Opened::Other(what)),
     }
 }
 
@@ -71,11 +74,55 @@ fn unreadable(kind: FileType) -> Option<String> {
     Some(format!("it is {what}; accepted: a regular file"))
 }
 
+/// Replaces a file as a whole: written beside it, synced, renamed, and the folder synced, so that there is always either
+/// the old one or the new one. When that fails the old one stays.
+///
+/// # Errors
+/// Those of the system and of `write`.
+pub(super) fn replace<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    let new = path.with_added_extension("new");
+    let write = || {
+        let mut file = create(&new)?;
+        let written = write(&mut file)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        Ok(written)
+    };
+    let replaced = write();
+    if replaced.is_err() {
+        // It may not even be there; the next one makes it anew anyway.
+        let _leftover = fs::remove_file(&new);
+        return replaced;
+    }
+    // It is there. What may still fail is its outliving a power cut, and there is nothing to take back.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+        warn!(%error, file = %path.display(), "Cannot sync state.dir: a power cut now may undo the last change.");
+    }
+    replaced
+}
+
+/// Moves a file that cannot be read out of the way, to a name with the present time that is free; returns that.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn set_aside(path: &Path, what: &str, unix_secs: u32) -> io::Result<PathBuf> {
+    let aside = (unix_secs..u32::MAX)
+        .map(|secs| path.with_added_extension(format!("{what}-{secs}")))
+        .find(|aside| !aside.exists())
+        .unwrap_or_else(|| path.with_added_extension(what));
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
 /// Makes a file that only this user can read, in the place of one that was left there.
 ///
 /// # Errors
 /// Those of the system; also when the name is that of a folder.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+fn create(path: &Path) -> io::Result<File> {
     // Not truncated: what is there may be a pipe that nobody reads, a link to elsewhere, or readable for others.
     match fs::remove_file(path) {
         Ok(()) => {}
@@ -122,7 +169,7 @@ mod tests {
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
-    use super::super::{State, keeper};
+    use super::super::{State, snapshot_writer};
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -212,7 +259,7 @@ mod tests {
                 }
             }
             let (at, reports) = (dir.path().to_owned(), dir.path().join("reports.json"));
-            let Found::Other(reason) = in_time(move || open(&reports)).unwrap() else {
+            let Opened::Other(reason) = in_time(move || open(&reports)).unwrap() else {
                 panic!("{what} was opened");
             };
             let named = what.replace("through a link", "a named pipe");
@@ -224,7 +271,7 @@ mod tests {
             in_time(move || {
                 let state = State::open(&at, 7).unwrap();
                 assert!(state.reports().is_empty());
-                assert!(keeper::find(&at, 7).is_none());
+                assert!(snapshot_writer::SnapshotFile::open(&at, 7).is_none());
             });
             for (name, aside) in [
                 ("reports.json", "reports.json.corrupt-7"),
@@ -244,13 +291,13 @@ mod tests {
         fs::write(&elsewhere, "text").unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-        let Found::File(mut file) = open(&link).unwrap() else {
+        let Opened::File(mut file) = open(&link).unwrap() else {
             panic!("it is a file");
         };
         let mut text = String::new();
         io::Read::read_to_string(&mut file, &mut text).unwrap();
         assert_eq!(text, "text");
         fs::remove_file(&elsewhere).unwrap();
-        assert!(matches!(open(&link).unwrap(), Found::Nothing));
+        assert!(matches!(open(&link).unwrap(), Opened::Nothing));
     }
 }

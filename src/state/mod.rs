@@ -3,7 +3,7 @@
 //! | file | holds | written |
 //! |---|---|---|
 //! | `reports.json` | definitions made at run time | with every change, here |
-//! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`keeper`] |
+//! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |
 //!
 //! ```text
 //!   reports.json               {"version": 1, "reports": [{"name": "by_group", "comment": "tag_info:group"}, ..]}
@@ -20,8 +20,8 @@
 pub mod blocks;
 pub mod counters;
 mod files;
-pub mod keeper;
 pub mod snapshot;
+pub mod snapshot_writer;
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -38,7 +38,6 @@ const VERSION: u64 = 1;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 const FILE: &str = "reports.json";
-const NEW_FILE: &str = "reports.json.new";
 
 /// Why the folder cannot be used, or a change cannot be kept. Each names the setting.
 #[derive(Debug, Error)]
@@ -148,7 +147,7 @@ impl State {
         self.reports.iter().any(|entry| is_named(entry, name))
     }
 
-    /// Forgets what is kept under that name.
+    /// Removes what is kept under that name.
     ///
     /// # Errors
     /// [`StateError::Unwritable`]; then nothing has changed.
@@ -189,29 +188,13 @@ impl State {
                 "it would be longer than {FILE_BYTES_MAX} bytes"
             )));
         }
-        let new = self.path.join(NEW_FILE);
-        let replaced = write_synced(&new, &text).and_then(|()| fs::rename(&new, self.file()));
-        if replaced.is_err() {
-            // It may not even be there; the next change makes it anew anyway.
-            let _leftover = fs::remove_file(&new);
-        }
-        replaced?;
-        // The change is made. What may still fail is its outliving a power cut, and there is nothing to take back.
-        if let Err(error) = self.folder.sync_all() {
-            warn!(%error, dir = %self.path.display(), "Cannot sync state.dir: a power cut now may undo the last change.");
-        }
-        Ok(())
+        files::replace(&self.file(), |file| file.write_all(&text))
     }
 
     fn set_aside(&mut self, reason: &str, unix_secs: u32) {
         let file = self.file();
-        let aside = (0..u32::MAX)
-            .map(|at| unix_secs.saturating_add(at))
-            .map(|secs| self.path.join(format!("{FILE}.corrupt-{secs}")))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| self.path.join(format!("{FILE}.corrupt")));
-        match fs::rename(&file, &aside) {
-            Ok(()) => error!(
+        match files::set_aside(&file, "corrupt", unix_secs) {
+            Ok(aside) => error!(
                 file = %file.display(), reason, set_aside = %aside.display(),
                 "Cannot read the reports that were made at run time: set the file aside and go on without them."
             ),
@@ -240,7 +223,7 @@ impl Drop for State {
 ///
 /// # Errors
 /// What is wrong with the file, in words.
-pub fn peek(path: &Path) -> Result<Vec<Json>, String> {
+pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
     match read(&path.join(FILE)) {
         Ok(Content::Nothing) => Ok(Vec::new()),
         Ok(Content::Reports(reports)) => Ok(reports),
@@ -259,11 +242,11 @@ enum Content {
     Corrupt(String),
 }
 
-/// How a folder stands that a daemon would open.
+/// The folder that a daemon would open, before it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum Folder {
     /// It is there.
-    There,
+    Present,
     /// It would be made.
     Missing {
         /// The folder that is there already, in which that would begin.
@@ -274,10 +257,10 @@ pub enum Standing {
 /// Whether there is a folder of that name, or could be one; makes nothing.
 ///
 /// # Errors
-/// When something else has that name or one above it, or cannot be looked at.
-pub fn look(path: &Path) -> Result<Standing, StateError> {
+/// When something else has that name or one above it, or cannot be read.
+pub fn folder(path: &Path) -> Result<Folder, StateError> {
     let failed = |at: &Path, source| StateError::Folder {
-        what: "look into",
+        what: "read",
         path: at.into(),
         source,
     };
@@ -289,9 +272,9 @@ pub fn look(path: &Path) -> Result<Standing, StateError> {
             at
         };
         match fs::metadata(named) {
-            Ok(found) if found.is_dir() && at == path => return Ok(Standing::There),
+            Ok(found) if found.is_dir() && at == path => return Ok(Folder::Present),
             Ok(found) if found.is_dir() => {
-                return Ok(Standing::Missing {
+                return Ok(Folder::Missing {
                     above: named.into(),
                 });
             }
@@ -310,15 +293,15 @@ pub fn look(path: &Path) -> Result<Standing, StateError> {
     Err(failed(path, io::ErrorKind::NotFound.into()))
 }
 
-/// What [`State::open`] would say, and whether this user may write there; for commands that look before the start. Makes
+/// What [`State::open`] would say, and whether this user may write there; for commands that check before the start. Makes
 /// and removes an empty file, and changes nothing.
 ///
 /// # Errors
 /// As [`State::open`], and when nothing can be written.
-pub fn examine(path: &Path) -> Result<Standing, StateError> {
-    let standing = look(path)?;
-    match &standing {
-        Standing::There => {
+pub fn check(path: &Path) -> Result<Folder, StateError> {
+    let found = folder(path)?;
+    match &found {
+        Folder::Present => {
             let folder = open(path)?;
             lock(&folder, path)?;
             // What is unlocked is free for the start at once, also while a child process has the descriptor. A lock that cannot be
@@ -331,7 +314,7 @@ pub fn examine(path: &Path) -> Result<Standing, StateError> {
                 source,
             })?;
         }
-        Standing::Missing { above } => {
+        Folder::Missing { above } => {
             probe(above).map_err(|source| StateError::Folder {
                 what: MAKE,
                 path: path.into(),
@@ -339,19 +322,19 @@ pub fn examine(path: &Path) -> Result<Standing, StateError> {
             })?;
         }
     }
-    Ok(standing)
+    Ok(found)
 }
 
 const MAKE: &str = "make the folder";
 
 fn probe(dir: &Path) -> io::Result<()> {
     let file = dir.join(format!(".doctor-{}", std::process::id()));
-    files::create(&file)?;
+    files::replace(&file, |_| io::Result::Ok(()))?;
     fs::remove_file(&file)
 }
 
 fn open_folder(path: &Path) -> Result<File, StateError> {
-    if look(path)? != Standing::There {
+    if folder(path)? != Folder::Present {
         files::create_folder(path).map_err(|source| StateError::Folder {
             what: MAKE,
             path: path.into(),
@@ -388,9 +371,9 @@ fn read(file: &Path) -> Result<Content, StateError> {
         source,
     };
     let opened = match files::open(file).map_err(unreadable)? {
-        files::Found::Nothing => return Ok(Content::Nothing),
-        files::Found::File(opened) => opened,
-        files::Found::Other(reason) => return Ok(Content::Corrupt(reason)),
+        files::Opened::Nothing => return Ok(Content::Nothing),
+        files::Opened::File(opened) => opened,
+        files::Opened::Other(reason) => return Ok(Content::Corrupt(reason)),
     };
     let mut text = Vec::new();
     opened
@@ -424,12 +407,6 @@ fn parse(text: &[u8]) -> Result<Vec<Json>, String> {
         Some(Json::Array(reports)) => Ok(reports),
         Some(_) | None => Err("it has no list of reports".to_owned()),
     }
-}
-
-fn write_synced(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = files::create(path)?;
-    file.write_all(text)?;
-    file.sync_all()
 }
 
 fn is_named(entry: &Json, name: &str) -> bool {

@@ -1,42 +1,79 @@
 //! The snapshot: raw rows, reports, counters and ids as they stood at one moment, in one file.
 //!
 //! ```text
-//!   HEAD      who wrote it, where the ids go on
-//!   COUNTERS  of the sockets and of the merger
-//!   FAMILY    what its reports count    ┐
-//!   GROUPS    what its groups are ..    │ for each family
-//!   JOURNAL   tick by tick ..           ┘
-//!   ROWS      raw requests with their timers and names ..
-//!   END       monotonic time and wall clock
+//!   Head        where the ids go on, counters of the sockets and of the merger
+//!   Aggregate   what its reports count   \
+//!   Groups      what its groups are ..    | for each shared aggregate
+//!   Tick        a part of a tick log ..  /
+//!   Rows        raw requests with their timers and strings ..
+//!   End         monotonic time and wall clock
 //! ```
 //!
-//! [`write()`] runs while the merger goes on. The moment is the cut: taken under one hold of the read lock, a few
-//! milliseconds at most, and it fixes what the running ticks have and the id up to which rows belong to it. The rest is
-//! copied piece by piece, each under the lock for about a millisecond, and written out without it: rows, closed
-//! journals and the names of groups do not change. One block is in memory at a time, and the cut.
+//! Each [`Record`] is a block of its own, encoded by `postcard`. [`write()`] runs while the merger goes on. The moment is
+//! the cut: taken under one hold of the read lock, a few milliseconds at most, and it fixes what the running ticks have
+//! and the id up to which rows belong to it. The rest is copied piece by piece, each under the lock for about a
+//! millisecond, and written out without it: rows, closed tick logs and keys of groups do not change. One block is in
+//! memory at a time, and the cut.
 //!
-//! [`inspect`] reads a file through once and sees that it is whole; [`restore`] fills an empty [`Live`] from it. Neither trusts
-//! it: lengths are looked at first, everything goes through the budgets of the configuration, and what cannot be is an
-//! error, never a panic. Time passes by the wall clock between two processes, and not at all when that was set back.
+//! [`inspect`] reads a file through once and sees that it is whole; [`restore`] fills an empty [`Live`] from it. Neither
+//! trusts it: lengths are checked first, everything goes through the budgets of the configuration, and what cannot be is
+//! an error, never a panic. Time passes by the wall clock between two processes, and not at all when that was set back.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::blocks::{BlockError, BlockReader, BlockWriter, Kind};
-use super::counters::{self, SavedCounters, SocketName};
+use super::blocks::{BlockError, BlockReader, BlockWriter};
+use super::counters::{SavedCounters, SocketName};
 use crate::clock::Clock;
 use crate::merger::{Live, SharedLive};
-use crate::packed::{Damage, Packer, Unpacker};
-use crate::pool::saved::{PoolIds, RowsCopy};
+use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::definition::Definition;
-use crate::report::{DefinedBy, NotRestored, ReportsCut, ReportsRestore};
+use crate::report::{
+    DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedGroup, SavedTick,
+};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
 
 /// Latest moment that a snapshot may name, milliseconds: in thirty thousand years.
 const MOMENT_MAX: u64 = 1 << 50;
+
+/// What is in a block.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Record {
+    /// The first.
+    Head(Head),
+    /// A shared aggregate begins.
+    Aggregate(SavedAggregate),
+    /// Some of its groups.
+    Groups(Vec<SavedGroup>),
+    /// A part of the log of one of its ticks.
+    Tick(SavedTick),
+    /// Raw rows.
+    Rows(SavedRows),
+    /// The last.
+    End(End),
+}
+
+/// What a snapshot begins with.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Head {
+    ids: PoolIds,
+    /// Keys of reports that overflowed so far.
+    overflowed: u64,
+    counters: SavedCounters,
+}
+
+/// What a snapshot ends with.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct End {
+    mono_ms: u64,
+    unix_ms: u64,
+    /// How many blocks came before.
+    blocks: u64,
+}
 
 /// What is written.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +110,7 @@ pub enum WriteError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A report was dropped, or all were emptied, while it was written: it has to begin anew.
-    #[error("reports were dropped or emptied meanwhile")]
+    #[error("reports were dropped or emptied while it was written")]
     Overtaken,
     /// It was to give up.
     #[error("the daemon stops")]
@@ -133,114 +170,129 @@ pub struct Restored {
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
     let mut writer = Writer {
         blocks: BlockWriter::new(to)?,
+        encoded: Vec::new(),
         live: subject.live,
         stop: subject.stop,
         written: Written::default(),
     };
-    let mut counted = Packer::new();
-    let (cut, ids, folded) = writer.hold(|live| {
+    let (cut, ids, counters) = writer.hold(|live| {
         // Of this moment too: nothing is merged, and counted as merged, while this is held.
-        counters::pack(subject.counters, subject.sockets, &mut counted);
-        let (_, _, folded) = live.reports.memory();
-        (live.reports.cut(), live.pool.ids(), folded)
+        let counters = SavedCounters::of(subject.counters, subject.sockets);
+        (live.reports.cut(), live.pool.ids(), counters)
     });
     writer.written.cut = writer.written.held;
-    let mut packer = Packer::new();
-    packer.text(env!("CARGO_PKG_VERSION").as_bytes());
-    ids.pack(&mut packer);
-    packer.number(folded);
-    writer.blocks.block(Kind::Head, packer.bytes())?;
-    writer.blocks.block(Kind::Counters, counted.bytes())?;
-    for family in 0..cut.len() {
-        writer.family(&cut, family)?;
+    writer.record(&Record::Head(Head {
+        ids,
+        overflowed: cut.overflowed,
+        counters,
+    }))?;
+    for (at, aggregate) in cut.aggregates().enumerate() {
+        writer.record(&Record::Aggregate(aggregate.clone()))?;
+        writer.groups_and_ticks(&cut, at)?;
     }
     writer.rows(&cut, ids)?;
-    packer.clear();
-    packer.number(subject.clock.mono_ms());
-    packer.number(subject.clock.unix_ms());
-    packer.number(writer.blocks.blocks());
-    writer.blocks.block(Kind::End, packer.bytes())?;
-    let Writer {
-        blocks,
-        mut written,
-        ..
-    } = writer;
-    let (to, bytes) = blocks.finish()?;
-    written.bytes = bytes;
-    Ok((to, written))
+    writer.record(&Record::End(End {
+        mono_ms: subject.clock.mono_ms(),
+        unix_ms: subject.clock.unix_ms(),
+        blocks: writer.blocks.blocks,
+    }))?;
+    let written = Written {
+        bytes: writer.blocks.bytes,
+        ..writer.written
+    };
+    Ok((writer.blocks.finish()?, written))
 }
 
 struct Writer<'a, W> {
     blocks: BlockWriter<W>,
+    encoded: Vec<u8>,
     live: &'a SharedLive,
     stop: &'a Shutdown,
     written: Written,
 }
 
 impl<W: Write> Writer<'_, W> {
-    /// Looks at what is live for as long as that is what the cut saw.
+    fn record(&mut self, record: &Record) -> io::Result<()> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
+        self.encoded = postcard::to_extend(record, encoded).map_err(io::Error::other)?;
+        self.blocks
+            .block(&self.encoded, matches!(record, Record::End(_)))
+    }
+
+    /// Reads live data for as long as that is what the cut saw.
     fn hold_current<T>(
         &mut self,
         cut: &ReportsCut,
-        look: impl FnOnce(&Live) -> T,
+        read: impl FnOnce(&Live) -> T,
     ) -> Result<T, WriteError> {
         if self.stop.requested() {
             return Err(WriteError::Stopped);
         }
-        let seen = self.hold(|live| live.reports.is_current(cut).then(|| look(live)));
+        let seen = self.hold(|live| live.reports.is_current(cut).then(|| read(live)));
         seen.ok_or(WriteError::Overtaken)
     }
 
-    /// Looks at what is live, and at how long that takes.
-    fn hold<T>(&mut self, look: impl FnOnce(&Live) -> T) -> T {
+    /// Reads live data, and measures how long that holds the lock.
+    fn hold<T>(&mut self, read: impl FnOnce(&Live) -> T) -> T {
         let live = self.live.read();
         let start = Instant::now();
-        let seen = look(&live);
+        let seen = read(&live);
         let held = start.elapsed();
         drop(live);
         self.written.held = self.written.held.max(held);
         seen
     }
 
-    fn family(&mut self, cut: &ReportsCut, at: usize) -> Result<(), WriteError> {
-        self.blocks.block(Kind::Family, cut.head(at).bytes())?;
-        let mut packer = Packer::new();
+    fn groups_and_ticks(&mut self, cut: &ReportsCut, at: usize) -> Result<(), WriteError> {
         let mut from = Some(0);
         let mut now_ms = 0;
         while let Some(group) = from {
-            packer.clear();
-            from = self.hold_current(cut, |live| {
+            let (groups, next) = self.hold_current(cut, |live| {
                 now_ms = live.reports.now_ms();
-                let (reports, pool) = (&live.reports, &live.pool);
-                reports.copy_groups(cut, at, group, pool, &mut packer)
+                live.reports.save_groups(cut, at, group, &live.pool)
             })?;
-            if !packer.is_empty() {
-                self.blocks.block(Kind::Groups, packer.bytes())?;
+            if !groups.is_empty() {
+                self.record(&Record::Groups(groups))?;
             }
+            from = next;
         }
-        cut.journals(at, now_ms, |part| {
-            self.blocks.block(Kind::Journal, part.bytes())
-        })?;
+        cut.ticks(at, now_ms, |tick| self.record(&Record::Tick(tick)))?;
         Ok(())
     }
 
     fn rows(&mut self, cut: &ReportsCut, ids: PoolIds) -> Result<(), WriteError> {
-        let mut copy = RowsCopy::new();
         let mut from = 1;
-        loop {
-            let next = self.hold_current(cut, |live| {
-                let now_ms = live.reports.now_ms();
-                let (pool, until) = (&live.pool, ids.next_request);
-                pool.copy_rows(from, until, now_ms, &mut copy)
-            })?;
-            let Some(next) = next else {
-                return Ok(());
-            };
-            self.blocks.block(Kind::Rows, copy.bytes())?;
-            self.written.requests += copy.rows();
-            from = next;
+        while let Some(rows) = self.hold_current(cut, |live| {
+            let now_ms = live.reports.now_ms();
+            live.pool.copy_rows(from, ids.next_request, now_ms)
+        })? {
+            from = rows.next();
+            self.written.requests += rows.requests();
+            self.record(&Record::Rows(rows))?;
         }
+        Ok(())
     }
+}
+
+/// What is in the block that was read last.
+fn decode(reader: &mut BlockReader<impl Read>) -> Result<Record, ReadError> {
+    let (block, ended) = (reader.blocks, reader.ended);
+    match postcard::take_from_bytes(reader.bytes()?) {
+        // The head in front, the end at the end, and nothing behind a record.
+        Ok((record, []))
+            if matches!(record, Record::Head(_)) == (block == 1)
+                && matches!(record, Record::End(_)) == ended =>
+        {
+            Ok(record)
+        }
+        Ok(_) => damaged(block, Damage("it is not where it should be")),
+        Err(_) => damaged(block, Damage("it is not what was written")),
+    }
+}
+
+fn damaged<T>(block: u64, damage: Damage) -> Result<T, ReadError> {
+    Err(ReadError::Damaged { block, damage })
 }
 
 /// Reads a snapshot through: whether it is whole, and what it says of itself.
@@ -249,44 +301,25 @@ impl<W: Write> Writer<'_, W> {
 /// When it is not what [`write()`] wrote, or cannot be read.
 pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut reader = BlockReader::new(from)?;
-    let mut counters = SavedCounters::default();
-    loop {
-        let before = reader.blocks();
-        let kind = reader.advance()?;
-        let damaged = |damage| ReadError::Damaged {
-            block: before + 1,
-            damage,
-        };
-        if (kind == Kind::Head) != (before == 0) {
-            return Err(damaged(Damage("the head is not where it should be")));
-        }
-        match kind {
-            Kind::Counters => {
-                let mut from = Unpacker::new(reader.unpack()?);
-                counters = SavedCounters::unpack(&mut from).map_err(damaged)?;
-            }
-            Kind::End => {
-                let mut from = Unpacker::new(reader.unpack()?);
-                let (mono_ms, unix_ms) = unpack_end(&mut from, before).map_err(damaged)?;
-                return Ok(Contents {
-                    counters,
-                    unix_ms,
-                    mono_ms,
-                });
-            }
-            Kind::Head | Kind::Family | Kind::Groups | Kind::Journal | Kind::Rows => {}
-        }
+    reader.advance()?;
+    let Record::Head(head) = decode(&mut reader)? else {
+        return damaged(1, Damage("the head is not where it should be"));
+    };
+    while !reader.ended {
+        reader.advance()?;
     }
-}
-
-fn unpack_end(from: &mut Unpacker<'_>, blocks: u64) -> Result<(u64, u64), Damage> {
-    let mono_ms = from.at_most(MOMENT_MAX, "it is of a time that cannot be")?;
-    let unix_ms = from.at_most(MOMENT_MAX, "it is of a time that cannot be")?;
-    if from.number()? != blocks {
-        return Err(Damage("blocks are missing"));
+    let block = reader.blocks;
+    match decode(&mut reader)? {
+        Record::End(end) if end.blocks + 1 != block => damaged(block, Damage("blocks are missing")),
+        Record::End(End {
+            mono_ms, unix_ms, ..
+        }) if mono_ms.max(unix_ms) <= MOMENT_MAX => Ok(Contents {
+            counters: head.counters,
+            unix_ms,
+            mono_ms,
+        }),
+        _ => damaged(block, Damage("it ends at a time that cannot be")),
     }
-    from.finish()?;
-    Ok((mono_ms, unix_ms))
 }
 
 /// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its [`Contents`] gave. `reports`
@@ -301,22 +334,32 @@ pub fn restore(
     now_ms: u64,
 ) -> Result<Restored, ReadError> {
     let mut reader = BlockReader::new(from)?;
-    let mut restoring = Restoring::new(live, reports, now_ms);
-    loop {
-        let block = reader.blocks() + 1;
-        let (kind, bytes) = reader.read()?;
-        if kind == Kind::End {
-            return Ok(restoring.finish());
-        }
+    let mut restoring = Restoring {
+        live,
+        reports: ReportsRestore::new(reports, now_ms),
+        ids: None,
+        requests: 0,
+        now_ms,
+    };
+    while !reader.ended {
+        reader.advance()?;
+        let record = decode(&mut reader)?;
         restoring
-            .block(kind, bytes)
-            .map_err(|damage| ReadError::Damaged { block, damage })?;
+            .record(record)
+            .or_else(|damage| damaged(reader.blocks, damage))?;
     }
+    let Restoring {
+        reports,
+        ids,
+        requests,
+        ..
+    } = restoring;
+    let left_out = live.finish_restore(ids, reports, now_ms);
+    Ok(Restored { requests, left_out })
 }
 
-/// A [`Live`] that is being filled, block by block.
-#[derive(Debug)]
-pub struct Restoring<'a> {
+/// A [`Live`] that is being filled, record by record.
+struct Restoring<'a> {
     live: &'a mut Live,
     reports: ReportsRestore,
     ids: Option<PoolIds>,
@@ -324,61 +367,23 @@ pub struct Restoring<'a> {
     now_ms: u64,
 }
 
-impl<'a> Restoring<'a> {
-    /// Begins with an empty one; see [`restore`].
-    #[must_use]
-    pub fn new(live: &'a mut Live, reports: Vec<(Definition, DefinedBy)>, now_ms: u64) -> Self {
-        Self {
-            live,
-            reports: ReportsRestore::new(reports, now_ms),
-            ids: None,
-            requests: 0,
-            now_ms,
-        }
-    }
-
-    /// Takes a block in, whatever its bytes are.
-    ///
-    /// # Errors
-    /// When it cannot be what was written.
-    pub fn block(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Damage> {
-        let mut from = Unpacker::new(bytes);
+impl Restoring<'_> {
+    fn record(&mut self, record: Record) -> Result<(), Damage> {
         let (reports, pool) = (&mut self.live.reports, &mut self.live.pool);
-        match kind {
-            Kind::Head => {
-                let (ids, folded) = unpack_head(&mut from)?;
-                if self.ids.replace(ids).is_some() {
-                    return Err(Damage("it has two heads"));
-                }
-                reports.restore_folded(folded);
+        match record {
+            Record::Head(head) => {
+                self.ids = Some(head.ids.checked()?);
+                reports.restore_overflowed(head.overflowed.min(1 << 62));
             }
-            Kind::Family => self.reports.family(&mut from, reports, pool)?,
-            Kind::Groups => self.reports.groups(&mut from, reports, pool)?,
-            Kind::Journal => self.reports.journal(&mut from, reports, pool)?,
-            Kind::Rows => self.requests += self.live.restore_rows(&mut from, self.now_ms)?,
-            // Looked at before.
-            Kind::Counters | Kind::End => {}
+            Record::Aggregate(aggregate) => self.reports.aggregate(aggregate, reports, pool)?,
+            Record::Groups(groups) => self.reports.groups(groups, reports, pool)?,
+            Record::Tick(tick) => self.reports.tick(tick, reports, pool)?,
+            Record::Rows(rows) => self.requests += self.live.restore_rows(&rows, self.now_ms)?,
+            // Inspected before.
+            Record::End(_) => {}
         }
         Ok(())
     }
-
-    /// Ends it: all reports are there, those that did not come back are filled from the raw rows, and ids go on.
-    #[must_use]
-    pub fn finish(self) -> Restored {
-        let left_out = self.live.restored(self.ids, self.reports, self.now_ms);
-        Restored {
-            requests: self.requests,
-            left_out,
-        }
-    }
-}
-
-fn unpack_head(from: &mut Unpacker<'_>) -> Result<(PoolIds, u64), Damage> {
-    from.name()?;
-    let ids = PoolIds::unpack(from)?;
-    let folded = from.at_most(1 << 62, "a counter is too large")?;
-    from.finish()?;
-    Ok((ids, folded))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn what_is_put_is_there_after_opening_again() {
         json!({"name": "a", "comment": "report2"})
     );
     assert_eq!(in_folder(&path), ["reports.json"]);
-    assert_eq!(peek(&path).unwrap(), kept);
+    assert_eq!(saved_reports(&path).unwrap(), kept);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn one_folder_serves_one_daemon() {
     let text = error.to_string();
     assert!(text.starts_with("state.dir: ") && text.contains("in use by another pinbad"));
     // Looking is free.
-    assert!(peek(dir.path()).unwrap().is_empty());
+    assert!(saved_reports(dir.path()).unwrap().is_empty());
     drop(first);
     State::open(dir.path(), 1).unwrap();
 }
@@ -77,7 +77,7 @@ fn a_file_is_no_folder() {
     // What is in the way is named, be it above.
     let below = State::open(&file.join("a/b"), 1).unwrap_err().to_string();
     assert_eq!(below, text);
-    assert_eq!(look(&file.join("a/b")).unwrap_err().to_string(), text);
+    assert_eq!(folder(&file.join("a/b")).unwrap_err().to_string(), text);
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
     let error = State::open(&link, 1).unwrap_err();
@@ -94,26 +94,26 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("a/b");
     let above = dir.path().to_path_buf();
-    assert_eq!(examine(&missing).unwrap(), Standing::Missing { above });
+    assert_eq!(check(&missing).unwrap(), Folder::Missing { above });
     assert!(in_folder(dir.path()).is_empty());
     let here = Path::new("a folder that is not there");
     let above = Path::new(".").to_path_buf();
-    assert_eq!(look(here).unwrap(), Standing::Missing { above });
+    assert_eq!(folder(here).unwrap(), Folder::Missing { above });
 
-    assert_eq!(examine(dir.path()).unwrap(), Standing::There);
+    assert_eq!(check(dir.path()).unwrap(), Folder::Present);
     assert!(in_folder(dir.path()).is_empty());
     let state = State::open(dir.path(), 1).unwrap();
-    let error = examine(dir.path()).unwrap_err();
+    let error = check(dir.path()).unwrap_err();
     assert!(matches!(error, StateError::InUse { .. }), "{error}");
     drop(state);
     // A corrupt file stays where it is: the start sets it aside.
     fs::write(dir.path().join(FILE), "{").unwrap();
-    assert_eq!(examine(dir.path()).unwrap(), Standing::There);
+    assert_eq!(check(dir.path()).unwrap(), Folder::Present);
     assert_eq!(in_folder(dir.path()), [FILE]);
 
     // Nobody can write there, root neither.
     for path in ["/proc/1", "/proc/1/pinbad/state"] {
-        let text = examine(Path::new(path)).unwrap_err().to_string();
+        let text = check(Path::new(path)).unwrap_err().to_string();
         assert!(text.starts_with("state.dir: cannot "), "{text}");
         assert!(text.contains(path), "{text}");
     }
@@ -131,7 +131,7 @@ fn a_corrupt_file_is_set_aside_and_not_lost() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(FILE);
         fs::write(&file, text).unwrap();
-        let problem = peek(dir.path()).unwrap_err();
+        let problem = saved_reports(dir.path()).unwrap_err();
         assert!(problem.contains(reason), "{text}: {problem}");
         let mut state = State::open(dir.path(), 1_700_000_000).unwrap();
         assert!(state.reports().is_empty());
@@ -163,7 +163,7 @@ fn what_makes_no_sense_is_kept_all_the_same() {
     assert!(state.has("a") && !state.has("x"));
     state.put("b", &members("report1")).unwrap();
     drop(state);
-    let kept = peek(dir.path()).unwrap();
+    let kept = saved_reports(dir.path()).unwrap();
     assert_eq!(kept[..3], odd["reports"].as_array().unwrap()[..]);
     assert_eq!(kept.len(), 4);
 }
@@ -175,7 +175,7 @@ fn a_change_that_cannot_be_written_changes_nothing() {
     state.put("a", &members("report1")).unwrap();
     let before = fs::read(dir.path().join(FILE)).unwrap();
     // Not a matter of permissions, so that it holds for root too.
-    let new = dir.path().join(NEW_FILE);
+    let new = dir.path().join("reports.json.new");
     fs::create_dir(&new).unwrap();
     for error in [
         state.put("b", &members("report2")).unwrap_err(),

@@ -1,8 +1,9 @@
-//! The counters: one struct a stage, one field a counter, and the field's comment is the exported help text.
+//! The counters: one struct a stage, one field a counter. The field's name, type and comment are all there is to declare:
+//! the status, `SHOW STATUS`, the metrics with their kind and help, and the snapshot follow from it.
 //!
 //! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of [`MergeCounters`].
-//! Readers take a plain copy ([`SocketCounts`], [`MergeCounts`]) that can be summed up and walked as a table of
-//! name, help and value. Counters only grow and start at 0 with the process; gauges say so in their help.
+//! Readers take a plain copy ([`SocketCounts`], [`MergeCounts`]) that can be summed up and listed as [`Reading`]s.
+//! Counters only grow, across restarts too when there is a snapshot; gauges are not in it.
 //!
 //! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
 //! daemon a copy may be one batch apart. Adds are Release and reads Acquire: who sees a request leave the ring also
@@ -14,46 +15,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
 
-use crate::wire::{DecodeCounts, Mend, Refusal};
+use super::reading::{Kind, Reading, Value};
+use crate::input::record::{DecodeCounts, RejectReason, Repair};
 
-/// One exported number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
-    /// The counter's name, as in `/api/v1/status`.
-    pub name: &'static str,
-    /// For a counter by reason: the reason.
-    pub reason: Option<&'static str>,
-    /// What it counts, in a sentence or two.
-    pub help: &'static str,
-    /// Whether it only grows.
-    pub kind: Kind,
-    /// The value; the unit is the last word of the name.
-    pub value: u64,
-}
-
-/// How a number moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows; rates make sense.
-    Counter,
-    /// Moves both ways; only the present value makes sense.
-    Gauge,
-}
-
-/// What the table needs to know of a field: how it is copied, summed up over sockets, and shown.
+/// What is to be known of a field: how it is copied, summed up over sockets, shown, and restored.
 pub trait Cell {
     /// The value, without the atomics.
     type Plain: Copy + Default;
+    /// How it moves.
+    const KIND: Kind = Kind::Counter;
     /// Copies the value.
     fn plain(&self) -> Self::Plain;
     /// Adds one value to another.
     fn sum(into: &mut Self::Plain, more: &Self::Plain);
-    /// Goes on counting from what another process had counted for this reason; nothing for a gauge. False when there is no
-    /// such reason.
-    fn take_up(&self, reason: Option<&str>, value: u64) -> bool;
-    /// Appends the value's line, or lines, to a table.
-    fn show(value: &Self::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>);
+    /// Goes on from what another process had counted, for this reason if it counts by reason.
+    fn restore(&self, reason: Option<&str>, value: u64);
+    /// The value as it is shown.
+    fn value(value: &Self::Plain) -> Value;
 }
+
+/// A field that is one number.
+macro_rules! number {
+    ($cell:ident, $kind:ident, $restore:expr) => {
+        impl Cell for $cell {
+            type Plain = u64;
+            const KIND: Kind = Kind::$kind;
+            fn plain(&self) -> u64 {
+                self.get()
+            }
+            fn sum(into: &mut u64, more: &u64) {
+                *into += more;
+            }
+            fn restore(&self, _reason: Option<&str>, value: u64) {
+                let restore: fn(&Self, u64) = $restore;
+                restore(self, value);
+            }
+            fn value(value: &u64) -> Value {
+                Value::Count(*value)
+            }
+        }
+    };
+}
+
+number!(Counter, Counter, Self::add);
+number!(Gauge, Gauge, |_, _| {});
+number!(WrappedCounter, Counter, |cell, value| {
+    cell.offset.fetch_add(value, Ordering::AcqRel);
+});
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -75,29 +83,6 @@ impl Counter {
     }
 }
 
-impl Cell for Counter {
-    type Plain = u64;
-    fn plain(&self) -> u64 {
-        self.get()
-    }
-    fn sum(into: &mut u64, more: &u64) {
-        *into += more;
-    }
-    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
-        self.add(value);
-        reason.is_none()
-    }
-    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
-        to.push(Reading {
-            name,
-            reason: None,
-            help,
-            kind: Kind::Counter,
-            value: *value,
-        });
-    }
-}
-
 /// A number that moves both ways.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
@@ -112,28 +97,6 @@ impl Gauge {
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
-    }
-}
-
-impl Cell for Gauge {
-    type Plain = u64;
-    fn plain(&self) -> u64 {
-        self.get()
-    }
-    fn sum(into: &mut u64, more: &u64) {
-        *into += more;
-    }
-    fn take_up(&self, reason: Option<&str>, _value: u64) -> bool {
-        reason.is_none()
-    }
-    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
-        to.push(Reading {
-            name,
-            reason: None,
-            help,
-            kind: Kind::Gauge,
-            value: *value,
-        });
     }
 }
 
@@ -189,36 +152,19 @@ impl WrappedCounter {
     }
 }
 
-impl Cell for WrappedCounter {
-    type Plain = u64;
-    fn plain(&self) -> u64 {
-        self.get()
-    }
-    fn sum(into: &mut u64, more: &u64) {
-        Counter::sum(into, more);
-    }
-    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
-        self.offset.fetch_add(value, Ordering::AcqRel);
-        reason.is_none()
-    }
-    fn show(value: &u64, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
-        Counter::show(value, name, help, to);
-    }
-}
-
 /// The reasons that a counter can be split by.
 pub trait Reason {
     /// What the reason with number `index` is called.
     fn name_of(index: usize) -> &'static str;
 }
 
-impl Reason for Refusal {
+impl Reason for RejectReason {
     fn name_of(index: usize) -> &'static str {
         Self::ALL[index].name()
     }
 }
 
-impl Reason for Mend {
+impl Reason for Repair {
     fn name_of(index: usize) -> &'static str {
         Self::ALL[index].name()
     }
@@ -284,38 +230,32 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
             *into += more;
         }
     }
-    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
-        let named = (0..N).find(|&at| reason == Some(R::name_of(at)));
-        named.is_some_and(|at| {
+    fn restore(&self, reason: Option<&str>, value: u64) {
+        if let Some(at) = (0..N).find(|&at| reason == Some(R::name_of(at))) {
             self.counts[at].add(value);
-            true
-        })
+        }
     }
-    fn show(value: &CountsBy<N>, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
-        to.extend(value.0.iter().enumerate().map(|(reason, value)| Reading {
-            name,
-            reason: Some(R::name_of(reason)),
-            help,
-            kind: Kind::Counter,
-            value: *value,
-        }));
+    fn value(value: &CountsBy<N>) -> Value {
+        let counts = value.0.iter().enumerate();
+        Value::ByReason(counts.map(|(at, &count)| (R::name_of(at), count)).collect())
     }
 }
 
 /// A field on cache lines of its own, because another thread writes it than its neighbours.
 impl<C: Cell> Cell for CachePadded<C> {
     type Plain = C::Plain;
+    const KIND: Kind = C::KIND;
     fn plain(&self) -> C::Plain {
         C::plain(self)
     }
     fn sum(into: &mut C::Plain, more: &C::Plain) {
         C::sum(into, more);
     }
-    fn take_up(&self, reason: Option<&str>, value: u64) -> bool {
-        C::take_up(self, reason, value)
+    fn restore(&self, reason: Option<&str>, value: u64) {
+        C::restore(self, reason, value);
     }
-    fn show(value: &C::Plain, name: &'static str, help: &'static str, to: &mut Vec<Reading>) {
-        C::show(value, name, help, to);
+    fn value(value: &C::Plain) -> Value {
+        C::value(value)
     }
 }
 
@@ -347,14 +287,12 @@ macro_rules! counters {
                 counters!(@copy self, counts, [ $($field)+ ]);
                 counts
             }
-        }
 
-        impl $live {
-            /// Goes on counting from what another process had counted; false when there is no such counter any more.
-            pub fn take_up(&self, name: &str, reason: Option<&str>, value: u64) -> bool {
+            /// Goes on from what another process had counted; nothing when there is no such counter any more.
+            pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
                 match name {
-                    $( stringify!($field) => <$cell as Cell>::take_up(&self.$field, reason, value), )+
-                    _ => false,
+                    $( stringify!($field) => <$cell as Cell>::restore(&self.$field, reason, value), )+
+                    _ => {}
                 }
             }
         }
@@ -365,15 +303,16 @@ macro_rules! counters {
                 $( <$cell as Cell>::sum(&mut self.$field, &more.$field); )+
             }
 
-            /// The table of all values: name, reason, help, kind, value, in the order of declaration.
+            /// All values, in the order of declaration.
             #[must_use]
             pub fn readings(&self) -> Vec<Reading> {
-                let mut to = Vec::new();
-                $(
-                    let help = concat!($($help),+).trim_ascii();
-                    <$cell as Cell>::show(&self.$field, stringify!($field), help, &mut to);
-                )+
-                to
+                vec![ $( Reading {
+                    name: stringify!($field),
+                    metric: None,
+                    help: concat!($($help),+).trim_ascii(),
+                    kind: <$cell as Cell>::KIND,
+                    value: <$cell as Cell>::value(&self.$field),
+                } ),+ ]
             }
         }
     };
@@ -402,13 +341,13 @@ counters! {
     /// Datagrams of which at least one request was taken.
     datagrams_accepted: Counter,
     /// Datagrams of which nothing was taken, by the first reason that was found.
-    datagrams_invalid: CounterBy<Refusal, { Refusal::COUNT }>,
+    datagrams_invalid: CounterBy<RejectReason, { RejectReason::COUNT }>,
     /// Requests of accepted datagrams, nested ones included. Each is invalid, overwritten, merged or still waiting.
     requests_decoded: Counter,
     /// Requests of accepted datagrams that were refused, by reason.
-    requests_invalid: CounterBy<Refusal, { Refusal::COUNT }>,
+    requests_invalid: CounterBy<RejectReason, { RejectReason::COUNT }>,
     /// Elements left out of, or changed in, requests that were taken, by what was done to them.
-    elements_mended: CounterBy<Mend, { Mend::COUNT }>,
+    elements_mended: CounterBy<Repair, { Repair::COUNT }>,
     /// Requests put into the temporary pool.
     requests_pushed: Counter,
     /// Requests in the temporary pool that gave way to newer ones because it was full.
@@ -417,11 +356,11 @@ counters! {
     requests_popped: CachePadded<Counter>,
     /// Datagrams that the kernel dropped because the socket's receive buffer was full.
     kernel_drops: WrappedCounter,
-    /// Gauge: bytes that wait in the socket's receive buffer, with the kernel's own book-keeping.
+    /// Bytes that wait in the socket's receive buffer, with the kernel's own book-keeping.
     kernel_queue_bytes: Gauge,
-    /// Gauge: receive buffer asked for.
+    /// Receive buffer asked for.
     recv_buffer_asked_bytes: Gauge,
-    /// Gauge: receive buffer granted, in the measure of what was asked for.
+    /// Receive buffer granted, in the measure of what was asked for.
     recv_buffer_granted_bytes: Gauge,
 }
 
@@ -432,7 +371,7 @@ impl SocketCounters {
         self.datagrams_invalid.add(&counts.datagrams_invalid);
         self.requests_decoded.add(counts.requests_decoded);
         self.requests_invalid.add(&counts.requests_invalid);
-        self.elements_mended.add(&counts.mended);
+        self.elements_mended.add(&counts.repaired);
     }
 }
 
@@ -452,7 +391,7 @@ counters! {
     rows_evicted: Counter,
     /// Texts that were not kept because the budget for words was used up.
     words_overflowed: Counter,
-    /// Gauge: how late the last run of the merger began, in microseconds.
+    /// How late the last run of the merger began, in microseconds.
     merge_lag_us: Gauge,
 }
 
@@ -464,7 +403,7 @@ counters! {
 
     /// Connections that MySQL clients opened.
     mysql_connections: Counter,
-    /// Gauge: connections of MySQL clients that are open.
+    /// Connections of MySQL clients that are open.
     mysql_connections_open: Gauge,
     /// Connections of MySQL clients that were turned away because there were too many.
     mysql_connections_refused: Counter,
@@ -476,6 +415,18 @@ counters! {
     mysql_errors: Counter,
 }
 
+counters! {
+    /// How logins went, over all front ends.
+    LoginCounters;
+    /// A copy of [`LoginCounters`].
+    LoginCounts;
+
+    /// Logins that were refused because the secret was wrong or the user unknown.
+    logins_failed: Counter,
+    /// Logins that were refused unseen because of too many failures before.
+    logins_held_back: Counter,
+}
+
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
@@ -485,6 +436,8 @@ pub struct Counters {
     pub merge: Arc<MergeCounters>,
     /// Of the MySQL wire.
     pub mysql: Arc<MySqlCounters>,
+    /// Of logins.
+    pub logins: Arc<LoginCounters>,
 }
 
 impl Counters {
@@ -495,6 +448,7 @@ impl Counters {
             sockets: (0..sockets).map(|_| Arc::default()).collect(),
             merge: Arc::default(),
             mysql: Arc::default(),
+            logins: Arc::default(),
         }
     }
 
@@ -517,49 +471,47 @@ mod tests {
     fn the_table_has_every_field_with_its_help() {
         let counters = SocketCounters::default();
         counters.datagrams_received.add(7);
-        let mut invalid = [0; Refusal::COUNT];
-        invalid[Refusal::Lz4Header as usize] = 3;
+        let mut invalid = [0; RejectReason::COUNT];
+        invalid[RejectReason::Lz4Header as usize] = 3;
         counters.datagrams_invalid.add(&invalid);
         let readings = counters.counts().readings();
-        // 13 plain numbers, two by refusal, one by mend.
-        assert_eq!(readings.len(), 13 + 2 * Refusal::COUNT + Mend::COUNT);
+        assert_eq!(readings.len(), 16);
         assert!(readings.iter().all(|reading| reading.help.ends_with('.')));
-        assert_eq!(readings[0].name, "datagrams_received");
         assert_eq!(
-            readings[0].help,
-            "Datagrams taken from the socket. Each is accepted or invalid."
+            readings[0],
+            Reading::counter(
+                "datagrams_received",
+                "Datagrams taken from the socket. Each is accepted or invalid.",
+                7_u64
+            )
         );
-        assert_eq!((readings[0].kind, readings[0].value), (Kind::Counter, 7));
-        let lz4 = readings
-            .iter()
-            .find(|reading| reading.reason == Some("lz4_header"))
-            .unwrap();
-        assert_eq!((lz4.name, lz4.value), ("datagrams_invalid", 3));
-    }
-
-    #[test]
-    fn gauges_say_so() {
-        let mut readings = SocketCounts::default().readings();
-        readings.extend(MergeCounts::default().readings());
-        for reading in readings {
-            let gauge = reading.kind == Kind::Gauge;
-            assert_eq!(
-                reading.help.starts_with("Gauge: "),
-                gauge,
-                "{}",
-                reading.name
-            );
-        }
+        let invalid = readings.iter().find(|it| it.name == "datagrams_invalid");
+        let Value::ByReason(reasons) = &invalid.unwrap().value else {
+            panic!("it is counted by reason");
+        };
+        assert_eq!(reasons.len(), RejectReason::COUNT);
+        assert!(reasons.contains(&("lz4_header", 3)));
+        let gauges = readings.iter().filter(|it| it.kind == Kind::Gauge);
+        assert_eq!(
+            gauges.map(|it| it.name).collect::<Vec<_>>(),
+            [
+                "kernel_queue_bytes",
+                "recv_buffer_asked_bytes",
+                "recv_buffer_granted_bytes"
+            ]
+        );
     }
 
     #[test]
     fn names_are_unique() {
         let mut readings = SocketCounts::default().readings();
         readings.extend(MergeCounts::default().readings());
-        let all = readings.len();
-        readings.sort_by_key(|reading| (reading.name, reading.reason));
-        readings.dedup_by_key(|reading| (reading.name, reading.reason));
-        assert_eq!(readings.len(), all);
+        readings.extend(MySqlCounts::default().readings());
+        readings.extend(LoginCounts::default().readings());
+        let mut names: Vec<_> = readings.iter().map(|reading| reading.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), readings.len());
     }
 
     #[test]
@@ -567,8 +519,8 @@ mod tests {
         let counters = Counters::new(3);
         for (socket, count) in counters.sockets.iter().zip([1, 20, 300]) {
             socket.requests_decoded.add(count);
-            let mut invalid = [0; Refusal::COUNT];
-            invalid[Refusal::Empty as usize] = count;
+            let mut invalid = [0; RejectReason::COUNT];
+            invalid[RejectReason::Empty as usize] = count;
             socket.requests_invalid.add(&invalid);
             socket.requests_popped.add(count);
         }
@@ -583,19 +535,22 @@ mod tests {
         let mut counts = DecodeCounts {
             datagrams_accepted: 1,
             requests_decoded: 2,
-            ..DecodeCounts::ZERO
+            ..DecodeCounts::default()
         };
-        counts.datagrams_invalid[Refusal::Empty as usize] = 3;
-        counts.requests_invalid[Refusal::TooLarge as usize] = 4;
-        counts.mended[Mend::TextCut as usize] = 5;
+        counts.datagrams_invalid[RejectReason::Empty as usize] = 3;
+        counts.requests_invalid[RejectReason::TooLarge as usize] = 4;
+        counts.repaired[Repair::TextCut as usize] = 5;
         let counters = SocketCounters::default();
         counters.add_decoded(&counts);
         counters.add_decoded(&counts);
         let booked = counters.counts();
         assert_eq!((booked.datagrams_accepted, booked.requests_decoded), (2, 4));
-        assert_eq!(booked.datagrams_invalid.0[Refusal::Empty as usize], 6);
-        assert_eq!(booked.requests_invalid.0[Refusal::TooLarge as usize], 8);
-        assert_eq!(booked.elements_mended.0[Mend::TextCut as usize], 10);
+        assert_eq!(booked.datagrams_invalid.0[RejectReason::Empty as usize], 6);
+        assert_eq!(
+            booked.requests_invalid.0[RejectReason::TooLarge as usize],
+            8
+        );
+        assert_eq!(booked.elements_mended.0[Repair::TextCut as usize], 10);
         assert_eq!(
             booked.datagrams_invalid.total() + booked.requests_invalid.total(),
             14

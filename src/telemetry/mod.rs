@@ -12,4 +12,7 @@ pub mod log;
 
 pub mod memory;
 
-pub use counters::{Counters, MergeCounters, MergeCounts, Reading, SocketCounters, SocketCounts};
+pub mod reading;
+
+pub use counters::{Counters, MergeCounters, MergeCounts, SocketCounters, SocketCounts};
+pub use reading::Reading;

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pinbad::load::TrafficOptions;
-use pinbad::load::traffic::Traffic;
+use pinbad::cli::load::TrafficOptions;
+use pinbad::cli::load::traffic::Traffic;
 use serde_json::Value as Json;
 
 use crate::harness::{Here, Sender};

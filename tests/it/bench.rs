@@ -1,27 +1,15 @@
-//! `pinbad bench`: its parts end with it, also when it is interrupted, and the bare loop counts what it gets.
+//! What the bench `daemon` starts: the bare loop counts what it gets, and a daemon ends with the program that started it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn pinbad() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_pinbad"))
-}
+use receiver::{Counts, Daemon, Receiver as _, Sink};
 
-/// Processes whose parent is `parent`.
-fn children_of(parent: u32) -> Vec<String> {
-    let tasks = std::fs::read_dir("/proc").unwrap().flatten();
-    tasks
-        .filter_map(|entry| {
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            // After the name in parentheses: state, then the parent.
-            let (_, rest) = stat.rsplit_once(')')?;
-            let of = rest.split_whitespace().nth(1)?.parse::<u32>().ok()?;
-            (of == parent).then(|| entry.file_name().to_string_lossy().into_owned())
-        })
-        .collect()
-}
+#[expect(dead_code, reason = "the bench uses the rest of it")]
+#[path = "../../benches/daemon/receiver.rs"]
+mod receiver;
 
 fn await_until(what: &str, mut there: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -31,75 +19,71 @@ fn await_until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
+/// Whether a process of this number runs the daemon.
+fn runs(process: &str) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    name.starts_with("pinbad") && !state.contains(") Z")
+}
+
 #[test]
-fn the_bare_loop_counts_every_packet_and_ends_with_its_stdin() {
-    let mut sink = pinbad()
-        .args([
-            "bench-part",
-            "sink",
-            "--receivers",
-            "2",
-            "--recv-buffer",
-            "1000000",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut to = sink.stdin.take().unwrap();
-    let mut lines = BufReader::new(sink.stdout.take().unwrap()).lines();
-    let said = lines.next().unwrap().unwrap();
-    let address = said.split(' ').next().unwrap().to_owned();
+fn the_bare_loop_counts_every_packet() {
+    let sink = Sink::start(2, 1_000_000).unwrap();
     let sockets: Vec<_> = (0..8)
         .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
         .collect();
     for round in 0..20_u8 {
         for socket in &sockets {
-            socket.send_to(&[round; 100], &address).unwrap();
+            socket.send_to(&[round; 100], sink.udp()).unwrap();
         }
     }
-    let mut counts = String::new();
     await_until("all packets are counted", || {
-        to.write_all(b"\n").unwrap();
-        counts = lines.next().unwrap().unwrap();
-        counts == "160 0"
+        sink.counts().unwrap() == Counts { done: 160, lost: 0 }
     });
-    drop(to);
-    await_until("it ends", || sink.try_wait().unwrap().is_some());
+    assert!(sink.granted_bytes() > 0);
+}
+
+/// No test: what `an_interrupted_bench_leaves_no_daemon_behind` interrupts.
+#[test]
+#[ignore = "waits until it is killed"]
+fn starts_a_daemon_and_waits() {
+    let daemon = Daemon::start(env!("CARGO_BIN_EXE_pinbad"), &[]).unwrap();
+    writeln!(std::io::stdout(), "daemon {}", daemon.id()).unwrap();
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 #[test]
-fn an_interrupted_bench_leaves_no_process_behind() {
-    let mut bench = pinbad()
-        .args(["bench", "--quick"])
-        .stdout(Stdio::null())
+fn an_interrupted_bench_leaves_no_daemon_behind() {
+    let mut bench = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture"])
+        .arg("bench::starts_a_daemon_and_waits")
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut children = Vec::new();
-    await_until("a part runs", || {
-        children = children_of(bench.id());
-        !children.is_empty()
-    });
-    let interrupted = Command::new("kill")
-        .args(["-INT", &bench.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(interrupted.success());
-    let mut status = None;
-    await_until("it ends", || {
-        // Those that it started in the meantime.
-        children.extend(children_of(bench.id()));
-        status = bench.try_wait().unwrap();
-        status.is_some()
-    });
-    assert_eq!(status.unwrap().code(), Some(1));
-    let mut said = String::new();
-    let mut stderr = bench.stderr.take().unwrap();
-    std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
-    assert!(said.contains("interrupted"), "{said}");
-    for child in children {
-        let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-        assert!(!name.starts_with("pinbad"), "process {child} is left");
-    }
+    let lines = BufReader::new(bench.stdout.take().unwrap()).lines();
+    let daemon = lines
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.split_once("daemon ")?.1.trim().to_owned()));
+    let Some(daemon) = daemon else {
+        let mut said = String::new();
+        let mut stderr = bench.stderr.take().unwrap();
+        stderr.read_to_string(&mut said).unwrap();
+        panic!("no daemon: {said}");
+    };
+    assert!(runs(&daemon));
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    await_until("the daemon ends too", || !runs(&daemon));
+}
+
+#[test]
+fn a_daemon_ends_when_it_is_dropped() {
+    let daemon = Daemon::start(env!("CARGO_BIN_EXE_pinbad"), &[]).unwrap();
+    let process = daemon.id().to_string();
+    assert!(runs(&process));
+    assert_eq!(daemon.counts().unwrap(), Counts { done: 0, lost: 0 });
+    assert!(daemon.resident_bytes().unwrap() > 0);
+    drop(daemon);
+    assert!(!runs(&process));
 }

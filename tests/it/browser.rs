@@ -282,7 +282,7 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     browser.assert_quiet();
     browser.picture("overview-light");
 
-    browser.click("nav[aria-label='Lead by'] a[href='/?sort=p95']");
+    browser.click("nav[aria-label='Top by'] a[href='/?sort=p95']");
     await_condition("the address holds the choice", || {
         let target = browser.target();
         if target == "/?sort=p95" {
@@ -702,7 +702,7 @@ fn pages_stand_still_and_weigh_little() {
 }
 
 /// A browser that was never here, and reports of ten thousand rows: what the first look takes, and that it is one look. How
-/// long it takes is for a release build to say, and is in the README.
+/// long it takes is for a release build to say.
 #[test]
 fn the_first_look_at_ten_thousand_scripts_weighs_little() {
     let here = Here::start(&[]);

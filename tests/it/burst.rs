@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pinbad::cli::load::{LoadOptions, Packets};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::Daemon;
-use pinbad::load::{LoadOptions, Packets};
-use pinbad::query::source::Source;
+use pinbad::query::read_model::ReadModel;
 use pinbad::shutdown::Shutdown;
 
 const RATE: f64 = if cfg!(debug_assertions) {

@@ -10,8 +10,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use pinbad::config::{Config, ConfigFlags};
-use pinbad::plan::MemoryPlan;
-use pinbad::wire::model::{NestedRequest, Request};
+use pinbad::daemon::memory_plan::MemoryPlan;
+use pinbad::input::pinba::model::{NestedRequest, Request};
 use prost::Message as _;
 use serde_json::Value as Json;
 
@@ -191,7 +191,7 @@ fn names_without_end_from_sources_without_end() {
         memory <= status.count("report_memory_bytes_max"),
         "{status:?}"
     );
-    // Sources: each of those that have a row, and all others together.
+    // Senders: each of those that have a row, and all others together.
     let sources = site.json("/api/v1/sources?limit=0");
     let rows = sources["sources"].as_array().unwrap();
     assert!(rows.len() <= 4096, "{}", rows.len());

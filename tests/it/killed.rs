@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pinbad::wire::model;
+use pinbad::input::pinba::model;
 use prost::Message as _;
 
 use crate::harness::{Program, Site, await_condition};

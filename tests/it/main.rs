@@ -24,7 +24,7 @@ mod screen;
 mod access;
 /// Reports made while packets pour in.
 mod backfill;
-/// `pinbad bench`: its children, and how it ends.
+/// What the bench `daemon` starts, and how that ends.
 mod bench;
 /// The pages in headless Chromium.
 mod browser;
@@ -61,7 +61,7 @@ mod page;
 mod php;
 /// Everything full, and the memory that `check` promises.
 mod plan;
-/// The commands of the README, as they stand there.
+/// The commands of the README and of the manual, as they stand there.
 mod readme;
 /// The base reports against a recount of the packets.
 mod reports;

@@ -13,15 +13,18 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pinbad::cli::load::TrafficOptions;
+use pinbad::cli::load::traffic::Traffic;
 use pinbad::config::Config;
 use pinbad::daemon;
-use pinbad::ingest::{Inlet, Outlet, RingPlan, TempRing};
-use pinbad::load::TrafficOptions;
-use pinbad::load::traffic::Traffic;
+use pinbad::input::Decode as _;
+use pinbad::input::pinba::{Decoder, model};
+use pinbad::input::record::{Hasher, TextLimits};
+use pinbad::input::rewrite::{NameRules, RuleCounters};
 use pinbad::merger::Live;
 use pinbad::pool::Pool;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
-use pinbad::wire::{Decoder, Hasher, NameRules, Rewrite as _, RuleCounters, TextLimits, model};
+use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 use prost::Message as _;
 
 /// Counts what this thread takes and gives back.
@@ -86,8 +89,8 @@ const HISTORY: Duration = Duration::from_secs(4);
 /// The stages from the datagram to the reports.
 struct Path {
     decoder: Decoder,
-    inlet: Inlet,
-    outlet: Outlet,
+    producer: Producer,
+    consumer: Consumer,
     live: Live,
     now_ms: u64,
     corpus: Vec<Vec<u8>>,
@@ -122,12 +125,12 @@ impl Path {
             .collect();
         reports.define_at_start(definitions, &pool, 0);
         let plan = RingPlan::new(10_000, 8 << 20, 1);
-        let (_, mut inlets, outlet) = TempRing::new(plan, &[Default::default()]);
+        let (_, mut producers, consumer) = TempRing::new(plan, &[Default::default()]);
         let mut traffic = Traffic::new(traffic);
         Self {
             decoder: Decoder::new(TextLimits::default(), hasher),
-            inlet: inlets.remove(0),
-            outlet,
+            producer: producers.remove(0),
+            consumer,
             live: Live::new(pool, reports, history),
             now_ms: 0,
             corpus: (0..packets).map(|_| traffic.packet().to_vec()).collect(),
@@ -143,17 +146,19 @@ impl Path {
                 for _ in 0..PACKETS_PER_MERGE {
                     let packet = &self.corpus[self.next];
                     self.next = (self.next + 1) % self.corpus.len();
-                    let decoded = self.decoder.decode(packet, 1_700_000_000, &mut self.inlet);
+                    let decoded = self
+                        .decoder
+                        .decode(packet, 1_700_000_000, &mut self.producer);
                     assert_eq!(decoded, Ok(1));
                 }
-                self.inlet.publish();
+                self.producer.publish();
             });
             counts.advance += taken(|| self.live.advance(self.now_ms));
             counts.merge += taken(|| {
-                while let Some(block) = self.outlet.pop() {
+                while let Some(block) = self.consumer.pop() {
                     counts.blocks += 1;
                     self.live.merge(block.bytes(), self.now_ms);
-                    self.outlet.give_back(block);
+                    self.consumer.give_back(block);
                 }
             });
             self.now_ms += PERIOD_MS;
@@ -244,7 +249,7 @@ fn name_rules_take_no_memory_for_a_packet() {
             block.clear();
             assert_eq!(decoder.decode(packet, 1_700_000_000, &mut block), Ok(1));
         }
-        decoder.rules_mut().publish_counts();
+        decoder.take_counts();
     };
     let (first, later) = packets.split_at(1_000);
     decode(first);

@@ -119,7 +119,7 @@ fn a_flood_of_names_in_little_memory() {
     }
 }
 
-/// Words that only expired records used are forgotten, and not earlier than that.
+/// StringInterner that only expired records used are forgotten, and not earlier than that.
 #[test]
 fn what_expired_leaves_no_words() {
     for seed in 1..3 {

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use pinbad::wire::model::{NestedRequest, Request};
+use pinbad::input::pinba::model::{NestedRequest, Request};
 use prost::Message as _;
 
 /// The most that a UDP datagram holds.

@@ -7,7 +7,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use pinbad::wire::model::Request;
+use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 
 use crate::harness::{Here, Program, Sender, Site, await_condition};

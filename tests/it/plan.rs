@@ -9,9 +9,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use pinbad::config::{Config, ConfigFlags};
-use pinbad::plan::MemoryPlan;
+use pinbad::daemon::memory_plan::MemoryPlan;
+use pinbad::input::pinba::model;
 use pinbad::query::catalog::READINGS_BYTES_MAX;
-use pinbad::wire::model;
 use prost::Message as _;
 
 use crate::harness::{Program, Sender, Site, Status};
@@ -48,7 +48,7 @@ const WITHIN: std::ops::RangeInclusive<f64> = if DEBUG { 0.8..=1.0 } else { 0.9.
 
 /// A packet of its own: a new host, script and status, and four timers with tag sets that are as old as possible.
 fn packet(number: u64) -> Vec<u8> {
-    // Words of 64 bytes, which is what a word may have on average.
+    // StringInterner of 64 bytes, which is what a word may have on average.
     let word =
         |kind: &str, number: u64| format!("{kind}{number:0>width$}", width = 64 - kind.len());
     let mut request = model::Request::named(

@@ -1,7 +1,7 @@
-//! The README's commands, run as they stand there, against the daemon that it tells one to start: `pinbad demo`.
+//! The commands of the README and of the manual's tours, run as they stand there against `pinbad demo`.
 //!
-//! Only the ports differ. Each must succeed, and where the README shows an answer, the real one has the same form: the same
-//! members or the same CSV columns, an error where it shows one. Left out are the commands that build and test.
+//! Only the ports differ. Each must succeed, and where the page shows an answer, the real one has the same form: the same
+//! members or the same CSV columns, an error where it shows one. Commands that build and test are left out.
 
 use std::path::Path;
 use std::process::Command;
@@ -58,7 +58,8 @@ fn run_block(site: &Site, block: &str) -> Said {
         )
         .replace("pinbad load ", &format!("pinbad load --target {udp} "))
         .replace("pinbad top ", &format!("pinbad top --url {http} "))
-        .replace("pinbad tail ", &format!("pinbad tail --url {http} "));
+        .replace("pinbad tail ", &format!("pinbad tail --url {http} "))
+        .replace("pinbad query ", &format!("pinbad query --url {http} "));
     let program = Path::new(env!("CARGO_BIN_EXE_pinbad")).parent().unwrap();
     let mut path = program.as_os_str().to_owned();
     path.push(":");
@@ -70,10 +71,13 @@ fn run_block(site: &Site, block: &str) -> Said {
         .env("PINBAD_HTTP_LISTEN", http))
 }
 
-/// Holds an answer against the one that the README shows for it.
+/// Pages whose commands are run, in this order, against one daemon.
+const PAGES: &[&str] = &["README.md", "src/manual/http.md", "src/manual/migration.md"];
+
+/// Compares an answer with the one that the page shows for it.
 #[track_caller]
 fn assert_alike(shown: &Block<'_>, said: &Said) {
-    let context = || format!("README shows {shown:#?}, but it is {said:#?}");
+    let context = || format!("the page shows {shown:#?}, but it is {said:#?}");
     if shown.language == "json" {
         // A shortened answer is not JSON any more; its first member tells enough.
         match serde_json::from_str::<Json>(shown.text) {
@@ -115,20 +119,32 @@ fn members(answer: &Json) -> Vec<&String> {
 }
 
 #[test]
-fn the_commands_of_the_readme_do_what_it_says() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let blocks = blocks(&readme);
-    let demo = blocks
-        .iter()
-        .any(|block| block.text.contains("pinbad demo"));
-    assert!(demo, "the README does not start `pinbad demo`: {blocks:#?}");
+fn the_commands_of_the_readme_and_the_manual_do_what_they_say() {
     let program = Program::start(&["demo", "--rate", "500"], MYSQL);
     let site = &program.site;
     await_condition("the demo is at work", || {
         let rows = site.rows("report_by_script_name").len();
         if rows >= 10 { Ok(()) } else { Err(rows) }
     });
+    await_condition("its busiest script has a chart", || {
+        let series = "/api/v1/reports/report_by_script_name/series?script_name=/catalog/search.php";
+        let reply = site.get(series);
+        if reply.status == 200 {
+            Ok(())
+        } else {
+            Err(reply)
+        }
+    });
+    for page in PAGES {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page));
+        let text = text.unwrap();
+        let done = run_page(site, &blocks(&text));
+        assert!(done >= 1, "no command was run of {page}");
+    }
+}
+
+/// Runs the commands of one page; returns how many they were.
+fn run_page(site: &Site, blocks: &[Block<'_>]) -> usize {
     let mut done = 0;
     for (at, block) in blocks.iter().enumerate() {
         if block.language != "sh" || is_left_out(block.text) {
@@ -151,5 +167,5 @@ fn the_commands_of_the_readme_do_what_it_says() {
         }
         done += 1;
     }
-    assert!(done >= 5, "only {done} commands found in {blocks:#?}");
+    done
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use pinbad::wire::model::Request;
+use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 use serde_json::Value as Json;
 

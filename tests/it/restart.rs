@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pinbad::clock::{Clock, ManualClock};
-use pinbad::wire::model;
+use pinbad::input::pinba::model;
 use prost::Message as _;
 use serde_json::Value as Json;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
-use pinbad::query::source::{Needed, RequestSearch, Source as _};
+use pinbad::input::pinba::model;
+use pinbad::query::read_model::{Needed, ReadModel as _, RequestSearch};
 use pinbad::query::table::Table;
-use pinbad::wire::model;
 use prost::Message as _;
 
 use crate::harness::{await_condition, pinbad, run};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::{Daemon, StartError};
-use pinbad::wire::model::Request;
+use pinbad::input::pinba::model::Request;
 use prost::Message;
 use serde_json::{Value as Json, json};
 

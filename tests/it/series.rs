@@ -1,7 +1,7 @@
 //! The last hour over HTTP: what is drawn is what was sent, second by second; what is not kept says so; and what it takes of
 //! memory stays in its budget under a flood of names.
 
-use pinbad::wire::model::Request;
+use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 use serde_json::Value as Json;
 
@@ -159,7 +159,7 @@ fn what_is_not_kept_says_so_and_why() {
         ("limit=5", "accepted: metric, step, from, to, status"),
         ("step=0", "from 1 to 3600"),
         ("step=x", "a whole number"),
-        ("from=yesterday", "is not a moment"),
+        ("from=yesterday", "accepted: unix seconds"),
         ("from=20&to=10", "later than to"),
         ("from=10", "too many points"),
         ("status=200&key.status=200", "more than once"),

@@ -266,7 +266,7 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         "requests",
         "2345678 rows",
         "timers",
-        "words",
+        "strings and tag sets",
         "reports",
         "total",
     ] {
@@ -279,10 +279,10 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
     };
     let memory = said
         .out
-        .split("Memory, the most")
+        .split("Memory, at most")
         .nth(1)
         .unwrap()
-        .split("Beside")
+        .split("In addition")
         .next()
         .unwrap();
     let (total, lines): (Vec<_>, Vec<_>) = memory

@@ -157,6 +157,38 @@ fn the_command_prints_a_table_or_csv() {
     assert_eq!(nobody.code, Some(1));
 }
 
+#[test]
+fn the_command_runs_several_statements_one_after_the_other() {
+    let here = with_three_scripts();
+    let url = format!("http://{}", here.site.http);
+    let query = |format: &str, text: &str| {
+        run(pinbad().args(["query", "--url", &url, "--format", format, text]))
+    };
+    let two = "SELECT 1 AS a; -- one; then\nSELECT 'x;y' AS `b;c`; /* the end; */";
+    for (format, expected) in [
+        ("table", "a\n-\n1\n(1 row)\n\nb;c\n---\nx;y\n(1 row)\n"),
+        ("csv", "a\r\n1\r\n\nb;c\r\nx;y\r\n"),
+        ("ndjson", "{\"a\":1}\n{\"b;c\":\"x;y\"}\n"),
+    ] {
+        let both = query(format, two);
+        assert_eq!(
+            (both.code, both.out.as_str()),
+            (Some(0), expected),
+            "{both:?}"
+        );
+    }
+    let json = query("json", two).out;
+    let objects = serde_json::Deserializer::from_str(&json).into_iter::<serde_json::Value>();
+    assert_eq!(objects.map(Result::unwrap).count(), 2, "{json}");
+    let wrong = query(
+        "ndjson",
+        "SELECT 1 AS a; SELECT 2 FROM nothing_here; SELECT 3 AS c",
+    );
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), "{\"a\":1}\n"));
+    assert!(wrong.err.contains("statement 2: "), "{wrong:?}");
+    assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
+}
+
 /// Names come in packets: in whichever format, and in errors, a terminal is to show them and no more.
 #[test]
 fn the_command_lets_no_name_act_on_a_terminal() {

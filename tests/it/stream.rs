@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pinbad::wire::model::NestedRequest;
+use pinbad::input::pinba::model::NestedRequest;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -84,7 +84,8 @@ fn send_many(sender: &mut Sender<'_>, script: impl Fn(usize) -> String, count: u
             one
         };
         let all: Vec<NestedRequest> = (start..end).map(small).collect();
-        let mut first = pinbad::wire::model::Request::decode(&*all[0].encode_to_vec()).unwrap();
+        let mut first =
+            pinbad::input::pinba::model::Request::decode(&*all[0].encode_to_vec()).unwrap();
         first.requests = all[1..].to_vec();
         sender.send(&first.encode_to_vec());
     }

@@ -97,6 +97,8 @@ SELECT LEFT(script_name, 4) g, max(id) FROM request GROUP BY g ORDER BY g
 SELECT hostname FROM request GROUP BY hostname ORDER BY max(id) DESC
 SELECT script_name, sum(req_time) OVER (PARTITION BY hostname ORDER BY id) FROM request WHERE id < 6 ORDER BY id
 SELECT id, ROW_NUMBER() OVER (ORDER BY id DESC), RANK() OVER (ORDER BY status), LAG(id) OVER (ORDER BY id), SUM(id) OVER () FROM request WHERE id < 6 ORDER BY id
+SELECT id, ROUND(PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY mem_peak_usage) OVER (PARTITION BY hostname), 6) AS p95, PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY id) OVER (PARTITION BY script_name) AS p50 FROM request ORDER BY id
+SELECT id, ROUND(MEDIAN(id) OVER (PARTITION BY hostname), 1) AS m, PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY req_time DESC) OVER (PARTITION BY server_name) AS p90 FROM request ORDER BY id
 (SELECT id FROM request WHERE id = 1) UNION (SELECT id FROM request WHERE id IN (1, 2)) ORDER BY id DESC
 SELECT id FROM request WHERE id < 3 UNION ALL SELECT 'x' FROM request WHERE id = 1 ORDER BY id
 SELECT id, (SELECT count(*) FROM timer t WHERE t.request_id = r.id) n FROM request r WHERE id < 5 ORDER BY id

@@ -1,8 +1,8 @@
-//! `[[rewrite]]`: rules that give names another form before anything is counted under them.
+//! `[[rewrite]]`: rules that rewrite names before anything is counted under them.
 //!
-//! `check.rs` hands over the entries as typed, in their order; each becomes a [`RewriteRule`], or errors with file, line
-//! and key. Patterns are compiled here, once, with limits on their size, so that `pinbad check` finds what a start would
-//! find; `wire::NameRules` runs them in the receiver threads.
+//! Each entry becomes a [`RewriteRule`], or errors with file, line and key. Patterns are compiled here, once, with limits on
+//! their size, so that `pinbad check` finds what a start would find; `input::rewrite::NameRules` runs them in the receiver
+//! threads.
 
 mod template;
 
@@ -11,12 +11,11 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 use toml::Value;
 
+use super::entry::{Entry, EntryReader, Refused};
 use super::error::ConfigError;
-use super::file::ConfiguredReport;
-use super::keys::nearest;
-use super::place::Place;
+use super::location::Location;
 use crate::limits::{
-    REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TYPED_BYTES_MAX, REWRITES_MAX,
+    REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, REWRITES_MAX,
     TEXT_BYTES_MAX,
 };
 pub use template::{Piece, Template};
@@ -25,16 +24,16 @@ pub use template::{Piece, Template};
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewriteRule {
     /// Where the entry begins.
-    pub place: Place,
+    pub location: Location,
     /// Which text it is about.
     pub field: RewriteField,
     /// Which texts match, and what becomes of them.
     pub change: Change,
-    /// Whether no further rule is asked about a text that matched.
+    /// Whether no further rule runs on a text that matched.
     pub stop: bool,
 }
 
-/// The text that a rule is about. Shows as it is typed.
+/// The text that a rule is about. Shows as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RewriteField {
     /// `hostname`
@@ -64,7 +63,7 @@ pub enum Change {
     Prefix(String, String),
 }
 
-/// A compiled regular expression; the same as another if it was typed the same.
+/// A compiled regular expression; equal to another of the same source text.
 #[derive(Debug, Clone)]
 pub struct Pattern(pub Regex);
 
@@ -86,7 +85,7 @@ impl Change {
         }
     }
 
-    /// What is looked for, as typed; `None` for digits.
+    /// What is searched for, as given; `None` for digits.
     #[must_use]
     pub fn pattern(&self) -> Option<&str> {
         match self {
@@ -96,11 +95,11 @@ impl Change {
         }
     }
 
-    /// What it becomes, as typed.
+    /// The replacement, as given.
     #[must_use]
     pub fn replace(&self) -> &str {
         match self {
-            Self::Pattern(_, template) => template.typed(),
+            Self::Pattern(_, template) => template.source(),
             Self::Cut(_) => "",
             Self::Digits(text) | Self::Prefix(_, text) => text,
         }
@@ -125,9 +124,7 @@ const KEYS: [&str; 7] = [
     "field", "pattern", "cut", "digits", "prefix", "replace", "stop",
 ];
 
-/// Those that say what matches: one of them in each entry.
-const FORMS: [&str; 4] = ["pattern", "cut", "digits", "prefix"];
-
+const CUT: &str = "the text from which on all goes, as in \"?\"";
 const FIELD: &str = "hostname, server_name, script_name, schema, \"+tag\" for the value of a request tag, \"@tag\" \
                      for that of a timer tag";
 const PATTERN: &str = "a regular expression, best in single quotes, as in '^/user/\\d+'; see \
@@ -136,111 +133,64 @@ const REPLACE: &str =
     "a text; $1 to $99 and ${name} stand for groups of the pattern, $$ for a dollar";
 
 /// The rules of all entries, in their order; what is wrong goes to `errors` and is left out.
-pub(super) fn read(
-    entries: &[ConfiguredReport],
-    errors: &mut Vec<ConfigError>,
-) -> Vec<RewriteRule> {
-    if let Some(beyond) = entries.get(REWRITES_MAX) {
-        errors.push(ConfigError::Conflict {
-            place: beyond.place.clone(),
-            problem: format!(
-                "rewrite: {} entries; accepted: up to {REWRITES_MAX}",
-                entries.len()
-            ),
-        });
-    }
-    entries
-        .iter()
-        .filter_map(|entry| Entry { entry, errors }.read().ok())
-        .collect()
+pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<RewriteRule> {
+    let mut rules = Vec::with_capacity(entries.len());
+    EntryReader::each("rewrite", REWRITES_MAX, entries, errors, |reader| {
+        rules.push(reader.rule()?);
+        Ok(())
+    });
+    rules
 }
 
-/// One entry while it is read.
-struct Entry<'e> {
-    entry: &'e ConfiguredReport,
-    errors: &'e mut Vec<ConfigError>,
-}
-
-/// Something of an entry is not accepted; the error has been pushed.
-struct Refused;
-
-impl Entry<'_> {
-    fn read(mut self) -> Result<RewriteRule, Refused> {
-        self.refuse_unknown();
-        // All three first: who has a slip in each learns of each.
+impl EntryReader<'_> {
+    fn rule(&mut self) -> Result<RewriteRule, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        // All three before the first `?`, so that every slip is reported.
         let (field, change, stop) = (self.field(), self.change(), self.stop());
         Ok(RewriteRule {
-            place: self.entry.place.clone(),
+            location: self.entry.location.clone(),
             field: field?,
             change: change?,
             stop: stop?,
         })
     }
 
-    fn refuse_unknown(&mut self) {
-        for key in self.entry.table.keys() {
-            if KEYS.contains(&key.as_str()) {
-                continue;
-            }
-            let place = self.entry.place_of(key).clone();
-            self.errors.push(ConfigError::Unknown {
-                typed: format!("rewrite.{key} = {}", place.given()),
-                what: "setting",
-                hint: nearest(key, KEYS).map_or_else(
-                    || format!("[[rewrite]] takes {}", KEYS.join(", ")),
-                    |meant| format!("did you mean rewrite.{meant}?"),
-                ),
-                place,
-            });
-        }
-    }
-
     fn field(&mut self) -> Result<RewriteField, Refused> {
-        let typed = self.text("field", FIELD)?;
-        let tag = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        let field = match typed.as_str() {
-            "hostname" => Some(RewriteField::Hostname),
-            "server_name" => Some(RewriteField::ServerName),
-            "script_name" => Some(RewriteField::ScriptName),
-            "schema" => Some(RewriteField::Schema),
-            other => match (other.strip_prefix('+'), other.strip_prefix('@')) {
-                (Some(name), _) => tag(name).map(RewriteField::RequestTag),
-                (_, Some(name)) => tag(name).map(RewriteField::TimerTag),
-                (None, None) => None,
+        let given = self.required("field", FIELD)?;
+        Ok(match given.as_str() {
+            "hostname" => RewriteField::Hostname,
+            "server_name" => RewriteField::ServerName,
+            "script_name" => RewriteField::ScriptName,
+            "schema" => RewriteField::Schema,
+            other => match other.split_at_checked(1) {
+                Some(("+", name)) if !name.is_empty() => RewriteField::RequestTag(name.to_owned()),
+                Some(("@", name)) if !name.is_empty() => RewriteField::TimerTag(name.to_owned()),
+                _ => return self.refuse("field", "not a text that rules can change", FIELD),
             },
-        };
-        field.map_or_else(
-            || self.refuse("field", "not a text that rules can change", FIELD),
-            Ok,
-        )
+        })
     }
 
     fn change(&mut self) -> Result<Change, Refused> {
-        let given: Vec<&str> = FORMS
-            .into_iter()
-            .filter(|form| self.entry.table.contains_key(*form))
-            .collect();
         let accepted = "one of pattern, cut, digits, prefix";
-        match given[..] {
+        match self.given(["pattern", "cut", "digits", "prefix"])[..] {
             ["pattern"] => self.pattern(),
             ["cut"] => {
                 self.refuse_replace("cut", "leave it out: what is cut off is gone")?;
-                let accepted = "the text from which on all goes, as in \"?\"";
-                let cut = self.text("cut", accepted)?;
-                self.refuse_empty("cut", &cut, accepted)?;
+                let cut = self.required("cut", CUT)?;
+                self.refuse_empty("cut", &cut, CUT)?;
                 Ok(Change::Cut(cut))
             }
             ["digits"] => {
                 let accepted = "leave it out: digits itself says what they become";
                 self.refuse_replace("digits", accepted)?;
                 let accepted = "the text that takes the place of digits, as in \"*\"";
-                self.text("digits", accepted).map(Change::Digits)
+                self.required("digits", accepted).map(Change::Digits)
             }
             ["prefix"] => {
                 let accepted = "the beginning of texts, as in \"/static/\"";
-                let prefix = self.text("prefix", accepted);
+                let prefix = self.required("prefix", accepted);
                 let whole = "what a text that begins so becomes, all of it, as in \"/static/*\"";
-                let replace = self.text("replace", whole);
+                let replace = self.required("replace", whole);
                 let prefix = prefix?;
                 self.refuse_empty("prefix", &prefix, accepted)?;
                 Ok(Change::Prefix(prefix, replace?))
@@ -254,10 +204,11 @@ impl Entry<'_> {
     }
 
     fn pattern(&mut self) -> Result<Change, Refused> {
-        let (typed, replace) = (self.text("pattern", PATTERN), self.text("replace", REPLACE));
-        let typed = typed?;
-        self.refuse_empty("pattern", &typed, PATTERN)?;
-        let compiled = RegexBuilder::new(&typed)
+        let pattern = self.required("pattern", PATTERN);
+        let replace = self.required("replace", REPLACE);
+        let pattern = pattern?;
+        self.refuse_empty("pattern", &pattern, PATTERN)?;
+        let compiled = RegexBuilder::new(&pattern)
             .size_limit(REWRITE_PROGRAM_BYTES_MAX)
             .dfa_size_limit(REWRITE_DFA_BYTES_MAX)
             .build();
@@ -280,51 +231,31 @@ impl Entry<'_> {
     }
 
     /// The text under `key`, which has to be there.
-    fn text(&mut self, key: &str, accepted: &str) -> Result<String, Refused> {
-        match self.entry.table.get(key) {
-            Some(Value::String(text)) if text.len() > REWRITE_TYPED_BYTES_MAX => {
-                let problem = format!("longer than {REWRITE_TYPED_BYTES_MAX} bytes");
+    fn required(&mut self, key: &str, accepted: &str) -> Result<String, Refused> {
+        match self.text(key, accepted)? {
+            Some(text) if text.len() > REWRITE_TEXT_BYTES_MAX => {
+                let problem = format!("longer than {REWRITE_TEXT_BYTES_MAX} bytes");
                 self.refuse(key, &problem, accepted)
             }
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(_) => self.refuse(key, "not a text", accepted),
+            Some(text) => Ok(text),
             None => self.missing(&format!("no {key}"), &format!("{key} = {accepted}")),
         }
     }
 
     /// An empty text is found everywhere, which nobody means.
     fn refuse_empty(&mut self, key: &str, text: &str, accepted: &str) -> Result<(), Refused> {
-        if text.is_empty() {
-            return self.refuse(key, "empty", accepted);
+        match text {
+            "" => self.refuse(key, "empty", accepted),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// `form` has no use for a `replace`.
     fn refuse_replace(&mut self, form: &str, accepted: &str) -> Result<(), Refused> {
-        if self.entry.table.contains_key("replace") {
-            return self.refuse("replace", &format!("{form} takes none"), accepted);
+        match self.entry.table.contains_key("replace") {
+            true => self.refuse("replace", &format!("{form} takes none"), accepted),
+            false => Ok(()),
         }
-        Ok(())
-    }
-
-    fn refuse<T>(&mut self, key: &str, problem: &str, accepted: &str) -> Result<T, Refused> {
-        self.errors.push(ConfigError::Value {
-            place: self.entry.place_of(key).clone(),
-            key: format!("rewrite.{key}"),
-            problem: problem.to_owned(),
-            accepted: accepted.to_owned(),
-        });
-        Err(Refused)
-    }
-
-    /// The same for what is not there at all.
-    fn missing<T>(&mut self, problem: &str, accepted: &str) -> Result<T, Refused> {
-        self.errors.push(ConfigError::Conflict {
-            place: self.entry.place.clone(),
-            problem: format!("rewrite: {problem}; accepted: {accepted}"),
-        });
-        Err(Refused)
     }
 }
 
@@ -337,12 +268,12 @@ fn why(error: &regex::Error) -> String {
             bytes / 1024
         );
     }
-    let said = error.to_string();
-    let last = said.lines().last().unwrap_or_default().trim();
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default().trim();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-const _: () = assert!(REWRITE_TYPED_BYTES_MAX <= TEXT_BYTES_MAX);
+const _: () = assert!(REWRITE_TEXT_BYTES_MAX <= TEXT_BYTES_MAX);
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use regex::Regex;
 /// What a match becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    typed: String,
+    source: String,
     pieces: Vec<Piece>,
 }
 
@@ -27,9 +27,9 @@ impl Template {
     ///
     /// # Errors
     /// What is wrong with it, in a few words.
-    pub fn parse(typed: &str, regex: &Regex) -> Result<Self, String> {
+    pub fn parse(source: &str, regex: &Regex) -> Result<Self, String> {
         let mut pieces = Vec::new();
-        let mut rest = typed;
+        let mut rest = source;
         while let Some(at) = rest.find(['$', '\\']) {
             let (text, marked) = rest.split_at(at);
             push_text(&mut pieces, text);
@@ -52,15 +52,15 @@ impl Template {
         }
         push_text(&mut pieces, rest);
         Ok(Self {
-            typed: typed.to_owned(),
+            source: source.to_owned(),
             pieces,
         })
     }
 
-    /// As it was typed.
+    /// As it was given.
     #[must_use]
-    pub fn typed(&self) -> &str {
-        &self.typed
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Its pieces, in order.
@@ -145,7 +145,7 @@ mod tests {
         ] {
             let template = parse(typed).unwrap();
             assert_eq!(template.pieces(), pieces, "{typed}");
-            assert_eq!(template.typed(), typed);
+            assert_eq!(template.source(), typed);
             assert_eq!(
                 template.has_groups(),
                 pieces

@@ -25,7 +25,7 @@ fn every_form_is_read_in_order_with_its_place() {
         .iter()
         .map(|rule| {
             (
-                rule.place.to_string(),
+                rule.location.to_string(),
                 rule.field.to_string(),
                 rule.change.form(),
                 rule.change.pattern(),
@@ -219,7 +219,7 @@ fn rules_can_be_typed_on_the_command_line() {
         ..Default::default()
     };
     let config = Config::load(&flags, []).unwrap();
-    assert_eq!(config.rewrites[0].place.to_string(), "--set");
+    assert_eq!(config.rewrites[0].location.to_string(), "--set");
     let flags = crate::config::ConfigFlags {
         set: vec!["rewrite=[{field=x}]".to_owned()],
         ..Default::default()

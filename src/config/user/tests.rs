@@ -44,10 +44,10 @@ fn every_kind_of_secret_is_read() {
     );
     assert_eq!(
         users[2].password,
-        plain(SecretFrom::Typed(Secret::new("x y")))
+        plain(SecretFrom::Inline(Secret::new("x y")))
     );
     assert_eq!(users[3].variables().collect::<Vec<_>>(), ["P"]);
-    assert_eq!(users[2].place.to_string(), "pinbad.toml:9");
+    assert_eq!(users[2].location.to_string(), "pinbad.toml:9");
 }
 
 #[test]

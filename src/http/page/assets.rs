@@ -1,15 +1,14 @@
 //! The style sheet, the script and the icon: compiled in, and kept by browsers for a year.
 //!
-//! Their addresses hold a hash of what is in them, so a new version of the daemon has new addresses and nobody sees an old style on
-//! a new page. An address with another hash is not found.
+//! Their addresses hold a hash of their content, so a new version of the daemon has new addresses and no browser shows an old
+//! style on a new page. An address with another hash is not found.
 
-use std::hash::Hasher as _;
 use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::{HeaderValue, Response};
 
 use super::compressed::Text;
 use crate::http::error::Problem;
@@ -23,60 +22,37 @@ struct Asset {
 }
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
-    let asset = |name: &str, ending: &str, media_type, text: &'static str| Asset {
-        path: format!("/assets/{name}.{:08x}.{ending}", hash(text)),
-        media_type,
-        text: Text::new(text),
-    };
-    [
-        asset(
-            "pinbad",
-            "css",
-            "text/css; charset=utf-8",
-            include_str!("page.css"),
-        ),
-        asset(
-            "pinbad",
+    let files = [
+        ("css", "text/css; charset=utf-8", include_str!("page.css")),
+        (
             "js",
             "text/javascript; charset=utf-8",
             include_str!("live.js"),
         ),
-        asset("pinbad", "svg", "image/svg+xml", include_str!("icon.svg")),
-    ]
+        ("svg", "image/svg+xml", include_str!("icon.svg")),
+    ];
+    files.map(|(ending, media_type, text)| Asset {
+        path: format!(
+            "/assets/pinbad.{:08x}.{ending}",
+            crc32fast::hash(text.as_bytes())
+        ),
+        media_type,
+        text: Text::new(text),
+    })
 });
 
-/// Not a secret and not attacked: it only has to differ between versions.
-fn hash(text: &str) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.write(text.as_bytes());
-    hasher.finalize()
-}
-
-/// The address of the style sheet.
-pub(super) fn style() -> &'static str {
-    &ASSETS[0].path
-}
-
-/// The address of the script.
-pub(super) fn script() -> &'static str {
-    &ASSETS[1].path
-}
-
-/// The address of the icon.
-pub(super) fn icon() -> &'static str {
-    &ASSETS[2].path
+/// The addresses of the style sheet, the script and the icon.
+pub(super) fn paths() -> [&'static str; 3] {
+    let [style, script, icon] = &*ASSETS;
+    [&style.path, &script.path, &icon.path]
 }
 
 /// `GET /assets/{file}`
 pub(super) async fn read(Path(file): Path<String>) -> Result<Response<Body>, Problem> {
-    let found = ASSETS
-        .iter()
-        .find(|asset| asset.path.ends_with(&format!("/{file}")));
-    let asset = found.ok_or_else(|| {
-        Problem::new(
-            StatusCode::NOT_FOUND,
-            "this version of the page has no such file; load the page again",
-        )
+    let mut assets = ASSETS.iter();
+    let asset = assets.find(|asset| asset.path.strip_prefix("/assets/") == Some(&file));
+    let asset = asset.ok_or_else(|| {
+        Problem::not_found("this version of the page has no such file; load the page again")
     })?;
     let mut response = asset.text.clone().into_response();
     let headers = response.headers_mut();

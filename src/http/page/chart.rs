@@ -9,8 +9,6 @@ use maud::{Markup, html};
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
 use plotters::coord::types::RangedCoordf64;
 
-use crate::http::error::Problem;
-
 mod histogram;
 mod lines;
 
@@ -48,34 +46,22 @@ const COLOURS: [(&str, &str); 4] = [
     ("#0f766e", "#4fd1c5"),
 ];
 
-/// The parameter `theme` of a chart alone.
-pub(super) fn theme(text: Option<&str>) -> Result<Theme, Problem> {
-    match text.unwrap_or("light") {
-        "light" => Ok(Theme::Light),
-        "dark" => Ok(Theme::Dark),
-        other => Err(
-            Problem::parameter("theme", format!("{other:?} is not accepted"))
-                .accepting(["light", "dark"]),
-        ),
-    }
-}
-
 impl Theme {
     fn colour(self, colour: usize) -> &'static str {
         let (light, dark) = COLOURS[colour % COLOURS.len()];
         if self == Self::Dark { dark } else { light }
     }
 
-    const fn ink(self) -> &'static str {
-        if matches!(self, Self::Dark) {
+    fn ink(self) -> &'static str {
+        if self == Self::Dark {
             "#c3c9d3"
         } else {
             "#4b5563"
         }
     }
 
-    const fn grid(self) -> &'static str {
-        if matches!(self, Self::Dark) {
+    fn grid(self) -> &'static str {
+        if self == Self::Dark {
             "#343b47"
         } else {
             "#e3e7ee"

@@ -1,9 +1,9 @@
-//! Pages, style and script as gzip, for those who take it: a quarter of the bytes.
+//! Pages, style and script as gzip: a quarter of the bytes.
 //!
-//! Whatever makes a text that is worth it leaves it with the answer as a [`Text`]; [`around`], on the way out, puts the compressed
-//! form in its place when the request allows it. A text is compressed once, when it is first wanted, however many get it: pages
-//! are kept for a second (`second`), style and script for good. That takes about a millisecond of the task it happens on.
-//! Answers of the API go as they are: they are streamed, and their readers are machines close by.
+//! An answer that is worth it carries its text as a [`Text`]; [`around`], on the way out, puts the compressed form in its place
+//! when the request allows it. A text is compressed once, when it is first wanted, however many get it: pages are kept for a
+//! second (`cache`), style and script for good. Answers of the API are not compressed: they are streamed, and their readers are
+//! machines close by.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -16,9 +16,11 @@ use axum::middleware::Next;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::http::answer::format::weighted;
+
 /// Texts below this fit into one packet of a network as they are.
 const WORTH_BYTES: usize = 1_000;
-/// How hard is tried. More takes longer than it saves.
+/// Higher levels take longer than they save.
 const LEVEL: u32 = 5;
 
 /// A text that may be sent compressed.
@@ -86,18 +88,10 @@ pub(in crate::http) async fn around(request: Request, next: Next) -> Response<Bo
 
 /// Whether gzip is among what is accepted, with a weight that is not 0.
 fn is_accepted(headers: &HeaderMap) -> bool {
-    let all = headers.get_all(ACCEPT_ENCODING).iter();
-    let mut codings = all
-        .filter_map(|it| it.to_str().ok())
-        .flat_map(|text| text.split(','));
-    codings.any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        let named = parts
-            .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        let weight = parts.find_map(|part| part.strip_prefix("q="));
-        named && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|q| q > 0.0))
-    })
+    let accepted = weighted(headers, ACCEPT_ENCODING);
+    accepted
+        .iter()
+        .any(|(name, weight)| name == "gzip" && *weight > 0.0)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::assets;
 
-/// Where one is, for the navigation.
+/// The part of the site that a page belongs to, for the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
@@ -16,8 +16,8 @@ pub(super) enum Section {
     Requests,
     Timers,
     Daemon,
-    /// None of them: an error.
-    Nowhere,
+    /// An error page.
+    None,
 }
 
 const SECTIONS: [(Section, &str, &str); 5] = [
@@ -30,6 +30,7 @@ const SECTIONS: [(Section, &str, &str); 5] = [
 
 /// A whole page. `title` may hold names out of packets, made visible before.
 pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
+    let [style, script, icon] = assets::paths();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -37,9 +38,9 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " \u{b7} pinbad" }
-                link rel="icon" type="image/svg+xml" href=(assets::icon());
-                link rel="stylesheet" href=(assets::style());
-                script src=(assets::script()) {}
+                link rel="icon" type="image/svg+xml" href=(icon);
+                link rel="stylesheet" href=(style);
+                script src=(script) {}
             }
             body {
                 a.skip href="#main" { "Skip to the content" }
@@ -47,11 +48,7 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                     a.brand href="/" { "pinbad" }
                     nav aria-label="Pages" {
                         @for (other, path, name) in SECTIONS {
-                            @if other == section {
-                                a href=(path) aria-current="page" { (name) }
-                            } @else {
-                                a href=(path) { (name) }
-                            }
+                            a href=(path) aria-current=[(other == section).then_some("page")] { (name) }
                         }
                     }
                     div.switches {
@@ -65,7 +62,6 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                     "pinbad " (env!("CARGO_PKG_VERSION"))
                     " \u{b7} " a href="/api/v1/openapi.json" { "API" }
                     " \u{b7} " a href="/api/v1/status" { "counters" }
-
                 }
             }
         }
@@ -80,10 +76,10 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Markup {
         p.problem { (super::show::visible(detail)) }
         p { a href="/" { "To the overview" } }
     };
-    page(Section::Nowhere, reason, &main)
+    page(Section::None, reason, &main)
 }
 
-/// The same without anything around it, for who may see nothing else.
+/// The same without anything around it, for a client that may see nothing else.
 pub(super) fn alone(status: StatusCode, detail: &str) -> Markup {
     let title = match status {
         StatusCode::UNAUTHORIZED => "Log in",
@@ -109,7 +105,29 @@ pub(super) fn alone(status: StatusCode, detail: &str) -> Markup {
     }
 }
 
-/// A word about the data of a table: what it spans.
+/// The links above a heading, and the place itself.
+pub(super) fn crumbs(links: &[(&str, &str)], here: &str) -> Markup {
+    html! {
+        nav.crumbs aria-label="Breadcrumbs" {
+            @for (path, name) in links { a href=(path) { (name) } " / " }
+            span { (here) }
+        }
+    }
+}
+
+/// Links to other views of the same page. `choices`: address, text, whether it is this one.
+pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)]) -> Markup {
+    html! {
+        nav.views aria-label=(label) {
+            @if !lead.is_empty() { span { (lead) } }
+            @for (address, text, is_this) in choices {
+                a href=(address) aria-current=[is_this.then_some("true")] { (text) }
+            }
+        }
+    }
+}
+
+/// The time that the data of a table spans, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let covered = super::show::roughly(covered_seconds as f64);
     if (covered_seconds as f64) < window_seconds - 1.0 {
@@ -117,31 +135,5 @@ pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
         format!("last {covered} of a window of {window}")
     } else {
         format!("last {covered}")
-    }
-}
-
-/// Links to the pages before and behind this one, and where one is.
-pub(super) fn pager(
-    offset: usize,
-    shown: usize,
-    total: usize,
-    limit: usize,
-    address: impl Fn(usize) -> String,
-) -> Markup {
-    html! {
-        nav.pager aria-label="Pages of the table" {
-            @if offset > 0 {
-                a rel="prev" href=(address(offset.saturating_sub(limit))) { "\u{2190} before" }
-            }
-            span {
-                @if shown == 0 { "no rows" } @else {
-                    (super::show::count(offset as u64 + 1)) "\u{2013}" (super::show::count((offset + shown) as u64))
-                    " of " (super::show::count(total as u64))
-                }
-            }
-            @if offset + shown < total {
-                a rel="next" href=(address(offset + limit)) { "next \u{2192}" }
-            }
-        }
     }
 }

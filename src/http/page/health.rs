@@ -1,74 +1,35 @@
-//! `/daemon`: how the daemon itself is doing: what comes in and how fast, what was lost and why, what it holds and takes.
-//!
-//! Rates are what counters grew by since the page was last made, for whomever: a page that nobody looked at for a minute shows none
-//! at first.
+//! `/daemon`: how the daemon itself is doing: what it received and how fast, what was lost and why, what it keeps and uses.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{Response, Uri};
 use maud::{Markup, html};
-use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
-use super::Kept;
-use super::ask::Given;
 use super::frame::{self, Section};
-use super::ranking::bar;
+use super::render::View;
 use super::show::{self, visible};
-use crate::http::Planned;
-use crate::http::routes::App;
-use crate::query::source::{Readiness, Source};
+use super::table::{Head, bar, narrow_table, table};
+use crate::http::error::Problem;
+use crate::http::settings::Planned;
 use crate::telemetry::{cpu, memory};
 
-/// `GET /daemon`
-pub(super) async fn read(State(app): State<App>, uri: Uri) -> Response<Body> {
-    let given = Given::parse(uri.query());
-    let view = given.and_then(|given| {
-        given.only(&[], &[])?;
-        let kept = app.clone();
-        Ok(move |source: &dyn Source| {
-            let Kept { rates, plan, .. } = kept.kept();
-            Ok(page(&source.status(), &source.readiness(), rates, plan))
-        })
-    });
-    super::answer(app, &uri, view).await
-}
-
 /// Counters of what was lost or refused: name, what it means.
+#[rustfmt::skip]
 const LOSSES: [(&str, &str); 9] = [
-    (
-        "kernel_drops",
-        "Packets that the kernel dropped: the socket's buffer was full",
-    ),
+    ("kernel_drops", "Packets that the kernel dropped: the socket's buffer was full"),
     ("datagrams_invalid", "Packets that could not be read"),
-    (
-        "requests_overwritten",
-        "Requests that gave way in the temporary pool: the merger was behind",
-    ),
+    ("requests_overwritten", "Requests overwritten in the temporary pool: the merger was behind"),
     ("requests_invalid", "Requests that break the rules"),
-    (
-        "elements_mended",
-        "Parts of requests that were mended or left out",
-    ),
-    (
-        "rows_evicted",
-        "Raw rows that left before their time: a pool was full",
-    ),
-    (
-        "words_overflowed",
-        "Texts that are shown as (other): no room for more words",
-    ),
-    (
-        "report_keys_folded",
-        "Keys that are counted under (other): no memory for more",
-    ),
+    ("elements_mended", "Parts of requests that were repaired or left out"),
+    ("rows_evicted", "Raw rows that expired early: a pool was full"),
+    ("words_overflowed", "Texts that are shown as (other): no room for more"),
+    ("report_keys_folded", "Keys that are counted under (other): no memory for more"),
     ("receive_errors", "Errors of a socket"),
 ];
 
-/// Counters of what came in.
-const CAME: [(&str, &str); 6] = [
+/// Counters of what was received.
+#[rustfmt::skip]
+const RECEIVED: [(&str, &str); 6] = [
     ("datagrams_received", "Packets received"),
     ("received_bytes", "Bytes received"),
     ("requests_decoded", "Requests decoded"),
@@ -77,19 +38,28 @@ const CAME: [(&str, &str); 6] = [
     ("merges", "Runs of the merger"),
 ];
 
-/// What is held now: name, what it means, and what says how much of it there is room for.
-const HELD: [(&str, &str, &str); 7] = [
-    ("request_rows", "Raw requests in memory", "request_rows_max"),
-    ("timer_rows", "Raw timers in memory", "timer_rows_max"),
+/// What is in memory: name, what it means, and the counter that says how much of it there is room for.
+#[rustfmt::skip]
+const IN_MEMORY: [(&str, &str, &str); 7] = [
+    ("request_rows", "Raw requests", "request_rows_max"),
+    ("timer_rows", "Raw timers", "timer_rows_max"),
     ("ring_depth", "Requests that wait for the merger", ""),
     ("dictionary_size", "Distinct texts", ""),
-    (
-        "origins",
-        "Distinct combinations of host, server, script, schema, status",
-        "",
-    ),
+    ("origins", "Distinct combinations of host, server, script, schema, status", ""),
     ("tag_sets", "Distinct sets of tags", ""),
-    ("report_families", "Counts that a request takes part in", ""),
+    ("report_families", "Aggregates that a request is counted in", ""),
+];
+
+/// What is shown of each socket.
+#[rustfmt::skip]
+const SOCKET: [(&str, &str); 7] = [
+    ("datagrams_received", "Received"),
+    ("datagrams_invalid", "Unreadable"),
+    ("requests_decoded", "Requests"),
+    ("requests_overwritten", "Overwritten"),
+    ("kernel_drops", "Dropped by the kernel"),
+    ("kernel_queue_bytes", "Waiting in the kernel"),
+    ("recv_buffer_granted_bytes", "Buffer"),
 ];
 
 /// A counter, or the sum of one that is kept by reason.
@@ -100,237 +70,139 @@ fn sum(value: &Json) -> f64 {
     }
 }
 
-/// Looks that are further apart say little about now.
-const APART_MAX: Duration = Duration::from_secs(60);
-
-/// What counters showed at the last look, for rates.
-#[derive(Debug, Default)]
-pub(super) struct Rates(Mutex<Option<(Instant, Vec<f64>)>>);
-
-impl Rates {
-    /// What each counter grew by a second since the last look; `None`: there was none of late.
-    fn since(&self, now: Instant, counters: Vec<f64>) -> Option<Vec<f64>> {
-        let mut last = self.0.lock();
-        let rates = last.as_ref().and_then(|(then, before)| {
-            let apart = now.duration_since(*then);
-            let secs = apart.as_secs_f64();
-            let rate = |(now, before): (&f64, &f64)| (now - before) / secs;
-            (apart < APART_MAX && secs > 0.0)
-                .then(|| counters.iter().zip(before).map(rate).collect())
-        });
-        *last = Some((now, counters));
-        rates
-    }
-}
-
-/// What the process takes by the kernel's account.
-struct Process {
-    /// CPU seconds of all threads, and of the merger's.
-    cpu: [f64; 2],
-    resident: Option<u64>,
-}
-
-impl Process {
-    fn look() -> Self {
-        let secs = |times: Option<cpu::CpuTimes>| {
-            times.map_or(0.0, |times| times.user_secs + times.system_secs)
-        };
-        Self {
-            cpu: [
-                secs(cpu::process()),
-                secs(cpu::threads(|name| name == "merge")),
-            ],
-            resident: memory::resident_bytes(),
-        }
-    }
-}
-
-fn page(
-    status: &Map<String, Json>,
-    readiness: &Readiness,
-    rates: &Rates,
-    plan: &[Planned],
-) -> Markup {
+/// `GET /daemon`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    view.form()?.finish()?;
+    let status = view.source.status();
+    let reasons = view.source.readiness().reasons;
     let get = |name: &str| status.get(name).map_or(0.0, sum);
-    let process = Process::look();
-    let counters = CAME.iter().map(|(name, _)| get(name)).chain(process.cpu);
-    let rates = rates.since(Instant::now(), counters.collect());
-    let rate = |at: usize| rates.as_ref().and_then(|rates| rates.get(at)).copied();
     let main = html! {
         h1 { "Daemon" }
         div #state data-live {
-            @if readiness.reasons.is_empty() {
+            @if reasons.is_empty() {
                 p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began "
                     (show::micros(get("merge_lag_us") as u64)) " late." }
             } @else {
-                p.problem { "Not ready: " (visible(&readiness.reasons.join("; "))) }
+                p.problem { "Not ready: " (visible(&reasons.join("; "))) }
             }
         }
-        div.columns #counters data-live {
-            (came(&get, rate))
-            (table(&get))
-            (losses(status))
-            (takes(&process, rate, &get))
-        }
-        (planned(plan))
-        div #sockets data-live { (sockets(status)) }
+        div.columns #counters data-live { (counters(view, &status)) }
+        (memory_plan(&view.app.memory_plan))
+        div #sockets data-live { (sockets(&status)) }
     };
-    frame::page(Section::Daemon, "Daemon", &main)
+    Ok(frame::page(Section::Daemon, "Daemon", &main))
 }
 
-/// What came in, and how fast.
-fn came(get: &impl Fn(&str) -> f64, rate: impl Fn(usize) -> Option<f64>) -> Markup {
-    let shown = |name: &str, value: f64| match name {
-        "received_bytes" => show::bytes(value),
-        _ if value < 100.0 => show::number(value),
-        _ => show::count(value as u64),
+fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
+    let get = |name: &str| status.get(name).map_or(0.0, sum);
+    let used = [cpu::process(), cpu::threads(|name| name == "merge")];
+    let used = used.map(|cpu| cpu.map_or(0.0, |cpu| cpu.user_secs + cpu.system_secs));
+    let growing = RECEIVED.iter().map(|(name, _)| get(name)).chain(used);
+    let rates = view.app.rates.since(Instant::now(), growing.collect());
+    let rate = |at: usize, shown: &dyn Fn(f64) -> String| match &rates {
+        Some(rates) => html! { (shown(rates[at])) },
+        None => html! { span.none { "\u{2013}" } },
     };
-    html! {
-        table {
-            caption { "Came in" }
-            thead { tr { th.key scope="col" { "What" } th scope="col" { "Since the start" } th scope="col" { "Now, per s" } } }
-            tbody { @for (at, (name, meaning)) in CAME.iter().enumerate() {
-                tr {
-                    th.key scope="row" title=(name) { (meaning) }
-                    td { (shown(name, get(name))) }
-                    td { @if let Some(rate) = rate(at) { (shown(name, rate)) } @else { span.none { "\u{2013}" } } }
-                }
-            } }
-        }
-    }
-}
+    let row = |name: &str, what: Markup, value: Markup| html! { th.key scope="row" title=(name) { (what) } td { (value) } };
+    let part = |part: f64| html! { " " small { (show::percent(100.0 * part)) } };
 
-fn table(get: &impl Fn(&str) -> f64) -> Markup {
-    html! {
-        table {
-            caption { "Held now" }
-            tbody { @for (name, meaning, room) in HELD {
-                @let (held, room) = (get(name), get(room));
-                tr {
-                    th.key scope="row" title=(name) {
-                        @if room > 0.0 { (bar(held / room)) }
-                        span { (meaning) @if room > 0.0 { ", of " (show::count(room as u64)) } }
-                    }
-                    td { (show::count(held as u64)) @if room > 0.0 { " " small { (show::percent(100.0 * held / room)) } } }
-                }
-            } }
-        }
-    }
-}
-
-/// What the daemon takes of the machine.
-fn takes(
-    process: &Process,
-    rate: impl Fn(usize) -> Option<f64>,
-    get: &impl Fn(&str) -> f64,
-) -> Markup {
-    let (used, most) = (get("report_memory_bytes"), get("report_memory_bytes_max"));
-    let share = if most > 0.0 { 100.0 * used / most } else { 0.0 };
-    let cores =
-        |at: usize| rate(CAME.len() + at).map_or_else(|| "\u{2013}".to_owned(), show::number);
-    html! {
-        table {
-            caption { "Takes now" }
-            tbody {
-                tr { th.key scope="row" { "Cores busy, all threads" } td { (cores(0)) } }
-                tr { th.key scope="row" { "Cores busy, the merger" } td { (cores(1)) } }
-                tr { th.key scope="row" { "Memory of the process" } td { @if let Some(bytes) = process.resident { (show::bytes(bytes as f64)) } @else { "\u{2013}" } } }
-                tr { th.key scope="row" { (bar(share / 100.0)) span { "Memory of the reports, of " (show::bytes(most)) } } td { (show::bytes(used)) " " small { (show::percent(share)) } } }
-            }
-        }
-    }
-}
-
-/// The memory plan.
-fn planned(plan: &[Planned]) -> Markup {
-    let total: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    html! {
-        @if !plan.is_empty() {
-            div.wide tabindex="0" role="region" aria-label="Memory plan" {
-                table {
-                    caption { "Memory plan: the most that the daemon takes, whatever is sent to it" }
-                    thead { tr { th.key scope="col" { "What" } th scope="col" { "At most" } th.key scope="col" { "Why" } } }
-                    tbody {
-                        @for planned in plan {
-                            tr { th.key scope="row" { (planned.name) } td { (show::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
-                        }
-                        tr { th.key scope="row" { b { "total" } } td { b { (show::bytes(total as f64)) } } td {} }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// What was lost, by reason where there is one.
-fn losses(status: &Map<String, Json>) -> Markup {
-    let reasons = |name: &str| {
-        let by_reason = if name == "requests_invalid" {
-            "requests_invalid_by_reason"
-        } else {
-            name
+    let received = RECEIVED.iter().enumerate().map(|(at, (name, meaning))| {
+        let shown = |value: f64| match *name {
+            "received_bytes" => show::bytes(value),
+            _ if value < 100.0 => show::number(value),
+            _ => show::count(value as u64),
         };
-        let reasons = status.get(by_reason).and_then(Json::as_object);
-        reasons
-            .into_iter()
-            .flatten()
-            .filter(|(_, count)| sum(count) > 0.0)
-    };
-    html! {
-        table {
-            caption { "Lost, refused, mended" }
-            tbody { @for (name, meaning) in LOSSES {
-                @let count = status.get(name).map_or(0.0, sum);
-                tr { th.key scope="row" title=(name) { (meaning)
-                        @for (reason, count) in reasons(name) { br; small { (visible(reason)) ": " (show::count(sum(count) as u64)) } } }
-                    td.bad[count > 0.0] { (show::count(count as u64)) } }
-            } }
+        html! { (row(name, html! { (meaning) }, html! { (shown(get(name))) })) td { (rate(at, &shown)) } }
+    });
+    let in_memory = IN_MEMORY.iter().map(|(name, meaning, room)| {
+        let (held, room) = (get(name), get(room));
+        let what = html! {
+            @if room > 0.0 { (bar(held / room)) }
+            span { (meaning) @if room > 0.0 { ", of " (show::count(room as u64)) } }
+        };
+        let value = html! { (show::count(held as u64)) @if room > 0.0 { (part(held / room)) } };
+        row(name, what, value)
+    });
+    let losses = LOSSES.iter().map(|(name, meaning)| {
+        let reasons = match *name {
+            "requests_invalid" => "requests_invalid_by_reason",
+            name => name,
+        };
+        let reasons = status.get(reasons).and_then(Json::as_object);
+        let reasons = reasons.into_iter().flatten().filter(|(_, count)| sum(count) > 0.0);
+        let count = get(name);
+        html! {
+            th.key scope="row" title=(name) {
+                (meaning)
+                @for (reason, count) in reasons { br; small { (visible(reason)) ": " (show::count(sum(count) as u64)) } }
+            }
+            td.bad[count > 0.0] { (show::count(count as u64)) }
         }
+    });
+    let cores = |at: usize| rate(RECEIVED.len() + at, &show::number);
+    let (reports, room) = (get("report_memory_bytes"), get("report_memory_bytes_max"));
+    let share = if room > 0.0 { reports / room } else { 0.0 };
+    let resident = memory::resident_bytes().map_or(f64::NAN, |bytes| bytes as f64);
+    let resident = if resident.is_nan() {
+        "\u{2013}".to_owned()
+    } else {
+        show::bytes(resident)
+    };
+    let usage = [
+        row("", html! { "Cores busy, all threads" }, cores(0)),
+        row("", html! { "Cores busy, the merger" }, cores(1)),
+        row("", html! { "Memory of the process" }, html! { (resident) }),
+        row(
+            "report_memory_bytes",
+            html! { (bar(share)) span { "Memory of the reports, of " (show::bytes(room)) } },
+            html! { (show::bytes(reports)) (part(share)) },
+        ),
+    ];
+    let heads = [
+        Head::text("Counter"),
+        Head::number("Since the start"),
+        Head::number("Now, per s"),
+    ];
+    html! {
+        (narrow_table("Received", &heads, &received.collect::<Vec<_>>()))
+        (narrow_table("In memory", &[], &in_memory.collect::<Vec<_>>()))
+        (narrow_table("Lost, refused, repaired", &[], &losses.collect::<Vec<_>>()))
+        (narrow_table("CPU and memory", &[], &usage))
     }
+}
+
+fn memory_plan(plan: &[Planned]) -> Markup {
+    let heads = [
+        Head::text("Part"),
+        Head::number("At most"),
+        Head::text("Why"),
+    ];
+    let row = |planned: &Planned| {
+        html! { th.key scope="row" { (planned.name) } td { (show::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
+    };
+    let total: u64 = plan.iter().map(|planned| planned.bytes).sum();
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (show::bytes(total as f64)) } } td {} };
+    let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
+    let caption = html! { "Memory plan: the most that the daemon uses, whatever is sent to it" };
+    html! { @if !plan.is_empty() { (table("Memory plan", &caption, &heads, &rows, "")) } }
 }
 
 fn sockets(status: &Map<String, Json>) -> Markup {
-    let columns = [
-        ("datagrams_received", "Received"),
-        ("datagrams_invalid", "Unreadable"),
-        ("requests_decoded", "Requests"),
-        ("requests_overwritten", "Gave way"),
-        ("kernel_drops", "Dropped by the kernel"),
-        ("kernel_queue_bytes", "Waiting in the kernel"),
-        ("recv_buffer_granted_bytes", "Buffer"),
-    ];
-    let sockets = status.get("sockets").and_then(Json::as_array);
-    html! {
-        div.wide tabindex="0" role="region" aria-label="Sockets" {
-            table {
-                caption { "Sockets" }
-                thead { tr { th.key scope="col" { "Address" } @for (_, title) in columns { th scope="col" { (title) } } } }
-                tbody { @for socket in sockets.into_iter().flatten() {
-                    tr {
-                        th.key scope="row" { (visible(socket["address"].as_str().unwrap_or_default())) }
-                        @for (name, _) in columns {
-                            @let count = sum(&socket[name]);
-                            td.bad[count > 0.0 && matches!(name, "kernel_drops" | "requests_overwritten" | "datagrams_invalid")] {
-                                @if name.ends_with("_bytes") { (show::bytes(count)) } @else { (show::count(count as u64)) }
-                            }
-                        }
-                    }
-                } }
+    let mut heads = vec![Head::text("Address")];
+    heads.extend(SOCKET.map(|(_, title)| Head::number(title)));
+    let losses = ["kernel_drops", "requests_overwritten", "datagrams_invalid"];
+    let row = |socket: &Json| {
+        html! {
+            th.key scope="row" { (visible(socket["address"].as_str().unwrap_or_default())) }
+            @for (name, _) in SOCKET {
+                @let count = sum(&socket[name]);
+                td.bad[count > 0.0 && losses.contains(&name)] {
+                    @if name.ends_with("_bytes") { (show::bytes(count)) } @else { (show::count(count as u64)) }
+                }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_between_looks() {
-        let (rates, start) = (Rates::default(), Instant::now());
-        assert_eq!(rates.since(start, vec![100.0, 7.0]), None);
-        let later = start + Duration::from_secs(2);
-        assert_eq!(rates.since(later, vec![300.0, 7.0]), Some(vec![100.0, 0.0]));
-        assert_eq!(rates.since(later + APART_MAX, vec![400.0, 7.0]), None);
-    }
+    };
+    let sockets = status.get("sockets").and_then(Json::as_array);
+    let rows: Vec<Markup> = sockets.into_iter().flatten().map(row).collect();
+    table("Sockets", &html! { "Sockets" }, &heads, &rows, "")
 }

@@ -1,102 +1,59 @@
 //! `/`: what is slow, where and since when, on one page.
 //!
-//! Numbers over all requests and the scripts that stand out, charts, then the rows that lead: scripts, timers, servers, hosts,
-//! statuses, each by the same choice of total time, p95, count or errors (`sort`). Other parameters are let through: nobody asks
-//! this page for data by them. Every name leads to its row's page, every heading to the whole report. While nothing has come in
-//! yet, the page says what to do.
+//! Numbers over all requests and the scripts that stand out, charts, then the top rows: scripts, timers, servers, hosts,
+//! statuses, each by the same choice of total time, p95, count or errors (`sort`). Other parameters are let through: no program
+//! reads this page by them. Every name leads to its row's page, every heading to the whole report. While nothing has been
+//! received, the page says what to do.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{Response, Uri};
 use maud::{Markup, html};
+use serde_json::Value as Json;
 
-use super::ask::Given;
 use super::frame::{self, Section};
-use super::groups::Groups;
-use super::past::{self, Past};
-use super::ranking::{Ranking, plain_head};
-use super::show::{self, link, visible};
+use super::history::{self, History};
+use super::ranking::Ranking;
+use super::render::View;
+use super::show::{self, visible};
+use super::table::{Head, Sort, table};
+use super::timer_groups::small_table;
 use crate::http::error::Problem;
-use crate::http::routes::App;
-use crate::query::source::{RequestSearch, Source};
-use crate::series::{EVERYTHING, Series};
+use crate::http::params::link;
+use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::series::EVERYTHING;
 
-/// What rows can lead by: in the address, in words, the column of requests, the column of timers.
-const SORTS: [(&str, &str, &str, &str); 4] = [
+/// What the top rows can be chosen by: in the address, in words, the column of requests, the column of timers.
+type Order = (&'static str, &'static str, &'static str, &'static str);
+
+const ORDERS: [Order; 4] = [
     ("time", "total time", "req_time_total", "time"),
     ("p95", "p95", "p95", "p95"),
     ("count", "count", "req_count", "hits"),
     ("errors", "errors", "error_count", "time"),
 ];
 
-/// Which reports lead: name, heading, rows, columns beside the key.
-const PANELS: [(&str, &str, usize, &[&str]); 4] = [
-    (
-        "report_by_script_name",
-        "Scripts",
-        12,
-        &[
-            "req_time_total",
-            "req_time_percent",
-            "req_time_median",
-            "p95",
-            "p99",
-            "req_count",
-            "req_per_sec",
-            "error_count",
-        ],
-    ),
+/// The reports of the panels: name, heading, rows, columns beside the key.
+const PANELS: [(&str, &str, usize, &str); 4] = [
+    ("report_by_script_name", "Scripts", 12, LARGE),
     ("report_by_server_name", "Servers", 6, SMALL),
     ("report_by_hostname", "Hosts", 6, SMALL),
-    (
-        "report_by_status",
-        "Statuses",
-        6,
-        &[
-            "req_time_total",
-            "req_time_percent",
-            "p95",
-            "req_count",
-            "req_per_sec",
-        ],
-    ),
+    ("report_by_status", "Statuses", 6, STATUSES),
 ];
-const SMALL: &[&str] = &[
-    "req_time_total",
-    "req_time_percent",
-    "p95",
-    "req_count",
-    "error_count",
-];
+const LARGE: &str =
+    "req_time_total req_time_percent req_time_median p95 p99 req_count req_per_sec error_count";
+const SMALL: &str = "req_time_total req_time_percent p95 req_count error_count";
+const STATUSES: &str = "req_time_total req_time_percent p95 req_count req_per_sec";
 
 /// Requests that a script should have before its p95 stands out: the one slow call of a night says little.
 const STANDS_OUT: f64 = 10.0;
 
 /// `GET /`
-pub(in crate::http) async fn read(State(app): State<App>, uri: Uri) -> Response<Body> {
-    let series = app.series();
-    let given = Given::parse(uri.query());
-    let view = given.and_then(|given| {
-        let span = past::span(given.get("span"))?;
-        let word = given.one_of("sort", &SORTS.map(|sort| sort.0))?;
-        let chosen = SORTS
-            .into_iter()
-            .find(|sort| sort.0 == word)
-            .unwrap_or(SORTS[0]);
-        Ok(move |source: &dyn Source| page(source, series.as_ref(), span, chosen))
-    });
-    super::answer(app, &uri, view).await
-}
-
-type Sort = (&'static str, &'static str, &'static str, &'static str);
-
-fn page(
-    source: &dyn Source,
-    series: Option<&Series>,
-    span: Option<&'static str>,
-    sort: Sort,
-) -> Result<Markup, Problem> {
-    let past = series.map(|series| Past {
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    let mut params = view.form()?;
+    let span = history::span(&mut params)?;
+    let word = params.word("sort", &ORDERS.map(|order| order.0))?;
+    let order = ORDERS.into_iter().find(|order| order.0 == word);
+    let order = order.unwrap_or(ORDERS[0]);
+    let source = view.source;
+    let history = view.app.series.as_ref().map(|series| History {
         series,
         report: EVERYTHING,
         keys: &[],
@@ -104,51 +61,42 @@ fn page(
         span,
     });
     let address = |span: Option<&str>, sort: &str| {
-        let sort = (sort != SORTS[0].0).then_some(("sort", sort));
+        let sort = (sort != ORDERS[0].0).then_some(("sort", sort));
         link("/", span.map(|span| ("span", span)).into_iter().chain(sort))
     };
     let names = PANELS.map(|panel| panel.0);
     let [all, scripts, servers, hosts, statuses] =
-        Ranking::ask_all(source, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
+        Ranking::read_all(source, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
     let [first, others @ ..] = PANELS;
+    let orders =
+        ORDERS.map(|(word, text, ..)| (address(span, word), html! { (text) }, word == order.0));
     let main = html! {
         h1.hidden { "Overview" }
         div #numbers data-live {
             (numbers(&all, source))
             @if scripts.table().is_empty() { (start(source)) } @else { (leaders(&scripts, first.0)?) }
         }
-        @if let Some(past) = &past {
-            (past.choice(|span| address(Some(span), sort.0)))
-            div.charts.four { (past.figures()) }
+        @if let Some(history) = &history {
+            (history.spans(|span| address(Some(span), order.0)))
+            div.charts.four { (history.figures()) }
         }
-        nav.views aria-label="Lead by" {
-            span { "Top by" }
-            @for (word, text, _, _) in SORTS {
-                a href=(address(span, word)) aria-current=[(word == sort.0).then_some("true")] { (text) }
-            }
-        }
+        (frame::views("Top by", "Top by", &orders))
         div.panels {
-            (panel(&scripts, first, sort)?)
-            @if let Some(mut groups) = Groups::ask(source, &RequestSearch::default())? {
-                section.panel #top-timers data-live aria-label="Timers" { (groups.table(sort.3, &[])) }
+            (panel(&scripts, first, order)?)
+            @if let Some(table) = small_table(source, &RequestSearch::default(), order.3, &[])? {
+                section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
-            @for (other, ranking) in others.into_iter().zip([&servers, &hosts, &statuses]) { (panel(ranking, other, sort)?) }
+            @for (other, ranking) in others.into_iter().zip([&servers, &hosts, &statuses]) { (panel(ranking, other, order)?) }
         }
     };
     Ok(frame::page(Section::Overview, "Overview", &main))
 }
 
-/// The state of things in a few numbers.
-fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
-    let columns = all.columns_named(&[
-        "req_per_sec",
-        "req_time_median",
-        "p95",
-        "p99",
-        "error_count",
-        "ru_utime_total",
-        "ru_stime_total",
-    ]);
+/// All requests in a few numbers.
+fn numbers(all: &Ranking, source: &dyn ReadModel) -> Markup {
+    let columns = all.columns_named(
+        "req_per_sec req_time_median p95 p99 error_count ru_utime_total ru_stime_total",
+    );
     let status = source.status();
     let lost = ["kernel_drops", "requests_overwritten"];
     let lost: u64 = lost
@@ -166,14 +114,14 @@ fn numbers(all: &Ranking, source: &dyn Source) -> Markup {
     }
 }
 
-/// The scripts that one should know of: which takes the most time, which is slow, which fails.
+/// The scripts that stand out: which takes the most time, which is slow, which fails.
 fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
     let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
     let first = |column: &str, keep: Option<&dyn Fn(usize) -> bool>| {
-        if scripts.answer.table.column(column).is_none() {
+        if scripts.table().column(column).is_none() {
             return Ok(None);
         }
-        let chosen = scripts.choose(keep, column, true, (0, 1))?;
+        let chosen = scripts.choose(keep, &Sort::largest(column), (0, 1))?;
         Ok::<_, Problem>(chosen.rows.first().copied())
     };
     let requests = scripts.numbers("req_count");
@@ -183,17 +131,17 @@ fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
         found => found,
     };
     let failing = first("error_count", None)?.filter(|row| number("error_count", *row) > 0.0);
-    let leader = |title: &str, row: Option<usize>, said: &dyn Fn(usize) -> String| {
+    let leader = |title: &str, row: Option<usize>, why: &dyn Fn(usize) -> String| {
         html! {
             div { dt { (title) } dd { @match row {
-                Some(row) => { span.key { a href=(scripts.row_link(report, row)) { (scripts.first_key(row)) } } " " b { (said(row)) } },
+                Some(row) => { span.key { a href=(scripts.row_link(report, row)) { @for key in &scripts.answer.key_columns { (scripts.key(row, *key)) } } } " " b { (why(row)) } },
                 None => span.good { "none" },
             } } }
         }
     };
     Ok(html! {
         dl.facts.leaders {
-            (leader("Takes the most time", first(scripts.time(), None)?, &|row| {
+            (leader("Takes the most time", first(scripts.time, None)?, &|row| {
                 format!("{} of all", show::percent(number("req_time_percent", row)))
             }))
             (leader("Slowest", slow, &|row| format!("p95 {}", show::secs(number("p95", row)))))
@@ -207,21 +155,15 @@ fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
 }
 
 /// What to do while nothing is there to see.
-fn start(source: &dyn Source) -> Markup {
+fn start(source: &dyn ReadModel) -> Markup {
     let status = source.status();
-    let received = status
-        .get("datagrams_received")
-        .and_then(serde_json::Value::as_u64);
-    let sockets = status.get("sockets").and_then(serde_json::Value::as_array);
-    let addresses = sockets
-        .into_iter()
-        .flatten()
-        .filter_map(|socket| socket["address"].as_str());
+    let received = status.get("datagrams_received").and_then(Json::as_u64);
+    let sockets = status.get("sockets").and_then(Json::as_array);
+    let sockets = sockets.into_iter().flatten();
+    let addresses = sockets.filter_map(|socket| socket["address"].as_str());
     let addresses: Vec<&str> = addresses.collect();
-    let port = addresses
-        .first()
-        .and_then(|first| first.rsplit(':').next())
-        .unwrap_or("30002");
+    let port = addresses.first().and_then(|first| first.rsplit(':').next());
+    let port = port.unwrap_or("30002");
     html! {
         section.start {
             @if received.unwrap_or(0) == 0 {
@@ -232,42 +174,37 @@ fn start(source: &dyn Source) -> Markup {
                 p { "For traffic to look at right away: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
                 h2 { "No requests in this window" }
-                p { (show::count(received.unwrap_or(0))) " packets came in since the daemon was started, none of them lately. "
+                p { (show::count(received.unwrap_or(0))) " packets were received since the daemon was started, none of them lately. "
                     "If there should be some, " a href="/daemon" { "the daemon's page" } " says what became of them." }
             }
         }
     }
 }
 
-/// The leading rows of one report.
+/// The top rows of one report.
 fn panel(
     ranking: &Ranking,
-    (report, title, rows, names): (&str, &str, usize, &[&str]),
-    sort: Sort,
+    (report, title, limit, names): (&str, &str, usize, &str),
+    order: Order,
 ) -> Result<Markup, Problem> {
-    let chosen = ranking.choose(None, sort.2, true, (0, rows))?;
-    let weights = ranking.weights(&chosen.rows, sort.2);
+    let sort = Sort::largest(order.2);
+    let chosen = ranking.choose(None, &sort, (0, limit))?;
     let mut columns = ranking.columns_named(names);
-    // What the rows lead by stands beside their names, on a phone too.
-    columns.sort_by_key(|column| column.name != sort.2);
-    let id = format!("top-{report}");
+    // The number by which rows are chosen stands beside their names, on a phone too.
+    columns.sort_by_key(|column| column.name != order.2);
+    let mut heads = ranking.heads(&columns, None);
+    heads[0] = Head::hidden("Name");
+    let cells = ranking.cells(&chosen.rows, &columns, &sort, |row, _| {
+        Some(ranking.row_link(report, row))
+    });
+    let by = format!("-{}", order.2);
+    let caption = html! {
+        a href=(link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
+        " " small { @if chosen.total > limit { (limit) " of " (show::count(chosen.total as u64)) ", " } "by " (order.1) }
+    };
     Ok(html! {
-        section.panel.large[rows > 6] #(id) data-live aria-label=(title) {
-            div.wide tabindex="0" role="region" aria-label={ (title) ", rows" } {
-                table {
-                    caption {
-                        a href=(link(&format!("/reports/{report}"), [("sort", format!("-{}", sort.2).as_str())])) { (title) }
-                        " " small { @if chosen.total > rows { (rows) " of " (show::count(chosen.total as u64)) ", " } "by " (sort.1) }
-                    }
-                    thead { tr { th.key scope="col" { span.hidden { "Name" } } @for column in &columns { (plain_head(column)) } } }
-                    tbody {
-                        @for (row, weight) in chosen.rows.iter().zip(&weights) {
-                            tr { (ranking.key_cells(report, *row, *weight)) @for column in &columns { (ranking.cell(column, *row)) } }
-                        }
-                        @if chosen.rows.is_empty() { tr { td.none colspan=(columns.len() + 1) { "Nothing yet." } } }
-                    }
-                }
-            }
+        section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {
+            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
         }
     })
 }

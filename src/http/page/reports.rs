@@ -1,71 +1,63 @@
 //! `/reports`: all reports, and the form that makes one.
 //!
-//! Making and dropping goes through the API, by the script: that is what keeps other sites' forms out (`guard.rs`). Without
+//! Making and dropping goes through the API, by the script: that is what keeps other sites' forms out (`request_checks.rs`). Without
 //! JavaScript the page says how to do it from a shell.
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{Response, Uri};
 use maud::{Markup, html};
 
-use super::ask::Given;
 use super::frame::{self, Section};
+use super::render::View;
 use super::show::{self, visible};
+use super::table::{Head, pager, table};
+use crate::http::error::Problem;
 use crate::http::params::encode;
-use crate::http::routes::App;
-use crate::query::source::{Defined, ReportSummary, Source};
+use crate::query::read_model::{Defined, ReportSummary};
 
 /// Reports on one page.
 const LIMIT: usize = 200;
 
 /// `GET /reports`
-pub(super) async fn read(State(app): State<App>, uri: Uri) -> Response<Body> {
-    let given = Given::parse(uri.query());
-    let view = given.and_then(|given| {
-        given.only(&["q", "offset", "form"], &[])?;
-        let offset = given.number("offset")? as usize;
-        Ok(move |source: &dyn Source| Ok(page(&source.reports(), &given, offset)))
-    });
-    super::fresh(app, view).await
-}
-
-fn page(reports: &[ReportSummary], given: &Given, offset: usize) -> Markup {
-    let part = given.get("q").map(str::to_lowercase);
-    let matches = |report: &&ReportSummary| {
-        part.as_ref().is_none_or(|part| {
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    let mut params = view.form()?;
+    let part = params.text("q");
+    let offset = params.count("offset", 0)?;
+    let definition = params.text("form");
+    params.finish()?;
+    let lower = part.as_ref().map(|part| part.to_lowercase());
+    let mut reports = view.source.reports();
+    reports.retain(|report| {
+        lower.as_ref().is_none_or(|part| {
             let comment = report.comment.as_deref().unwrap_or_default();
             report.name.to_lowercase().contains(part) || comment.to_lowercase().contains(part)
         })
-    };
-    let found: Vec<&ReportSummary> = reports.iter().filter(matches).collect();
-    let shown: Vec<&ReportSummary> = found.iter().skip(offset).take(LIMIT).copied().collect();
+    });
+    let rows: Vec<Markup> = reports.iter().skip(offset).take(LIMIT).map(row).collect();
+    let heads = [
+        Head::text("Report"),
+        Head::text("Kind"),
+        Head::text("Keys"),
+        Head::number("Rows"),
+        Head::number("Window"),
+        Head::text("COMMENT"),
+        Head::text("Defined"),
+        Head::hidden("Drop"),
+    ];
+    let caption = html! { (show::count(reports.len() as u64)) " reports" };
+    let empty = "No report has this in its name or COMMENT.";
     let main = html! {
         h1 { "Reports" }
         form.filters method="get" action="/reports" role="search" {
-            label { "Reports with " input type="search" name="q" value=[given.get("q")] size="24"; }
+            label { "Reports with " input type="search" name="q" value=[part] size="24"; }
             button type="submit" { "Show" }
             a href="/reports#make-h" { "Make a report" }
         }
-        div.wide tabindex="0" role="region" aria-label="Reports" {
-            table #reports {
-                caption { (show::count(found.len() as u64)) " reports" }
-                thead { tr {
-                    th.key scope="col" { "Report" } th.key scope="col" { "Kind" } th.key scope="col" { "Keys" }
-                    th scope="col" { "Rows" } th scope="col" { "Window" } th.key scope="col" { "COMMENT" }
-                    th.key scope="col" { "Defined" } th scope="col" { span.hidden { "Drop" } }
-                } }
-                tbody {
-                    @for report in &shown { (row(report)) }
-                    @if shown.is_empty() { tr { td.none colspan="8" { "No report has this in its name or COMMENT." } } }
-                }
-            }
-        }
-        (frame::pager(offset, shown.len(), found.len(), LIMIT, |offset| {
-            given.with("/reports", &[("offset", Some(&offset.to_string()))])
+        (table("Reports", &caption, &heads, &rows, empty))
+        (pager(offset, rows.len(), reports.len(), LIMIT, |offset| {
+            params.link("/reports", &[("offset", Some(offset))])
         }))
-        (form(given.get("form")))
+        (form(definition.as_deref()))
     };
-    frame::page(Section::Reports, "Reports", &main)
+    Ok(frame::page(Section::Reports, "Reports", &main))
 }
 
 fn row(report: &ReportSummary) -> Markup {
@@ -77,18 +69,16 @@ fn row(report: &ReportSummary) -> Markup {
         _ => keys,
     };
     html! {
-        tr {
-            th.key scope="row" { a href={ "/reports/" (encode(&report.name)) } { (name) } }
-            td.key { (visible(&report.kind)) }
-            td.key { (visible(&keys.join(", "))) }
-            td { (show::count(report.rows)) }
-            td { @if report.window_seconds > 0.0 { (show::roughly(report.window_seconds)) } }
-            td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
-            td.key { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
-            td {
-                @if report.defined == Defined::RunTime {
-                    button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
-                }
+        th.key scope="row" { a href={ "/reports/" (encode(&report.name)) } { (name) } }
+        td.key { (visible(&report.kind)) }
+        td.key { (visible(&keys.join(", "))) }
+        td { (show::count(report.rows)) }
+        td { @if report.window_seconds > 0.0 { (show::roughly(report.window_seconds)) } }
+        td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
+        td.key { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
+        td {
+            @if report.defined == Defined::RunTime {
+                button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
             }
         }
     }

@@ -5,19 +5,16 @@
 //! are one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time went: the values of one tag
 //! ([`Palette`]), each in a colour that its timers have below, and what no timer covers.
 
-use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
-use axum::http::{Response, Uri};
 use maud::{Markup, html};
 
-use super::ask::Given;
 use super::frame::{self, Section};
+use super::render::View;
 use super::row;
-use super::show::{self, Name, link, visible};
-use crate::http::params;
-use crate::http::routes::App;
-use crate::query::source::{RequestDetail, Source, TimerDetail};
+use super::show::{self, Name, visible};
+use super::table::{Head, pager, table};
+use crate::http::error::Problem;
+use crate::http::params::{id, link};
+use crate::query::read_model::{RequestDetail, TimerDetail};
 use crate::value::Value;
 
 mod palette;
@@ -30,56 +27,39 @@ const ROWS_MAX: usize = 150;
 const TAG_NAMES_MAX: usize = 20;
 
 /// `GET /requests/{id}`
-pub(super) async fn read(
-    State(app): State<App>,
-    id: Result<Path<String>, PathRejection>,
-    uri: Uri,
-) -> Response<Body> {
-    let given = Given::parse(uri.query());
-    let view = given.and_then(|given| {
-        let id = params::number("id", &id.map(|Path(id)| id).unwrap_or_default())?;
-        given.only(&["by", "from"], &[])?;
-        let from = given.number("from")? as usize;
-        Ok(move |source: &dyn Source| {
-            let detail = source.request(id)?;
-            Ok(page(id, &detail, given.get("by"), from))
-        })
-    });
-    super::answer(app, &uri, view).await
-}
-
-fn page(id: u64, detail: &RequestDetail, by: Option<&str>, from: usize) -> Markup {
-    let row = detail.row.as_ref();
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    let mut params = view.form()?;
+    let id = id(view.name())?;
+    let by = params.text("by");
+    let from = params.count("from", 0)?;
+    params.finish()?;
+    let RequestDetail { row, tags, timers } = view.source.request(id)?;
     let get = |name: &str| match row.is_empty() {
         true => Value::Null,
         false => row.column(name).map_or(Value::Null, |at| row.value(0, at)),
     };
     let script = show::plain(&get("script_name"));
-    let path = format!("/requests/{id}");
     let time_us = match get("req_time") {
         Value::Micros(us) => us,
         _ => 0,
     };
     let main = html! {
-        nav.crumbs aria-label="Where this is" { a href="/requests" { "Requests" } " / " span { "#" (id) } }
+        (frame::crumbs(&[("/requests", "Requests")], &format!("#{id}")))
         h1 { (Name(&script)) }
         (facts(&get))
-        @if !detail.tags.is_empty() {
+        @if !tags.is_empty() {
             h2 { "Tags" }
             ul.tags {
-                @for (name, value) in &detail.tags {
+                @for (name, value) in &tags {
                     @let search = format!("tag.{name}");
                     li { a href=(link("/requests", [(search.as_str(), value.as_str())])) { (Name(name)) " = " (Name(value)) } }
                 }
             }
         }
-        (waterfall(&path, time_us, &detail.timers, by, from))
+        (waterfall(&format!("/requests/{id}"), time_us, &timers, by.as_deref(), from))
     };
-    frame::page(
-        Section::Requests,
-        &format!("#{id} {}", visible(&script)),
-        &main,
-    )
+    let title = format!("#{id} {}", visible(&script));
+    Ok(frame::page(Section::Requests, &title, &main))
 }
 
 /// What is known of the request beside tags and timers.
@@ -110,7 +90,7 @@ fn facts<'a>(get: &impl Fn(&str) -> Value<'a>) -> Markup {
             @if let Value::Int(count @ 2..) = get("req_count") { div { dt { "Requests in packet" } dd { (count) } } }
         }
         p.about {
-            a href=(row::address("report_by_script_name", &[("script_name", &script)])) { "This script" }
+            a href=(row::address("report_by_script_name", "row", &[("script_name".to_owned(), script.clone())], None)) { "This script" }
             " \u{b7} "
             a href=(link("/requests", [("script_name", script.as_str()), ("order", "slowest")])) { "its slowest requests" }
         }
@@ -118,7 +98,7 @@ fn facts<'a>(get: &impl Fn(&str) -> Value<'a>) -> Markup {
 }
 
 /// One bar of the waterfall.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Bar<'a> {
     /// Its tags, or the one value it stands for.
     tags: Vec<(&'a str, &'a str)>,
@@ -130,66 +110,60 @@ struct Bar<'a> {
     start_us: u64,
 }
 
+impl Bar<'_> {
+    fn add(&mut self, timer: &TimerDetail) {
+        self.timers += 1;
+        self.hits += u64::from(timer.hit_count);
+        self.value_us += timer.value_us;
+        self.ru_us += timer.ru_utime_us + timer.ru_stime_us;
+    }
+}
+
+/// Bars end to end.
+fn laid_out(mut bars: Vec<Bar<'_>>) -> Vec<Bar<'_>> {
+    let mut end_us = 0;
+    for bar in &mut bars {
+        bar.start_us = end_us;
+        end_us += bar.value_us;
+    }
+    bars
+}
+
 /// Each timer for itself, in the order of the packet.
-fn each<'a>(timers: &'a [TimerDetail]) -> Vec<Bar<'a>> {
-    let mut start_us = 0;
-    let bar = |timer: &'a TimerDetail| {
-        let TimerDetail {
-            hit_count,
-            value_us,
-            ru_utime_us,
-            ru_stime_us,
-            tags,
-            ..
-        } = timer;
-        let bar = Bar {
+fn each(timers: &[TimerDetail]) -> Vec<Bar<'_>> {
+    let mut bars = Vec::with_capacity(timers.len());
+    for timer in timers {
+        let tags = timer.tags.iter();
+        let mut bar = Bar {
             tags: tags
-                .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str()))
                 .collect(),
-            timers: 1,
-            hits: u64::from(*hit_count),
-            value_us: *value_us,
-            ru_us: ru_utime_us + ru_stime_us,
-            start_us,
+            ..Bar::default()
         };
-        start_us += value_us;
-        bar
-    };
-    timers.iter().map(bar).collect()
+        bar.add(timer);
+        bars.push(bar);
+    }
+    laid_out(bars)
 }
 
 /// Those with the same value of a tag together, the longest first.
 fn grouped<'a>(timers: &'a [TimerDetail], tag: &'a str) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut known = std::collections::HashMap::new();
     for timer in timers {
-        let found = timer.tags.iter().find(|(name, _)| name == tag);
-        let value = found.map(|(_, value)| value.as_str());
-        let place = *places.entry(value).or_insert(bars.len());
-        if place == bars.len() {
+        let value = timer.tags.iter().find(|(name, _)| name == tag);
+        let value = value.map(|(_, value)| value.as_str());
+        let at = *known.entry(value).or_insert(bars.len());
+        if at == bars.len() {
             bars.push(Bar {
                 tags: value.map(|value| (tag, value)).into_iter().collect(),
-                timers: 0,
-                hits: 0,
-                value_us: 0,
-                ru_us: 0,
-                start_us: 0,
+                ..Bar::default()
             });
         }
-        let bar = &mut bars[place];
-        bar.timers += 1;
-        bar.hits += u64::from(timer.hit_count);
-        bar.value_us += timer.value_us;
-        bar.ru_us += timer.ru_utime_us + timer.ru_stime_us;
+        bars[at].add(timer);
     }
     bars.sort_by_key(|bar| std::cmp::Reverse(bar.value_us));
-    let mut start_us = 0;
-    for bar in &mut bars {
-        bar.start_us = start_us;
-        start_us += bar.value_us;
-    }
-    bars
+    laid_out(bars)
 }
 
 fn waterfall(
@@ -209,8 +183,42 @@ fn waterfall(
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
     let whole_us = time_us.max(sum_us).max(1);
     let palette = Palette::of(timers, by);
-    let shown = bars.iter().skip(from).take(ROWS_MAX);
     let share = |us: u64| 100.0 * us as f64 / time_us.max(1) as f64;
+    let mut heads = vec![
+        Head::number("#").class("aside"),
+        Head::markup(html! { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }),
+        Head::number("Timers").class("aside"),
+        Head::number("Hits").class("aside"),
+        Head::number("Time"),
+        Head::number("Share").hint("Share of the request's time"),
+        Head::number("CPU")
+            .class("aside")
+            .hint("User and system CPU"),
+        Head::number(&format!("0 \u{2013} {}", show::micros(whole_us))).class("fall"),
+    ];
+    if by.is_none() {
+        heads.remove(2);
+    }
+    let cells = |(at, bar): (usize, &Bar<'_>)| {
+        html! {
+            td.aside { (at + 1) }
+            th.key scope="row" {
+                @if bar.tags.is_empty() { span.none { @if by.is_some() { "without this tag" } @else { "no tags" } } }
+                @for (at, (name, value)) in bar.tags.iter().enumerate() {
+                    @if at > 0 { " " }
+                    span.tag { @if by.is_none() { small { (Name(name)) " " } } (Name(value)) }
+                }
+            }
+            @if by.is_some() { td.aside { (show::count(bar.timers as u64)) } }
+            td.aside { (show::count(bar.hits)) }
+            td { (show::micros(bar.value_us)) }
+            td { (show::percent(share(bar.value_us))) }
+            td.aside { (show::micros(bar.ru_us)) }
+            td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
+        }
+    };
+    let shown = bars.iter().enumerate().skip(from).take(ROWS_MAX);
+    let cells: Vec<Markup> = shown.map(cells).collect();
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Timers" }
@@ -223,45 +231,10 @@ fn waterfall(
                 @if sum_us > time_us { "; more than the request took: some ran inside others, or side by side" }
                 "."
             }
-            div.wide tabindex="0" role="region" aria-label="Waterfall" {
-                table #waterfall {
-                    caption.hidden { "Timers of the request" }
-                    thead { tr {
-                        th.aside scope="col" { "#" }
-                        th.key scope="col" { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }
-                        @if by.is_some() { th.aside scope="col" { "Timers" } }
-                        th.aside scope="col" { "Hits" }
-                        th scope="col" { "Time" }
-                        th scope="col" title="Share of the request's time" { "Share" }
-                        th.aside scope="col" title="User and system CPU" { "CPU" }
-                        th.fall scope="col" { "0 \u{2013} " (show::micros(whole_us)) }
-                    } }
-                    tbody {
-                        @for (at, bar) in shown.enumerate() {
-                            tr {
-                                td.aside { (from + at + 1) }
-                                th.key scope="row" {
-                                    @if bar.tags.is_empty() { span.none { @if by.is_some() { "without this tag" } @else { "no tags" } } }
-                                    @for (at, (name, value)) in bar.tags.iter().enumerate() {
-                                        @if at > 0 { " " }
-                                        span.tag { @if by.is_none() { small { (Name(name)) " " } } (Name(value)) }
-                                    }
-                                }
-                                @if by.is_some() { td.aside { (show::count(bar.timers as u64)) } }
-                                td.aside { (show::count(bar.hits)) }
-                                td { (show::micros(bar.value_us)) }
-                                td { (show::percent(share(bar.value_us))) }
-                                td.aside { (show::micros(bar.ru_us)) }
-                                td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
-                            }
-                        }
-                    }
-                }
-            }
-            (frame::pager(from, bars.len().saturating_sub(from).min(ROWS_MAX), bars.len(), ROWS_MAX, |from| {
-                let from = from.to_string();
+            div #waterfall { (table("Waterfall", &html! { span.hidden { "Timers of the request" } }, &heads, &cells, "")) }
+            (pager(from, cells.len(), bars.len(), ROWS_MAX, |from| {
                 let by = by.map(|tag| ("by", tag));
-                link(path, by.into_iter().chain([("from", from.as_str())]))
+                link(path, by.into_iter().chain([("from", from)]))
             }))
         }
     }
@@ -275,15 +248,15 @@ fn choice(path: &str, timers: &[TimerDetail], by: Option<&str>) -> Markup {
             names.push(name);
         }
     }
-    let current = |is: bool| is.then_some("true");
-    html! {
-        nav.views aria-label="Group timers" {
-            a href=(path) aria-current=[current(by.is_none())] { "Each timer" }
-            @for name in names {
-                a href=(link(path, [("by", name)])) aria-current=[current(by == Some(name))] { "by " (Name(name)) }
-            }
-        }
-    }
+    let mut choices = vec![(path.to_owned(), html! { "Each timer" }, by.is_none())];
+    choices.extend(names.into_iter().map(|name| {
+        (
+            link(path, [("by", name)]),
+            html! { "by " (Name(name)) },
+            by == Some(name),
+        )
+    }));
+    frame::views("Group timers", "", &choices)
 }
 
 /// A bar in its place. The numbers stand in the columns before it.
@@ -296,17 +269,6 @@ fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
             rect.within width=(format!("{:.1}", scaled(time_us))) height="10" {}
             rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
         }
-    }
-}
-
-/// How a timer's tags stand in tables.
-pub(super) fn tags(timer: &TimerDetail) -> Markup {
-    html! {
-        @for (at, (name, value)) in timer.tags.iter().enumerate() {
-            @if at > 0 { " " }
-            span.tag { small { (Name(name)) " " } (Name(value)) }
-        }
-        @if timer.tags.is_empty() { span.none { "no tags" } }
     }
 }
 

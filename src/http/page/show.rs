@@ -4,12 +4,9 @@
 //! are invisible, or that turn the direction of what follows, are shown as signs, so that no name can pass for another or
 //! rearrange the row in which it stands.
 
-use std::fmt::Write as _;
-
 use maud::{Markup, Render, html};
 
-use crate::http::params::encode;
-use crate::http::time;
+use crate::http::params::rfc3339;
 use crate::value::Value;
 
 /// A name out of a packet, as text of a page.
@@ -30,12 +27,10 @@ impl Render for Name<'_> {
 pub(super) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match character {
-            _ if is_hidden(character) => {
-                // Writing to a String cannot fail.
-                let _ = write!(shown, "\u{27e8}{:02X}\u{27e9}", u32::from(character));
-            }
-            _ => shown.push(character),
+        if is_hidden(character) {
+            shown += &format!("\u{27e8}{:02X}\u{27e9}", u32::from(character));
+        } else {
+            shown.push(character);
         }
     }
     shown
@@ -47,17 +42,6 @@ const fn is_hidden(character: char) -> bool {
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// An address on this page: a path of ours, and parameters of which any may come from a packet.
-pub(super) fn link<'a>(path: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut link = path.to_owned();
-    for (at, (name, value)) in params.into_iter().enumerate() {
-        link.push(if at == 0 { '?' } else { '&' });
-        let (name, value) = (encode(name), encode(value));
-        link.extend([name.as_str(), "=", value.as_str()]);
-    }
-    link
 }
 
 /// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`.
@@ -169,7 +153,7 @@ pub(super) fn bytes(bytes: f64) -> String {
 
 /// A moment in UTC, for a script to turn into local time.
 pub(super) fn moment(unix_secs: u64) -> Markup {
-    let text = time::rfc3339(unix_secs);
+    let text = rfc3339(unix_secs);
     let (day, clock) = text.split_once('T').unwrap_or(("", &text));
     html! { time datetime=(text) { (day) " " (clock.trim_end_matches('Z')) " UTC" } }
 }
@@ -179,22 +163,13 @@ pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
     match value {
         Value::Null => html! { span.none { "\u{2013}" } },
         Value::Text(text) => Name(text).render(),
-        Value::Int(number) => html! { (grouped_int(*number)) },
+        Value::Int(number) => html! { (grouped(*number as f64)) },
         Value::Micros(us) => html! { (micros(*us)) },
         Value::Float(float) if column.ends_with("_percent") || column == "percent" => {
             html! { (percent(*float)) }
         }
         Value::Float(float) if is_secs(column) => html! { (secs(*float)) },
         Value::Float(float) => html! { (number(*float)) },
-    }
-}
-
-fn grouped_int(number: i64) -> String {
-    let digits = count(number.unsigned_abs());
-    if number < 0 {
-        format!("-{digits}")
-    } else {
-        digits
     }
 }
 
@@ -206,7 +181,7 @@ fn is_secs(column: &str) -> bool {
     percentile || column.ends_with("_median") || column == "time_value"
 }
 
-/// A value as the text by which it can be asked for.
+/// A value as the text by which it can be searched for.
 pub(super) fn plain(value: &Value<'_>) -> String {
     match value {
         Value::Null => String::new(),
@@ -281,17 +256,5 @@ mod tests {
         );
         assert_eq!(page(""), "<span class=\"none\">(empty)</span>");
         assert_eq!(page("\u{5e9}\u{5dc} ü"), "<bdi>\u{5e9}\u{5dc} ü</bdi>");
-    }
-
-    #[test]
-    fn links_are_encoded_whatever_is_in_them() {
-        assert_eq!(
-            link(
-                "/requests",
-                [("script_name", "\"><script>"), ("tag.a b", "x&y=z#")]
-            ),
-            "/requests?script_name=%22%3E%3Cscript%3E&tag.a%20b=x%26y%3Dz%23"
-        );
-        assert_eq!(link("/reports", []), "/reports");
     }
 }

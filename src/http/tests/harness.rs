@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::http::{Answers, HttpSettings, serve};
 use crate::query::error::QueryError;
-use crate::query::source::{
-    Created, Defined, Dropped, FollowStep, Followed, Looked, Needed, Readiness, ReportAnswer,
-    ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch, SlowestPage, Source,
-    Spread, TimerDetail, TimerGroups, TimerSearch,
+use crate::query::read_model::{
+    Created, Defined, Distribution, Dropped, FollowStep, Followed, Needed, ReadModel, Readiness,
+    ReportAnswer, ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch, Scanned,
+    SlowestPage, TimerDetail, TimerGroups, TimerSearch,
 };
 use crate::query::table::Table;
+use crate::telemetry::reading::{self, Group, Place, Reading};
 use crate::value::{Column, ColumnType, Value};
 
 /// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
@@ -171,14 +172,18 @@ pub(super) fn summary(name: &str) -> ReportSummary {
     }
 }
 
-impl Source for Sample {
+impl ReadModel for Sample {
     fn info(&self) -> Result<Box<dyn Table>, QueryError> {
         Ok(Box::new(Rows::new(1)))
     }
 
-    fn status(&self) -> Map<String, Json> {
-        let status = json!({"current_temp_pool_size": 0, "datagrams_invalid": {"truncated": 2}});
-        status.as_object().unwrap().clone()
+    fn status_groups(&self) -> Vec<Group> {
+        let invalid = reading::Value::ByReason(vec![("truncated", 2)]);
+        let readings = vec![
+            Reading::alias("current_temp_pool_size", "", 0_u64),
+            Reading::counter("datagrams_invalid", "Of which nothing was taken.", invalid),
+        ];
+        vec![Group::new(Place::Top, readings)]
     }
 
     fn reports(&self) -> Vec<ReportSummary> {
@@ -257,22 +262,22 @@ impl Source for Sample {
         names.iter().map(answer).collect()
     }
 
-    fn spread(
+    fn distribution(
         &self,
         _name: &str,
         _equal: &[(String, String)],
-    ) -> Result<Option<Spread>, QueryError> {
+    ) -> Result<Option<Distribution>, QueryError> {
         Ok(None)
     }
 
     fn slowest(
         &self,
         search: &RequestSearch,
-        _looked_max: usize,
+        _scanned_max: usize,
     ) -> Result<SlowestPage, QueryError> {
         Ok(SlowestPage {
             table: self.requests(search)?.table,
-            looked: Looked::default(),
+            scanned: Scanned::default(),
         })
     }
 
@@ -416,7 +421,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start() -> Self {
-        Self::with(HttpSettings::new(vec!["Stats.example".into()]))
+        Self::with(HttpSettings::new(&["Stats.example".into()]))
     }
 
     pub(super) fn with(settings: HttpSettings) -> Self {
@@ -432,7 +437,7 @@ impl Server {
             .unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let shared: Arc<dyn Source> = Arc::<Sample>::clone(&source);
+        let shared: Arc<dyn ReadModel> = Arc::<Sample>::clone(&source);
         let task = runtime.spawn(serve(listener, Answers::new(shared), settings, async {
             stopped.await.unwrap();
         }));

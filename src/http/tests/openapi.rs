@@ -32,7 +32,7 @@ fn every_route_is_described_with_its_methods_and_nothing_else_is() {
         .keys()
         .map(String::as_str)
         .collect();
-    let paths = routes::paths();
+    let paths = routes::endpoints();
     assert_eq!(described, paths.iter().map(|(path, _, _)| *path).collect());
     for path in described {
         let item = document["paths"][path].as_object().unwrap();

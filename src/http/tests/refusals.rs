@@ -246,7 +246,7 @@ fn garbage_is_answered_or_closed_and_the_server_lives() {
 #[test]
 fn slow_clients_are_cut_off() {
     // Nothing else shall end it: a connection on which nothing moves is another bound's matter.
-    let mut settings = HttpSettings::new(Vec::new());
+    let mut settings = HttpSettings::new(&[]);
     settings.head_max = Duration::from_millis(200);
     settings.idle_max = 10 * PATIENCE;
     let server = Server::with(settings);
@@ -255,7 +255,7 @@ fn slow_clients_are_cut_off() {
     drop(stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: loc"));
     until_closed(stream);
     until_closed(server.connect());
-    let mut settings = HttpSettings::new(Vec::new());
+    let mut settings = HttpSettings::new(&[]);
     settings.head_max = 10 * PATIENCE;
     settings.idle_max = 10 * PATIENCE;
     settings.body_max = Duration::from_millis(200);
@@ -269,7 +269,7 @@ fn slow_clients_are_cut_off() {
 
 #[test]
 fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
-    let mut settings = HttpSettings::new(Vec::new());
+    let mut settings = HttpSettings::new(&[]);
     settings.idle_max = Duration::from_secs(2);
     settings.streams_max = 1;
     settings.patience = Duration::from_millis(100);
@@ -310,8 +310,8 @@ fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
 }
 
 #[test]
-fn too_many_questions_are_told_so() {
-    let mut settings = HttpSettings::new(Vec::new());
+fn too_many_queries_are_refused() {
+    let mut settings = HttpSettings::new(&[]);
     settings.readings_max = 1;
     settings.waiting_max = 1;
     settings.patience = 2 * PATIENCE;
@@ -336,7 +336,7 @@ fn too_many_questions_are_told_so() {
 
 #[test]
 fn too_many_connections_are_told_so() {
-    let mut settings = HttpSettings::new(Vec::new());
+    let mut settings = HttpSettings::new(&[]);
     settings.connections_max = 2;
     let server = Server::with(settings);
     let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
@@ -372,7 +372,7 @@ fn connections_are_kept_alive() {
 
 /// A server whose own bounds end nothing while a test looks.
 fn long_suffering() -> Server {
-    let mut settings = HttpSettings::new(Vec::new());
+    let mut settings = HttpSettings::new(&[]);
     settings.head_max = 10 * PATIENCE;
     settings.answer_max = 10 * PATIENCE;
     settings.idle_max = 10 * PATIENCE;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value as Json, json};
 
 use super::harness::{COLUMNS, Reply, Rows, Server, summary};
-use crate::query::source::Needed;
+use crate::query::read_model::Needed;
 use crate::query::table::Table;
 use crate::value::Value;
 

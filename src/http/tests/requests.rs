@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value as Json, json};
 
 use super::harness::Server;
-use crate::query::source::{NumberField, RequestSearch, TextField};
+use crate::query::read_model::{NumberField, RequestSearch, TextField};
 
 #[test]
 fn a_page_and_the_next() {
@@ -101,9 +101,15 @@ fn bad_parameters_say_what_is_accepted() {
             "accepted: format=json, format=ndjson",
         ),
         ("before_id=-1", "before_id: \"-1\""),
-        ("since=yesterday", "since: \"yesterday\" is not a moment"),
-        ("until=", "until: \"\" is not a moment"),
-        ("min_time=fast", "min_time: \"fast\" is not a time"),
+        (
+            "since=yesterday",
+            "since: \"yesterday\" is not accepted; accepted: unix seconds",
+        ),
+        ("until=", "until: \"\" is not accepted"),
+        (
+            "min_time=fast",
+            "min_time: \"fast\" is not accepted; accepted: seconds",
+        ),
         ("max_time=-0.1", "max_time: \"-0.1\""),
         ("status=ok", "status: \"ok\""),
         ("status=1&status=2", "status: is given more than once"),

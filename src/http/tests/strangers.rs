@@ -23,7 +23,7 @@ fn with_users() -> HttpSettings {
     let store = UserStore::new(users, Arc::new(SystemClock::new()));
     HttpSettings {
         access: Access::new(Arc::new(store), false),
-        ..HttpSettings::new(Vec::new())
+        ..HttpSettings::new(&[])
     }
 }
 
@@ -64,7 +64,7 @@ fn handshakes_that_do_not_come_about_are_ended() {
         tls: Some(Arc::new(tls(&dir))),
         handshake_max: Duration::from_millis(200),
         idle_max: 10 * PATIENCE,
-        ..HttpSettings::new(Vec::new())
+        ..HttpSettings::new(&[])
     });
     // Nothing; the beginning of a hello that promises 512 bytes; the same, byte by byte, for as long as it is let.
     // Each may be closed before all of that is written.
@@ -87,7 +87,7 @@ fn one_peer_leaves_places_to_others() {
     let server = Server::with(HttpSettings {
         connections_max: 10,
         peer_connections_max: 2,
-        ..HttpSettings::new(Vec::new())
+        ..HttpSettings::new(&[])
     });
     let mut held: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for stream in &mut held {
@@ -127,7 +127,7 @@ fn a_stranger_that_is_turned_away_is_told_nothing() {
 #[test]
 fn a_stranger_gets_401_from_every_path_and_method() {
     let server = Server::with(with_users());
-    let of_api = routes::paths().into_iter();
+    let of_api = routes::endpoints().into_iter();
     let all = of_api.chain(page::paths()).map(|(path, methods, _)| {
         let (path, methods) = (path.to_owned(), methods.split(", "));
         (path, methods.chain(["PATCH", "BREW"]).collect::<Vec<_>>())
@@ -205,7 +205,7 @@ fn every_answer_says_how_browsers_shall_take_it() {
     // Nobody's handler answers this one.
     let full = Server::with(HttpSettings {
         connections_max: 1,
-        ..HttpSettings::new(Vec::new())
+        ..HttpSettings::new(&[])
     });
     let mut held = full.connect();
     held.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")

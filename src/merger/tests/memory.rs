@@ -8,12 +8,14 @@ use prost::Message as _;
 
 use super::super::*;
 use crate::config::{PoolConfig, ReportsConfig};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
 use crate::report::definition::{Defaults, Level};
 use crate::report::form::ReportForm;
 use crate::report::reading::{KeyValue, Reading, Want};
 use crate::report::totals::Totals;
 use crate::report::{DefinedBy, builtin};
-use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 const HISTORY: Duration = Duration::from_secs(60);
 const MEMORY: usize = 4 << 20;
@@ -36,12 +38,12 @@ fn empty(hasher: &Hasher, memory_bytes: usize, window: Duration) -> Live {
         request_pool_size: 20_000,
         timer_pool_size: 40_000,
         stats_history: window,
-        words_bytes: 8 << 20,
+        words_memory: 8 << 20,
     };
     let pool = Pool::new(&config, hasher.clone());
     let config = ReportsConfig {
         rows_max: 2_000,
-        memory_bytes,
+        memory: memory_bytes,
         error_status: 500,
     };
     let mut reports = Reports::new(&config, history);
@@ -78,15 +80,15 @@ struct Sent {
 
 impl Sent {
     fn packet(self) -> Vec<u8> {
-        let word = |kind: &str| format!("{kind}-{}", self.name);
-        let mut request = model::Request::named(word("host"), word("server"), word("script"));
-        request.schema = Some(word("schema").into_bytes());
+        let string = |kind: &str| format!("{kind}-{}", self.name);
+        let mut request = model::Request::named(string("host"), string("server"), string("script"));
+        request.schema = Some(string("schema").into_bytes());
         request.status = Some(self.name);
         request.request_time = Some(self.steps as f32 / 64.0);
         request.document_size = Some(self.name);
         request.memory_footprint = Some(self.steps);
-        request.add_tag("env", word("env"));
-        request.add_timer(self.hits, 0.25, &[("group", &*word("group"))]);
+        request.add_tag("env", string("env"));
+        request.add_timer(self.hits, 0.25, &[("group", &*string("group"))]);
         request.encode_to_vec()
     }
 

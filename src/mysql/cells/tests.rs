@@ -6,6 +6,8 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{Field, Int8Type, Schema, i256};
 
+use datafusion::arrow::array::BooleanArray;
+
 use super::*;
 
 fn column(name: &str, sql_type: SqlType) -> SqlColumn {

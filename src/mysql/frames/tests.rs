@@ -58,7 +58,7 @@ async fn long_packets_take_several_frames_both_ways() {
         let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
         let sent = body.clone();
         let task = tokio::spawn(async move {
-            writer.put(&sent);
+            writer.packet(|body| body.extend_from_slice(&sent));
             writer.flush().await.unwrap();
             assert_eq!(writer.waiting(), 0);
             assert_eq!(writer.output.capacity(), 0, "a large buffer is given back");
@@ -137,7 +137,7 @@ async fn nobody_waits_for_ever() {
         Err(FrameError::Late(_))
     ));
     // The client takes nothing.
-    frames.put(&vec![0; 1 << 17]);
+    frames.packet(|body| body.resize(body.len() + (1 << 17), 0));
     assert!(matches!(frames.flush().await, Err(FrameError::Late(_))));
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::Catalog;
 use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
-use crate::query::source::{ReportForm, ReportSummary};
-use crate::query::tables::{Asked, StatusTable, read_form};
+use crate::query::read_model::{ReportForm, ReportSummary};
+use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::definition::Definition;
 use crate::report::form::{self, FormError};
 use crate::report::{Defined, DefinedBy};
@@ -48,13 +48,13 @@ impl Catalog {
             state.put(&name, &members).map_err(not_kept)?;
         }
         match asked {
-            Asked::Report(definition) => {
+            FormTarget::Report(definition) => {
                 self.make(*definition, &DefinedBy::RunTime);
                 let entry = self.entry(&name)?;
                 let rows = self.live.read().reports.rows(&entry);
                 Ok(self.summary(&entry, rows))
             }
-            Asked::Table(table) => {
+            FormTarget::Table(table) => {
                 let table = StatusTable::new(&form, table, DefinedBy::RunTime);
                 let summary = self.table_summary(&table, self.reports_listed());
                 self.tables.write().push(table);
@@ -78,15 +78,19 @@ impl Catalog {
             }
             None if is_kept => {}
             None => {
-                return Err(QueryError::UnknownReport {
-                    name: name.to_owned(),
-                });
+                return Err(QueryError::unknown_report(name));
             }
         }
         if let Some(state) = &mut *changes {
             state.remove(name).map_err(not_kept)?;
         }
         self.tables.write().retain(|table| table.name != name);
+        self.drop_live(name);
+        Ok(())
+    }
+
+    /// Drops a live report, if there is one of that name.
+    pub(super) fn drop_live(&self, name: &str) {
         {
             let mut live = self.live.write();
             let live = &mut *live;
@@ -94,7 +98,6 @@ impl Catalog {
         }
         self.readings.lock().forget(name);
         self.made_ms.write().remove(name);
-        Ok(())
     }
 
     /// Ends all changes and lets go of `state.dir`, for the next daemon to use.
@@ -188,13 +191,8 @@ fn not_kept(error: StateError) -> QueryError {
 }
 
 fn bad_form(error: FormError) -> QueryError {
-    let what = match &error {
-        FormError::Name(_) => "name",
-        FormError::Comment(_) | FormError::Fixed(_) | FormError::Mixed(_) | FormError::Json(_) => {
-            "comment"
-        }
-        FormError::Nothing => "report",
-        FormError::Part { part, problem } => return QueryError::bad_value(part, problem),
-    };
-    QueryError::bad_value(what, error.to_string())
+    match error.part_and_problem() {
+        ("", problem) => QueryError::bad_value("report", problem),
+        (part, problem) => QueryError::bad_value(part, problem),
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Catalog, ReportTable, columns, key_columns};
 use crate::query::error::QueryError;
-use crate::query::source::{ReportAnswer, Spread, SpreadBucket};
+use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::Entry;
 use crate::report::definition::Definition;
 use crate::report::reading::{Reading, Want};
@@ -41,7 +41,7 @@ impl Ranked {
             as_of_ms: self.as_of_ms,
             key_columns: (0..self.definition.keys.len()).collect(),
             table: Box::new(ReportTable {
-                columns: columns(&self.definition.shape),
+                columns: columns(&self.definition.layout),
                 reading: Arc::clone(&self.reading),
                 definition: Arc::clone(&self.definition),
             }),
@@ -73,7 +73,7 @@ impl Catalog {
             let ranked = all.find(|ranked| is_this(ranked, entry));
             ranked
                 .map(Ranked::answer)
-                .ok_or_else(|| unknown(&entry.definition.name))
+                .ok_or_else(|| QueryError::unknown_report(&entry.definition.name))
         };
         let answers = entries.iter().map(answer).collect::<Result<_, _>>()?;
         let rows = |all: &[Ranked]| all.iter().map(|ranked| ranked.reading.len()).sum::<usize>();
@@ -101,8 +101,8 @@ impl Catalog {
         let asked: Vec<(&Entry, Want)> = native
             .iter()
             .map(|entry| {
-                let shape = &entry.definition.shape;
-                (entry, shape.want(0..shape.columns().len()))
+                let layout = &entry.definition.layout;
+                (entry, layout.want(0..layout.columns().len()))
             })
             .collect();
         let as_of_ms = self.clock.unix_ms();
@@ -114,7 +114,7 @@ impl Catalog {
                 !found.is_some_and(|found| found.is_same(entry))
             });
             if let Some(gone) = gone {
-                return Err(unknown(&gone.definition.name));
+                return Err(QueryError::unknown_report(&gone.definition.name));
             }
             live.reports.read_all(&asked, &live.pool, as_of_ms)
         };
@@ -136,16 +136,16 @@ impl Catalog {
     }
 
     /// The histogram of the first row that shows these texts.
-    pub(super) fn spread_of(
+    pub(super) fn distribution_of(
         &self,
         name: &str,
         equal: &[(String, String)],
-    ) -> Result<Option<Spread>, QueryError> {
+    ) -> Result<Option<Distribution>, QueryError> {
         let entry = self.report_entry(name)?;
-        let shape = &entry.definition.shape;
-        let wanted: Vec<(usize, &str)> = key_columns(shape)
+        let layout = &entry.definition.layout;
+        let wanted: Vec<(usize, &str)> = key_columns(layout)
             .filter_map(|at| {
-                let column = &shape.columns()[at].column.name;
+                let column = &layout.columns()[at].column.name;
                 let (_, text) = equal.iter().find(|(name, _)| name == column)?;
                 Some((at, text.as_str()))
             })
@@ -153,7 +153,7 @@ impl Catalog {
         let shows = |reading: &Reading, row: usize| {
             wanted
                 .iter()
-                .all(|&(at, text)| is_shown_as(&shape.value(reading, row, at), text))
+                .all(|&(at, text)| is_shown_as(&layout.value(reading, row, at), text))
         };
         let now_ms = self.clock.unix_ms();
         let row = {
@@ -162,16 +162,16 @@ impl Catalog {
                 Some(found) if found.is_same(&entry) => live
                     .reports
                     .read_histogram(&entry, &live.pool, now_ms, shows),
-                _ => return Err(unknown(name)),
+                _ => return Err(QueryError::unknown_report(name)),
             }
         };
-        Ok(row.map(|histogram| Spread {
+        Ok(row.map(|histogram| Distribution {
             count: histogram.iter().map(|(_, count)| count).sum(),
             buckets: histogram
                 .into_iter()
                 .map(|(bucket, count)| {
-                    let (low_us, high_us) = entry.definition.layout.bounds(bucket);
-                    SpreadBucket {
+                    let (low_us, high_us) = entry.definition.buckets.bounds(bucket);
+                    DistributionBucket {
                         low_us,
                         high_us,
                         count,
@@ -184,8 +184,8 @@ impl Catalog {
     /// A report that has rows of its own, not one that shows a histogram.
     fn report_entry(&self, name: &str) -> Result<Entry, QueryError> {
         let entry = self.entry(name)?;
-        if entry.definition.shape.is_histogram_view() {
-            return Err(unknown(name));
+        if entry.definition.layout.is_histogram_view() {
+            return Err(QueryError::unknown_report(name));
         }
         Ok(entry)
     }
@@ -198,11 +198,5 @@ fn is_shown_as(value: &Value<'_>, text: &str) -> bool {
         Value::Int(number) => text.parse() == Ok(*number),
         Value::Null => text.is_empty(),
         Value::Micros(_) | Value::Float(_) => false,
-    }
-}
-
-fn unknown(name: &str) -> QueryError {
-    QueryError::UnknownReport {
-        name: name.to_owned(),
     }
 }

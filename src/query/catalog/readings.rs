@@ -80,7 +80,7 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::source::Needed;
+    use crate::query::read_model::Needed;
     use crate::report::builtin;
     use crate::report::definition::Defaults;
 

@@ -75,13 +75,7 @@ impl Catalog {
                 .collect()
         };
         for name in unwanted {
-            {
-                let mut live = self.live.write();
-                let live = &mut *live;
-                live.reports.remove(&name, &mut live.pool);
-            }
-            self.readings.lock().forget(&name);
-            self.made_ms.write().remove(&name);
+            self.drop_live(&name);
             done.dropped.push(name);
         }
         let same = |a: &StatusTable, b: &StatusTable| {

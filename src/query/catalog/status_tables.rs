@@ -5,8 +5,8 @@
 use serde_json::json;
 
 use super::Catalog;
-use crate::query::source::{ReportAnswer, ReportSummary};
-use crate::query::tables::{KIND, Look, ReportLook, StatusTable};
+use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
 use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
 use crate::value::Column;
@@ -49,7 +49,7 @@ impl Catalog {
         let live = self.live.read();
         let listed = live.reports.iter();
         listed
-            .filter(|entry| !entry.definition.shape.is_histogram_view())
+            .filter(|entry| !entry.definition.layout.is_histogram_view())
             .count()
     }
 
@@ -83,7 +83,7 @@ impl Catalog {
     }
 
     /// Everything that they show.
-    fn look(&self) -> Look {
+    fn look(&self) -> StatusSnapshot {
         // What the merger did and what waits is asked for before what came in, so that nothing seems to be missing.
         let merge = self.status.counters.merge.counts();
         let ring_depth = self.status.ring.depth();
@@ -91,9 +91,9 @@ impl Catalog {
         let (mono_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
         let made = self.made_ms.read().clone();
         let live = self.live.read();
-        let reports = live.reports.iter().map(|entry| ReportLook {
+        let reports = live.reports.iter().map(|entry| ReportStatus {
             rows: live.reports.rows(entry) as u64,
-            folded_groups: live.reports.folded(entry) as u64,
+            folded_groups: live.reports.overflowed(entry) as u64,
             usage: live.reports.usage(entry),
             made_ms: made
                 .get(&entry.definition.name)
@@ -102,12 +102,12 @@ impl Catalog {
             definition: std::sync::Arc::clone(&entry.definition),
         });
         let reports = reports.collect();
-        let families = live.reports.families();
+        let families = live.reports.aggregates();
         let timer_rows = live.pool.timers.len() as u64;
-        let words = &live.pool.words;
-        let words = (words.len() as u64, words.arena_bytes() as u64);
+        let strings = &live.pool.strings;
+        let strings = (strings.len() as u64, strings.arena_bytes() as u64);
         drop(live);
-        Look {
+        StatusSnapshot {
             reports,
             families,
             mono_ms,
@@ -117,7 +117,7 @@ impl Catalog {
             merge,
             ring_depth,
             timer_rows,
-            words,
+            strings,
             process_cpu: cpu::process(),
             receivers_cpu: cpu::threads(|name| name.starts_with("receive-")),
             merger_cpu: cpu::threads(|name| name == "merge"),

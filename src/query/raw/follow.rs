@@ -1,4 +1,4 @@
-//! Raw requests as they pass: each reader walks the ids upwards at its own pace.
+//! Raw requests as they are merged: each reader walks the ids upwards at its own pace.
 //!
 //! Rows never change once they are merged and ids only grow, so a reader is nothing but the id that it has come to; the
 //! pool keeps no list of readers and the merger does nothing for them. Called from the front ends' blocking threads,
@@ -8,8 +8,8 @@
 //! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
 //! takes what is older, or has left the pool, as if it matched.
 
-use super::{CHUNK, Found, Matcher, RawReader, RequestShown, RequestTable, show, timers};
-use crate::query::source::{FollowStep, Followed, RequestSearch, TimerDetail};
+use super::{CHUNK, Matcher, Matches, RawReader, RequestShown, RequestTable, show, timers};
+use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
 
 /// Rows copied under one hold of the lock: some hundred microseconds.
 const SHOWN: usize = 128;
@@ -37,7 +37,7 @@ impl RawReader {
             last: 0,
             missed: 0,
             name_bytes: 0,
-            found: Found::default(),
+            found: Matches::default(),
         };
         self.catch_up(search, step.sample, &mut walk);
         let end = walk.after.saturating_add(LOOKED_MAX);
@@ -137,7 +137,7 @@ struct Walk {
     missed: u64,
     /// Bytes of the texts in `found`, timers apart.
     name_bytes: usize,
-    found: Found,
+    found: Matches,
 }
 
 impl Walk {

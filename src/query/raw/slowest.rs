@@ -5,9 +5,9 @@
 //! written out once it is known which of a chunk they are.
 
 use super::{CHUNK, Matcher, RawReader, RequestShown, RequestTable, show};
+use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
-use crate::query::source::{Looked, RequestSearch, SlowestPage};
-use crate::wire::micros;
+use crate::query::read_model::{RequestSearch, Scanned, SlowestPage};
 
 /// One of the slowest so far.
 struct Slow {
@@ -18,24 +18,24 @@ struct Slow {
 }
 
 impl RawReader {
-    /// The slowest of the newest `looked_max` requests, as far as they match.
+    /// The slowest of the newest `scanned_max` requests, as far as they match.
     #[must_use]
-    pub fn slowest(&self, search: &RequestSearch, looked_max: usize) -> SlowestPage {
-        let mut looked = Looked::default();
+    pub fn slowest(&self, search: &RequestSearch, scanned_max: usize) -> SlowestPage {
+        let mut scanned = Scanned::default();
         let mut rows: Vec<Slow> = Vec::with_capacity(search.limit.min(1024));
         let mut before = u64::MAX;
         let mut more = search.limit > 0;
-        while more && looked.requests < looked_max as u64 {
-            let left = (looked_max as u64 - looked.requests).min(CHUNK);
-            more = self.slowest_chunk(search, left, &mut before, &mut looked, &mut rows);
+        while more && scanned.requests < scanned_max as u64 {
+            let left = (scanned_max as u64 - scanned.requests).min(CHUNK);
+            more = self.slowest_chunk(search, left, &mut before, &mut scanned, &mut rows);
         }
-        looked.all = !more;
+        scanned.all = !more;
         SlowestPage {
             table: Box::new(RequestTable {
                 columns: self.columns.clone(),
                 rows: rows.into_iter().filter_map(|slow| slow.shown).collect(),
             }),
-            looked,
+            scanned,
         }
     }
 
@@ -45,7 +45,7 @@ impl RawReader {
         search: &RequestSearch,
         left: u64,
         before: &mut u64,
-        looked: &mut Looked,
+        scanned: &mut Scanned,
         rows: &mut Vec<Slow>,
     ) -> bool {
         let live = self.live.read();
@@ -59,8 +59,8 @@ impl RawReader {
             let Some(row) = pool.requests.get(*before) else {
                 break;
             };
-            looked.requests += 1;
-            looked.oldest = row.timestamp;
+            scanned.requests += 1;
+            scanned.oldest = row.timestamp;
             // Only one that is slower than the last of those kept: of equals the newest came first.
             let time = micros(row.request_time);
             let slower = |slow: &Slow| micros(slow.row.request_time) >= time;

@@ -7,24 +7,25 @@
 
 use ahash::AHashMap;
 
-use super::{CHUNK, Matcher, RawReader, tags};
+use super::{CHUNK, Matcher, RawReader, timer_detail};
+use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
+use crate::pool::strings::NONE;
 use crate::pool::timers::TimerRow;
-use crate::pool::words::NONE;
-use crate::query::source::{
-    Looked, SlowTimer, TAG_NAMES_MAX, TimerDetail, TimerGroup, TimerGroups, TimerSearch,
+use crate::query::read_model::{
+    Scanned, SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch,
 };
 use crate::report::definition::{Field, KeySource};
-use crate::report::histogram::{Layout, Rank, Ranks, Rounding};
-use crate::wire::micros;
+use crate::report::field_word;
+use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 
 /// Timers looked at under one hold of the lock, with those of the request that is under way: less than a millisecond.
 const CHUNK_TIMERS: u64 = 16_384;
 
-/// What one row has gathered.
+/// What one row has sums_of_group.
 #[derive(Debug, Default)]
-struct Gathered {
+struct TimerSums {
     group: TimerGroup,
     /// The request that was counted last.
     last_request: u64,
@@ -32,7 +33,7 @@ struct Gathered {
     buckets: AHashMap<u32, u64>,
 }
 
-impl Gathered {
+impl TimerSums {
     fn add(&mut self, request: u64, timer: &TimerRow) {
         let group = &mut self.group;
         let (value, hits) = (micros(timer.value), u64::from(timer.hit_count.max(1)));
@@ -46,7 +47,7 @@ impl Gathered {
         group.max_us = group.max_us.max(value / hits);
         *self
             .buckets
-            .entry(Layout::LogLinear.bucket(value / hits))
+            .entry(BucketLayout::LogLinear.bucket(value / hits))
             .or_default() += hits;
     }
 
@@ -54,7 +55,7 @@ impl Gathered {
         let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
         buckets.sort_unstable();
         let mut quantiles = Vec::new();
-        Layout::LogLinear.quantiles(ranks, self.group.hits, buckets, &mut quantiles);
+        BucketLayout::LogLinear.quantiles(ranks, self.group.hits, buckets, &mut quantiles);
         for (slot, value) in self.group.quantiles.iter_mut().zip(quantiles) {
             // The middle of a bucket may lie beyond its longest time, which is known here.
             *slot = value.min(self.group.max_us as f64 / 1e6);
@@ -66,18 +67,18 @@ impl Gathered {
 /// The sums in the making.
 struct Sums<'a> {
     search: &'a TimerSearch,
-    rows: Vec<Gathered>,
+    rows: Vec<TimerSums>,
     places: AHashMap<Vec<Option<String>>, usize>,
-    other: Gathered,
+    other: TimerSums,
     slowest: Vec<SlowTimer>,
     tag_names: std::collections::BTreeSet<String>,
-    looked: Looked,
-    timers_looked: u64,
+    scanned: Scanned,
+    timers_scanned: u64,
 }
 
 /// Where a timer goes.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Destination {
     Nowhere,
     Row(usize),
     Other,
@@ -91,19 +92,19 @@ impl RawReader {
             search,
             rows: Vec::new(),
             places: AHashMap::new(),
-            other: Gathered::default(),
+            other: TimerSums::default(),
             slowest: Vec::new(),
             tag_names: std::collections::BTreeSet::new(),
-            looked: Looked::default(),
-            timers_looked: 0,
+            scanned: Scanned::default(),
+            timers_scanned: 0,
         };
         let mut before = u64::MAX;
         let mut more = true;
-        let most = search.looked_max as u64;
-        while more && sums.looked.requests < most && sums.timers_looked < most {
+        let most = search.scanned_max as u64;
+        while more && sums.scanned.requests < most && sums.timers_scanned < most {
             more = self.timers_chunk(&mut before, &mut sums);
         }
-        sums.looked.all = !more;
+        sums.scanned.all = !more;
         sums.finish()
     }
 
@@ -114,22 +115,22 @@ impl RawReader {
         let oldest = pool.requests.oldest_id();
         let mut matcher = Matcher::new(pool, &sums.search.requests);
         // Numbers may stand for something else after the lock was let go.
-        let mut known: AHashMap<(u32, u32, u32), Place> = AHashMap::new();
+        let mut known: AHashMap<(u32, u32, u32), Destination> = AHashMap::new();
         *before = (*before).min(pool.requests.next_id());
         let stop = before.saturating_sub(CHUNK).max(oldest);
-        let enough = (sums.timers_looked + CHUNK_TIMERS).min(sums.search.looked_max as u64);
-        while *before > stop && sums.timers_looked < enough {
+        let enough = (sums.timers_scanned + CHUNK_TIMERS).min(sums.search.scanned_max as u64);
+        while *before > stop && sums.timers_scanned < enough {
             *before -= 1;
             let Some(row) = pool.requests.get(*before) else {
                 return false;
             };
-            sums.looked.requests += 1;
-            sums.looked.oldest = row.timestamp;
+            sums.scanned.requests += 1;
+            sums.scanned.oldest = row.timestamp;
             if !matcher.matches(&row) {
                 continue;
             }
             for (id, timer) in pool.timers_of(&row) {
-                sums.timers_looked += 1;
+                sums.timers_scanned += 1;
                 let asked = (row.origin, row.request_tags, timer.tags);
                 let place = match known.get(&asked) {
                     Some(place) => *place,
@@ -139,12 +140,12 @@ impl RawReader {
                         place
                     }
                 };
-                let gathered = match place {
-                    Place::Nowhere => continue,
-                    Place::Row(at) => &mut sums.rows[at],
-                    Place::Other => &mut sums.other,
+                let sums_of_group = match place {
+                    Destination::Nowhere => continue,
+                    Destination::Row(at) => &mut sums.rows[at],
+                    Destination::Other => &mut sums.other,
                 };
-                gathered.add(*before, &timer);
+                sums_of_group.add(*before, &timer);
                 sums.keep_slow(pool, (*before, &row), (id, &timer));
             }
         }
@@ -154,8 +155,8 @@ impl RawReader {
 
 impl Sums<'_> {
     /// Where timers with these tags go, in a request like this.
-    fn place(&mut self, pool: &Pool, row: &RequestRow, set: u32) -> Place {
-        let text = |word| pool.words.text(word);
+    fn place(&mut self, pool: &Pool, row: &RequestRow, set: u32) -> Destination {
+        let text = |string| pool.strings.text(string);
         for (name, _) in pool.tag_sets.pairs(set) {
             if self.tag_names.len() < TAG_NAMES_MAX && !self.tag_names.contains(text(name)) {
                 self.tag_names.insert(text(name).to_owned());
@@ -168,7 +169,7 @@ impl Sums<'_> {
         };
         let wanted = |(name, wanted): &(String, String)| value(set, name).as_ref() == Some(wanted);
         if !self.search.tags.iter().all(wanted) {
-            return Place::Nowhere;
+            return Destination::Nowhere;
         }
         let keys: Vec<Option<String>> = self
             .search
@@ -184,21 +185,21 @@ impl Sums<'_> {
             })
             .collect();
         if let Some(at) = self.places.get(&keys) {
-            return Place::Row(*at);
+            return Destination::Row(*at);
         }
         if self.rows.len() >= self.search.groups_max {
-            return Place::Other;
+            return Destination::Other;
         }
-        self.rows.push(Gathered {
+        self.rows.push(TimerSums {
             group: TimerGroup {
                 keys: keys.clone(),
                 ..TimerGroup::default()
             },
-            ..Gathered::default()
+            ..TimerSums::default()
         });
         let at = self.rows.len() - 1;
         self.places.insert(keys, at);
-        Place::Row(at)
+        Destination::Row(at)
     }
 
     /// Keeps a timer that is among the longest so far.
@@ -223,14 +224,7 @@ impl Sums<'_> {
             request_id,
             script_name: shown_field(pool, row, Field::ScriptName),
             timestamp: row.timestamp,
-            timer: TimerDetail {
-                id,
-                hit_count: timer.hit_count,
-                value_us: micros(timer.value),
-                ru_utime_us: micros(timer.ru_utime),
-                ru_stime_us: micros(timer.ru_stime),
-                tags: tags(pool, timer.tags),
-            },
+            timer: timer_detail(pool, id, timer),
         };
         self.slowest.insert(at, slow);
     }
@@ -242,14 +236,14 @@ impl Sums<'_> {
                 .filter_map(|percent| Rank::percent(percent, Rounding::Up))
                 .collect(),
         );
-        let finish = |gathered: Gathered| gathered.finish(&ranks);
+        let finish = |sums_of_group: TimerSums| sums_of_group.finish(&ranks);
         TimerGroups {
             rows: self.rows.into_iter().map(finish).collect(),
             other: (self.other.group.timers > 0).then(|| finish(self.other)),
             slowest: self.slowest,
             tag_names: self.tag_names.into_iter().collect(),
-            looked: self.looked,
-            timers_looked: self.timers_looked,
+            scanned: self.scanned,
+            timers_scanned: self.timers_scanned,
         }
     }
 }
@@ -257,13 +251,9 @@ impl Sums<'_> {
 /// A field of a request as text.
 fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
     let origin = pool.origins.get(row.origin);
-    let word = match field {
-        Field::Hostname => origin.hostname,
-        Field::ServerName => origin.server_name,
-        Field::ScriptName => origin.script_name,
-        Field::Schema if origin.schema == NONE => return String::new(),
-        Field::Schema => origin.schema,
-        Field::Status => return origin.status.to_string(),
-    };
-    pool.words.text(word).to_owned()
+    match field_word(origin, field) {
+        Some(NONE) => String::new(),
+        Some(string) => pool.strings.text(string).to_owned(),
+        None => origin.status.to_string(),
+    }
 }

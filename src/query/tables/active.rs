@@ -1,18 +1,18 @@
 //! `active_reports` and `v2_active`: what each report is, how large it is, and what it costs.
 //!
-//! Made from a [`Look`] on a front end's thread; as many rows as there are reports, which `REPORTS_MAX` bounds.
+//! Made from a [`StatusSnapshot`] on a front end's thread; as many rows as there are reports, which `REPORTS_MAX` bounds.
 
-use super::{Look, ReportLook, float, int, text};
+use super::{ReportStatus, StatusSnapshot, float, int, text};
 use crate::report::comment::ActiveText;
 use crate::value::Value;
 
 /// Where Pinba's server keeps a table, as it would say.
-fn table_path(report: &ReportLook) -> Value<'static> {
+fn table_path(report: &ReportStatus) -> Value<'static> {
     text(format!("./pinba/{}", report.definition.name))
 }
 
-pub(super) fn active_reports(look: &Look) -> Vec<Vec<Value<'static>>> {
-    let texts = |report: &ReportLook| ActiveText::new(&report.definition);
+pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Vec<Value<'static>>> {
+    let texts = |report: &ReportStatus| ActiveText::new(&report.definition);
     let ids: Vec<String> = look.reports.iter().map(|it| texts(it).id).collect();
     let requests = look.merge.requests_merged;
     let per_packet = |secs: f64| (requests > 0).then(|| secs * 1e6 / requests as f64);
@@ -38,7 +38,7 @@ pub(super) fn active_reports(look: &Look) -> Vec<Vec<Value<'static>>> {
 }
 
 /// Pinba's flags, and what an operator should know beside them.
-fn flags(own: &ActiveText, report: &ReportLook) -> String {
+fn flags(own: &ActiveText, report: &ReportStatus) -> String {
     let mut flags: Vec<String> = Vec::new();
     if !own.flags.is_empty() {
         flags.push(own.flags.clone());
@@ -55,48 +55,43 @@ fn flags(own: &ActiveText, report: &ReportLook) -> String {
     flags.join(", ")
 }
 
-pub(super) fn v2_active(look: &Look) -> Vec<Vec<Value<'static>>> {
+pub(super) fn v2_active(look: &StatusSnapshot) -> Vec<Vec<(&'static str, Value<'static>)>> {
     (1..)
         .zip(look.listed())
-        .map(|(id, report)| {
-            let usage = &report.usage;
-            let flow = usage.flow;
-            let share = look.share_of(report);
-            // Ticks close when their time comes, whether anything was counted in them or not.
-            let tick_closed_ms = look
-                .unix_ms
-                .saturating_sub(look.mono_ms % usage.ticks.tick_ms);
-            vec![
-                int(id),
-                table_path(report),
-                text(report.definition.name.as_str()),
-                text(ActiveText::new(&report.definition).v2_kind),
-                Value::Float(look.mono_ms.saturating_sub(report.made_ms) as f64 / 1000.0),
-                int(report.definition.window.as_secs()),
-                int(usage.ticks.count),
-                int(report.rows),
-                int(usage.heap_bytes as u64),
-                Value::Null,                // batches_sent
-                Value::Null,                // batches_received
-                int(flow.requests_offered), // packets_received
-                Value::Null,                // packets_lost
-                int(flow.requests_counted), // packets_aggregated
-                Value::Null,                // packets_dropped_by_bloom
-                Value::Null,                // packets_dropped_by_filters
-                Value::Null,                // packets_dropped_by_rfield
-                Value::Null,                // packets_dropped_by_rtag
-                Value::Null,                // packets_dropped_by_timertag
-                int(flow.timers_offered),   // timers_scanned
-                int(flow.timers_counted),   // timers_aggregated
-                Value::Null,                // timers_skipped_by_bloom
-                Value::Null,                // timers_skipped_by_filters
-                Value::Null,                // timers_skipped_by_tags
-                float(share.map(|share| share.user_secs)),
-                float(share.map(|share| share.system_secs)),
-                Value::Float(tick_closed_ms as f64 / 1000.0),
-                Value::Null, // last_tick_prepare_duration
-                Value::Null, // last_snapshot_merge_duration
-            ]
-        })
+        .map(|(id, report)| v2_report(look, id, report))
         .collect()
+}
+
+fn v2_report(
+    look: &StatusSnapshot,
+    id: u64,
+    report: &ReportStatus,
+) -> Vec<(&'static str, Value<'static>)> {
+    let (definition, usage, flow) = (&report.definition, &report.usage, &report.usage.flow);
+    let share = look.share_of(report);
+    let uptime_ms = look.mono_ms.saturating_sub(report.made_ms);
+    // Ticks close when their time comes, whether anything was counted in them or not.
+    let since_tick_ms = look.mono_ms % usage.ticks.tick_ms;
+    let tick_closed_ms = look.unix_ms.saturating_sub(since_tick_ms);
+    vec![
+        ("id", int(id)),
+        ("table_name", table_path(report)),
+        ("internal_name", text(definition.name.as_str())),
+        ("kind", text(ActiveText::new(definition).v2_kind)),
+        ("uptime", Value::Float(uptime_ms as f64 / 1000.0)),
+        ("time_window_sec", int(definition.window.as_secs())),
+        ("tick_count", int(usage.ticks.count)),
+        ("approx_row_count", int(report.rows)),
+        ("approx_mem_used", int(usage.heap_bytes as u64)),
+        ("packets_received", int(flow.requests_offered)),
+        ("packets_aggregated", int(flow.requests_counted)),
+        ("timers_scanned", int(flow.timers_offered)),
+        ("timers_aggregated", int(flow.timers_counted)),
+        ("ru_utime", float(share.map(|share| share.user_secs))),
+        ("ru_stime", float(share.map(|share| share.system_secs))),
+        (
+            "last_tick_time",
+            Value::Float(tick_closed_ms as f64 / 1000.0),
+        ),
+    ]
 }

@@ -6,13 +6,13 @@ use crate::report::Ticks;
 use crate::report::comment::{self, Comment};
 use crate::telemetry::{MergeCounters, SocketCounters};
 
-fn report(name: &str, comment: &str) -> ReportLook {
+fn report(name: &str, comment: &str) -> ReportStatus {
     let defaults = Defaults::default();
     let Ok(Comment::Report(definition)) = comment::parse(name, comment, &defaults) else {
         panic!("{comment}")
     };
     let timers = u64::from(comment.contains("tag"));
-    ReportLook {
+    ReportStatus {
         usage: Usage {
             heap_bytes: 4096,
             sharing: 2,
@@ -33,7 +33,7 @@ fn report(name: &str, comment: &str) -> ReportLook {
     }
 }
 
-fn look() -> Look {
+fn look() -> StatusSnapshot {
     let sockets = SocketCounters::default();
     sockets.datagrams_received.add(120);
     sockets.received_bytes.add(9_000);
@@ -41,9 +41,9 @@ fn look() -> Look {
     sockets.requests_decoded.add(115);
     sockets.requests_pushed.add(110);
     sockets.requests_overwritten.add(10);
-    let mut invalid = [0; crate::wire::Refusal::COUNT];
-    invalid[crate::wire::Refusal::Truncated as usize] = 3;
-    invalid[crate::wire::Refusal::TimerTagCounts as usize] = 2;
+    let mut invalid = [0; crate::input::record::RejectReason::COUNT];
+    invalid[crate::input::record::RejectReason::Truncated as usize] = 3;
+    invalid[crate::input::record::RejectReason::TimerTagCounts as usize] = 2;
     sockets.datagrams_invalid.add(&invalid);
     sockets.requests_invalid.add(&invalid);
     let merge = MergeCounters::default();
@@ -54,7 +54,7 @@ fn look() -> Look {
             system_secs,
         })
     };
-    Look {
+    StatusSnapshot {
         reports: vec![
             report("by_script", "report1::min_time=1"),
             report("view", "hv.report1::min_time=1"),
@@ -69,7 +69,7 @@ fn look() -> Look {
         merge: merge.counts(),
         ring_depth: 4,
         timer_rows: 55,
-        words: (12, 65_536),
+        strings: (12, 65_536),
         process_cpu: cpu(8.0, 2.0),
         receivers_cpu: cpu(3.0, 1.0),
         merger_cpu: cpu(4.0, 0.5),
@@ -77,7 +77,10 @@ fn look() -> Look {
 }
 
 /// The rows as objects, in a table of this COMMENT's own name.
-fn read(table: FixedTable, look: &Look) -> Vec<serde_json::Map<String, serde_json::Value>> {
+fn read(
+    table: FixedTable,
+    look: &StatusSnapshot,
+) -> Vec<serde_json::Map<String, serde_json::Value>> {
     let defaults = Defaults::default();
     let tables = StatusTable::built_in();
     let table = tables.iter().find(|it| it.table == table).unwrap();
@@ -236,7 +239,7 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
         ("v2/stats", FixedTable::V2Stats),
         ("status", FixedTable::Status),
     ] {
-        assert_eq!(ask(comment), Ok(Asked::Table(table)), "{comment}");
+        assert_eq!(ask(comment), Ok(FormTarget::Table(table)), "{comment}");
     }
     for comment in ["request", "timer", "timertag", "tag"] {
         assert!(
@@ -244,7 +247,7 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
             "{comment}"
         );
     }
-    assert!(matches!(ask("report1"), Ok(Asked::Report(_))));
+    assert!(matches!(ask("report1"), Ok(FormTarget::Report(_))));
     assert_eq!(StatusTable::aliased("active"), Some("active_reports"));
     assert_eq!(StatusTable::aliased("stats"), Some("v2_stats"));
     assert_eq!(StatusTable::aliased("status"), None);

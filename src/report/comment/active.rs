@@ -1,7 +1,7 @@
 //! What `active_reports` says of a report, in Pinba's words.
 
-use super::kinds::V1Kind;
-use crate::report::definition::{Definition, KeySource, Kind};
+use crate::report::definition::{Definition, KeySource, Kind, Level};
+use crate::report::v1_kinds::{Tags, V1Kind};
 
 /// The text columns of `active_reports` (and of `v2/active`) that follow from the definition alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +44,7 @@ impl ActiveText {
         ];
         let flags: Vec<&str> = flags
             .iter()
-            .filter(|flag| flag.1)
-            .map(|flag| flag.0)
+            .filter_map(|&(flag, is)| is.then_some(flag))
             .collect();
         Self {
             id: id(definition),
@@ -53,9 +52,9 @@ impl ActiveText {
             grouping,
             flags: flags.join(", "),
             v2_kind: match definition.level {
-                crate::report::definition::Level::Packet => "report_by_packet_data",
-                crate::report::definition::Level::Request => "report_by_request_data",
-                crate::report::definition::Level::Timer => "report_by_timer_data",
+                Level::Packet => "report_by_packet_data",
+                Level::Request => "report_by_request_data",
+                Level::Timer => "report_by_timer_data",
             },
         }
     }
@@ -72,7 +71,7 @@ fn id(definition: &Definition) -> String {
         return comment.to_owned();
     };
     // Base reports take no notice of their params.
-    let params = sections.next().filter(|_| matches!(kind, V1Kind::Tag(_)));
+    let params = sections.next().filter(|_| kind.tags != Tags::None);
     let parts = params
         .into_iter()
         .chain(sections.next())

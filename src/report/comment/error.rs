@@ -16,17 +16,6 @@ pub struct CommentError {
     pub problem: String,
 }
 
-impl CommentError {
-    pub(super) fn new(comment: &str, at: usize, part: &str, problem: String) -> Self {
-        Self {
-            comment: comment.to_owned(),
-            at,
-            part: part.to_owned(),
-            problem,
-        }
-    }
-}
-
 fn shown(part: &str) -> String {
     if part.is_empty() {
         "here".to_owned()

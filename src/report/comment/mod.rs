@@ -8,9 +8,9 @@
 use super::definition::{Defaults, Definition};
 
 mod active;
+mod conditions;
 mod error;
 mod fixed;
-pub(super) mod kinds;
 pub(super) mod number;
 mod piece;
 mod v1;
@@ -35,19 +35,31 @@ pub enum Comment {
     Fixed(FixedTable),
 }
 
+impl Comment {
+    /// A table that is always there, which takes no parameters.
+    fn fixed(table: FixedTable, params: &[Piece<'_>]) -> Result<Self, CommentError> {
+        match params {
+            [] => Ok(Self::Fixed(table)),
+            [first, ..] => {
+                let name = table.comment();
+                Err(first.error(format!("the table {name} takes no parameters")))
+            }
+        }
+    }
+}
+
 /// Reads a COMMENT of either engine for a report of this name (the name is not looked at).
 ///
 /// # Errors
 /// When the COMMENT is not of either grammar, or asks for what cannot be.
 pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, CommentError> {
     if comment.len() > COMMENT_BYTES_MAX {
-        let start: String = comment.chars().take(40).collect();
-        return Err(CommentError::new(
-            &start,
-            0,
-            "",
-            format!("is longer than {COMMENT_BYTES_MAX} bytes"),
-        ));
+        return Err(CommentError {
+            comment: comment.chars().take(40).collect(),
+            at: 0,
+            part: String::new(),
+            problem: format!("is longer than {COMMENT_BYTES_MAX} bytes"),
+        });
     }
     let whole = Piece::whole(comment);
     match comment.strip_prefix("v2/") {

@@ -7,7 +7,8 @@ use crate::report::builtin;
 use crate::report::definition::{
     Field, Filter, KeySource, Kind, Level, Missing, Occurrence, Pattern,
 };
-use crate::report::histogram::Layout;
+use crate::report::histogram::BucketLayout;
+use crate::report::reading::Reading;
 use crate::value::ColumnType;
 
 fn read(comment: &str) -> Definition {
@@ -25,7 +26,7 @@ fn refused(comment: &str) -> CommentError {
 }
 
 fn names(definition: &Definition) -> String {
-    let columns = definition.shape.columns().iter();
+    let columns = definition.layout.columns().iter();
     columns
         .map(|column| column.column.name.as_str())
         .collect::<Vec<_>>()
@@ -240,8 +241,8 @@ fn v2_reports_have_pinba2s_columns_in_pinba2s_order() {
 fn types_follow_the_original_and_lengths_what_is_kept() {
     let base = read("report12:::90");
     let of = |definition: &Definition, name: &str| {
-        let at = definition.shape.position(name).unwrap();
-        definition.shape.columns()[at].column.column_type
+        let at = definition.layout.position(name).unwrap();
+        definition.layout.columns()[at].column.column_type
     };
     assert_eq!(of(&base, "req_count"), ColumnType::Int);
     assert_eq!(of(&base, "req_per_sec"), ColumnType::Float);
@@ -294,11 +295,14 @@ fn histogram_views_exist_of_every_kind() {
             "index_value segment time_value cnt percent",
             "{kind}"
         );
-        assert!(view.shape.is_histogram_view());
-        assert_eq!(view.shape.needs_index_value(), kind != "info");
+        assert!(view.layout.is_histogram_view());
         assert_eq!(
-            view.layout,
-            Layout::Linear {
+            view.layout.segments(&Reading::default(), None).is_none(),
+            kind != "info"
+        );
+        assert_eq!(
+            view.buckets,
+            BucketLayout::Linear {
                 max_us: 10_000_000,
                 size: 1024
             }
@@ -306,21 +310,21 @@ fn histogram_views_exist_of_every_kind() {
         assert_eq!(view.level, level);
         let report = read(kind);
         assert_eq!((&view.keys, &view.filters), (&report.keys, &report.filters));
-        assert_eq!(report.layout, Layout::LogLinear);
-        assert!(!report.shape.is_histogram_view());
+        assert_eq!(report.buckets, BucketLayout::LogLinear);
+        assert!(!report.layout.is_histogram_view());
     }
     let view = read("hv.report1::histogram_max_time=2.9,min_time=1:50");
     assert_eq!(
-        view.layout,
-        Layout::Linear {
+        view.buckets,
+        BucketLayout::Linear {
             max_us: 2_000_000,
             size: 1024
         }
     );
     assert!(view.percentiles.is_empty());
     assert_eq!(
-        read("report1::histogram_max_time=60").layout,
-        Layout::Linear {
+        read("report1::histogram_max_time=60").buckets,
+        BucketLayout::Linear {
             max_us: 60_000_000,
             size: 1024
         }
@@ -518,7 +522,10 @@ fn v2_windows_and_missing_keys() {
     );
     let definition = read("v2/request/60/~host/p99,hv=0:60000:32768,percentiles=50:75/no_filters");
     assert_eq!(definition.percentiles, [99.0, 50.0, 75.0]);
-    assert_eq!(definition.layout, Layout::v2(0, 60_000, 32_768).unwrap());
+    assert_eq!(
+        definition.buckets,
+        BucketLayout::v2(0, 60_000, 32_768).unwrap()
+    );
 }
 
 #[test]

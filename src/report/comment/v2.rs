@@ -10,18 +10,17 @@
 
 use std::time::Duration;
 
+use super::Comment;
+use super::conditions::Conditions;
 use super::error::CommentError;
 use super::fixed::FixedTable;
-use super::number::add_percentile_text;
 use super::piece::Piece;
-use super::v1::{Times, check_tag_name};
-use super::{Comment, Definition};
 use crate::report::definition::{
-    Defaults, FILTERS_MAX, Field, Filter, KEYS_MAX, Key, KeySource, Kind, Level, Missing,
-    Occurrence, Pattern, WINDOW_SECS_MAX,
+    Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Kind, Level, Missing, Pattern,
+    WINDOW_SECS_MAX,
 };
-use crate::report::histogram::Layout;
-use crate::report::shape::v2 as shapes;
+use crate::report::histogram::BucketLayout;
+use crate::report::layout::v2 as layouts;
 
 const GRAMMAR: &str = "v2/<type>/<window>/<keys>/<histogram>/<filters>, \
     such as v2/request/60/~host/no_percentiles/no_filters";
@@ -37,12 +36,12 @@ pub(super) fn parse(
     let [_, report_type, rest @ ..] = &sections[..] else {
         return Err(whole.error(format!("must be {GRAMMAR}")));
     };
-    let kind = match report_type.text {
-        "packet" | "info" => Kind::V2Packet,
-        "request" => Kind::V2Request,
-        "timer" => Kind::V2Timer,
-        "stats" => return fixed(FixedTable::V2Stats, rest),
-        "active" => return fixed(FixedTable::V2Active, rest),
+    let (kind, level) = match report_type.text {
+        "packet" | "info" => (Kind::V2Packet, Level::Packet),
+        "request" => (Kind::V2Request, Level::Request),
+        "timer" => (Kind::V2Timer, Level::Timer),
+        "stats" => return Comment::fixed(FixedTable::V2Stats, rest),
+        "active" => return Comment::fixed(FixedTable::V2Active, rest),
         _ => return Err(report_type.error(format!("no such type; the types are {TYPES}"))),
     };
     let [window, keys, histogram, filters] = rest else {
@@ -53,20 +52,10 @@ pub(super) fn parse(
         });
     };
     let window = self::window(*window, defaults)?;
-    let keys = self::keys(*keys, kind, defaults)?;
-    let (percentiles, layout) = self::histogram(*histogram)?;
-    let filters = self::filters(*filters, kind, defaults)?;
-    let (level, shape) = match kind {
-        Kind::V2Timer => (
-            Level::Timer,
-            shapes::timer(&keys, &percentiles, layout, defaults),
-        ),
-        Kind::V2Request => (
-            Level::Request,
-            shapes::request(&keys, &percentiles, layout, defaults),
-        ),
-        _ => (Level::Packet, shapes::packet(&percentiles, layout)),
-    };
+    let keys = self::keys(*keys, level, defaults)?;
+    let (percentiles, buckets) = self::histogram(*histogram)?;
+    let filters = self::filters(*filters, level, defaults)?;
+    let layout = layouts::table(level, &keys, &percentiles, buckets, defaults);
     Ok(Comment::Report(Box::new(Definition {
         name: name.to_owned(),
         comment: Some(whole.text.to_owned()),
@@ -76,17 +65,10 @@ pub(super) fn parse(
         filters,
         percentiles,
         window,
-        layout,
+        buckets,
         extremes: false,
-        shape,
+        layout,
     })))
-}
-
-fn fixed(table: FixedTable, rest: &[Piece<'_>]) -> Result<Comment, CommentError> {
-    match rest {
-        [] => Ok(Comment::Fixed(table)),
-        [first, ..] => Err(first.error(format!("{} takes no parameters", table.comment()))),
-    }
 }
 
 fn window(section: Piece<'_>, defaults: &Defaults) -> Result<Duration, CommentError> {
@@ -116,8 +98,8 @@ fn window(section: Piece<'_>, defaults: &Defaults) -> Result<Duration, CommentEr
     }
 }
 
-fn keys(section: Piece<'_>, kind: Kind, defaults: &Defaults) -> Result<Vec<Key>, CommentError> {
-    if kind == Kind::V2Packet {
+fn keys(section: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Vec<Key>, CommentError> {
+    if level == Level::Packet {
         return match section.text {
             "no_keys" => Ok(Vec::new()),
             _ => Err(section.error("a packet report has no keys: write no_keys")),
@@ -126,7 +108,7 @@ fn keys(section: Piece<'_>, kind: Kind, defaults: &Defaults) -> Result<Vec<Key>,
     if section.is_empty() || section.text == "no_keys" {
         return Err(section.error(format!(
             "a {} report has 1 to {KEYS_MAX} keys: {FIELDS}, +<request tag>, @<timer tag>",
-            if kind == Kind::V2Timer {
+            if level == Level::Timer {
                 "timer"
             } else {
                 "request"
@@ -135,7 +117,7 @@ fn keys(section: Piece<'_>, kind: Kind, defaults: &Defaults) -> Result<Vec<Key>,
     }
     let mut keys: Vec<Key> = Vec::new();
     for piece in section.split(',') {
-        let key = key(piece, kind, defaults)?;
+        let key = key(piece, level, defaults)?;
         if keys.iter().any(|earlier| earlier.source == key.source) {
             return Err(piece.error("this key is given twice"));
         }
@@ -147,64 +129,59 @@ fn keys(section: Piece<'_>, kind: Kind, defaults: &Defaults) -> Result<Vec<Key>,
     Ok(keys)
 }
 
-fn key(piece: Piece<'_>, kind: Kind, defaults: &Defaults) -> Result<Key, CommentError> {
-    let (source, missing) = if let Some(name) = piece.after("~") {
+fn key(piece: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Key, CommentError> {
+    if let Some(name) = piece.after("~") {
         // A timer report leaves out requests without the field, a request report has a row for them.
-        let missing = if kind == Kind::V2Timer {
-            Missing::Skip
-        } else {
-            Missing::Empty
+        let missing = match level {
+            Level::Timer => Missing::Skip,
+            _ => Missing::Empty,
         };
-        (KeySource::Field(field(name)?), missing)
-    } else if let Some(name) = piece.after("+") {
-        check_tag_name(name, defaults)?;
-        (
-            KeySource::RequestTag(name.text.to_owned()),
-            Missing::SkipEmpty,
-        )
-    } else {
-        let name = piece.after("@").unwrap_or(piece);
-        check_tag_name(name, defaults)?;
-        if kind != Kind::V2Timer {
-            return Err(piece.error(format!(
-                "timer tags are keys in v2/timer only; here: {FIELDS}, +<request tag>"
-            )));
-        }
-        (KeySource::timer_tag(name.text), Missing::SkipEmpty)
+        let source = KeySource::Field(field(name)?);
+        return Ok(Key {
+            missing,
+            ..Key::of(source)
+        });
+    }
+    let source = match piece.after("+") {
+        Some(name) => KeySource::RequestTag(name.tag_name(defaults)?),
+        None => KeySource::timer_tag(&piece.after("@").unwrap_or(piece).tag_name(defaults)?),
     };
+    if source.is_of_timer() && level != Level::Timer {
+        return Err(piece.error(format!(
+            "timer tags are keys in v2/timer only; here: {FIELDS}, +<request tag>"
+        )));
+    }
     Ok(Key {
-        source,
-        occurrence: Occurrence::First,
-        missing,
+        missing: Missing::SkipEmpty,
+        ..Key::of(source)
     })
 }
 
 fn field(name: Piece<'_>) -> Result<Field, CommentError> {
     Field::ALL
         .into_iter()
-        .find(|field| shapes::field_name(*field) == name.text)
+        .find(|field| layouts::field_name(*field) == name.text)
         .ok_or_else(|| name.error(format!("no such field; the fields are {FIELDS}")))
 }
 
-fn histogram(section: Piece<'_>) -> Result<(Vec<f64>, Layout), CommentError> {
+fn histogram(section: Piece<'_>) -> Result<(Vec<f64>, BucketLayout), CommentError> {
     if section.text == "no_percentiles" {
-        return Ok((Vec::new(), Layout::LogLinear));
+        return Ok((Vec::new(), BucketLayout::LogLinear));
     }
     let mut percentiles = Vec::new();
-    let mut layout = None;
+    let mut buckets = None;
     for piece in section.split(',') {
         if let Some(hv) = piece.after("hv=") {
-            if layout.replace(hv_layout(hv)?).is_some() {
+            let read = read_hv(hv.text).map_err(|problem| hv.error(problem))?;
+            if buckets.replace(read).is_some() {
                 return Err(piece.error("hv= is given twice"));
             }
         } else if let Some(list) = piece.after("percentiles=") {
             for percentile in list.split(':') {
-                add_percentile_text(&mut percentiles, percentile.text)
-                    .map_err(|problem| percentile.error(problem))?;
+                percentile.add_percentile(&mut percentiles)?;
             }
         } else if let Some(percentile) = piece.after("p") {
-            add_percentile_text(&mut percentiles, percentile.text)
-                .map_err(|problem| percentile.error(problem))?;
+            percentile.add_percentile(&mut percentiles)?;
         } else {
             return Err(piece.error(
                 "must be no_percentiles, or hv=<min ms>:<max ms>:<buckets> with p<percentile>, \
@@ -212,26 +189,22 @@ fn histogram(section: Piece<'_>) -> Result<(Vec<f64>, Layout), CommentError> {
             ));
         }
     }
-    match (layout, percentiles.is_empty()) {
-        (Some(layout), false) => Ok((percentiles, layout)),
+    match (buckets, percentiles.is_empty()) {
+        (Some(buckets), false) => Ok((percentiles, buckets)),
         (None, _) => Err(section.error("percentiles need hv=<min ms>:<max ms>:<buckets> too")),
         (_, true) => Err(section.error("hv= needs at least one percentile too, such as p95")),
     }
 }
 
-fn hv_layout(hv: Piece<'_>) -> Result<Layout, CommentError> {
-    read_hv(hv.text).map_err(|problem| hv.error(problem))
-}
-
 /// `<min ms>:<max ms>:<buckets>`.
-pub(in crate::report) fn read_hv(text: &str) -> Result<Layout, String> {
+pub(in crate::report) fn read_hv(text: &str) -> Result<BucketLayout, String> {
     let numbers: Option<Vec<u32>> = text
         .split(':')
         .map(|part| part.parse().ok().filter(|_| !part.starts_with('+')))
         .collect();
     match numbers.as_deref() {
         Some(&[min_ms, max_ms, buckets]) => {
-            Layout::v2(min_ms, max_ms, buckets).map_err(|error| error.to_string())
+            BucketLayout::v2(min_ms, max_ms, buckets).map_err(|error| error.to_string())
         }
         _ => Err("hv= takes three whole numbers: <min ms>:<max ms>:<buckets>".to_owned()),
     }
@@ -239,14 +212,14 @@ pub(in crate::report) fn read_hv(text: &str) -> Result<Layout, String> {
 
 fn filters(
     section: Piece<'_>,
-    kind: Kind,
+    level: Level,
     defaults: &Defaults,
 ) -> Result<Vec<Filter>, CommentError> {
     if section.text == "no_filters" {
         return Ok(Vec::new());
     }
     let accepted = || {
-        let timer = if kind == Kind::V2Timer {
+        let timer = if level == Level::Timer {
             ", @<timer tag>=<value>"
         } else {
             ""
@@ -256,45 +229,32 @@ fn filters(
              ~<field>=<value> ({FIELDS}), +<request tag>=<value>{timer}"
         )
     };
-    let mut filters = Vec::new();
-    let mut times = Times::default();
+    let mut conditions = Conditions::default();
     for piece in section.split(',') {
         let Some((name, value)) = piece.split_once('=') else {
             return Err(piece.error(accepted()));
         };
-        let pattern = || Pattern::Equals(value.text.to_owned());
-        if name.text == "min_time" {
-            times.set_min(name, value)?;
-        } else if name.text == "max_time" {
-            times.set_max(name, value)?;
-        } else if let Some(name) = name.after("~") {
+        if conditions.take_time(name, value)? {
+            continue;
+        }
+        let pattern = Pattern::Equals(value.text.to_owned());
+        let filter = if let Some(name) = name.after("~") {
             let field = field(name)?;
             if field == Field::Status && !is_status(value.text) {
                 return Err(value.error("a status is a whole number from 0 to 4294967295"));
             }
-            filters.push(Filter::Field(field, pattern()));
+            Filter::Field(field, pattern)
         } else if let Some(name) = name.after("+") {
-            check_tag_name(name, defaults)?;
-            filters.push(Filter::RequestTag(name.text.to_owned(), pattern()));
-        } else if let Some(name) = name.after("@").filter(|_| kind == Kind::V2Timer) {
-            check_tag_name(name, defaults)?;
-            filters.push(Filter::TimerTag(name.text.to_owned(), pattern()));
+            Filter::RequestTag(name.tag_name(defaults)?, pattern)
+        } else if let Some(name) = name.after("@").filter(|_| level == Level::Timer) {
+            Filter::TimerTag(name.tag_name(defaults)?, pattern)
         } else {
             return Err(piece.error(accepted()));
-        }
-        if filters.len() > FILTERS_MAX {
-            return Err(piece.error(format!("there may be at most {FILTERS_MAX} filters")));
-        }
+        };
+        conditions.filters.push(filter);
     }
-    let (min, max) = times.checked(section)?;
-    let min = min.map(|min| Filter::MinTime(min.us_ceil));
     // Times are whole microseconds: t < 0.5 us is t < 1 us.
-    let max = max.map(|max| Filter::TimeBelow(max.us_ceil));
-    filters.splice(0..0, min.into_iter().chain(max));
-    if filters.len() > FILTERS_MAX {
-        return Err(section.error(format!("there may be at most {FILTERS_MAX} filters")));
-    }
-    Ok(filters)
+    conditions.finish(section, |max| max.us_ceil)
 }
 
 /// Whether a text is a status as the daemon writes it.

@@ -5,6 +5,14 @@ use crate::report::builtin;
 use crate::report::comment::Comment;
 use crate::report::form::read_comment;
 
+fn report(definition: &Definition) -> String {
+    super::report(definition).pinba()
+}
+
+fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> String {
+    super::fixed(name, table, defaults).pinba()
+}
+
 fn read(comment: &str) -> Definition {
     match read_comment("t", comment, &Defaults::default()) {
         Ok(Comment::Report(definition)) => *definition,
@@ -97,7 +105,7 @@ fn every_statement_makes_the_same_report_again() {
         assert_eq!(again, definition, "{statement}");
         assert_eq!(
             statement.matches("\n  `").count(),
-            definition.shape.columns().len()
+            definition.layout.columns().len()
         );
     }
 }
@@ -133,7 +141,7 @@ fn long_texts_still_make_a_table_that_can_be() {
 fn for_a_mariadb_in_front_the_table_says_where_it_is() {
     let defaults = Defaults::default();
     let server = "mysql://it's@127.0.0.1:33306/pinba";
-    let request = federated_fixed("request", FixedTable::Request, &defaults, server);
+    let request = super::fixed("request", FixedTable::Request, &defaults).federated(server);
     let (columns, options) = request.rsplit_once("\n) ").unwrap();
     assert!(
         columns.ends_with(
@@ -146,7 +154,10 @@ fn for_a_mariadb_in_front_the_table_says_where_it_is() {
         "ENGINE=FEDERATED DEFAULT CHARSET=utf8mb4 CONNECTION='mysql://it''s@127.0.0.1:33306/pinba/request';"
     );
     let report = read("tag_report:group::95");
-    let (pinba, federated) = (super::report(&report), federated_report(&report, server));
+    let (pinba, federated) = (
+        super::report(&report).pinba(),
+        super::report(&report).federated(server),
+    );
     assert_eq!(
         pinba.rsplit_once(") ENGINE").unwrap().0,
         federated.rsplit_once(") ENGINE").unwrap().0

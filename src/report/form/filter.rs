@@ -11,11 +11,8 @@
 //! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that name). Only a table can
 //! say that a value ends with a star, or name a tag with a `=` in it.
 
-use std::fmt;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_untagged::UntaggedEnumVisitor;
 
 use super::key::read_source;
 use super::number::{SECONDS_ACCEPTED, Seconds, seconds_text};
@@ -65,23 +62,11 @@ pub struct FilterTable {
 
 impl<'de> Deserialize<'de> for FilterForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyForm;
-        impl<'de> Visitor<'de> for AnyForm {
-            type Value = FilterForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a filter such as \"min_time=0.5\" or \"+env=prod\", or a table")
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
-                Ok(FilterForm::Text(value.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                FilterTable::deserialize(MapAccessDeserializer::new(map)).map(FilterForm::Table)
-            }
-        }
-        deserializer.deserialize_any(AnyForm)
+        UntaggedEnumVisitor::new()
+            .expecting("a filter such as \"min_time=0.5\" or \"+env=prod\", or a table")
+            .string(|text| Ok(Self::Text(text.to_owned())))
+            .map(|table| table.deserialize().map(Self::Table))
+            .deserialize(deserializer)
     }
 }
 
@@ -108,19 +93,16 @@ impl FilterForm {
         if read_text(&text, Level::Timer, &any_length).as_ref() == Ok(filter) {
             return Self::Text(text);
         }
-        let (equals, differs, starts_with) = match pattern {
-            Pattern::Equals(value) => (Some(value.clone()), None, None),
-            Pattern::Differs(value) => (None, Some(value.clone()), None),
-            Pattern::StartsWith(value) => (None, None, Some(value.clone())),
-        };
-        let key = Some(key);
-        Self::Table(FilterTable {
-            key,
-            equals,
-            differs,
-            starts_with,
+        let mut table = FilterTable {
+            key: Some(key),
             ..FilterTable::default()
-        })
+        };
+        match pattern {
+            Pattern::Equals(value) => table.equals = Some(value.clone()),
+            Pattern::Differs(value) => table.differs = Some(value.clone()),
+            Pattern::StartsWith(value) => table.starts_with = Some(value.clone()),
+        }
+        Self::Table(table)
     }
 
     pub(super) fn read(&self, level: Level, defaults: &Defaults) -> Result<Filter, String> {

@@ -1,10 +1,7 @@
 //! Keys in forms: `"script_name"`, `"+env"`, `"@group"`, or a table where a default is not wanted.
 
-use std::fmt;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_untagged::UntaggedEnumVisitor;
 
 use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing, Occurrence};
 
@@ -29,53 +26,21 @@ pub struct KeyTable {
     pub key: String,
     /// What happens to a record without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing: Option<MissingForm>,
+    pub missing: Option<Missing>,
     /// Which of several tags of the name counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub occurrence: Option<OccurrenceForm>,
-}
-
-/// [`Missing`] in a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MissingForm {
-    /// The record is not counted.
-    Skip,
-    /// As `skip`, and a tag with an empty value counts as missing.
-    SkipEmpty,
-    /// The record is counted under the empty text.
-    Empty,
-}
-
-/// [`Occurrence`] in a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OccurrenceForm {
-    /// The first, the default.
-    First,
-    /// The last.
-    Last,
+    pub occurrence: Option<Occurrence>,
 }
 
 impl<'de> Deserialize<'de> for KeyForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyForm;
-        impl<'de> Visitor<'de> for AnyForm {
-            type Value = KeyForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a key ({KEYS}) or a table with key, missing, occurrence")
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
-                Ok(KeyForm::Text(value.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                KeyTable::deserialize(MapAccessDeserializer::new(map)).map(KeyForm::Table)
-            }
-        }
-        deserializer.deserialize_any(AnyForm)
+        UntaggedEnumVisitor::new()
+            .expecting(format_args!(
+                "a key ({KEYS}) or a table with key, missing, occurrence"
+            ))
+            .string(|text| Ok(Self::Text(text.to_owned())))
+            .map(|table| table.deserialize().map(Self::Table))
+            .deserialize(deserializer)
     }
 }
 
@@ -85,21 +50,11 @@ impl KeyForm {
             Self::Text(text) => (text, None, None),
             Self::Table(table) => (&table.key, table.missing, table.occurrence),
         };
-        let source = read_source(text, level, defaults)?;
-        let missing = match missing {
-            None => default_missing(&source),
-            Some(MissingForm::Skip) => Missing::Skip,
-            Some(MissingForm::SkipEmpty) => Missing::SkipEmpty,
-            Some(MissingForm::Empty) => Missing::Empty,
-        };
-        let occurrence = match occurrence {
-            None | Some(OccurrenceForm::First) => Occurrence::First,
-            Some(OccurrenceForm::Last) => Occurrence::Last,
-        };
+        let key = Key::of(read_source(text, level, defaults)?);
         Ok(Key {
-            source,
-            occurrence,
-            missing,
+            missing: missing.unwrap_or(key.missing),
+            occurrence: occurrence.unwrap_or(key.occurrence),
+            ..key
         })
     }
 }
@@ -107,29 +62,15 @@ impl KeyForm {
 impl From<&Key> for KeyForm {
     fn from(key: &Key) -> Self {
         let text = key.source.to_string();
-        let missing = (key.missing != default_missing(&key.source)).then_some(match key.missing {
-            Missing::Skip => MissingForm::Skip,
-            Missing::SkipEmpty => MissingForm::SkipEmpty,
-            Missing::Empty => MissingForm::Empty,
-        });
-        let occurrence = (key.occurrence == Occurrence::Last).then_some(OccurrenceForm::Last);
-        if missing.is_none() && occurrence.is_none() {
-            Self::Text(text)
-        } else {
-            Self::Table(KeyTable {
-                key: text,
-                missing,
-                occurrence,
-            })
+        let usual = Key::of(key.source.clone());
+        if *key == usual {
+            return Self::Text(text);
         }
-    }
-}
-
-/// A field is always there, if only as an empty text, and so is a tag that a field stands in for.
-fn default_missing(source: &KeySource) -> Missing {
-    match source {
-        KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
-        KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
+        Self::Table(KeyTable {
+            key: text,
+            missing: (key.missing != usual.missing).then_some(key.missing),
+            occurrence: (key.occurrence != usual.occurrence).then_some(key.occurrence),
+        })
     }
 }
 
@@ -139,33 +80,25 @@ pub(super) fn read_source(
     level: Level,
     defaults: &Defaults,
 ) -> Result<KeySource, String> {
-    let checked = |name: &str| {
-        if name.is_empty() {
-            return Err(format!("'{text}': the tag's name is missing"));
-        }
-        if name.len() > usize::from(defaults.text_bytes_max) {
-            return Err(format!(
-                "tag names are kept up to {} bytes",
-                defaults.text_bytes_max
-            ));
-        }
-        Ok(())
-    };
-    if let Some(name) = text.strip_prefix('+') {
-        checked(name)?;
-        Ok(KeySource::RequestTag(name.to_owned()))
-    } else if let Some(name) = text.strip_prefix('@') {
-        checked(name)?;
-        if level == Level::Timer {
-            Ok(KeySource::timer_tag(name))
-        } else {
-            Err(format!(
-                "'{text}': timer tags are for reports of level timer only"
-            ))
-        }
-    } else {
-        Field::named(text)
+    let Some(name) = text.strip_prefix(['+', '@']) else {
+        return Field::named(text)
             .map(KeySource::Field)
-            .ok_or_else(|| format!("'{text}' is neither a field nor a tag; accepted are {KEYS}"))
+            .ok_or_else(|| format!("'{text}' is neither a field nor a tag; accepted are {KEYS}"));
+    };
+    if name.is_empty() {
+        return Err(format!("'{text}': the tag's name is missing"));
+    }
+    if name.len() > usize::from(defaults.text_bytes_max) {
+        let longest = defaults.text_bytes_max;
+        return Err(format!("tag names are kept up to {longest} bytes"));
+    }
+    if text.starts_with('+') {
+        Ok(KeySource::RequestTag(name.to_owned()))
+    } else if level == Level::Timer {
+        Ok(KeySource::timer_tag(name))
+    } else {
+        Err(format!(
+            "'{text}': timer tags are for reports of level timer only"
+        ))
     }
 }

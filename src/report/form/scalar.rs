@@ -1,10 +1,9 @@
 //! Numbers and durations in forms: read leniently, written as a person would.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_untagged::UntaggedEnumVisitor;
 
 use super::{number, window_text};
 use crate::report::definition::WINDOW_SECS_MAX;
@@ -39,32 +38,18 @@ impl Serialize for PercentForm {
 
 impl<'de> Deserialize<'de> for PercentForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Number;
-        impl Visitor<'_> for Number {
-            type Value = PercentForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number greater than 0 and at most 100")
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
-                Ok(PercentForm(value as f64))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
-                Ok(PercentForm(value as f64))
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
-                Ok(PercentForm(value))
-            }
-        }
-        deserializer.deserialize_any(Number)
+        UntaggedEnumVisitor::new()
+            .expecting("a number greater than 0 and at most 100")
+            .u64(|value| Ok(Self(value as f64)))
+            .i64(|value| Ok(Self(value as f64)))
+            .f64(|value| Ok(Self(value)))
+            .deserialize(deserializer)
     }
 }
 
 /// A window: `"60s"`, `"15m"`, `"24h"`, `"7d"`, or a number of seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct WindowForm(String);
 
 impl WindowForm {
@@ -104,38 +89,14 @@ impl From<&str> for WindowForm {
     }
 }
 
-impl Serialize for WindowForm {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
 impl<'de> Deserialize<'de> for WindowForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Window;
-        impl Visitor<'_> for Window {
-            type Value = WindowForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time such as \"60s\" or \"15m\", or a number of seconds")
-            }
-
-            fn visit_str<E: de::Error>(self, value: &str) -> Result<Self::Value, E> {
-                Ok(WindowForm(value.to_owned()))
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
-                Ok(WindowForm(format!("{value}s")))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
-                Ok(WindowForm(format!("{value}s")))
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
-                Ok(WindowForm(format!("{value}s")))
-            }
-        }
-        deserializer.deserialize_any(Window)
+        UntaggedEnumVisitor::new()
+            .expecting("a time such as \"60s\" or \"15m\", or a number of seconds")
+            .string(|text| Ok(Self(text.to_owned())))
+            .u64(|secs| Ok(Self(format!("{secs}s"))))
+            .i64(|secs| Ok(Self(format!("{secs}s"))))
+            .f64(|secs| Ok(Self(format!("{secs}s"))))
+            .deserialize(deserializer)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::report::builtin;
-use crate::report::comment::kinds::TAG_KINDS;
 use crate::report::definition::{Field, KeySource, Missing, Occurrence, Pattern};
+use crate::report::v1_kinds::{KINDS, Tags};
 
 fn json(text: &str) -> ReportForm {
     serde_json::from_str(text).unwrap()
@@ -164,7 +164,7 @@ fn assert_round_trip(definition: &Definition) {
     assert_eq!(again.filters, definition.filters, "{text}");
     assert_eq!(again.percentiles, definition.percentiles, "{text}");
     assert_eq!(again.window, definition.window, "{text}");
-    assert_eq!(again.layout, definition.layout, "{text}");
+    assert_eq!(again.buckets, definition.buckets, "{text}");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn every_comment_is_a_form() {
     let mut comments: Vec<String> = builtin::comments()
         .map(|(_, comment)| comment.to_owned())
         .collect();
-    for kind in &TAG_KINDS {
-        let tags = ["a", "a,b", "a,b,__hostname"][kind.tags as usize];
+    for kind in KINDS.iter().filter(|kind| kind.tags != Tags::None) {
+        let tags = ["", "a", "a,b", "a,b,__hostname"][kind.tags as usize];
         comments.push(format!("{}:{tags}", kind.name));
     }
     for base in comments.clone() {
@@ -260,16 +260,25 @@ fn windows_and_layouts_are_read() {
             "{text}: {error}"
         );
     }
-    let layout = |text: &str| {
+    let buckets = |text: &str| {
         define(&format!(
             r#"{{"name": "n", "level": "packet", "histogram": "{text}"}}"#
         ))
-        .map(|definition| definition.layout)
+        .map(|definition| definition.buckets)
     };
-    assert_eq!(layout("log-linear"), Ok(Layout::LogLinear));
-    assert_eq!(layout("linear=10"), Ok(Layout::linear(10, 1024).unwrap()));
-    assert_eq!(layout("linear=10:64"), Ok(Layout::linear(10, 64).unwrap()));
-    assert_eq!(layout("hv=0:100:50"), Ok(Layout::v2(0, 100, 50).unwrap()));
+    assert_eq!(buckets("log-linear"), Ok(BucketLayout::LogLinear));
+    assert_eq!(
+        buckets("linear=10"),
+        Ok(BucketLayout::linear(10, 1024).unwrap())
+    );
+    assert_eq!(
+        buckets("linear=10:64"),
+        Ok(BucketLayout::linear(10, 64).unwrap())
+    );
+    assert_eq!(
+        buckets("hv=0:100:50"),
+        Ok(BucketLayout::v2(0, 100, 50).unwrap())
+    );
     for text in [
         "linear",
         "linear=x",
@@ -279,7 +288,7 @@ fn windows_and_layouts_are_read() {
         "exact",
     ] {
         assert!(
-            layout(text)
+            buckets(text)
                 .unwrap_err()
                 .to_string()
                 .starts_with("histogram: "),

@@ -69,7 +69,7 @@ impl Rank {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranks {
     ranks: Vec<Rank>,
-    /// Places in `ranks`, smallest rank first.
+    /// Slots in `ranks`, smallest rank first.
     ascending: Vec<u16>,
 }
 

@@ -6,7 +6,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::*;
 
 /// A sorted sparse histogram of times in microseconds with weights.
-fn histogram(layout: &Layout, samples: &[(u64, u64)]) -> Vec<(u32, u64)> {
+fn histogram(layout: &BucketLayout, samples: &[(u64, u64)]) -> Vec<(u32, u64)> {
     let mut buckets = std::collections::BTreeMap::new();
     for &(us, weight) in samples {
         *buckets.entry(layout.bucket(us)).or_insert(0) += weight;
@@ -14,7 +14,7 @@ fn histogram(layout: &Layout, samples: &[(u64, u64)]) -> Vec<(u32, u64)> {
     buckets.into_iter().collect()
 }
 
-fn quantile(layout: &Layout, samples: &[(u64, u64)], rank: Rank) -> f64 {
+fn quantile(layout: &BucketLayout, samples: &[(u64, u64)], rank: Rank) -> f64 {
     let total = samples.iter().map(|(_, weight)| weight).sum();
     layout.quantile(rank, total, histogram(layout, samples))
 }
@@ -29,7 +29,7 @@ fn up(percent: f64) -> Rank {
 
 #[test]
 fn linear_buckets_give_the_vectors_of_pinba() {
-    let layout = Layout::linear(10, 1024).unwrap();
+    let layout = BucketLayout::linear(10, 1024).unwrap();
     let three: Vec<(u64, u64)> = [1_000, 5_000, 25_000].map(|us| (us, 1)).to_vec();
     let hundred: Vec<(u64, u64)> = (1..=100).map(|ms| (ms * 1000, 1)).collect();
     let median = Rank::median(Rounding::Down);
@@ -59,7 +59,7 @@ fn linear_buckets_give_the_vectors_of_pinba() {
 
 #[test]
 fn linear_edges_fall_on_the_right_side() {
-    let layout = Layout::linear(10, 1024).unwrap();
+    let layout = BucketLayout::linear(10, 1024).unwrap();
     for (us, bucket) in [
         (0, 0),
         (9_765, 0),
@@ -78,12 +78,14 @@ fn linear_edges_fall_on_the_right_side() {
 
 #[test]
 fn nothing_is_zero_and_too_little_is_the_upper_end() {
-    let linear = Layout::linear(10, 1024).unwrap();
+    let linear = BucketLayout::linear(10, 1024).unwrap();
     assert_eq!(linear.quantile(down(99.0), 0, []), 0.0);
     assert_eq!(linear.quantile(down(99.0), 10, [(0, 1)]), 10.0);
-    assert_eq!(Layout::LogLinear.quantile(down(99.0), 0, []), 0.0);
+    assert_eq!(BucketLayout::LogLinear.quantile(down(99.0), 0, []), 0.0);
     assert_eq!(
-        Layout::v2(100, 200, 100).unwrap().quantile(up(99.0), 0, []),
+        BucketLayout::v2(100, 200, 100)
+            .unwrap()
+            .quantile(up(99.0), 0, []),
         0.1
     );
 }
@@ -126,12 +128,15 @@ fn log_linear_buckets_are_seamless() {
     for bucket in 0..LOG_LINEAR_BUCKETS {
         let (low, width) = log_linear_bounds(bucket);
         assert_eq!(low, next, "bucket {bucket} starts where the last one ended");
-        assert_eq!(Layout::LogLinear.bucket(low), bucket);
-        assert_eq!(Layout::LogLinear.bucket(low + width - 1), bucket);
+        assert_eq!(BucketLayout::LogLinear.bucket(low), bucket);
+        assert_eq!(BucketLayout::LogLinear.bucket(low + width - 1), bucket);
         next = low + width;
     }
     assert_eq!(next, TIME_US_MAX + 1);
-    assert_eq!(Layout::LogLinear.bucket(u64::MAX), LOG_LINEAR_BUCKETS - 1);
+    assert_eq!(
+        BucketLayout::LogLinear.bucket(u64::MAX),
+        LOG_LINEAR_BUCKETS - 1
+    );
 }
 
 #[test]
@@ -141,7 +146,7 @@ fn log_linear_answers_are_within_a_hundredth_of_the_sample() {
     // Single values, evenly over the octaves up to the longest time.
     for _ in 0..200_000 {
         let us = rng.random_range(0..=TIME_US_MAX) >> rng.random_range(0..51);
-        let got = quantile(&Layout::LogLinear, &[(us, 1)], down(50.0)) * 1e6;
+        let got = quantile(&BucketLayout::LogLinear, &[(us, 1)], down(50.0)) * 1e6;
         let error = (got - us as f64).abs() / (us as f64).max(1.0);
         assert!(
             error <= 1.0 / 128.0 + 1e-12,
@@ -159,7 +164,7 @@ fn log_linear_answers_are_within_a_hundredth_of_the_sample() {
 fn percentiles_are_near_the_sample_at_their_rank() {
     let seed = 0x5eed_0002;
     let mut rng = StdRng::seed_from_u64(seed);
-    let v2 = Layout::v2(0, 60_000, 60_000_000).unwrap();
+    let v2 = BucketLayout::v2(0, 60_000, 60_000_000).unwrap();
     let shapes: [fn(&mut StdRng) -> u64; 4] = [
         |rng| rng.random_range(0..2_000_000),
         |rng| {
@@ -181,7 +186,7 @@ fn percentiles_are_near_the_sample_at_their_rank() {
             for rank in [down(percent), up(percent)] {
                 let place = usize::try_from(rank.target(5_000)).unwrap() - 1;
                 let want = samples[place] as f64 / 1e6;
-                let got = quantile(&Layout::LogLinear, &weighted, rank);
+                let got = quantile(&BucketLayout::LogLinear, &weighted, rank);
                 assert!(
                     (got - want).abs() <= want / 128.0 + 1e-9,
                     "seed {seed}: {got}, not {want}"
@@ -202,9 +207,9 @@ fn percentiles_are_near_the_sample_at_their_rank() {
 fn many_ranks_in_one_walk_come_in_column_order() {
     let samples: Vec<(u64, u64)> = (1..=1000).map(|us| (us * 1000, 1)).collect();
     for layout in [
-        Layout::LogLinear,
-        Layout::linear(10, 1024).unwrap(),
-        Layout::v2(0, 1000, 1000).unwrap(),
+        BucketLayout::LogLinear,
+        BucketLayout::linear(10, 1024).unwrap(),
+        BucketLayout::v2(0, 1000, 1000).unwrap(),
     ] {
         let ranks = [99.9, 5.0, 100.0, 50.0, 50.5].map(up).to_vec();
         let mut out = vec![-1.0];
@@ -226,7 +231,7 @@ fn many_ranks_in_one_walk_come_in_column_order() {
 
 #[test]
 fn v2_units_round_up_and_are_counted_from_zero() {
-    let layout = Layout::v2(100, 1100, 100).unwrap();
+    let layout = BucketLayout::v2(100, 1100, 100).unwrap();
     // Width 10 ms; below unit 10 is "min", above unit 110 is "max".
     for (us, bucket) in [
         (0, V2_MIN),
@@ -240,7 +245,7 @@ fn v2_units_round_up_and_are_counted_from_zero() {
     ] {
         assert_eq!(layout.bucket(us), bucket, "{us} us");
     }
-    let fine = Layout::v2(0, 1000, 1000).unwrap();
+    let fine = BucketLayout::v2(0, 1000, 1000).unwrap();
     for (ms, bucket) in [
         (255, 255),
         (256, 256),
@@ -258,7 +263,7 @@ fn v2_units_round_up_and_are_counted_from_zero() {
 
 #[test]
 fn v2_percentiles_do_not_add_the_minimum_again() {
-    let layout = Layout::v2(100, 1100, 100).unwrap();
+    let layout = BucketLayout::v2(100, 1100, 100).unwrap();
     // Two items in (190, 200] ms, one below, one above.
     let samples = [(1, 1), (195_000, 2), (5_000_000, 1)];
     for (percent, want) in [
@@ -281,10 +286,10 @@ fn v2_percentiles_do_not_add_the_minimum_again() {
 
 #[test]
 fn v2_text_has_its_sentinels_last() {
-    let Layout::V2(buckets) = Layout::v2(100, 1100, 100).unwrap() else {
+    let BucketLayout::V2(buckets) = BucketLayout::v2(100, 1100, 100).unwrap() else {
         panic!()
     };
-    let layout = Layout::V2(buckets);
+    let layout = BucketLayout::V2(buckets);
     let rows = histogram(
         &layout,
         &[(1, 4), (95_000, 1), (195_000, 2), (5_000_000, 3)],
@@ -306,40 +311,43 @@ fn v2_text_has_its_sentinels_last() {
 
 #[test]
 fn layouts_that_cannot_be_are_refused() {
-    assert_eq!(Layout::linear(0, 1024), Err(LayoutError::LinearMax));
-    assert_eq!(Layout::linear(u64::MAX, 1024), Err(LayoutError::LinearMax));
-    assert_eq!(Layout::linear(10, 0), Err(LayoutError::LinearSize));
+    assert_eq!(BucketLayout::linear(0, 1024), Err(BucketError::LinearMax));
     assert_eq!(
-        Layout::linear(10, LINEAR_SIZE_MAX + 1),
-        Err(LayoutError::LinearSize)
+        BucketLayout::linear(u64::MAX, 1024),
+        Err(BucketError::LinearMax)
     );
-    assert_eq!(Layout::v2(5, 5, 10), Err(LayoutError::V2Range));
-    assert_eq!(Layout::v2(0, 5, 0), Err(LayoutError::V2Buckets));
+    assert_eq!(BucketLayout::linear(10, 0), Err(BucketError::LinearSize));
     assert_eq!(
-        Layout::v2(0, 5, V2_BUCKETS_MAX + 1),
-        Err(LayoutError::V2Buckets)
+        BucketLayout::linear(10, LINEAR_SIZE_MAX + 1),
+        Err(BucketError::LinearSize)
+    );
+    assert_eq!(BucketLayout::v2(5, 5, 10), Err(BucketError::V2Range));
+    assert_eq!(BucketLayout::v2(0, 5, 0), Err(BucketError::V2Buckets));
+    assert_eq!(
+        BucketLayout::v2(0, 5, V2_BUCKETS_MAX + 1),
+        Err(BucketError::V2Buckets)
     );
     assert_eq!(
-        Layout::v2(0, 1, V2_BUCKETS_MAX),
-        Err(LayoutError::V2Narrow),
+        BucketLayout::v2(0, 1, V2_BUCKETS_MAX),
+        Err(BucketError::V2Narrow),
         "no width"
     );
     assert_eq!(
-        Layout::v2(0, 1000, 1),
-        Err(LayoutError::V2Narrow),
+        BucketLayout::v2(0, 1000, 1),
+        Err(BucketError::V2Narrow),
         "one bucket"
     );
     assert_eq!(
-        Layout::v2(600, 1000, 100),
-        Err(LayoutError::V2Narrow),
+        BucketLayout::v2(600, 1000, 100),
+        Err(BucketError::V2Narrow),
         "max below twice min"
     );
-    assert!(Layout::v2(500, 1000, 100).is_ok());
-    assert!(Layout::v2(0, 60_000, 32_768).is_ok());
+    assert!(BucketLayout::v2(500, 1000, 100).is_ok());
+    assert!(BucketLayout::v2(0, 60_000, 32_768).is_ok());
     // Even hand-made linear layouts have a bucket for everything.
-    assert_eq!(Layout::Linear { max_us: 0, size: 0 }.bucket(5), 0);
+    assert_eq!(BucketLayout::Linear { max_us: 0, size: 0 }.bucket(5), 0);
     assert!(
-        Layout::Linear {
+        BucketLayout::Linear {
             max_us: u64::MAX,
             size: 9
         }

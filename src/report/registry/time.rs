@@ -5,61 +5,67 @@
 //!
 //! - one is every tick's in equal parts, so that none finds nothing left: the windows that there are share it evenly, and the
 //!   ticks of a window;
-//! - the other is open to whoever comes first, so that uneven traffic that fits is never folded. It has what ticks have
+//! - the other is open to whoever comes first, so that uneven traffic that fits is never overflowed. It has what ticks have
 //!   beyond their part, and the histograms.
 
 use std::collections::BTreeMap;
 
 use super::Reports;
 use crate::pool::Pool;
-use crate::pool::words::Words;
+use crate::pool::strings::StringInterner;
+use crate::report::aggregate::Aggregate;
+use crate::report::aggregate::close::{Allowance, close_together};
 use crate::report::budget::{Budget, Taken};
-use crate::report::family::Family;
-use crate::report::family::close::{Allowance, close_together};
 use crate::report::window::Ticks;
 
 impl Reports {
     /// Lets time pass: closes ticks, and takes away what left a window.
     pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
         self.now_ms = now_ms;
-        if !self.families.iter().flatten().any(|it| it.is_due(now_ms)) {
+        if !self.aggregates.iter().flatten().any(|it| it.is_due(now_ms)) {
             return;
         }
         self.measure();
-        let live = self.families.iter_mut().flatten().map(AsMut::as_mut);
-        let (mut due, others): (Vec<&mut Family>, Vec<_>) = live.partition(|it| it.is_due(now_ms));
+        let live = self.aggregates.iter_mut().flatten().map(AsMut::as_mut);
+        let (mut due, others): (Vec<&mut Aggregate>, Vec<_>) =
+            live.partition(|it| it.is_due(now_ms));
         let others: Vec<_> = others.iter().map(|it| &**it).collect();
         end_ticks(&mut due, &others, now_ms, pool.split().0, &mut self.budget);
         self.measure();
     }
 
-    /// Lets time pass for a family that is being filled.
-    pub(super) fn pass_of_filling(&mut self, family: &mut Family, now_ms: u64, words: &mut Words) {
-        if !family.is_due(now_ms) {
+    /// Lets time pass for an aggregate that is being filled.
+    pub(super) fn pass_of_filling(
+        &mut self,
+        aggregate: &mut Aggregate,
+        now_ms: u64,
+        strings: &mut StringInterner,
+    ) {
+        if !aggregate.is_due(now_ms) {
             return;
         }
-        let live = self.families.iter().flatten();
+        let live = self.aggregates.iter().flatten();
         let others: Vec<_> = live.map(AsRef::as_ref).collect();
-        end_ticks(&mut [family], &others, now_ms, words, &mut self.budget);
+        end_ticks(&mut [aggregate], &others, now_ms, strings, &mut self.budget);
     }
 }
 
-fn taken(families: &[&mut Family]) -> Taken {
-    let all = families.iter().map(|family| family.taken());
+fn taken(aggregates: &[&mut Aggregate]) -> Taken {
+    let all = aggregates.iter().map(|aggregate| aggregate.taken());
     all.fold(Taken::default(), |sum, taken| sum + taken)
 }
 
-/// Ends the running ticks of families beside others.
+/// Ends the running ticks of aggregates beside others.
 fn end_ticks(
-    due: &mut [&mut Family],
-    others: &[&Family],
+    due: &mut [&mut Aggregate],
+    others: &[&Aggregate],
     now_ms: u64,
-    words: &mut Words,
+    strings: &mut StringInterner,
     budget: &mut Budget,
 ) {
     let before = taken(due);
-    for family in &mut *due {
-        family.retire_until(now_ms, words);
+    for aggregate in &mut *due {
+        aggregate.retire_until(now_ms, strings);
     }
     budget.replaced(before, taken(due));
     let mut windows: Vec<Ticks> = Vec::new();
@@ -71,38 +77,38 @@ fn end_ticks(
     for ticks in windows {
         let all = due.iter().map(|it| &**it).chain(others.iter().copied());
         let share = allowance(ticks, all, budget);
-        let mut together: Vec<&mut Family> = due
+        let mut together: Vec<&mut Aggregate> = due
             .iter_mut()
             .filter(|it| it.scope.ticks == ticks)
             .map(|it| &mut **it)
             .collect();
-        close_together(&mut together, share, words, budget);
+        close_together(&mut together, share, strings, budget);
     }
     let before = taken(due);
-    for family in &mut *due {
-        family.begin_tick(now_ms, words);
+    for aggregate in &mut *due {
+        aggregate.begin_tick(now_ms, strings);
     }
     budget.replaced(before, taken(due));
     budget.ticks_closed();
 }
 
-/// What a tick of this window may take that ends now, beside what `all` families have.
+/// What a tick of this window may take that ends now, beside what `all` aggregates have.
 fn allowance<'a>(
     ticks: Ticks,
-    all: impl Iterator<Item = &'a Family>,
+    all: impl Iterator<Item = &'a Aggregate>,
     budget: &Budget,
 ) -> Allowance {
     let mut windows: Vec<(Ticks, BTreeMap<u64, usize>)> = vec![(ticks, BTreeMap::new())];
     let mut open = 0;
-    for family in all {
-        let of = family.scope.ticks;
+    for aggregate in all {
+        let of = aggregate.scope.ticks;
         let at = windows.iter().position(|(it, _)| *it == of);
         let at = at.unwrap_or_else(|| {
             windows.push((of, BTreeMap::new()));
             windows.len() - 1
         });
-        let mut rest = family.taken().closed;
-        for (tick, bytes) in family.leaving() {
+        let mut rest = aggregate.taken().closed;
+        for (tick, bytes) in aggregate.leaving() {
             *windows[at].1.entry(tick).or_default() += bytes;
             // Less than reckoned: a group may be spoken of twice.
             rest = rest.saturating_sub(bytes);

@@ -1,180 +1,117 @@
-//! MySQL's words: a statement's text cut into tokens, comments left out.
+//! A statement's text as sqlparser's tokens; a text of several statements, cut into them.
 //!
-//! Everything that looks at statements before the grammar does goes through here: cutting a text into statements,
-//! SHOW, SET and their kin, and the text that the grammar gets (`normalise`). Linear in the text, never recursive, takes
-//! any text: what is not closed ends where the text ends. Quoted things are known as such, so nothing in them is taken for SQL.
+//! Comments are blanked first, in MariaDB's way: the content of `/*! ... */` and `/*M! ... */` counts, unless it is meant
+//! for a later version. What is left goes to sqlparser's tokenizer. The span of a token has its first and last byte in the
+//! text, counted from 1, as columns of line 1. Linear in the text; quoted text that is not closed is an error.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
-/// What a token is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A keyword or an unquoted name.
-    Word,
-    /// A name in backticks.
-    Quoted,
-    /// A text in `'` or `"`.
-    Text,
-    /// A number.
-    Number,
-    /// `0x1f`, `x'1f'`, `b'01'`, `0b01`.
-    Bits,
-    /// `?`.
-    Parameter,
-    /// `@name`.
-    UserVariable,
-    /// `@@name`, with `global.` or `session.` if that was said.
-    SystemVariable,
-    /// Anything else: one or more signs.
-    Sign,
-    /// Something quoted that never ends.
-    Open,
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
+
+use super::grammar::Grammar;
+use crate::sql::error::SqlError;
+use crate::sql::session::Session;
+
+/// How a statement's quotes and bars are read: what `sql_mode` says of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// `"x"` is a name.
+    pub(crate) ansi_quotes: bool,
+    /// `a || b` joins texts.
+    pub(crate) pipes_as_concat: bool,
+    /// A backslash in a text stands for itself.
+    pub(crate) no_backslash_escapes: bool,
 }
 
-/// One token and its place in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+impl Mode {
+    /// `ANSI`.
+    pub(crate) const ANSI: Self = Self {
+        ansi_quotes: true,
+        pipes_as_concat: true,
+        no_backslash_escapes: false,
+    };
+
+    /// That of a session.
+    pub(crate) fn of(session: &Session) -> Self {
+        let has = |word| session.has_mode(word);
+        Self {
+            ansi_quotes: has("ANSI_QUOTES") || has("ANSI"),
+            pipes_as_concat: has("PIPES_AS_CONCAT") || has("ANSI"),
+            no_backslash_escapes: has("NO_BACKSLASH_ESCAPES"),
+        }
+    }
 }
 
-/// Signs of more than one byte, longer ones first.
-const SIGNS: [&str; 13] = [
-    "<=>", "->>", "<=", ">=", "<>", "!=", ":=", "||", "&&", "<<", ">>", "->", "::",
-];
-
-/// The version that `/*!NNNNNN` comments are measured against.
+/// The version that `/*!NNNNNN` comments are compared with.
 const VERSION: u32 = 101_114;
 
-/// Cuts a text into tokens.
-pub(crate) fn tokens(text: &str, ansi_quotes: bool) -> Vec<Token> {
-    let mut tokens = Vec::with_capacity(text.len() / 4);
-    tokens.extend(Tokens::new(text, ansi_quotes));
-    tokens
+/// A piece of a text.
+enum Piece {
+    /// A byte that is none of the others.
+    Code,
+    Quoted,
+    /// A comment, or a mark around one whose content counts.
+    Comment,
+    Semicolon,
 }
 
-/// The tokens of a text, one by one.
-struct Tokens<'a> {
-    text: &'a str,
-    ansi_quotes: bool,
+/// The pieces of a text, one by one: where quoted text and comments are.
+struct Pieces<'a> {
+    bytes: &'a [u8],
+    mode: Mode,
     at: usize,
-    /// How many `/*!` comments whose content counts are open.
+    /// How many comments whose content counts are open.
     open: usize,
-    last: Option<Token>,
 }
 
-impl<'a> Tokens<'a> {
-    fn new(text: &'a str, ansi_quotes: bool) -> Self {
+impl<'a> Pieces<'a> {
+    const fn new(text: &'a str, mode: Mode) -> Self {
+        let bytes = text.as_bytes();
+        let (at, open) = (0, 0);
         Self {
-            text,
-            ansi_quotes,
-            at: 0,
-            open: 0,
-            last: None,
-        }
-    }
-
-    /// To where the next token begins; `None` at the end.
-    fn skip(&mut self) -> Option<u8> {
-        let bytes = self.text.as_bytes();
-        loop {
-            let at = self.at;
-            let byte = *bytes.get(at)?;
-            let next = bytes.get(at + 1).copied().unwrap_or(0);
-            self.at = match byte {
-                _ if byte.is_ascii_whitespace() || byte.is_ascii_control() => at + 1,
-                b'#' => line_end(bytes, at),
-                b'-' if next == b'-'
-                    && bytes
-                        .get(at + 2)
-                        .is_none_or(|b| b.is_ascii_whitespace() || b.is_ascii_control()) =>
-                {
-                    line_end(bytes, at)
-                }
-                b'/' if next == b'*' => match counted_comment(bytes, at) {
-                    Some(content) => {
-                        self.open += 1;
-                        content
-                    }
-                    None => comment_end(bytes, at),
-                },
-                b'*' if next == b'/' && self.open > 0 => {
-                    self.open -= 1;
-                    at + 2
-                }
-                _ => return Some(byte),
-            };
+            bytes,
+            mode,
+            at,
+            open,
         }
     }
 }
 
-impl Iterator for Tokens<'_> {
-    type Item = Token;
+impl Iterator for Pieces<'_> {
+    type Item = (Piece, Range<usize>);
 
-    fn next(&mut self) -> Option<Token> {
-        let byte = self.skip()?;
-        let bytes = self.text.as_bytes();
-        let start = self.at;
-        let at = &mut self.at;
-        let next = bytes.get(start + 1).copied().unwrap_or(0);
-        let kind = match byte {
-            b'`' => quoted(bytes, at, false, Kind::Quoted),
-            b'"' if self.ansi_quotes => quoted(bytes, at, false, Kind::Quoted),
-            b'\'' | b'"' => quoted(bytes, at, true, Kind::Text),
-            b'x' | b'X' | b'b' | b'B' if next == b'\'' => {
-                *at += 1;
-                quoted(bytes, at, false, Kind::Bits)
+    fn next(&mut self) -> Option<Self::Item> {
+        let (bytes, at) = (self.bytes, self.at);
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control();
+        let (piece, end) = match bytes.get(at..)? {
+            [] => return None,
+            [b'`', ..] => (Piece::Quoted, quoted_end(bytes, at, false)),
+            [b'"', ..] if self.mode.ansi_quotes => (Piece::Quoted, quoted_end(bytes, at, false)),
+            [b'\'' | b'"', ..] => {
+                let backslash = !self.mode.no_backslash_escapes;
+                (Piece::Quoted, quoted_end(bytes, at, backslash))
             }
-            b'0' if matches!(next, b'x' | b'b')
-                && bytes.get(start + 2).is_some_and(u8::is_ascii_hexdigit) =>
-            {
-                *at = word_end(bytes, start);
-                Kind::Bits
+            [b'#', ..] => (Piece::Comment, line_end(bytes, at)),
+            [b'-', b'-', rest @ ..] if rest.first().is_none_or(is_blank) => {
+                (Piece::Comment, line_end(bytes, at))
             }
-            b'0'..=b'9' => number(bytes, at),
-            b'.' if next.is_ascii_digit()
-                && !self.last.is_some_and(|last| {
-                    last.end == start && matches!(last.kind, Kind::Word | Kind::Quoted)
-                }) =>
-            {
-                number(bytes, at)
+            [b'/', b'*', ..] => match counted_comment(bytes, at) {
+                Some(content) => {
+                    self.open += 1;
+                    (Piece::Comment, content)
+                }
+                None => (Piece::Comment, comment_end(bytes, at)),
+            },
+            [b'*', b'/', ..] if self.open > 0 => {
+                self.open -= 1;
+                (Piece::Comment, at + 2)
             }
-            b'?' => {
-                *at += 1;
-                Kind::Parameter
-            }
-            b'@' => variable(bytes, at),
-            _ if is_word(byte) => {
-                *at = word_end(bytes, start);
-                Kind::Word
-            }
-            _ => {
-                let rest = &self.text[start..];
-                *at += SIGNS
-                    .iter()
-                    .find(|sign| rest.starts_with(**sign))
-                    .map_or(1, |sign| sign.len());
-                Kind::Sign
-            }
+            [b';', ..] => (Piece::Semicolon, at + 1),
+            _ => (Piece::Code, at + 1),
         };
-        let token = Token {
-            kind,
-            start,
-            end: self.at,
-        };
-        self.last = Some(token);
-        Some(token)
+        self.at = end;
+        Some((piece, at..end))
     }
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
-}
-
-fn word_end(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes[at..].iter();
-    at + rest.take_while(|byte| is_word(**byte)).count()
 }
 
 fn line_end(bytes: &[u8], at: usize) -> usize {
@@ -214,170 +151,122 @@ fn counted_comment(bytes: &[u8], at: usize) -> Option<usize> {
     counts.then_some(at + 2 + mark + digits)
 }
 
-/// Something quoted, from its opening quote on.
-fn quoted(bytes: &[u8], at: &mut usize, backslash: bool, kind: Kind) -> Kind {
-    let end = quoted_end(bytes, *at, backslash);
-    *at = end.unwrap_or(bytes.len());
-    match end {
-        Some(_) => kind,
-        None => Kind::Open,
-    }
-}
-
-/// The end of something quoted. A doubled quote stands for itself; so does, in texts, what follows a backslash.
-fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> Option<usize> {
+/// Where quoted text ends. A doubled quote stands for itself; so does, in texts, what follows a backslash.
+fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> usize {
     let quote = bytes[at];
     let mut at = at + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' if backslash => at += 2,
-            byte if byte == quote && bytes.get(at + 1) == Some(&quote) => at += 2,
-            byte if byte == quote => return Some(at + 1),
-            _ => at += 1,
-        }
+    while let Some(&byte) = bytes.get(at) {
+        at += match byte {
+            b'\\' if backslash => 2,
+            byte if byte != quote => 1,
+            _ if bytes.get(at + 1) == Some(&quote) => 2,
+            _ => return at + 1,
+        };
     }
-    None
+    bytes.len()
 }
 
-/// A number, or a name that begins with digits.
-fn number(bytes: &[u8], at: &mut usize) -> Kind {
-    let digits = |mut at: usize| {
-        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        at
-    };
-    let mut end = digits(*at);
-    let whole = end;
-    if bytes.get(end) == Some(&b'.') {
-        end = digits(end + 1);
-    }
-    if matches!(bytes.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let exponent = digits(end + 1 + sign);
-        if exponent > end + 1 + sign {
-            end = exponent;
-        }
-    }
-    if end == whole && bytes.get(end).is_some_and(|byte| is_word(*byte)) {
-        *at = word_end(bytes, *at);
-        return Kind::Word;
-    }
-    *at = end;
-    Kind::Number
-}
-
-fn variable(bytes: &[u8], at: &mut usize) -> Kind {
-    let system = bytes.get(*at + 1) == Some(&b'@');
-    *at += 1 + usize::from(system);
-    loop {
-        match bytes.get(*at) {
-            Some(b'`' | b'\'' | b'"') if bytes[*at - 1] == b'@' || bytes[*at - 1] == b'.' => {
-                *at = quoted_end(bytes, *at, false).unwrap_or(bytes.len());
-            }
-            Some(byte) if is_word(*byte) => *at = word_end(bytes, *at),
-            Some(b'.') => *at += 1,
-            _ => break,
-        }
-    }
-    match system {
-        true => Kind::SystemVariable,
-        false => Kind::UserVariable,
-    }
-}
-
-impl Token {
-    /// The token as it is written.
-    pub(crate) fn text<'a>(&self, text: &'a str) -> &'a str {
-        // Tokens end where a byte of ASCII begins or ends, except at the end of a text that ends in a backslash.
-        text.get(self.start..self.end.min(text.len())).unwrap_or("")
-    }
-
-    /// Whether it is this keyword, in any case.
-    pub(crate) fn is(&self, text: &str, keyword: &str) -> bool {
-        self.kind == Kind::Word && self.text(text).eq_ignore_ascii_case(keyword)
-    }
-
-    /// Whether it is this sign.
-    pub(crate) fn is_sign(&self, text: &str, sign: &str) -> bool {
-        self.kind == Kind::Sign && self.text(text) == sign
-    }
-
-    /// A name without its backticks, a text without its quotes; other tokens as they are.
-    pub(crate) fn value<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.kind {
-            Kind::Quoted => {
-                let written = self.text(text);
-                let quote = &written[..1];
-                let inner = &written[1..];
-                let inner = inner.strip_suffix(quote).unwrap_or(inner);
-                match inner.contains(quote) {
-                    true => inner.replace(&quote.repeat(2), quote).into(),
-                    false => inner.into(),
-                }
-            }
-            Kind::Text => unescape(self.text(text)),
-            _ => self.text(text).into(),
-        }
-    }
-}
-
-/// What a text in quotes says.
-fn unescape(written: &str) -> Cow<'_, str> {
-    let quote = written.chars().next().unwrap_or('\'');
-    let inner = &written[1..];
-    let inner = inner.strip_suffix(quote).unwrap_or(inner);
-    if !inner.contains(['\\', quote]) {
-        return inner.into();
-    }
-    let mut said = String::with_capacity(inner.len());
-    let mut signs = inner.chars();
-    while let Some(sign) = signs.next() {
-        match sign {
-            '\\' => match signs.next() {
-                Some('n') => said.push('\n'),
-                Some('t') => said.push('\t'),
-                Some('r') => said.push('\r'),
-                Some('0') => said.push('\0'),
-                Some('b') => said.push('\u{8}'),
-                Some('Z') => said.push('\u{1a}'),
-                // Kept for LIKE.
-                Some(wildcard @ ('%' | '_')) => {
-                    said.push('\\');
-                    said.push(wildcard);
-                }
-                Some(other) => said.push(other),
-                None => {}
-            },
-            sign if sign == quote => {
-                signs.next();
-                said.push(quote);
-            }
-            sign => said.push(sign),
-        }
-    }
-    said.into()
-}
-
-/// Cuts a text into its statements, one by one as they are wanted; those that have nothing but comments are left out.
+/// Cuts a text into its statements, one by one as they are wanted; those of nothing but comments are left out.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut tokens = Tokens::new(text, false);
+    let mut pieces = Pieces::new(text, Mode::default());
     let mut start = 0;
     let mut any = false;
     std::iter::from_fn(move || {
-        for token in tokens.by_ref() {
-            if !token.is_sign(text, ";") {
-                any = true;
-                continue;
-            }
-            let statement = &text[start..token.start];
-            start = token.end;
-            if std::mem::take(&mut any) {
-                return Some(statement.trim());
+        for (piece, at) in pieces.by_ref() {
+            match piece {
+                Piece::Code => any |= !text.as_bytes()[at.start].is_ascii_whitespace(),
+                Piece::Quoted => any = true,
+                Piece::Comment => {}
+                Piece::Semicolon => {
+                    let statement = &text[start..at.start];
+                    start = at.end;
+                    if std::mem::take(&mut any) {
+                        return Some(statement.trim());
+                    }
+                }
             }
         }
         std::mem::take(&mut any).then(|| text[start..].trim())
     })
+}
+
+/// Whether a statement brings rows by the grammar, by its first word.
+pub(crate) fn is_query(text: &str) -> bool {
+    let mut code = Pieces::new(text, Mode::default())
+        .filter(|(piece, _)| matches!(piece, Piece::Code))
+        .map(|(_, at)| text.as_bytes()[at.start])
+        .skip_while(u8::is_ascii_whitespace)
+        .peekable();
+    if code.peek() == Some(&b'(') {
+        return true;
+    }
+    let word: Vec<u8> = code.take_while(u8::is_ascii_alphabetic).take(8).collect();
+    ["SELECT", "WITH", "VALUES", "TABLE"]
+        .iter()
+        .any(|query| word.eq_ignore_ascii_case(query.as_bytes()))
+}
+
+/// The text with blanks where comments and control characters were: every token stays where it is.
+fn without_comments(text: &str, mode: Mode) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for (piece, at) in Pieces::new(text, mode) {
+        let blank = match piece {
+            Piece::Comment => true,
+            Piece::Code => text.as_bytes()[at.start].is_ascii_control(),
+            Piece::Quoted | Piece::Semicolon => false,
+        };
+        if blank {
+            bytes[at].fill(b' ');
+        }
+    }
+    // Comments begin and end at characters.
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Cuts a statement into tokens, without blanks and the semicolons at its end.
+///
+/// # Errors
+/// When quoted text is not closed.
+pub(crate) fn tokens(text: &str, mode: Mode) -> Result<Vec<TokenWithSpan>, SqlError> {
+    let code = without_comments(text, mode);
+    let mut tokens = Tokenizer::new(&Grammar(mode), &code)
+        .tokenize_with_location()
+        .map_err(|error| SqlError::parse(error.to_string()))?;
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    while tokens
+        .last()
+        .is_some_and(|last| last.token == Token::SemiColon)
+    {
+        tokens.pop();
+    }
+    let mut letters = code.chars();
+    let (mut here, mut bytes) = (Location::new(1, 1), 0);
+    let mut bytes_to = |location: Location| {
+        while here < location {
+            let Some(letter) = letters.next() else { break };
+            bytes += letter.len_utf8() as u64;
+            here = match letter {
+                '\n' => Location::new(here.line + 1, 1),
+                _ => Location::new(here.line, here.column + 1),
+            };
+        }
+        Location::new(1, bytes + 1)
+    };
+    for token in &mut tokens {
+        token.span = Span::new(bytes_to(token.span.start), bytes_to(token.span.end));
+    }
+    Ok(tokens)
+}
+
+/// Where a token stands in the text.
+pub(crate) fn range_of(token: &TokenWithSpan) -> Range<usize> {
+    let bytes = |location: Location| (location.column as usize).saturating_sub(1);
+    bytes(token.span.start)..bytes(token.span.end)
+}
+
+/// Whether a token is this word, not quoted, in any case.
+pub(crate) fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(it) if it.quote_style.is_none() && it.value.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
@@ -385,10 +274,8 @@ mod tests {
     use super::*;
 
     fn written(text: &str) -> Vec<&str> {
-        tokens(text, false)
-            .iter()
-            .map(|token| token.text(text))
-            .collect()
+        let tokens = tokens(text, Mode::default()).expect(text);
+        tokens.iter().map(|token| &text[range_of(token)]).collect()
     }
 
     #[test]
@@ -421,7 +308,7 @@ mod tests {
         );
         assert_eq!(
             written("@@session.sql_mode @x @`a b` :=?"),
-            ["@@session.sql_mode", "@x", "@`a b`", ":=", "?"]
+            ["@@session", ".", "sql_mode", "@x", "@", "`a b`", ":=", "?"]
         );
     }
 
@@ -472,19 +359,54 @@ mod tests {
             "0x",
             "'é\\",
             "\u{0}é`é",
+            "'a\nb' /* é */ é 1",
         ] {
-            for token in tokens(text, false) {
-                let _ = (token.text(text), token.value(text));
+            for mode in [Mode::default(), Mode::ANSI] {
+                for token in tokens(text, mode).unwrap_or_default() {
+                    let _ = &text[range_of(&token)];
+                }
             }
+            let _ = (split(text).count(), is_query(text));
         }
     }
 
     #[test]
     fn escapes() {
+        let said = |text: &str, mode: &str| {
+            let mut session = Session::new(1, "me@here", false);
+            session
+                .set("sql_mode", Some(mode.to_owned()))
+                .expect("a mode");
+            tokens(text, Mode::of(&session)).expect(text)[0]
+                .token
+                .clone()
+        };
         let text = r"'a\n\'\%\q''b'";
         assert_eq!(
-            tokens(text, false)[0].value(text),
-            "a\n'\\%qb".replace("qb", "q'b")
+            said(text, ""),
+            Token::SingleQuotedString("a\n'\\%q'b".into())
         );
+        let text = r"'a\n'";
+        assert_eq!(
+            said(text, "NO_BACKSLASH_ESCAPES"),
+            Token::SingleQuotedString(r"a\n".into())
+        );
+        assert_eq!(said("\"a\"", ""), Token::DoubleQuotedString("a".into()));
+        assert_eq!(said("\"a\"", "ANSI"), Token::make_word("a", Some('"')));
+    }
+
+    #[test]
+    fn queries_are_known_by_their_first_word() {
+        for text in [
+            "/* x */ select 1",
+            " (SELECT 1)",
+            "With a AS (SELECT 1) SELECT 1",
+            "/*!40000 SELECT*/ 1",
+        ] {
+            assert!(is_query(text), "{text}");
+        }
+        for text in ["", "SET x = 1", "selects", "'select'", "-- select"] {
+            assert!(!is_query(text), "{text}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::sql::settings::SqlSettings;
 use crate::sql::tests::pools::Pools;
 
 fn engine(settings: SqlSettings) -> Engine {
@@ -38,8 +39,8 @@ async fn rows(reply: Reply) -> Result<Vec<String>, SqlError> {
             let line: Vec<_> = cells
                 .iter()
                 .map(|cells| match cells.get(row) {
-                    functions::value::V::Null => "NULL".to_owned(),
-                    other => other.said().into_owned(),
+                    functions::value::Value::Null => "NULL".to_owned(),
+                    other => other.to_text().into_owned(),
                 })
                 .collect();
             lines.push(line.join("|"));
@@ -99,6 +100,94 @@ async fn texts() {
         ("SELECT 'a' 'b', _utf8mb4'c', N'd', x'41', 'a\\'b'", "ab|c|d|A|a'b"),
     ])
     .await;
+}
+
+#[tokio::test]
+async fn percentiles() {
+    const FIVE: &str = "(SELECT 'a' g, 10 x UNION ALL SELECT 'a', 20 UNION ALL SELECT 'a', 30 UNION ALL SELECT 'a', 40 UNION ALL SELECT 'b', 7) t";
+    let ten = (1..=10).map(|n| format!("SELECT {n} x"));
+    let ten = format!("({}) t", ten.collect::<Vec<_>>().join(" UNION ALL "));
+    for (select, from, wanted) in [
+        (
+            "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x), MEDIAN(x), percentile_cont(0.75) within group (order by x)",
+            ten.as_str(),
+            "5.5|5.5|7.75",
+        ),
+        (
+            "PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY x DESC), PERCENTILE_CONT(0) WITHIN GROUP (ORDER BY x), PERCENTILE_CONT(1) WITHIN GROUP (ORDER BY x)",
+            &ten,
+            "7.75|1|10",
+        ),
+        (
+            "PERCENTILE_DISC(0.95) WITHIN GROUP (ORDER BY x), PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x), PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x DESC)",
+            &ten,
+            "10|5|6",
+        ),
+        (
+            "percentile(x, 95), percentile(x, 50), percentile(x, 0), percentile(x, 100), percentile(x, 7.0 * 10)",
+            &ten,
+            "10|5|1|10|7",
+        ),
+        (
+            "APPROX_PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x) BETWEEN 5 AND 6, APPROX_PERCENTILE_CONT(x, 0.5) BETWEEN 5 AND 6",
+            &ten,
+            "1|1",
+        ),
+        (
+            "COUNT(*), MEDIAN(x), percentile(x, 50) IS NULL, MEDIAN('3x')",
+            "(SELECT 1 x) t WHERE x > 1",
+            "0|NULL|1|NULL",
+        ),
+        (
+            "g, MEDIAN(x), percentile(x, 50) + 1",
+            &format!("{FIVE} GROUP BY g ORDER BY g"),
+            "a|25|21/b|7|8",
+        ),
+        (
+            "g, x, MEDIAN(x) OVER (PARTITION BY g), percentile(x, 75) OVER (PARTITION BY g), PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x) OVER (PARTITION BY g)",
+            &format!("{FIVE} WHERE x IN (10, 40, 7) ORDER BY g, x"),
+            "a|10|25|40|25/a|40|25|40|25/b|7|7|7|7",
+        ),
+        (
+            "MEDIAN(x), percentile(x, 50)",
+            "(SELECT 1.5 x UNION ALL SELECT '2.5x' UNION ALL SELECT NULL) t",
+            "2|1.5",
+        ),
+    ] {
+        check(&[(&format!("SELECT {select} FROM {from}"), wanted)]).await;
+    }
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(1, "test", false);
+    for (text, code) in [
+        ("SELECT percentile(1)", 1210),
+        ("SELECT percentile(1, 101)", 1210),
+        ("SELECT percentile_cont(1, -0.1)", 1210),
+        ("SELECT percentile(x, x) FROM (SELECT 1 x) t", 1210),
+        ("SELECT SUM(1) WITHIN GROUP (ORDER BY 1)", 1064),
+        ("SELECT UPPER('a') WITHIN GROUP (ORDER BY 1)", 1064),
+    ] {
+        let error = ask(&engine, &mut session, text).await.expect_err(text);
+        assert_eq!(error.code, code, "{text}: {error}");
+    }
+}
+
+/// The values of a percentile count with the memory of queries, in groups and in windows.
+#[tokio::test]
+async fn percentiles_take_no_more_than_they_may() {
+    let digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+    let from = format!("{digits} a, {digits} b, {digits} c, {digits} d, {digits} e");
+    let mut session = Session::new(1, "test", false);
+    for (memory_max, fits) in [(1 << 20, false), (64 << 20, true)] {
+        let engine = engine(SqlSettings {
+            memory_max,
+            ..SqlSettings::default()
+        });
+        let text = format!("SELECT MEDIAN(a.d + b.d) FROM {from}");
+        let answer = ask(&engine, &mut session, &text).await;
+        assert_eq!(answer.is_ok(), fits, "{answer:?}");
+        assert_eq!(answer.err().map_or(1041, |error| error.code), 1041);
+        at_rest(&engine).await;
+    }
 }
 
 #[tokio::test]
@@ -168,12 +257,12 @@ async fn sessions() {
             "@@max_allowed_packet|@@system_time_zone|tz|@@pinba_port/67108864|UTC|SYSTEM|30002",
         ),
         (
-            "SET NAMES utf8mb4 COLLATE utf8mb4_unicode_ci, autocommit = OFF, @a := 1 + 1, sql_mode = CONCAT(@@sql_mode, ',X')",
+            "SET NAMES utf8mb4 COLLATE utf8mb4_unicode_ci, autocommit = OFF, @a := 1 + 1, sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')",
             "done",
         ),
         (
             "SELECT @a, @b, @@autocommit, @@sql_mode",
-            "@a|@b|@@autocommit|@@sql_mode/2|NULL|0|,X",
+            "@a|@b|@@autocommit|@@sql_mode/2|NULL|0|,STRICT_TRANS_TABLES",
         ),
         ("SET autocommit = DEFAULT", "done"),
         (
@@ -216,6 +305,112 @@ async fn sessions() {
         let error = ask(&engine, &mut session, text).await.expect_err(text);
         assert_eq!(error.code, code, "{text}: {error}");
     }
+}
+
+#[tokio::test]
+async fn settings_are_honoured_or_refused() {
+    const THREE: &str = "SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 ORDER BY n";
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(5, "me@here", false);
+    for (text, wanted) in [
+        ("SET SQL_SELECT_LIMIT=2", "done"),
+        (THREE, "n/1/2"),
+        (
+            "SELECT * FROM (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3) t ORDER BY n LIMIT 3",
+            "n/1/2/3",
+        ),
+        (
+            "SELECT COUNT(*) AS c FROM (SELECT 1 AS n UNION SELECT 2 UNION SELECT 3) t",
+            "c/3",
+        ),
+        (
+            "(SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 ORDER BY n LIMIT 3)",
+            "n/1/2/3",
+        ),
+        ("SHOW DATABASES", "Database/information_schema/pinba"),
+        (
+            "SET STATEMENT sql_select_limit=DEFAULT, max_statement_time=5 FOR SELECT @@max_statement_time AS t UNION SELECT 1 UNION SELECT 2 ORDER BY t",
+            "t/1/2/5",
+        ),
+        (
+            "SELECT @@sql_select_limit AS l, @@max_statement_time AS t",
+            "l|t/2|0",
+        ),
+        ("SET sql_select_limit = DEFAULT", "done"),
+        (THREE, "n/1/2/3"),
+        ("SET sql_mode = 'ANSI'", "done"),
+        ("SELECT 'a' || 'b' AS \"x\"", "x/ab"),
+        ("SET sql_mode = 'NO_BACKSLASH_ESCAPES'", "done"),
+        (r"SELECT 'a\n' AS x", r"x/a\n"),
+        (
+            "SET sql_mode = DEFAULT, time_zone = '+01:00', timestamp = 1800000000",
+            "done",
+        ),
+        (
+            "SELECT NOW() AS n, UNIX_TIMESTAMP() AS u",
+            "n|u/2027-01-15 09:00:00|1800000000",
+        ),
+        ("SET timestamp = DEFAULT, group_concat_max_len = 5", "done"),
+        (
+            "SELECT GROUP_CONCAT(n ORDER BY n) AS g FROM (SELECT 'abc' AS n UNION SELECT 'é') t",
+            "g/abc,",
+        ),
+        (
+            "SET div_precision_increment = 4, lc_time_names = 'en_US', SQL_AUTO_IS_NULL = 0",
+            "done",
+        ),
+        (
+            "SET sql_log_bin = off, innodb_lock_wait_timeout = 10, sql_safe_updates = 1",
+            "done",
+        ),
+        (
+            "SELECT @@sql_safe_updates AS s, @@sql_log_bin AS l",
+            "s|l/1|0",
+        ),
+    ] {
+        let answer = ask(&engine, &mut session, text).await.expect(text);
+        assert_eq!(answer.join("/"), wanted, "{text}");
+    }
+    for (text, code) in [
+        ("SET nope = 1", 1193),
+        ("SET @@session.nope = DEFAULT", 1193),
+        ("SET STATEMENT nope = 1 FOR SELECT 1", 1193),
+        ("SET sql_select_limit = 'many'", 1231),
+        ("SET max_statement_time = -1", 1231),
+        ("SET autocommit = 2", 1231),
+        ("SET sql_mode = 'NOPE'", 1231),
+        ("SET sql_mode = 'ORACLE'", 1235),
+        ("SET div_precision_increment = 6", 1235),
+        ("SET lc_time_names = 'de_DE'", 1235),
+        ("SET max_connections = 5", 1229),
+        ("SET version = '8.0'", 1238),
+        ("SET time_zone = 'nowhere'", 1298),
+        (
+            "SET STATEMENT max_statement_time = 0.05 FOR SELECT SLEEP(20)",
+            1969,
+        ),
+        (
+            "SET STATEMENT max_execution_time = 50 FOR SELECT SLEEP(20)",
+            3024,
+        ),
+    ] {
+        let error = ask(&engine, &mut session, text).await.expect_err(text);
+        assert_eq!(error.code, code, "{text}: {error}");
+    }
+    // A `?` of a prepared statement counts through it.
+    let text = "SET STATEMENT max_statement_time = 5 FOR SELECT ? AS a";
+    let prepared = engine.prepare(&session, text).await.expect("prepared");
+    assert_eq!((prepared.parameters, prepared.columns.len()), (1, 1));
+    let values = [Literal::Int(7)];
+    let reply = engine
+        .run(&mut session, text, &values)
+        .await
+        .expect("a row");
+    assert_eq!(rows(reply).await.expect("rows"), ["a", "7"]);
+    let set = "SET max_statement_time = 0.05, max_execution_time = 5000";
+    ask(&engine, &mut session, set).await.expect(set);
+    let error = ask(&engine, &mut session, "SELECT SLEEP(20)").await;
+    assert_eq!(error.expect_err("late").code, 1969);
 }
 
 #[tokio::test]
@@ -701,7 +896,7 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     assert_soon(start);
     // What cannot be interrupted keeps its client no longer than it may.
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let watch = engine.watch();
+    let watch = engine.guard(&Session::new(1, "me@here", false));
     let stuck = engine.on_own_threads(&watch, async move {
         let _released = held.recv();
         Ok(())

@@ -1,8 +1,7 @@
-//! Functions of numbers: MySQL's division, remainders, rounding, bits, and the usual mathematics.
+//! Functions of numbers: arithmetic, rounding, bits, and mathematics.
 //!
-//! Whole numbers and decimals are calculated exactly, 38 digits at most, and by doubles beyond that; a division has four digits
-//! more after the point than what is divided. By zero it is NULL, as is whatever is not a finite number. Here is what each takes
-//! and gives; how it is worked out is in `arithmetic`, `rounding` and `bits`, the types of the results in `types`.
+//! Integers and decimals are exact up to 38 digits, doubles beyond; a division adds four digits after the point. Division by
+//! zero and whatever is not finite is NULL.
 
 mod arithmetic;
 mod bits;
@@ -19,153 +18,131 @@ use self::arithmetic::{
 use self::bits::{bits, conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
 use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
-use super::value::{V, rescale};
-use super::{Def, MANY, def, int_type, or_null, real_type, text_type, uint_type};
+use super::value::{Value, rescale};
+use super::{
+    FunctionDef, MANY, RowKernel, by_row, def, int_type, maybe, real_type, strict, text_type,
+    uint_type,
+};
 
-pub(super) const FUNCTIONS: &[Def] = &[
-    Def {
-        whole: Some(divide_reals),
-        ..def("__div", (2, 2), division_type, divide)
+pub(super) const FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef {
+        columns: Some(divide_reals),
+        ..strict("__div", (2, 2), division_type, divide)
     },
-    Def {
-        whole: Some(|arguments, rows| checked(arguments, rows, numeric::add)),
-        ..def("__plus", (2, 2), int_type, |_| V::Null)
+    FunctionDef {
+        columns: Some(|arguments, rows| checked(arguments, rows, numeric::add)),
+        ..def("__plus", (2, 2), int_type, |_| Value::Null)
     },
-    Def {
-        whole: Some(|arguments, rows| checked(arguments, rows, numeric::sub)),
-        ..def("__minus", (2, 2), int_type, |_| V::Null)
+    FunctionDef {
+        columns: Some(|arguments, rows| checked(arguments, rows, numeric::sub)),
+        ..def("__minus", (2, 2), int_type, |_| Value::Null)
     },
-    Def {
-        whole: Some(|arguments, rows| checked(arguments, rows, numeric::mul)),
-        ..def("__times", (2, 2), int_type, |_| V::Null)
+    FunctionDef {
+        columns: Some(|arguments, rows| checked(arguments, rows, numeric::mul)),
+        ..def("__times", (2, 2), int_type, |_| Value::Null)
     },
-    def("__div_int", (2, 2), whole_type, divide_whole),
-    def("__mod", (2, 2), arithmetic_type, remainder),
-    def("mod", (2, 2), arithmetic_type, remainder),
+    strict("__div_int", (2, 2), whole_type, divide_whole),
+    strict("__mod mod", (2, 2), arithmetic_type, remainder),
     def("__neg", (1, 1), arithmetic_type, negate),
-    Def {
+    FunctionDef {
         identity: is_number,
-        ..def("__number", (1, 1), number_type, |a| a[0].clone().number())
+        ..def("__number", (1, 1), number_type, |a| a[0].number())
     },
-    Def {
+    FunctionDef {
         identity: |given| !matches!(given, DataType::Int64 | DataType::UInt64),
         ..def("__sum_type", (1, 1), sum_type, |a| a[0].clone())
     },
-    def("abs", (1, 1), arithmetic_type, |a| {
-        match a[0].clone().number() {
-            V::Int(value) => V::Int(value.saturating_abs()),
-            V::Decimal(value, scale) => V::Decimal(value.saturating_abs(), scale),
-            V::Real(value) => V::Real(value.abs()),
-            other => other,
-        }
+    def("abs", (1, 1), arithmetic_type, |a| match a[0].number() {
+        Value::Int(value) => Value::Int(value.saturating_abs()),
+        Value::Decimal(value, scale) => Value::Decimal(value.saturating_abs(), scale),
+        Value::Double(value) => Value::Double(value.abs()),
+        other => other,
     }),
-    def("sign", (1, 1), int_type, |a| {
-        or_null(a, |a| {
-            let real = a[0].real();
-            V::Int(if real == 0.0 { 0 } else { real.signum() as i64 })
-        })
+    strict("sign", (1, 1), int_type, |a| {
+        let real = a[0].real();
+        Value::Int(if real == 0.0 { 0 } else { real.signum() as i64 })
     }),
-    def("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)),
-    def("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
+    strict("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)),
+    strict("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
     def("floor", (1, 1), whole_or_real, |a| {
         whole(a, f64::floor, i128::div_euclid)
     }),
-    def("ceil", (1, 1), whole_or_real, |a| {
-        whole(a, f64::ceil, |value, by| -(-value).div_euclid(by))
-    }),
-    def("ceiling", (1, 1), whole_or_real, |a| {
+    def("ceil ceiling", (1, 1), whole_or_real, |a| {
         whole(a, f64::ceil, |value, by| -(-value).div_euclid(by))
     }),
     def("format", (2, 3), text_type, format),
-    def("greatest", (2, MANY), common_type, |a| extreme(a, true)),
-    def("least", (2, MANY), common_type, |a| extreme(a, false)),
-    def("pow", (2, 2), real_type, |a| two_reals(a, f64::powf)),
-    def("power", (2, 2), real_type, |a| two_reals(a, f64::powf)),
-    def("atan2", (2, 2), real_type, |a| two_reals(a, f64::atan2)),
-    def("sqrt", (1, 1), real_type, |a| real(a, f64::sqrt)),
-    def("exp", (1, 1), real_type, |a| real(a, f64::exp)),
-    def("ln", (1, 1), real_type, |a| real(a, f64::ln)),
-    def("log2", (1, 1), real_type, |a| real(a, f64::log2)),
-    def("log10", (1, 1), real_type, |a| real(a, f64::log10)),
-    def("log", (1, 2), real_type, |a| match a.len() {
-        1 => real(a, f64::ln),
-        _ => two_reals(a, |base, value| value.ln() / base.ln()),
+    strict("greatest", (2, MANY), common_type, |a| extreme(a, true)),
+    strict("least", (2, MANY), common_type, |a| extreme(a, false)),
+    reals("pow power", f64::powf),
+    reals("atan2", f64::atan2),
+    real("sqrt", f64::sqrt),
+    real("exp", f64::exp),
+    real("ln", f64::ln),
+    strict("log", (1, 2), real_type, |a| match a {
+        [base, value] => Value::Double(value.real().ln() / base.real().ln()),
+        _ => Value::Double(a[0].real().ln()),
     }),
-    def("sin", (1, 1), real_type, |a| real(a, f64::sin)),
-    def("cos", (1, 1), real_type, |a| real(a, f64::cos)),
-    def("tan", (1, 1), real_type, |a| real(a, f64::tan)),
-    def("asin", (1, 1), real_type, |a| real(a, f64::asin)),
-    def("acos", (1, 1), real_type, |a| real(a, f64::acos)),
-    def("atan", (1, 2), real_type, |a| match a.len() {
-        1 => real(a, f64::atan),
-        _ => two_reals(a, f64::atan2),
+    real("log2", f64::log2),
+    real("log10", f64::log10),
+    real("sin", f64::sin),
+    real("cos", f64::cos),
+    real("tan", f64::tan),
+    real("asin", f64::asin),
+    real("acos", f64::acos),
+    strict("atan", (1, 2), real_type, |a| match a {
+        [y, x] => Value::Double(y.real().atan2(x.real())),
+        _ => Value::Double(a[0].real().atan()),
     }),
-    def("degrees", (1, 1), real_type, |a| real(a, f64::to_degrees)),
-    def("radians", (1, 1), real_type, |a| real(a, f64::to_radians)),
-    def("pi", (0, 0), real_type, |_| V::Real(std::f64::consts::PI)),
-    def("__bitand", (2, 2), uint_type, |a| bits(a, |a, b| a & b)),
-    def("__bitor", (2, 2), uint_type, |a| bits(a, |a, b| a | b)),
-    def("__bitxor", (2, 2), uint_type, |a| bits(a, |a, b| a ^ b)),
-    def("__shl", (2, 2), uint_type, |a| {
+    real("degrees", f64::to_degrees),
+    real("radians", f64::to_radians),
+    def("pi", (0, 0), real_type, |_| {
+        Value::Double(std::f64::consts::PI)
+    }),
+    strict("__bitand", (2, 2), uint_type, |a| bits(a, |a, b| a & b)),
+    strict("__bitor", (2, 2), uint_type, |a| bits(a, |a, b| a | b)),
+    strict("__bitxor", (2, 2), uint_type, |a| bits(a, |a, b| a ^ b)),
+    strict("__shl", (2, 2), uint_type, |a| {
         bits(a, |a, b| shift(a, b, u64::checked_shl))
     }),
-    def("__shr", (2, 2), uint_type, |a| {
+    strict("__shr", (2, 2), uint_type, |a| {
         bits(a, |a, b| shift(a, b, u64::checked_shr))
     }),
-    def("__bitnot", (1, 1), uint_type, |a| {
-        or_null(a, |a| V::UInt(!word(&a[0])))
+    strict("__bitnot", (1, 1), uint_type, |a| Value::UInt(!word(&a[0]))),
+    strict("bit_count", (1, 1), int_type, |a| {
+        Value::Int(i64::from(word(&a[0]).count_ones()))
     }),
-    def("bit_count", (1, 1), int_type, |a| {
-        or_null(a, |a| V::Int(i64::from(word(&a[0]).count_ones())))
+    maybe("conv", (3, 3), text_type, conv),
+    strict("bin", (1, 1), text_type, |a| {
+        Value::text(format!("{:b}", word(&a[0])))
     }),
-    def("conv", (3, 3), text_type, conv),
-    def("bin", (1, 1), text_type, |a| {
-        or_null(a, |a| V::text(format!("{:b}", word(&a[0]))))
+    strict("oct", (1, 1), text_type, |a| {
+        Value::text(format!("{:o}", word(&a[0])))
     }),
-    def("oct", (1, 1), text_type, |a| {
-        or_null(a, |a| V::text(format!("{:o}", word(&a[0]))))
-    }),
-    def("crc32", (1, 1), int_type, |a| {
-        or_null(a, |a| {
-            V::Int(i64::from(crc32fast::hash(a[0].said().as_bytes())))
-        })
+    strict("crc32", (1, 1), int_type, |a| {
+        Value::Int(i64::from(crc32fast::hash(a[0].to_text().as_bytes())))
     }),
 ];
 
-fn real<'a>(a: &'a [V<'a>], row: fn(f64) -> f64) -> V<'a> {
-    match a[0].is_null() {
-        true => V::Null,
-        false => finite(row(a[0].real())),
-    }
+const fn real(names: &'static str, row: fn(f64) -> f64) -> FunctionDef {
+    by_row(names, (1, 1), real_type, RowKernel::Real(row))
 }
 
-fn two_reals<'a>(a: &'a [V<'a>], row: fn(f64, f64) -> f64) -> V<'a> {
-    match a[0].is_null() || a[1].is_null() {
-        true => V::Null,
-        false => finite(row(a[0].real(), a[1].real())),
-    }
+const fn reals(names: &'static str, row: fn(f64, f64) -> f64) -> FunctionDef {
+    by_row(names, (2, 2), real_type, RowKernel::Reals(row))
 }
 
-fn finite(value: f64) -> V<'static> {
-    match value.is_finite() {
-        true => V::Real(value),
-        false => V::Null,
-    }
-}
-
-fn extreme<'a>(a: &'a [V<'a>], greatest: bool) -> V<'a> {
-    if a.iter().any(V::is_null) {
-        return V::Null;
-    }
-    let texts = a.iter().all(|it| matches!(it, V::Text(_)));
-    let times = a.iter().any(|it| matches!(it, V::Time(_) | V::Date(_)))
+fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Value<'a> {
+    let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
+    let times = a
+        .iter()
+        .any(|it| matches!(it, Value::Datetime(_) | Value::Date(_)))
         && a.iter()
-            .all(|it| matches!(it, V::Time(_) | V::Date(_) | V::Text(_)));
+            .all(|it| matches!(it, Value::Datetime(_) | Value::Date(_) | Value::Text(_)));
     let mut best = &a[0];
     for other in &a[1..] {
         let order = match (texts, times) {
-            (true, _) => other.said().as_bytes().cmp(best.said().as_bytes()),
-            (_, true) => other.moment().cmp(&best.moment()),
+            (true, _) => other.to_text().as_bytes().cmp(best.to_text().as_bytes()),
+            (_, true) => other.micros().cmp(&best.micros()),
             _ => match (other.decimal(), best.decimal()) {
                 (Some((left, after)), Some((right, more))) => {
                     let scale = after.max(more);

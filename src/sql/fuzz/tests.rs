@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::load::TrafficOptions;
+use crate::cli::load::TrafficOptions;
 use crate::sql::tests::pools::Pools;
 
 /// The statements that are compared with MariaDB's answers, without the marks before them.

@@ -1,13 +1,13 @@
-//! Tables described: columns, keys and comments, read from the statement that makes them.
+//! Tables described: columns, keys and comments, for DESCRIBE, SHOW and information_schema.
 //!
-//! The CREATE TABLE statement (`report::ddl`) is the one place that says how a table is declared; here it is read back, line by
-//! line, for DESCRIBE, SHOW and information_schema.
+//! `report::ddl` writes the CREATE TABLE statement of a table, the one place that says how it is declared; it is read back here,
+//! line by line.
 
 use crate::query::catalog::Catalog;
-use crate::query::source::Source;
-use crate::sql::information_schema::COLLATION;
-use crate::sql::sheet::{Cell, Kind, NULL, row};
+use crate::query::read_model::ReadModel;
+use crate::sql::information_schema::{COLLATION, layout};
 use crate::sql::tables;
+use crate::sql::virtual_table::{Cell, Kind, NULL, row};
 use crate::value::ColumnType;
 
 /// A column as it is declared.
@@ -318,6 +318,20 @@ fn key(line: &str) -> Option<KeyInfo> {
         name,
         unique: !kind.trim().is_empty(),
         parts,
+    })
+}
+
+/// A table of information_schema, described.
+pub(in crate::sql) fn view(name: &str) -> Option<TableInfo> {
+    let columns = layout::table(name)?.columns;
+    Some(TableInfo {
+        name: name.to_uppercase(),
+        statement: String::new(),
+        columns: columns
+            .iter()
+            .map(|(name, kind)| of_kind(name, *kind))
+            .collect(),
+        keys: Vec::new(),
     })
 }
 

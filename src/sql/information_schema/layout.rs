@@ -1,512 +1,100 @@
-//! The columns of information_schema's tables, as MariaDB 10.11 has them.
+//! The columns of information_schema's tables and of SHOW's lists, read once from `layout.txt`.
 
-use crate::sql::sheet::Kind;
+use std::sync::LazyLock;
 
-const TEXT: Kind = Kind::Text(512);
-const INT: Kind = Kind::Int;
-const UINT: Kind = Kind::UInt;
-const TIME: Kind = Kind::Datetime;
+use crate::sql::virtual_table::{Kind, Sheet};
 
-/// A table's name and columns.
-type Layout = (&'static str, &'static [(&'static str, Kind)]);
+/// Characters of a text in a table, and in a list.
+const TABLE_TEXT: u32 = 512;
+const LIST_TEXT: u32 = 192;
 
-/// All tables.
-pub(super) const TABLES: &[Layout] = &[
-    (
-        "CHARACTER_SETS",
-        &[
-            ("CHARACTER_SET_NAME", TEXT),
-            ("DEFAULT_COLLATE_NAME", TEXT),
-            ("DESCRIPTION", TEXT),
-            ("MAXLEN", INT),
-        ],
-    ),
-    (
-        "CHECK_CONSTRAINTS",
-        &[
-            ("CONSTRAINT_CATALOG", TEXT),
-            ("CONSTRAINT_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("CONSTRAINT_NAME", TEXT),
-            ("LEVEL", TEXT),
-            ("CHECK_CLAUSE", Kind::Text(65_535)),
-        ],
-    ),
-    (
-        "COLLATIONS",
-        &[
-            ("COLLATION_NAME", TEXT),
-            ("CHARACTER_SET_NAME", TEXT),
-            ("ID", INT),
-            ("IS_DEFAULT", TEXT),
-            ("IS_COMPILED", TEXT),
-            ("SORTLEN", INT),
-        ],
-    ),
-    (
-        "COLLATION_CHARACTER_SET_APPLICABILITY",
-        &[
-            ("COLLATION_NAME", TEXT),
-            ("CHARACTER_SET_NAME", TEXT),
-            ("FULL_COLLATION_NAME", TEXT),
-            ("ID", INT),
-            ("IS_DEFAULT", TEXT),
-        ],
-    ),
-    (
-        "COLUMNS",
-        &[
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("COLUMN_NAME", TEXT),
-            ("ORDINAL_POSITION", UINT),
-            ("COLUMN_DEFAULT", Kind::Text(65_535)),
-            ("IS_NULLABLE", TEXT),
-            ("DATA_TYPE", TEXT),
-            ("CHARACTER_MAXIMUM_LENGTH", UINT),
-            ("CHARACTER_OCTET_LENGTH", UINT),
-            ("NUMERIC_PRECISION", UINT),
-            ("NUMERIC_SCALE", UINT),
-            ("DATETIME_PRECISION", UINT),
-            ("CHARACTER_SET_NAME", TEXT),
-            ("COLLATION_NAME", TEXT),
-            ("COLUMN_TYPE", Kind::Text(65_535)),
-            ("COLUMN_KEY", TEXT),
-            ("EXTRA", TEXT),
-            ("PRIVILEGES", TEXT),
-            ("COLUMN_COMMENT", Kind::Text(1_024)),
-            ("IS_GENERATED", TEXT),
-            ("GENERATION_EXPRESSION", Kind::Text(65_535)),
-        ],
-    ),
-    (
-        "COLUMN_PRIVILEGES",
-        &[
-            ("GRANTEE", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("COLUMN_NAME", TEXT),
-            ("PRIVILEGE_TYPE", TEXT),
-            ("IS_GRANTABLE", TEXT),
-        ],
-    ),
-    (
-        "ENGINES",
-        &[
-            ("ENGINE", TEXT),
-            ("SUPPORT", TEXT),
-            ("COMMENT", TEXT),
-            ("TRANSACTIONS", TEXT),
-            ("XA", TEXT),
-            ("SAVEPOINTS", TEXT),
-        ],
-    ),
-    (
-        "EVENTS",
-        &[
-            ("EVENT_CATALOG", TEXT),
-            ("EVENT_SCHEMA", TEXT),
-            ("EVENT_NAME", TEXT),
-            ("DEFINER", TEXT),
-            ("TIME_ZONE", TEXT),
-            ("EVENT_BODY", TEXT),
-            ("EVENT_DEFINITION", TEXT),
-            ("EVENT_TYPE", TEXT),
-            ("EXECUTE_AT", TIME),
-            ("INTERVAL_VALUE", TEXT),
-            ("INTERVAL_FIELD", TEXT),
-            ("SQL_MODE", TEXT),
-            ("STARTS", TIME),
-            ("ENDS", TIME),
-            ("STATUS", TEXT),
-            ("ON_COMPLETION", TEXT),
-            ("CREATED", TIME),
-            ("LAST_ALTERED", TIME),
-            ("LAST_EXECUTED", TIME),
-            ("EVENT_COMMENT", TEXT),
-            ("ORIGINATOR", INT),
-            ("CHARACTER_SET_CLIENT", TEXT),
-            ("COLLATION_CONNECTION", TEXT),
-            ("DATABASE_COLLATION", TEXT),
-        ],
-    ),
-    (
-        "FILES",
-        &[
-            ("FILE_ID", INT),
-            ("FILE_NAME", TEXT),
-            ("FILE_TYPE", TEXT),
-            ("TABLESPACE_NAME", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("LOGFILE_GROUP_NAME", TEXT),
-            ("LOGFILE_GROUP_NUMBER", INT),
-            ("ENGINE", TEXT),
-            ("FULLTEXT_KEYS", TEXT),
-            ("DELETED_ROWS", INT),
-            ("UPDATE_COUNT", INT),
-            ("FREE_EXTENTS", INT),
-            ("TOTAL_EXTENTS", INT),
-            ("EXTENT_SIZE", INT),
-            ("INITIAL_SIZE", UINT),
-            ("MAXIMUM_SIZE", UINT),
-            ("AUTOEXTEND_SIZE", UINT),
-            ("CREATION_TIME", TIME),
-            ("LAST_UPDATE_TIME", TIME),
-            ("LAST_ACCESS_TIME", TIME),
-            ("RECOVER_TIME", INT),
-            ("TRANSACTION_COUNTER", INT),
-            ("VERSION", UINT),
-            ("ROW_FORMAT", TEXT),
-            ("TABLE_ROWS", UINT),
-            ("AVG_ROW_LENGTH", UINT),
-            ("DATA_LENGTH", UINT),
-            ("MAX_DATA_LENGTH", UINT),
-            ("INDEX_LENGTH", UINT),
-            ("DATA_FREE", UINT),
-            ("CREATE_TIME", TIME),
-            ("UPDATE_TIME", TIME),
-            ("CHECK_TIME", TIME),
-            ("CHECKSUM", UINT),
-            ("STATUS", TEXT),
-            ("EXTRA", TEXT),
-        ],
-    ),
-    (
-        "GLOBAL_STATUS",
-        &[
-            ("VARIABLE_NAME", TEXT),
-            ("VARIABLE_VALUE", Kind::Text(2_048)),
-        ],
-    ),
-    (
-        "GLOBAL_VARIABLES",
-        &[
-            ("VARIABLE_NAME", TEXT),
-            ("VARIABLE_VALUE", Kind::Text(2_048)),
-        ],
-    ),
-    (
-        "KEY_COLUMN_USAGE",
-        &[
-            ("CONSTRAINT_CATALOG", TEXT),
-            ("CONSTRAINT_SCHEMA", TEXT),
-            ("CONSTRAINT_NAME", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("COLUMN_NAME", TEXT),
-            ("ORDINAL_POSITION", INT),
-            ("POSITION_IN_UNIQUE_CONSTRAINT", INT),
-            ("REFERENCED_TABLE_SCHEMA", TEXT),
-            ("REFERENCED_TABLE_NAME", TEXT),
-            ("REFERENCED_COLUMN_NAME", TEXT),
-        ],
-    ),
-    (
-        "PARAMETERS",
-        &[
-            ("SPECIFIC_CATALOG", TEXT),
-            ("SPECIFIC_SCHEMA", TEXT),
-            ("SPECIFIC_NAME", TEXT),
-            ("ORDINAL_POSITION", INT),
-            ("PARAMETER_MODE", TEXT),
-            ("PARAMETER_NAME", TEXT),
-            ("DATA_TYPE", TEXT),
-            ("CHARACTER_MAXIMUM_LENGTH", INT),
-            ("CHARACTER_OCTET_LENGTH", INT),
-            ("NUMERIC_PRECISION", INT),
-            ("NUMERIC_SCALE", INT),
-            ("DATETIME_PRECISION", UINT),
-            ("CHARACTER_SET_NAME", TEXT),
-            ("COLLATION_NAME", TEXT),
-            ("DTD_IDENTIFIER", TEXT),
-            ("ROUTINE_TYPE", TEXT),
-        ],
-    ),
-    (
-        "PARTITIONS",
-        &[
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("PARTITION_NAME", TEXT),
-            ("SUBPARTITION_NAME", TEXT),
-            ("PARTITION_ORDINAL_POSITION", UINT),
-            ("SUBPARTITION_ORDINAL_POSITION", UINT),
-            ("PARTITION_METHOD", TEXT),
-            ("SUBPARTITION_METHOD", TEXT),
-            ("PARTITION_EXPRESSION", TEXT),
-            ("SUBPARTITION_EXPRESSION", TEXT),
-            ("PARTITION_DESCRIPTION", TEXT),
-            ("TABLE_ROWS", UINT),
-            ("AVG_ROW_LENGTH", UINT),
-            ("DATA_LENGTH", UINT),
-            ("MAX_DATA_LENGTH", UINT),
-            ("INDEX_LENGTH", UINT),
-            ("DATA_FREE", UINT),
-            ("CREATE_TIME", TIME),
-            ("UPDATE_TIME", TIME),
-            ("CHECK_TIME", TIME),
-            ("CHECKSUM", UINT),
-            ("PARTITION_COMMENT", TEXT),
-            ("NODEGROUP", TEXT),
-            ("TABLESPACE_NAME", TEXT),
-        ],
-    ),
-    (
-        "PLUGINS",
-        &[
-            ("PLUGIN_NAME", TEXT),
-            ("PLUGIN_VERSION", TEXT),
-            ("PLUGIN_STATUS", TEXT),
-            ("PLUGIN_TYPE", TEXT),
-            ("PLUGIN_TYPE_VERSION", TEXT),
-            ("PLUGIN_LIBRARY", TEXT),
-            ("PLUGIN_LIBRARY_VERSION", TEXT),
-            ("PLUGIN_AUTHOR", TEXT),
-            ("PLUGIN_DESCRIPTION", Kind::Text(65_535)),
-            ("PLUGIN_LICENSE", TEXT),
-            ("LOAD_OPTION", TEXT),
-            ("PLUGIN_MATURITY", TEXT),
-            ("PLUGIN_AUTH_VERSION", TEXT),
-        ],
-    ),
-    (
-        "PROCESSLIST",
-        &[
-            ("ID", INT),
-            ("USER", TEXT),
-            ("HOST", TEXT),
-            ("DB", TEXT),
-            ("COMMAND", TEXT),
-            ("TIME", INT),
-            ("STATE", TEXT),
-            ("INFO", Kind::Text(65_535)),
-            ("TIME_MS", INT),
-            ("STAGE", INT),
-            ("MAX_STAGE", INT),
-            ("PROGRESS", INT),
-            ("MEMORY_USED", INT),
-            ("MAX_MEMORY_USED", INT),
-            ("EXAMINED_ROWS", INT),
-            ("QUERY_ID", INT),
-            ("INFO_BINARY", TEXT),
-            ("TID", INT),
-        ],
-    ),
-    (
-        "REFERENTIAL_CONSTRAINTS",
-        &[
-            ("CONSTRAINT_CATALOG", TEXT),
-            ("CONSTRAINT_SCHEMA", TEXT),
-            ("CONSTRAINT_NAME", TEXT),
-            ("UNIQUE_CONSTRAINT_CATALOG", TEXT),
-            ("UNIQUE_CONSTRAINT_SCHEMA", TEXT),
-            ("UNIQUE_CONSTRAINT_NAME", TEXT),
-            ("MATCH_OPTION", TEXT),
-            ("UPDATE_RULE", TEXT),
-            ("DELETE_RULE", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("REFERENCED_TABLE_NAME", TEXT),
-        ],
-    ),
-    (
-        "ROUTINES",
-        &[
-            ("SPECIFIC_NAME", TEXT),
-            ("ROUTINE_CATALOG", TEXT),
-            ("ROUTINE_SCHEMA", TEXT),
-            ("ROUTINE_NAME", TEXT),
-            ("ROUTINE_TYPE", TEXT),
-            ("DATA_TYPE", TEXT),
-            ("CHARACTER_MAXIMUM_LENGTH", INT),
-            ("CHARACTER_OCTET_LENGTH", INT),
-            ("NUMERIC_PRECISION", INT),
-            ("NUMERIC_SCALE", INT),
-            ("DATETIME_PRECISION", UINT),
-            ("CHARACTER_SET_NAME", TEXT),
-            ("COLLATION_NAME", TEXT),
-            ("DTD_IDENTIFIER", TEXT),
-            ("ROUTINE_BODY", TEXT),
-            ("ROUTINE_DEFINITION", TEXT),
-            ("EXTERNAL_NAME", TEXT),
-            ("EXTERNAL_LANGUAGE", TEXT),
-            ("PARAMETER_STYLE", TEXT),
-            ("IS_DETERMINISTIC", TEXT),
-            ("SQL_DATA_ACCESS", TEXT),
-            ("SQL_PATH", TEXT),
-            ("SECURITY_TYPE", TEXT),
-            ("CREATED", TIME),
-            ("LAST_ALTERED", TIME),
-            ("SQL_MODE", TEXT),
-            ("ROUTINE_COMMENT", TEXT),
-            ("DEFINER", TEXT),
-            ("CHARACTER_SET_CLIENT", TEXT),
-            ("COLLATION_CONNECTION", TEXT),
-            ("DATABASE_COLLATION", TEXT),
-        ],
-    ),
-    (
-        "SCHEMATA",
-        &[
-            ("CATALOG_NAME", TEXT),
-            ("SCHEMA_NAME", TEXT),
-            ("DEFAULT_CHARACTER_SET_NAME", TEXT),
-            ("DEFAULT_COLLATION_NAME", TEXT),
-            ("SQL_PATH", TEXT),
-            ("SCHEMA_COMMENT", TEXT),
-        ],
-    ),
-    (
-        "SCHEMA_PRIVILEGES",
-        &[
-            ("GRANTEE", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("PRIVILEGE_TYPE", TEXT),
-            ("IS_GRANTABLE", TEXT),
-        ],
-    ),
-    (
-        "SESSION_STATUS",
-        &[
-            ("VARIABLE_NAME", TEXT),
-            ("VARIABLE_VALUE", Kind::Text(2_048)),
-        ],
-    ),
-    (
-        "SESSION_VARIABLES",
-        &[
-            ("VARIABLE_NAME", TEXT),
-            ("VARIABLE_VALUE", Kind::Text(2_048)),
-        ],
-    ),
-    (
-        "STATISTICS",
-        &[
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("NON_UNIQUE", INT),
-            ("INDEX_SCHEMA", TEXT),
-            ("INDEX_NAME", TEXT),
-            ("SEQ_IN_INDEX", INT),
-            ("COLUMN_NAME", TEXT),
-            ("COLLATION", TEXT),
-            ("CARDINALITY", INT),
-            ("SUB_PART", INT),
-            ("PACKED", TEXT),
-            ("NULLABLE", TEXT),
-            ("INDEX_TYPE", TEXT),
-            ("COMMENT", TEXT),
-            ("INDEX_COMMENT", Kind::Text(1_024)),
-            ("IGNORED", TEXT),
-        ],
-    ),
-    (
-        "TABLES",
-        &[
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("TABLE_TYPE", TEXT),
-            ("ENGINE", TEXT),
-            ("VERSION", UINT),
-            ("ROW_FORMAT", TEXT),
-            ("TABLE_ROWS", UINT),
-            ("AVG_ROW_LENGTH", UINT),
-            ("DATA_LENGTH", UINT),
-            ("MAX_DATA_LENGTH", UINT),
-            ("INDEX_LENGTH", UINT),
-            ("DATA_FREE", UINT),
-            ("AUTO_INCREMENT", UINT),
-            ("CREATE_TIME", TIME),
-            ("UPDATE_TIME", TIME),
-            ("CHECK_TIME", TIME),
-            ("TABLE_COLLATION", TEXT),
-            ("CHECKSUM", UINT),
-            ("CREATE_OPTIONS", Kind::Text(2_048)),
-            ("TABLE_COMMENT", Kind::Text(2_048)),
-            ("MAX_INDEX_LENGTH", UINT),
-            ("TEMPORARY", TEXT),
-        ],
-    ),
-    (
-        "TABLE_CONSTRAINTS",
-        &[
-            ("CONSTRAINT_CATALOG", TEXT),
-            ("CONSTRAINT_SCHEMA", TEXT),
-            ("CONSTRAINT_NAME", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("CONSTRAINT_TYPE", TEXT),
-        ],
-    ),
-    (
-        "TABLE_PRIVILEGES",
-        &[
-            ("GRANTEE", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("PRIVILEGE_TYPE", TEXT),
-            ("IS_GRANTABLE", TEXT),
-        ],
-    ),
-    (
-        "TRIGGERS",
-        &[
-            ("TRIGGER_CATALOG", TEXT),
-            ("TRIGGER_SCHEMA", TEXT),
-            ("TRIGGER_NAME", TEXT),
-            ("EVENT_MANIPULATION", TEXT),
-            ("EVENT_OBJECT_CATALOG", TEXT),
-            ("EVENT_OBJECT_SCHEMA", TEXT),
-            ("EVENT_OBJECT_TABLE", TEXT),
-            ("ACTION_ORDER", INT),
-            ("ACTION_CONDITION", TEXT),
-            ("ACTION_STATEMENT", TEXT),
-            ("ACTION_ORIENTATION", TEXT),
-            ("ACTION_TIMING", TEXT),
-            ("ACTION_REFERENCE_OLD_TABLE", TEXT),
-            ("ACTION_REFERENCE_NEW_TABLE", TEXT),
-            ("ACTION_REFERENCE_OLD_ROW", TEXT),
-            ("ACTION_REFERENCE_NEW_ROW", TEXT),
-            ("CREATED", TIME),
-            ("SQL_MODE", TEXT),
-            ("DEFINER", TEXT),
-            ("CHARACTER_SET_CLIENT", TEXT),
-            ("COLLATION_CONNECTION", TEXT),
-            ("DATABASE_COLLATION", TEXT),
-        ],
-    ),
-    (
-        "USER_PRIVILEGES",
-        &[
-            ("GRANTEE", TEXT),
-            ("TABLE_CATALOG", TEXT),
-            ("PRIVILEGE_TYPE", TEXT),
-            ("IS_GRANTABLE", TEXT),
-        ],
-    ),
-    (
-        "VIEWS",
-        &[
-            ("TABLE_CATALOG", TEXT),
-            ("TABLE_SCHEMA", TEXT),
-            ("TABLE_NAME", TEXT),
-            ("VIEW_DEFINITION", TEXT),
-            ("CHECK_OPTION", TEXT),
-            ("IS_UPDATABLE", TEXT),
-            ("DEFINER", TEXT),
-            ("SECURITY_TYPE", TEXT),
-            ("CHARACTER_SET_CLIENT", TEXT),
-            ("COLLATION_CONNECTION", TEXT),
-            ("ALGORITHM", TEXT),
-        ],
-    ),
-];
+/// What the names of lists begin with.
+const LIST: &str = "SHOW ";
+
+/// A table's or list's name and columns.
+type Layout = (&'static str, Vec<(&'static str, Kind)>);
+
+static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
+    let mut layouts: Vec<Layout> = Vec::new();
+    for line in include_str!("layout.txt").lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        let columns = match line.split_once(": ") {
+            Some((name, columns)) => {
+                layouts.push((name, Vec::new()));
+                columns
+            }
+            None => line,
+        };
+        if let Some((name, all)) = layouts.last_mut() {
+            let text = Kind::Text(if name.starts_with(LIST) {
+                LIST_TEXT
+            } else {
+                TABLE_TEXT
+            });
+            let columns = columns.split(',').map(str::trim);
+            all.extend(columns.filter(|column| !column.is_empty()).map(|column| {
+                let typed = column.rsplit_once(' ');
+                let typed = typed.and_then(|(name, kind)| Some((name, kind_of(kind)?)));
+                typed.unwrap_or((column, text))
+            }));
+        }
+    }
+    layouts
+});
+
+fn kind_of(written: &str) -> Option<Kind> {
+    match written {
+        "int" => Some(Kind::Int),
+        "uint" => Some(Kind::UInt),
+        "datetime" => Some(Kind::Datetime),
+        _ => {
+            let length = written.strip_prefix("text(")?.strip_suffix(')')?;
+            length.parse().ok().map(Kind::Text)
+        }
+    }
+}
+
+/// The names of the tables.
+pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
+    let names = LAYOUTS.iter().map(|(name, _)| *name);
+    names.filter(|name| !name.starts_with(LIST))
+}
+
+/// A table without rows, by its name in any case.
+pub(super) fn table(name: &str) -> Option<Sheet> {
+    let mut layouts = LAYOUTS.iter();
+    let (_, columns) = layouts.find(|(table, _)| table.eq_ignore_ascii_case(name))?;
+    Some(Sheet::new(columns))
+}
+
+/// A list of SHOW's without rows.
+pub(in crate::sql) fn list(name: &str) -> Sheet {
+    table(&format!("{LIST}{name}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_has_a_name_and_a_type() {
+        assert_eq!(tables().count(), 29);
+        let columns = tables().map(|name| table(name).expect(name).columns.len());
+        assert_eq!(columns.sum::<usize>(), 352);
+        for (name, columns) in LAYOUTS.iter() {
+            assert!(!columns.is_empty(), "{name}");
+            for (column, _) in columns {
+                let types = ["int", "uint", "datetime"];
+                assert!(
+                    !types.contains(column) && !column.contains('('),
+                    "{name}.{column}"
+                );
+            }
+        }
+        let status = list("TABLE STATUS").columns;
+        assert_eq!(status[17], ("Comment".to_owned(), Kind::Text(2_048)));
+        assert_eq!(status[0].1, Kind::Text(192));
+    }
+}

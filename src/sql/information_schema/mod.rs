@@ -5,7 +5,7 @@
 //! (triggers, routines, views ...) are tables without rows.
 
 pub(super) mod describe;
-mod layout;
+pub(super) mod layout;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
-use self::describe::{ColumnInfo, TableInfo, TableRow};
+use self::describe::{ColumnInfo, KeyInfo, TableInfo, TableRow};
 use super::settings::SqlSettings;
-use super::sheet::{Cell, Kind, NULL, Sheet, row};
 use super::tables::declared::origin_metadata;
 use super::variables;
+use super::virtual_table::{Cell, Kind, NULL, Sheet, row};
 use crate::query::catalog::Catalog;
-use crate::query::source::{Needed, Source};
+use crate::query::read_model::{Needed, ReadModel};
 use crate::value::Value;
 
 /// Its name.
@@ -78,21 +78,8 @@ impl InformationSchema {
         Self { catalog, settings }
     }
 
-    /// The names of its tables.
-    pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        layout::TABLES.iter().map(|(name, _)| *name)
-    }
-
-    /// One of its tables without rows.
-    pub(super) fn empty(name: &str) -> Option<Sheet> {
-        let (_, columns) = layout::TABLES
-            .iter()
-            .find(|(table, _)| table.eq_ignore_ascii_case(name))?;
-        Some(Sheet::new(columns))
-    }
-
     fn sheet(&self, name: &str) -> Option<Sheet> {
-        let mut sheet = Self::empty(name)?;
+        let mut sheet = layout::table(name)?;
         sheet.rows = self.rows(&name.to_ascii_uppercase());
         let width = sheet.columns.len();
         debug_assert!(sheet.rows.iter().all(|row| row.len() == width), "{name}");
@@ -155,7 +142,7 @@ impl InformationSchema {
             cells.extend(table.cells(Some(kind)));
             cells
         };
-        let own = Self::names().map(|name| {
+        let own = layout::tables().map(|name| {
             let table = TableRow {
                 name: name.to_owned(),
                 engine: "MEMORY",
@@ -175,8 +162,8 @@ impl InformationSchema {
 
     fn columns(&self) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
-        for name in Self::names() {
-            let sheet = Self::empty(name).unwrap_or_default();
+        for name in layout::tables() {
+            let sheet = layout::table(name).unwrap_or_default();
             for (at, (column, kind)) in sheet.columns.iter().enumerate() {
                 let column = describe::of_kind(column, *kind);
                 rows.push(column_row(DATABASE, name, at, &column));
@@ -203,51 +190,37 @@ impl InformationSchema {
             .collect()
     }
 
+    /// The columns of primary and unique keys.
     fn key_columns(&self) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
-        for table in self.described() {
-            for key in table.keys.iter().filter(|key| key.unique) {
-                for (at, (column, _)) in key.parts.iter().enumerate() {
-                    rows.push(row![
-                        CATALOG,
-                        "pinba",
-                        key.name.as_str(),
-                        CATALOG,
-                        "pinba",
-                        table.name.as_str(),
-                        column.as_str(),
-                        at + 1,
-                        NULL,
-                        NULL,
-                        NULL,
-                        NULL,
-                    ]);
-                }
+        self.unique_keys(|table, key| {
+            for (at, (column, _)) in key.parts.iter().enumerate() {
+                let mut cells = row![CATALOG, "pinba", key.name.as_str(), CATALOG, "pinba"];
+                cells.extend(row![table, column.as_str(), at + 1, NULL, NULL, NULL, NULL]);
+                rows.push(cells);
             }
-        }
+        });
         rows
     }
 
     fn constraints(&self) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
-        for table in self.described() {
-            for key in table.keys.iter().filter(|key| key.unique) {
-                let kind = if key.name == "PRIMARY" {
-                    "PRIMARY KEY"
-                } else {
-                    "UNIQUE"
-                };
-                rows.push(row![
-                    CATALOG,
-                    "pinba",
-                    key.name.as_str(),
-                    "pinba",
-                    table.name.as_str(),
-                    kind
-                ]);
-            }
-        }
+        self.unique_keys(|table, key| {
+            let kind = match key.name.as_str() {
+                "PRIMARY" => "PRIMARY KEY",
+                _ => "UNIQUE",
+            };
+            let name = key.name.as_str();
+            rows.push(row![CATALOG, "pinba", name, "pinba", table, kind]);
+        });
         rows
+    }
+
+    fn unique_keys(&self, mut each: impl FnMut(&str, &KeyInfo)) {
+        for table in self.described() {
+            let keys = table.keys.iter().filter(|key| key.unique);
+            keys.for_each(|key| each(&table.name, key));
+        }
     }
 }
 
@@ -349,7 +322,7 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
 #[async_trait]
 impl SchemaProvider for InformationSchema {
     fn table_names(&self) -> Vec<String> {
-        Self::names().map(str::to_owned).collect()
+        layout::tables().map(str::to_owned).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -369,7 +342,7 @@ impl SchemaProvider for InformationSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Self::empty(name).is_some()
+        layout::table(name).is_some()
     }
 }
 

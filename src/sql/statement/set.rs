@@ -1,123 +1,129 @@
 //! SET: variables of the session, of the user, names of character sets.
 //!
-//! Values stay texts; they are expressions, which the engine works out. What is the daemon's own (global variables, passwords,
-//! roles) is refused: it is set in the configuration.
+//! Values are expressions, which the engine works out. What is the daemon's own (global variables, passwords, roles) is
+//! refused: it is set in the configuration.
 
-use super::Statement;
-use super::reader::Reader;
-use crate::sql::dialect::lex::Kind;
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::{Reader, Statement, wrong};
+use crate::sql::dialect::lex::is_word;
 use crate::sql::error::SqlError;
+use crate::sql::variables::canonical;
 
 /// One of SET's.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sql) enum Setting {
     /// A system variable, to an expression, or to its default.
-    System { name: String, value: Option<String> },
+    System { name: String, value: Option<Expr> },
     /// A variable of the user's.
-    Own { name: String, value: String },
-    /// `SET NAMES`.
-    Names(Option<String>),
+    Own { name: String, value: Expr },
 }
+
+impl Setting {
+    /// The system variable that it sets.
+    pub(in crate::sql) fn name(&self) -> Option<&str> {
+        match self {
+            Self::System { name, .. } => Some(canonical(name)),
+            Self::Own { .. } => None,
+        }
+    }
+}
+
+/// What SET NAMES sets.
+const CHARSETS: [&str; 3] = [
+    "character_set_client",
+    "character_set_connection",
+    "character_set_results",
+];
 
 impl Reader<'_> {
     /// What follows SET.
     pub(super) fn set(&mut self) -> Result<Statement, SqlError> {
+        let for_one = self.words("STATEMENT");
         let mut settings = Vec::new();
         loop {
             settings.extend(self.setting()?);
-            if !self.sign(",") {
+            if !self.parser.consume_token(&Token::Comma) {
                 break;
             }
         }
-        self.end()?;
-        Ok(Statement::Set(settings))
+        if !for_one {
+            return Ok(Statement::Set(settings));
+        }
+        if !self.words("FOR") {
+            return Err(self.wrong());
+        }
+        let statement = self.statement()?;
+        Ok(Statement::SetFor(settings, Box::new(statement)))
     }
 
     fn setting(&mut self) -> Result<Vec<Setting>, SqlError> {
-        if self.word("NAMES") || self.words(&["CHARACTER", "SET"]) || self.word("CHARSET") {
-            let charset = match self.peek() {
-                Some(token) if token.kind == Kind::Text => self.text_value()?,
-                _ => self.name()?,
-            };
-            if self.word("COLLATE") {
-                let _collation = self.peek();
-                self.at += 1;
+        if self.words("NAMES") || self.words("CHARACTER SET") || self.words("CHARSET") {
+            let charset = self.quoted_text().or_else(|_| self.name())?;
+            if self.words("COLLATE") {
+                self.parser.advance_token();
             }
             let charset = (!charset.eq_ignore_ascii_case("default")).then_some(charset);
-            return Ok(vec![Setting::Names(charset)]);
+            let value = charset.map(|charset| Expr::Identifier(Ident::new(charset)));
+            let settings = CHARSETS.map(|name| Setting::System {
+                name: name.to_owned(),
+                value: value.clone(),
+            });
+            return Ok(settings.into());
         }
-        if self.word("PASSWORD") || self.word("ROLE") || self.words(&["DEFAULT", "ROLE"]) {
+        if self.words("PASSWORD") || self.words("ROLE") || self.words("DEFAULT ROLE") {
             return Err(SqlError::not_supported(
                 "passwords and roles are set in the configuration",
             ));
         }
-        let global = self.word("GLOBAL") || self.word("PERSIST");
+        let global = self.words("GLOBAL") || self.words("PERSIST");
         if !global {
-            let _ = self.word("SESSION") || self.word("LOCAL");
+            let _ = self.words("SESSION") || self.words("LOCAL");
         }
-        if self.word("TRANSACTION") {
-            self.at = self.tokens.len();
+        if self.words("TRANSACTION") {
+            self.skip_to(Statement::Nothing);
             return Ok(Vec::new());
         }
-        let token = self.peek().ok_or_else(|| self.wrong())?;
-        self.at += 1;
-        let written = token.text(self.text).to_ascii_lowercase();
-        let (own, name) = match token.kind {
-            Kind::UserVariable => (true, written[1..].trim_matches(['`', '\'', '"']).to_owned()),
-            Kind::SystemVariable => (false, written[2..].replace('`', "")),
-            Kind::Word | Kind::Quoted => (false, token.value(self.text).to_lowercase()),
-            _ => {
-                self.at -= 1;
-                return Err(self.wrong());
-            }
+        let name = match self.parser.next_token().token {
+            Token::Placeholder(variable) => variable,
+            Token::Word(word) => format!("@@{}", word.value.to_lowercase()),
+            _ => return Err(self.wrong_before()),
         };
-        if !self.sign("=") && !self.sign(":=") {
+        if !self.parser.consume_token(&Token::Eq) && !self.parser.consume_token(&Token::Assignment)
+        {
             return Err(self.wrong());
         }
         let value = self.value()?;
-        if own {
+        let Some(name) = name.strip_prefix("@@") else {
+            let name = name.trim_start_matches('@').to_owned();
             return Ok(vec![Setting::Own { name, value }]);
-        }
-        let (scope, name) = match name.split_once('.') {
-            Some((scope, name)) => (scope.to_owned(), name.to_owned()),
-            None => (String::new(), name),
         };
+        let (scope, name) = name.split_once('.').unwrap_or(("", name));
         if global || scope == "global" {
             return Err(SqlError::access_denied(
                 "global variables are set in the configuration; SET SESSION is done",
             ));
         }
-        let default = value.eq_ignore_ascii_case("default");
+        let is_default =
+            matches!(&value, Expr::Identifier(word) if word.value.eq_ignore_ascii_case("default"));
         Ok(vec![Setting::System {
-            name,
-            value: (!default).then_some(value),
+            name: name.to_owned(),
+            value: (!is_default).then_some(value),
         }])
     }
 
-    /// An expression, up to the next comma outside of parentheses.
-    fn value(&mut self) -> Result<String, SqlError> {
-        let start = self.at;
-        let mut depth = 0_usize;
-        while let Some(token) = self.peek() {
-            match token.kind {
-                Kind::Sign => match token.text(self.text) {
-                    "(" => depth += 1,
-                    ")" => depth = depth.saturating_sub(1),
-                    "," if depth == 0 => break,
-                    _ => {}
-                },
-                Kind::Word if depth == 0 && token.is(self.text, "FOR") => {
-                    return Err(SqlError::not_supported("SET STATEMENT ... FOR"));
-                }
-                _ => {}
+    /// An expression; a word alone is one, whatever it means elsewhere.
+    fn value(&mut self) -> Result<Expr, SqlError> {
+        let after = &self.parser.peek_nth_token_ref(1).token;
+        let alone = matches!(after, Token::EOF | Token::Comma) || is_word(after, "FOR");
+        match &self.parser.peek_token_ref().token {
+            Token::Word(word) if alone => {
+                let word = Ident::new(word.value.clone());
+                self.parser.advance_token();
+                Ok(Expr::Identifier(word))
             }
-            self.at += 1;
-        }
-        match (self.tokens.get(start), self.at > start) {
-            (Some(first), true) => {
-                Ok(self.text[first.start..self.tokens[self.at - 1].end].to_owned())
-            }
-            _ => Err(self.wrong()),
+            _ => self.parser.parse_expr().map_err(wrong),
         }
     }
 }

@@ -1,281 +1,158 @@
 //! SHOW, DESCRIBE and EXPLAIN: what is asked for, read to the end.
-//!
-//! Lists of what there never is here (triggers, routines, events) are empty ones with MySQL's columns, because clients ask for
-//! them whenever they connect.
 
-use super::Statement;
-use super::reader::Reader;
-use crate::sql::dialect::lex::Kind;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::{Reader, Statement, wrong};
 use crate::sql::error::SqlError;
 
-/// What is shown.
-#[derive(Debug, Clone, PartialEq)]
+/// A SHOW.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::sql) struct Show {
-    pub(in crate::sql) what: What,
+    /// The list that is shown, by its words in capitals.
+    pub(in crate::sql) list: &'static str,
+    pub(in crate::sql) full: bool,
+    pub(in crate::sql) global: bool,
+    pub(in crate::sql) database: Option<String>,
+    /// A table, if the list is one of a table's.
+    pub(in crate::sql) table: String,
     /// `LIKE 'pattern'`.
     pub(in crate::sql) like: Option<String>,
-    /// `WHERE condition`, as it is written.
-    pub(in crate::sql) condition: Option<String>,
+    /// `WHERE condition`.
+    pub(in crate::sql) condition: Option<Expr>,
 }
 
-/// What SHOW can show.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::sql) enum What {
-    Databases,
-    Tables {
-        database: Option<String>,
-        full: bool,
-    },
-    TableStatus {
-        database: Option<String>,
-    },
-    Columns {
-        database: Option<String>,
-        table: String,
-        full: bool,
-    },
-    Index {
-        database: Option<String>,
-        table: String,
-    },
-    CreateTable {
-        database: Option<String>,
-        table: String,
-    },
-    CreateDatabase(String),
-    Variables {
-        global: bool,
-    },
-    Status,
-    Warnings,
-    Errors,
-    CountWarnings,
-    CountErrors,
-    Engines,
-    Plugins,
-    Collation,
-    CharacterSet,
-    Processlist,
-    Grants,
-    Privileges,
-    /// Lists that are always empty, with their columns.
-    Empty(&'static [&'static str]),
+/// What follows the words of a list.
+#[derive(Clone, Copy)]
+enum After {
+    Nothing,
+    /// `[FROM database]`.
+    OfDatabase,
+    /// `FROM table [FROM database]`.
+    OfTable,
+    /// `table`.
+    Table,
+    /// `[IF NOT EXISTS] database`.
+    Database,
+    /// Words that ask for nothing here.
+    Anything,
 }
+
+/// The words of each list, the list that they mean, and what follows them.
+const LISTS: [(&str, &str, After); 35] = [
+    ("DATABASES", "DATABASES", After::Nothing),
+    ("SCHEMAS", "DATABASES", After::Nothing),
+    ("TABLE STATUS", "TABLE STATUS", After::OfDatabase),
+    ("TABLES", "TABLES", After::OfDatabase),
+    ("COLUMNS", "COLUMNS", After::OfTable),
+    ("FIELDS", "COLUMNS", After::OfTable),
+    ("INDEX", "INDEX", After::OfTable),
+    ("INDEXES", "INDEX", After::OfTable),
+    ("KEYS", "INDEX", After::OfTable),
+    ("CREATE TABLE", "CREATE TABLE", After::Table),
+    ("CREATE DATABASE", "CREATE DATABASE", After::Database),
+    ("CREATE SCHEMA", "CREATE DATABASE", After::Database),
+    ("VARIABLES", "VARIABLES", After::Nothing),
+    ("STATUS", "STATUS", After::Nothing),
+    ("WARNINGS", "WARNINGS", After::Anything),
+    ("ERRORS", "ERRORS", After::Anything),
+    ("COUNT ( * ) WARNINGS", "COUNT WARNINGS", After::Nothing),
+    ("COUNT ( * ) ERRORS", "COUNT ERRORS", After::Nothing),
+    ("STORAGE ENGINES", "ENGINES", After::Nothing),
+    ("ENGINES", "ENGINES", After::Nothing),
+    ("PLUGINS", "PLUGINS", After::Nothing),
+    ("COLLATION", "COLLATION", After::Nothing),
+    ("CHARACTER SET", "CHARACTER SET", After::Nothing),
+    ("CHARSET", "CHARACTER SET", After::Nothing),
+    ("PROCESSLIST", "PROCESSLIST", After::Nothing),
+    ("GRANTS", "GRANTS", After::Anything),
+    ("PRIVILEGES", "PRIVILEGES", After::Nothing),
+    // There are none, and clients ask whenever they connect.
+    ("TRIGGERS", "TRIGGERS", After::OfDatabase),
+    ("PROCEDURE STATUS", "ROUTINES", After::Nothing),
+    ("FUNCTION STATUS", "ROUTINES", After::Nothing),
+    ("PACKAGE STATUS", "ROUTINES", After::Nothing),
+    ("PACKAGE BODY STATUS", "ROUTINES", After::Nothing),
+    ("EVENTS", "EVENTS", After::OfDatabase),
+    ("OPEN TABLES", "OPEN TABLES", After::OfDatabase),
+    ("PROFILES", "PROFILES", After::Nothing),
+];
 
 impl Reader<'_> {
     /// DESCRIBE a table, or EXPLAIN a query.
     pub(super) fn describe(&mut self) -> Result<Statement, SqlError> {
-        let start = self.at;
-        let _ = self.word("EXTENDED") || self.word("PARTITIONS");
-        if self.word("FORMAT") {
-            let _ = self.sign("=");
-            self.at += 1;
+        let start = self.parser.index();
+        let _ = self.words("EXTENDED") || self.words("PARTITIONS");
+        if self.words("FORMAT") {
+            let _ = self.parser.consume_token(&Token::Eq);
+            self.parser.advance_token();
         }
-        let _ = self.word("ANALYZE");
-        if let Some(next) = self.peek()
-            && (next.is_sign(self.text, "(")
-                || ["SELECT", "WITH", "VALUES"]
-                    .iter()
-                    .any(|word| next.is(self.text, word)))
-        {
-            return Ok(Statement::Explain(self.rest().to_owned()));
+        let _ = self.words("ANALYZE");
+        if self.is_query() {
+            return Ok(Statement::Explain(self.query()?));
         }
-        self.at = start;
+        while self.parser.index() > start {
+            self.parser.prev_token();
+        }
         let (database, table) = self.table()?;
-        let like = match self.peek() {
-            None => None,
-            Some(token) if token.kind == Kind::Text => Some(self.text_value()?),
-            Some(_) => Some(self.name()?),
+        let like = match self.parser.peek_token_ref().token {
+            Token::EOF => None,
+            _ => Some(self.quoted_text().or_else(|_| self.name())?),
         };
-        self.end()?;
-        Ok(Statement::Show(Show {
-            what: What::Columns {
-                database,
-                table,
-                full: false,
-            },
+        Ok(Statement::Show(Box::new(Show {
+            list: "COLUMNS",
+            database,
+            table,
             like,
-            condition: None,
-        }))
+            ..Show::default()
+        })))
     }
 
     /// What follows SHOW.
     pub(super) fn show(&mut self) -> Result<Statement, SqlError> {
-        let full = self.word("FULL");
-        let extended = self.word("EXTENDED");
-        let full = full || (extended && self.word("FULL"));
-        let global = self.word("GLOBAL");
-        if !global {
-            let _ = self.word("SESSION") || self.word("LOCAL");
-        }
-        let what = if self.word("DATABASES") || self.word("SCHEMAS") {
-            What::Databases
-        } else if self.words(&["TABLE", "STATUS"]) {
-            What::TableStatus {
-                database: self.of_database()?,
-            }
-        } else if self.word("TABLES") {
-            What::Tables {
-                database: self.of_database()?,
-                full,
-            }
-        } else if self.word("COLUMNS") || self.word("FIELDS") {
-            let (database, table) = self.of_table()?;
-            What::Columns {
-                database,
-                table,
-                full,
-            }
-        } else if self.word("INDEX") || self.word("INDEXES") || self.word("KEYS") {
-            let (database, table) = self.of_table()?;
-            What::Index { database, table }
-        } else if self.words(&["CREATE", "TABLE"]) {
-            let (database, table) = self.table()?;
-            What::CreateTable { database, table }
-        } else if self.words(&["CREATE", "DATABASE"]) || self.words(&["CREATE", "SCHEMA"]) {
-            if self.words(&["IF", "NOT"]) {
-                let _ = self.word("EXISTS");
-            }
-            What::CreateDatabase(self.name()?)
-        } else if self.word("VARIABLES") {
-            What::Variables { global }
-        } else if self.word("STATUS") {
-            What::Status
-        } else if self.word("WARNINGS") {
-            self.skip_limit();
-            What::Warnings
-        } else if self.word("ERRORS") {
-            self.skip_limit();
-            What::Errors
-        } else if self.word("COUNT") {
-            let star = self.sign("(") && self.sign("*") && self.sign(")");
-            match (star, self.word("WARNINGS"), self.word("ERRORS")) {
-                (true, true, _) => What::CountWarnings,
-                (true, _, true) => What::CountErrors,
-                _ => return Err(self.wrong()),
-            }
-        } else if self.words(&["STORAGE", "ENGINES"]) || self.word("ENGINES") {
-            What::Engines
-        } else if self.word("PLUGINS") {
-            What::Plugins
-        } else if self.word("COLLATION") {
-            What::Collation
-        } else if self.words(&["CHARACTER", "SET"]) || self.word("CHARSET") {
-            What::CharacterSet
-        } else if self.word("PROCESSLIST") {
-            What::Processlist
-        } else if self.word("GRANTS") {
-            self.at = self.tokens.len();
-            What::Grants
-        } else if self.word("PRIVILEGES") {
-            What::Privileges
-        } else {
-            self.show_nothing()?
+        let mut show = Show::default();
+        let _ = self.words("EXTENDED");
+        show.full = self.words("FULL");
+        show.global = self.words("GLOBAL");
+        let _ = self.words("SESSION") || self.words("LOCAL");
+        let Some((_, list, after)) = LISTS.iter().find(|(words, ..)| self.words(words)) else {
+            return Err(match self.rest() {
+                "" => self.wrong(),
+                what => SqlError::not_supported(format!("SHOW {what}")),
+            });
         };
-        let mut show = Show {
-            what,
-            like: None,
-            condition: None,
-        };
-        if self.word("LIKE") {
-            show.like = Some(self.text_value()?);
-            self.end()?;
-        } else if self.word("WHERE") {
-            show.condition = Some(self.rest().to_owned());
-        } else {
-            self.end()?;
+        show.list = list;
+        match after {
+            After::Nothing => {}
+            After::OfDatabase => show.database = self.of_database()?,
+            After::OfTable => {
+                if !self.words("FROM") && !self.words("IN") {
+                    return Err(self.wrong());
+                }
+                (show.database, show.table) = self.table()?;
+                show.database = self.of_database()?.or(show.database);
+            }
+            After::Table => (show.database, show.table) = self.table()?,
+            After::Database => {
+                let _ = self.words("IF NOT EXISTS");
+                show.database = Some(self.name()?);
+            }
+            After::Anything => {
+                self.skip_to(Statement::Nothing);
+            }
         }
-        Ok(Statement::Show(show))
-    }
-
-    /// Lists of what there never is here.
-    fn show_nothing(&mut self) -> Result<What, SqlError> {
-        const TRIGGERS: &[&str] = &[
-            "Trigger",
-            "Event",
-            "Table",
-            "Statement",
-            "Timing",
-            "Created",
-            "sql_mode",
-            "Definer",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ];
-        const ROUTINES: &[&str] = &[
-            "Db",
-            "Name",
-            "Type",
-            "Definer",
-            "Modified",
-            "Created",
-            "Security_type",
-            "Comment",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ];
-        const EVENTS: &[&str] = &[
-            "Db",
-            "Name",
-            "Definer",
-            "Time zone",
-            "Type",
-            "Execute at",
-            "Interval value",
-            "Interval field",
-            "Starts",
-            "Ends",
-            "Status",
-            "Originator",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ];
-        const OPEN_TABLES: &[&str] = &["Database", "Table", "In_use", "Name_locked"];
-        const PROFILES: &[&str] = &["Query_ID", "Duration", "Query"];
-        let columns = if self.word("TRIGGERS") {
-            TRIGGERS
-        } else if self.words(&["PROCEDURE", "STATUS"]) || self.words(&["FUNCTION", "STATUS"]) {
-            ROUTINES
-        } else if self.word("EVENTS") {
-            EVENTS
-        } else if self.words(&["OPEN", "TABLES"]) {
-            OPEN_TABLES
-        } else if self.word("PROFILES") {
-            PROFILES
-        } else {
-            let what = self.rest().to_owned();
-            return match what.is_empty() {
-                true => Err(self.wrong()),
-                false => Err(SqlError::not_supported(format!("SHOW {what}"))),
-            };
-        };
-        let _ = self.of_database()?;
-        Ok(What::Empty(columns))
-    }
-
-    fn skip_limit(&mut self) {
-        if self.word("LIMIT") {
-            self.at = self.tokens.len();
+        if self.words("LIKE") {
+            show.like = Some(self.quoted_text()?);
+        } else if self.words("WHERE") {
+            show.condition = Some(self.parser.parse_expr().map_err(wrong)?);
         }
+        Ok(Statement::Show(Box::new(show)))
     }
 
     fn of_database(&mut self) -> Result<Option<String>, SqlError> {
-        match self.word("FROM") || self.word("IN") {
+        match self.words("FROM") || self.words("IN") {
             true => self.name().map(Some),
             false => Ok(None),
         }
-    }
-
-    /// `FROM table [FROM database]`.
-    fn of_table(&mut self) -> Result<(Option<String>, String), SqlError> {
-        if !self.word("FROM") && !self.word("IN") {
-            return Err(self.wrong());
-        }
-        let (database, table) = self.table()?;
-        let other = self.of_database()?;
-        Ok((other.or(database), table))
     }
 }

@@ -2,14 +2,19 @@
 
 use super::*;
 
+fn read(text: &str) -> Result<Statement, SqlError> {
+    Ok(parse(text, Mode::default())?.statement)
+}
+
 fn is(text: &str) -> Statement {
-    read(text, false).expect(text)
+    read(text).expect(text)
 }
 
 #[test]
 fn small_statements() {
-    assert_eq!(is("/* x */ SELECT 1;"), Statement::Query);
-    assert_eq!(is("(select 1) union (select 2)"), Statement::Query);
+    for query in ["/* x */ SELECT 1;", "(select 1) union (select 2)"] {
+        assert!(matches!(is(query), Statement::Query(_)), "{query}");
+    }
     assert_eq!(is("use `pinba` ;"), Statement::Use("pinba".into()));
     assert_eq!(
         is("START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */"),
@@ -21,116 +26,125 @@ fn small_statements() {
         is("LOCK TABLES `t` READ /*!32311 LOCAL */"),
         Statement::Nothing
     );
-    assert_eq!(
-        is("explain select 1"),
-        Statement::Explain("select 1".into())
-    );
+    for plan in ["explain select 1", "DESC FORMAT=JSON (SELECT 1)"] {
+        assert!(matches!(is(plan), Statement::Explain(_)), "{plan}");
+    }
+    assert!(matches!(is("DO 1, sleep(0)"), Statement::Do(_)));
+}
+
+/// Settings as they are read, with their values written out.
+fn set(settings: Vec<Setting>) -> Vec<String> {
+    let settings = settings.into_iter().map(|setting| match setting {
+        Setting::System { name, value: None } => format!("@@{name} default"),
+        Setting::System {
+            name,
+            value: Some(value),
+        } => format!("@@{name} {value}"),
+        Setting::Own { name, value } => format!("@{name} {value}"),
+    });
+    settings.collect()
 }
 
 #[test]
 fn settings() {
-    let system = |name: &str, value: &str| Setting::System {
-        name: name.into(),
-        value: Some(value.into()),
-    };
     for (text, wanted) in [
         (
             "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'",
-            vec![Setting::Names(Some("utf8mb4".into()))],
+            vec![
+                "@@character_set_client utf8mb4",
+                "@@character_set_connection utf8mb4",
+                "@@character_set_results utf8mb4",
+            ],
         ),
-        ("set names default", vec![Setting::Names(None)]),
+        (
+            "set names default",
+            vec![
+                "@@character_set_client default",
+                "@@character_set_connection default",
+                "@@character_set_results default",
+            ],
+        ),
         (
             "set autocommit=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')",
             vec![
-                system("autocommit", "1"),
-                system("sql_mode", "concat(@@sql_mode,',STRICT_TRANS_TABLES')"),
+                "@@autocommit 1",
+                "@@sql_mode concat(@@sql_mode, ',STRICT_TRANS_TABLES')",
             ],
         ),
+        ("SET @@session.autocommit = OFF", vec!["@@autocommit OFF"]),
         (
-            "SET @@session.autocommit = OFF",
-            vec![system("autocommit", "OFF")],
+            "SET character_set_results = binary",
+            vec!["@@character_set_results binary"],
         ),
-        (
-            "/*!40100 SET @@SQL_MODE='' */",
-            vec![system("sql_mode", "''")],
-        ),
-        (
-            "SET @x := 5, @`y z` = 'a'",
-            vec![
-                Setting::Own {
-                    name: "x".into(),
-                    value: "5".into(),
-                },
-                Setting::Own {
-                    name: "y z".into(),
-                    value: "'a'".into(),
-                },
-            ],
-        ),
+        ("/*!40100 SET @@SQL_MODE='' */", vec!["@@sql_mode ''"]),
+        ("SET @x := 5, @`y z` = 'a'", vec!["@x 5", "@y z 'a'"]),
         (
             "/*M!100100 SET WAIT_TIMEOUT=DEFAULT */",
-            vec![Setting::System {
-                name: "wait_timeout".into(),
-                value: None,
-            }],
+            vec!["@@wait_timeout default"],
         ),
         (
             "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
             vec![],
         ),
     ] {
-        assert_eq!(is(text), Statement::Set(wanted), "{text}");
+        let Statement::Set(settings) = is(text) else {
+            panic!("{text}");
+        };
+        assert_eq!(set(settings), wanted, "{text}");
     }
+    assert_eq!(read("SET GLOBAL x = 1").expect_err("global").code, 1227);
+    let text = "SET STATEMENT max_statement_time=5, sql_select_limit=3 FOR SELECT ?";
+    let Statement::SetFor(settings, statement) = is(text) else {
+        panic!("{text}");
+    };
     assert_eq!(
-        read("SET GLOBAL x = 1", false).expect_err("global").code,
-        1227
+        set(settings),
+        ["@@max_statement_time 5", "@@sql_select_limit 3"]
     );
+    assert!(matches!(*statement, Statement::Query(_)));
 }
 
 #[test]
 fn shows() {
-    let what = |text: &str| match is(text) {
-        Statement::Show(show) => show,
+    let shown = |text: &str| match is(text) {
+        Statement::Show(show) => *show,
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        what("SHOW FULL TABLES FROM `pinba` LIKE 're%'"),
+        shown("SHOW FULL TABLES FROM `pinba` LIKE 're%'"),
         Show {
-            what: What::Tables {
-                database: Some("pinba".into()),
-                full: true
-            },
+            list: "TABLES",
+            database: Some("pinba".into()),
+            full: true,
             like: Some("re%".into()),
-            condition: None,
+            ..Show::default()
         }
     );
     assert_eq!(
-        what("show full columns from `t` from pinba").what,
-        What::Columns {
+        shown("show full columns from `t` from pinba"),
+        Show {
+            list: "COLUMNS",
             database: Some("pinba".into()),
             table: "t".into(),
-            full: true
+            full: true,
+            ..Show::default()
         }
     );
     assert_eq!(
-        what("DESCRIBE `pinba`.`SELECT * FROM request`").what,
-        What::Columns {
+        shown("DESCRIBE `pinba`.`SELECT * FROM request`"),
+        Show {
+            list: "COLUMNS",
             database: Some("pinba".into()),
             table: "SELECT * FROM request".into(),
-            full: false
+            ..Show::default()
         }
     );
-    assert_eq!(
-        what("SHOW VARIABLES WHERE Variable_name = 'x'")
-            .condition
-            .as_deref(),
-        Some("Variable_name = 'x'")
-    );
-    assert_eq!(what("SHOW COUNT(*) WARNINGS").what, What::CountWarnings);
-    assert_eq!(
-        read("SHOW BINARY LOGS", false).expect_err("no logs").code,
-        1235
-    );
+    let condition = shown("SHOW VARIABLES WHERE Variable_name = 'x'").condition;
+    let condition = condition.expect("a condition").to_string();
+    assert_eq!(condition, "Variable_name = 'x'");
+    assert_eq!(shown("SHOW COUNT(*) WARNINGS").list, "COUNT WARNINGS");
+    assert_eq!(shown("SHOW PROCEDURE STATUS WHERE 1").list, "ROUTINES");
+    assert_eq!(read("SHOW BINARY LOGS").expect_err("no logs").code, 1235);
 }
 
 #[test]
@@ -161,8 +175,8 @@ fn reports_are_made_and_dropped() {
         "drop database x",
         "UPDATE t SET a = 1",
     ] {
-        assert_eq!(read(text, false).expect_err(text).code, 1290, "{text}");
+        assert_eq!(read(text).expect_err(text).code, 1290, "{text}");
     }
-    assert_eq!(read("", false).expect_err("empty").code, 1065);
-    assert_eq!(read("selekt 1", false).expect_err("no word").code, 1064);
+    assert_eq!(read("").expect_err("empty").code, 1065);
+    assert_eq!(read("selekt 1").expect_err("no word").code, 1064);
 }

@@ -1,7 +1,7 @@
-//! What a column was declared as, carried along in the metadata of Arrow's fields.
+//! The declared type of a column, carried in the metadata of Arrow's fields.
 //!
-//! Arrow knows `Int64` where Pinba's tables say `int`, and no length of a text. Front ends that speak of types (the MySQL
-//! wire does, in every answer) get the declared ones wherever a column of an answer shows a column of a table as it is.
+//! Arrow has `Int64` where Pinba's tables declare `int`, and no lengths of texts. Front ends that report types (the MySQL wire)
+//! get the declared ones wherever an answer shows a table's column unchanged.
 
 use std::collections::HashMap;
 

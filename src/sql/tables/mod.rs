@@ -1,19 +1,18 @@
-//! The tables that statements can name, as DataFusion wants them.
+//! The tables that statements can name, as DataFusion's catalog.
 //!
-//! Database `pinba` has the raw tables, the tables in which the daemon speaks of itself, and every report, looked up when a
-//! statement is planned, so a report that was made a moment ago is there. Values are taken when the plan runs.
+//! Database `pinba` has the raw tables, the status tables and every report, looked up while planning, so a new report is there
+//! at once. Values are read when the plan runs.
 
-mod condition;
+mod columns;
 pub(super) mod declared;
-mod listed;
-mod matcher;
+mod filter;
 mod owners;
 mod ranges;
 mod raw;
+mod reader;
+mod reports;
 mod scan;
-mod shown;
 mod texts;
-mod walk;
 
 use std::sync::Arc;
 
@@ -23,14 +22,14 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
-use self::listed::ListedTable;
-pub(super) use self::listed::{Moment, needed};
-use self::raw::{Raw, RawTable};
+use self::raw::{PoolTable, PoolTableProvider};
+use self::reports::ReportTable;
+pub(super) use self::reports::{ReportData, needed};
 use super::information_schema::{self, InformationSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::query::catalog::Catalog;
-use crate::query::source::Source;
+use crate::query::read_model::ReadModel;
 use crate::value::Column;
 
 /// What DataFusion calls the place of all databases.
@@ -88,7 +87,7 @@ impl CatalogProvider for PinbaTables {
 impl SchemaProvider for PinbaTables {
     fn table_names(&self) -> Vec<String> {
         let reports = self.0.reports().into_iter();
-        let raw = Raw::ALL.map(|raw| raw.name().to_owned());
+        let raw = PoolTable::ALL.map(|raw| raw.name().to_owned());
         raw.into_iter()
             .chain(reports.map(|report| report.name))
             .collect()
@@ -98,34 +97,34 @@ impl SchemaProvider for PinbaTables {
         let catalog = Arc::clone(&self.0);
         let own = own_name(&self.0, name);
         let name = own.as_deref().unwrap_or(name);
-        if let Some(raw) = Raw::ALL.into_iter().find(|raw| raw.name() == name) {
-            return Ok(Some(Arc::new(RawTable::new(raw, catalog))));
+        if let Some(raw) = PoolTable::ALL.into_iter().find(|raw| raw.name() == name) {
+            return Ok(Some(Arc::new(PoolTableProvider::new(raw, catalog))));
         }
         Ok(self.0.columns_of(name).map(|(columns, rows)| {
-            let table = ListedTable::new(catalog, name.to_owned(), columns, rows);
+            let table = ReportTable::new(catalog, name.to_owned(), columns, rows);
             Arc::new(table) as Arc<dyn TableProvider>
         }))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Raw::ALL.iter().any(|raw| raw.name() == name) || self.0.columns_of(name).is_some()
+        PoolTable::ALL.iter().any(|raw| raw.name() == name) || self.0.columns_of(name).is_some()
     }
 }
 
 /// The name of a raw table.
 fn raw(name: &str) -> Option<&'static str> {
-    let named = Raw::ALL.iter().find(|raw| raw.name() == name);
+    let named = PoolTable::ALL.iter().find(|raw| raw.name() == name);
     named.map(|raw| raw.name())
 }
 
 /// The names of the raw tables.
 pub(super) fn raw_names() -> [&'static str; 5] {
-    Raw::ALL.map(Raw::name)
+    PoolTable::ALL.map(PoolTable::name)
 }
 
 /// The columns of a raw table.
 pub(super) fn raw_columns(name: &str, catalog: &Catalog) -> Option<Vec<Column>> {
-    let raw = Raw::ALL.into_iter().find(|raw| raw.name() == name)?;
+    let raw = PoolTable::ALL.into_iter().find(|raw| raw.name() == name)?;
     Some(raw.columns(catalog))
 }
 
@@ -156,12 +155,12 @@ pub(super) enum Extent {
 
 /// How much of a table a scan with these conditions looks at.
 pub(super) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
-    if let Some(raw) = table.downcast_ref::<RawTable>() {
+    if let Some(raw) = table.downcast_ref::<PoolTableProvider>() {
         return raw.extent(conditions);
     }
     let large = table
-        .downcast_ref::<ListedTable>()
-        .is_some_and(ListedTable::is_large);
+        .downcast_ref::<ReportTable>()
+        .is_some_and(ReportTable::is_large);
     if large { Extent::Large } else { Extent::Small }
 }
 

@@ -1,6 +1,6 @@
-//! Which timers belong to which requests: a request knows its first timer, and those after it up to the next request's.
+//! Which timers belong to which requests: a request knows its first timer; the next request's first timer ends them.
 //!
-//! Called by the walk under the lock of `Live`; whatever is not held any more is `None`.
+//! Called under the lock of `Live`; `None` is what is not held any more.
 
 use std::ops::Range;
 

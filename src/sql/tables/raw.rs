@@ -1,7 +1,7 @@
 //! The tables of raw data: requests, timers, their tags, and the names of timer tags.
 //!
-//! A table knows its columns, where their values come from ([`Lane`]) and which conditions its scan tests by itself. How it is
-//! read is in `walk`; the plan node around that is in `scan`.
+//! A table knows its columns and where their values come from ([`RowField`]). Its scan tests every condition that depends on
+//! one row only (`filter`). `scan` is the plan node, `reader` reads the pool.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::condition::{Condition, Kind, Test};
+use super::filter::{is_testable, physical, ranges};
 use super::scan::PoolScan;
 use super::{Extent, declared};
 use crate::query::catalog::Catalog;
@@ -24,7 +25,7 @@ const FEW: u64 = 1_000;
 
 /// Which table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Raw {
+pub(super) enum PoolTable {
     Request,
     Timer,
     TimerTag,
@@ -34,8 +35,8 @@ pub(super) enum Raw {
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
-    /// The id of the row that is walked.
+pub(super) enum RowField {
+    /// The id of the row that is read: of a request, a timer, or a name of tags.
     Id,
     /// The request of a timer.
     Owner,
@@ -58,44 +59,14 @@ pub(super) enum Lane {
     TagsCount,
     Tags,
     /// A tag's name, as its number.
-    NameNumber,
+    NameId,
     /// A tag's name.
     Name,
     /// A tag's value.
     Value,
 }
 
-impl Lane {
-    pub(super) const fn kind(self) -> Kind {
-        match self {
-            Self::Id
-            | Self::Owner
-            | Self::RequestCount
-            | Self::TimersCount
-            | Self::Timestamp
-            | Self::HitCount
-            | Self::Status
-            | Self::TagsCount
-            | Self::NameNumber => Kind::Int,
-            Self::DocumentSize
-            | Self::MemoryPeak
-            | Self::MemoryFootprint
-            | Self::RequestTime
-            | Self::RuUtime
-            | Self::RuStime
-            | Self::TimerValue => Kind::Float,
-            Self::Hostname
-            | Self::ServerName
-            | Self::ScriptName
-            | Self::Schema
-            | Self::Tags
-            | Self::Name
-            | Self::Value => Kind::Text,
-        }
-    }
-}
-
-impl Raw {
+impl PoolTable {
     pub(super) const ALL: [Self; 5] = [
         Self::Request,
         Self::Timer,
@@ -115,35 +86,45 @@ impl Raw {
     }
 
     /// Where its columns come from, in their order.
-    pub(super) const fn lanes(self) -> &'static [Lane] {
+    pub(super) const fn fields(self) -> &'static [RowField] {
         match self {
             Self::Request => &[
-                Lane::Id,
-                Lane::Hostname,
-                Lane::RequestCount,
-                Lane::ServerName,
-                Lane::ScriptName,
-                Lane::DocumentSize,
-                Lane::MemoryPeak,
-                Lane::RequestTime,
-                Lane::RuUtime,
-                Lane::RuStime,
-                Lane::TimersCount,
-                Lane::Status,
-                Lane::MemoryFootprint,
-                Lane::Schema,
-                Lane::TagsCount,
-                Lane::Tags,
-                Lane::Timestamp,
+                RowField::Id,
+                RowField::Hostname,
+                RowField::RequestCount,
+                RowField::ServerName,
+                RowField::ScriptName,
+                RowField::DocumentSize,
+                RowField::MemoryPeak,
+                RowField::RequestTime,
+                RowField::RuUtime,
+                RowField::RuStime,
+                RowField::TimersCount,
+                RowField::Status,
+                RowField::MemoryFootprint,
+                RowField::Schema,
+                RowField::TagsCount,
+                RowField::Tags,
+                RowField::Timestamp,
             ],
-            Self::Timer => &[Lane::Id, Lane::Owner, Lane::HitCount, Lane::TimerValue],
-            Self::TimerTag => &[Lane::Id, Lane::NameNumber, Lane::Value],
-            Self::Tag => &[Lane::NameNumber, Lane::Name],
-            Self::RequestTag => &[Lane::Id, Lane::Name, Lane::Value],
+            Self::Timer => &[
+                RowField::Id,
+                RowField::Owner,
+                RowField::HitCount,
+                RowField::TimerValue,
+            ],
+            Self::TimerTag => &[RowField::Id, RowField::NameId, RowField::Value],
+            Self::Tag => &[RowField::Id, RowField::Name],
+            Self::RequestTag => &[RowField::Id, RowField::Name, RowField::Value],
         }
     }
 
-    /// Whether its rows are walked by the ids of timers; otherwise by those of requests.
+    /// Whether one row of the pool makes any number of rows of the table.
+    pub(super) const fn is_of_pairs(self) -> bool {
+        matches!(self, Self::TimerTag | Self::RequestTag | Self::Tag)
+    }
+
+    /// Whether its rows are read by the ids of timers.
     pub(super) const fn by_timers(self) -> bool {
         matches!(self, Self::Timer | Self::TimerTag)
     }
@@ -181,17 +162,17 @@ impl Raw {
 
 /// A table of raw data.
 #[derive(Debug)]
-pub(super) struct RawTable {
-    raw: Raw,
+pub(super) struct PoolTableProvider {
+    table: PoolTable,
     catalog: Arc<Catalog>,
     schema: SchemaRef,
 }
 
-impl RawTable {
-    pub(super) fn new(raw: Raw, catalog: Arc<Catalog>) -> Self {
-        let schema = declared::schema(raw.name(), &raw.columns(&catalog), raw.never_null());
+impl PoolTableProvider {
+    pub(super) fn new(table: PoolTable, catalog: Arc<Catalog>) -> Self {
+        let schema = declared::schema(table.name(), &table.columns(&catalog), table.never_null());
         Self {
-            raw,
+            table,
             catalog,
             schema,
         }
@@ -199,32 +180,25 @@ impl RawTable {
 
     /// How much of it a scan with these conditions looks at.
     pub(super) fn extent(&self, conditions: &[Expr]) -> Extent {
-        let lanes = self.raw.lanes();
-        let few = conditions
-            .iter()
-            .filter_map(|expr| self.condition(expr))
-            .any(|condition| {
-                let by_id = matches!(lanes[condition.column], Lane::Id | Lane::Owner);
-                by_id && matches!(&condition.test, Test::Ints(ranges) if ranges.count() <= FEW)
-            });
-        match self.raw {
+        let few = conditions.iter().any(|expr| {
+            let condition = physical(expr, &self.schema).ok();
+            condition
+                .and_then(|it| ranges(&it))
+                .is_some_and(|(at, wanted)| {
+                    let by_id = matches!(self.table.fields()[at], RowField::Id | RowField::Owner);
+                    by_id && wanted.count() <= FEW
+                })
+        });
+        match self.table {
             _ if few => Extent::Few,
-            Raw::Tag => Extent::Small,
+            PoolTable::Tag => Extent::Small,
             _ => Extent::Large,
         }
-    }
-
-    fn condition(&self, expr: &Expr) -> Option<Condition> {
-        let lanes = self.raw.lanes();
-        Condition::of(expr, &|column| {
-            let at = self.schema.index_of(&column.name).ok()?;
-            Some((at, lanes[at].kind()))
-        })
     }
 }
 
 #[async_trait]
-impl TableProvider for RawTable {
+impl TableProvider for PoolTableProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -237,9 +211,9 @@ impl TableProvider for RawTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let supports = |filter: &&Expr| match self.condition(filter) {
-            Some(_) => TableProviderFilterPushDown::Exact,
-            None => TableProviderFilterPushDown::Unsupported,
+        let supports = |filter: &&Expr| match is_testable(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(supports).collect())
     }
@@ -253,20 +227,23 @@ impl TableProvider for RawTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns = match projection {
             Some(wanted) => wanted.clone(),
-            None => (0..self.raw.lanes().len()).collect(),
+            None => (0..self.schema.fields().len()).collect(),
         };
-        let conditions = filters.iter().filter_map(|filter| self.condition(filter));
-        let schema = Arc::new(self.schema.project(&columns)?);
+        let mut conditions = Vec::new();
+        for filter in filters {
+            let filter = physical(filter, &self.schema)?;
+            conditions.extend(split_conjunction(&filter).into_iter().cloned());
+        }
         let threads = state.config().target_partitions();
         let scan = PoolScan::new(
-            self.raw,
-            schema,
+            self.table,
+            &self.schema,
             columns,
-            conditions.collect(),
+            conditions,
             limit,
             threads,
             &self.catalog,
-        );
+        )?;
         Ok(Arc::new(scan))
     }
 }

@@ -1,8 +1,8 @@
-//! A scan of raw data as a node of a plan.
+//! A scan of raw data as a plan node.
 //!
-//! It holds no data: which rows there are it learns from the [`Snapshot`] when it runs. Conditions of the statement are tested
-//! in the scan; filters that joins and sorts make while the query runs arrive here too and narrow it further. Rows are in the
-//! order of their ids, so an order by id or timestamp, either way, costs nothing.
+//! It holds no data: the [`Snapshot`] tells which rows exist when it runs. Conditions of the statement are tested in the scan, and
+//! dynamic filters of joins and sorts narrow it further. Rows come in the order of their ids, so ordering by id or
+//! timestamp, either way, is free.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,9 +31,10 @@ use datafusion::physical_plan::{
     SortOrderPushdownResult,
 };
 
-use super::condition::{Condition, Test};
-use super::raw::{Lane, Raw};
-use super::walk::Walk;
+use super::columns::Buffer;
+use super::filter::ranges;
+use super::raw::{PoolTable, RowField};
+use super::reader::Reader;
 use crate::query::catalog::Catalog;
 use crate::sql::snapshot::Snapshot;
 
@@ -43,12 +44,15 @@ const PIECE_ROWS: u64 = if cfg!(test) { 128 } else { 65_536 };
 /// A scan.
 #[derive(Debug, Clone)]
 pub(super) struct PoolScan {
-    pub(super) raw: Raw,
+    pub(super) table: PoolTable,
+    pub(super) table_schema: SchemaRef,
+    /// What it shows.
     pub(super) schema: SchemaRef,
     /// The columns of the table that it shows.
     pub(super) columns: Arc<[usize]>,
-    pub(super) conditions: Arc<[Condition]>,
-    /// Filters of other nodes, which may change while it runs.
+    /// Conditions of the statement, in terms of the columns of the table.
+    pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
+    /// Filters of other nodes, which may change while it runs, in terms of the columns that are shown.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows that are enough.
     pub(super) fetch: Option<usize>,
@@ -61,29 +65,59 @@ pub(super) struct PoolScan {
 
 impl PoolScan {
     pub(super) fn new(
-        raw: Raw,
-        schema: SchemaRef,
+        table: PoolTable,
+        table_schema: &SchemaRef,
         columns: Vec<usize>,
-        conditions: Vec<Condition>,
+        conditions: Vec<Arc<dyn PhysicalExpr>>,
         fetch: Option<usize>,
         threads: usize,
         catalog: &Catalog,
-    ) -> Self {
-        let (table_rows, walked) = sizes(raw, catalog);
-        let rows = expected(raw, &conditions, table_rows, catalog);
-        // What is walked is at most as long as what comes out, but for conditions on other columns than ids.
-        let narrow = conditions.iter().any(|condition| {
-            matches!(raw.lanes()[condition.column], Lane::Id | Lane::Owner) && rows < PIECE_ROWS
-        });
-        let few = fetch.is_some_and(|fetch| fetch as u64 <= PIECE_ROWS) && conditions.is_empty();
-        let pieces = if narrow || few || walked < PIECE_ROWS || raw == Raw::Tag {
-            1
-        } else {
-            threads.max(1)
+    ) -> Result<Self> {
+        let schema = Arc::new(table_schema.project(&columns)?);
+        let (requests, timers, tags) = {
+            let pool = &catalog.live().read().pool;
+            (
+                pool.requests.len() as u64,
+                pool.timers.len() as u64,
+                pool.strings.timer_tags() as u64,
+            )
         };
-        Self {
-            raw,
+        // How many rows the table has, about, how many rows of the pool those are, and how many ids its rows have.
+        let (table_rows, pool_rows, ids) = match table {
+            PoolTable::Request | PoolTable::RequestTag => (requests, requests, requests),
+            PoolTable::Timer => (timers, timers, timers),
+            // Two tags a timer are usual.
+            PoolTable::TimerTag => (2 * timers, timers, timers),
+            PoolTable::Tag => (tags, 0, tags),
+        };
+        let mut rows = table_rows;
+        let mut by_id = false;
+        for condition in &conditions {
+            let of_ids = ranges(condition).map(|(at, wanted)| (table.fields()[at], wanted.count()));
+            let passing = match of_ids {
+                Some((field @ (RowField::Id | RowField::Owner), wanted)) => {
+                    by_id = true;
+                    let ids = if field == RowField::Owner {
+                        requests
+                    } else {
+                        ids
+                    };
+                    wanted.saturating_mul((table_rows / ids.max(1)).max(1))
+                }
+                Some((RowField::Timestamp, _)) => rows / 3,
+                _ => rows / 10,
+            };
+            rows = rows.min(passing.max(1));
+        }
+        let few = fetch.is_some_and(|fetch| fetch as u64 <= PIECE_ROWS) && conditions.is_empty();
+        let pieces = match few || by_id && rows < PIECE_ROWS || pool_rows < PIECE_ROWS {
+            true => 1,
+            false => threads.max(1),
+        };
+        Ok(Self {
+            table,
             properties: properties(EquivalenceProperties::new(Arc::clone(&schema)), pieces),
+            table_schema: Arc::clone(table_schema),
             schema,
             columns: columns.into(),
             conditions: conditions.into(),
@@ -91,30 +125,40 @@ impl PoolScan {
             fetch,
             reverse: false,
             rows: fetch.map_or(rows, |fetch| rows.min(fetch as u64)),
-        }
+        })
     }
 
     /// Where the values of a column of the output come from.
-    pub(super) fn lane(&self, at: usize) -> Option<Lane> {
-        Some(self.raw.lanes()[*self.columns.get(at)?])
+    fn field(&self, at: usize) -> Option<RowField> {
+        Some(self.table.fields()[*self.columns.get(at)?])
+    }
+
+    /// Room for these columns of the table.
+    pub(super) fn buffers(&self, columns: &[usize]) -> Vec<Buffer> {
+        let fields = self.table.fields();
+        let buffer = |&at: &usize| Buffer::new(fields[at], self.table_schema.field(at).data_type());
+        columns.iter().map(buffer).collect()
+    }
+
+    /// In how many pieces it is read.
+    pub(super) fn pieces(&self) -> usize {
+        self.properties.partitioning.partition_count()
     }
 
     fn column_statistics(&self, at: usize) -> ColumnStatistics {
-        let mut statistics = ColumnStatistics::new_unknown();
         let rows = self.rows as usize;
-        statistics.distinct_count = match self.lane(at) {
-            Some(Lane::Id | Lane::NameNumber) => match self.raw {
-                Raw::Request | Raw::Timer | Raw::Tag => Precision::Inexact(rows),
-                Raw::TimerTag if self.lane(at) == Some(Lane::NameNumber) => {
-                    Precision::Inexact(rows.min(16))
-                }
-                Raw::TimerTag | Raw::RequestTag => Precision::Inexact(rows.div_ceil(2)),
+        let mut statistics = ColumnStatistics::new_unknown();
+        statistics.distinct_count = match self.field(at) {
+            Some(RowField::NameId) => Precision::Inexact(rows.min(16)),
+            Some(RowField::Id) => match self.table {
+                PoolTable::TimerTag | PoolTable::RequestTag => Precision::Inexact(rows.div_ceil(2)),
+                _ => Precision::Inexact(rows),
             },
-            Some(Lane::Owner) => Precision::Inexact(rows.div_ceil(5)),
+            Some(RowField::Owner) => Precision::Inexact(rows.div_ceil(5)),
             _ => Precision::Absent,
         };
-        statistics.null_count = match self.lane(at) {
-            Some(Lane::Schema) | None => Precision::Absent,
+        statistics.null_count = match self.field(at) {
+            Some(RowField::Schema) | None => Precision::Absent,
             Some(_) => Precision::Inexact(0),
         };
         statistics
@@ -131,44 +175,6 @@ fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
     Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative))
 }
 
-/// About how many rows a table has, and how many rows of the pool are walked for them.
-fn sizes(raw: Raw, catalog: &Catalog) -> (u64, u64) {
-    let live = catalog.live().read();
-    let (requests, timers) = (live.pool.requests.len(), live.pool.timers.len());
-    match raw {
-        Raw::Request => (requests as u64, requests as u64),
-        Raw::Timer => (timers as u64, timers as u64),
-        // Two tags a timer are usual.
-        Raw::TimerTag => (2 * timers as u64, timers as u64),
-        Raw::RequestTag => (requests as u64, requests as u64),
-        Raw::Tag => (live.pool.words.timer_tags() as u64, 0),
-    }
-}
-
-/// About how many rows pass the conditions.
-fn expected(raw: Raw, conditions: &[Condition], table_rows: u64, catalog: &Catalog) -> u64 {
-    let mut rows = table_rows;
-    for condition in conditions {
-        let passing = match (&condition.test, raw.lanes()[condition.column]) {
-            (Test::Ints(ranges), lane @ (Lane::Id | Lane::Owner)) => {
-                let live = catalog.live().read();
-                let (requests, timers) = (live.pool.requests.len(), live.pool.timers.len());
-                let ids = match raw {
-                    Raw::Timer | Raw::TimerTag if lane == Lane::Id => timers,
-                    _ => requests,
-                };
-                let each = (table_rows / ids.max(1) as u64).max(1);
-                ranges.count().saturating_mul(each)
-            }
-            (Test::Ints(ranges), Lane::NameNumber) if raw == Raw::Tag => ranges.count(),
-            (Test::Ints(_), Lane::Timestamp) => rows / 3,
-            _ => rows / 10,
-        };
-        rows = rows.min(passing.max(1));
-    }
-    rows
-}
-
 impl DisplayAs for PoolScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self
@@ -176,7 +182,7 @@ impl DisplayAs for PoolScan {
             .fields()
             .iter()
             .map(|field| field.name().as_str());
-        write!(f, "PoolScan: table={}", self.raw.name())?;
+        write!(f, "PoolScan: table={}", self.table.name())?;
         write!(f, ", columns=[{}]", names.collect::<Vec<_>>().join(", "))?;
         if !self.conditions.is_empty() {
             write!(f, ", conditions={}", self.conditions.len())?;
@@ -240,11 +246,10 @@ impl ExecutionPlan for PoolScan {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let snapshot = Snapshot::of(&context)?;
-        let pieces = self.properties.partitioning.partition_count();
         let memory = MemoryConsumer::new("scan").register(context.memory_pool());
-        let mut walk = Walk::new(self, snapshot, partition, pieces, memory);
+        let mut reader = Reader::new(self, snapshot, partition, memory)?;
         // Batches are made when they are asked for: by then a join above knows what it looks for.
-        let batches = futures::stream::poll_fn(move |context| match walk.next() {
+        let batches = futures::stream::poll_fn(move |context| match reader.next() {
             Ok(Some(batch)) if batch.num_rows() == 0 => {
                 // Nothing found in a while: others may want the thread.
                 context.waker().wake_by_ref();
@@ -263,7 +268,7 @@ impl ExecutionPlan for PoolScan {
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let pieces = match args.partition() {
-            Some(_) => self.properties.partitioning.partition_count(),
+            Some(_) => self.pieces(),
             None => 1,
         };
         let rows = (self.rows as usize).div_ceil(pieces);
@@ -320,21 +325,25 @@ impl ExecutionPlan for PoolScan {
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         let unsupported = Ok(SortOrderPushdownResult::Unsupported);
-        if self.raw == Raw::Tag || self.fetch.is_some() {
+        if self.fetch.is_some() {
             return unsupported;
         }
         let mut reverse = None;
         for sort in order {
-            let lane = sort.expr.downcast_ref::<Column>();
-            let lane = lane.and_then(|column| self.lane(column.index()));
+            let field = sort.expr.downcast_ref::<Column>();
+            let field = field.and_then(|column| self.field(column.index()));
             // Requests of timers rise with the timers, and timestamps with the requests; but rows of one request, or of
             // one second, are told apart only by what comes next in the order.
-            if !matches!(lane, Some(Lane::Id | Lane::Owner | Lane::Timestamp))
-                || *reverse.get_or_insert(sort.options.descending) != sort.options.descending
+            if !matches!(
+                field,
+                Some(RowField::Id | RowField::Owner | RowField::Timestamp)
+            ) || *reverse.get_or_insert(sort.options.descending) != sort.options.descending
             {
                 return unsupported;
             }
-            if lane == Some(Lane::Id) && !matches!(self.raw, Raw::TimerTag | Raw::RequestTag) {
+            if field == Some(RowField::Id)
+                && !matches!(self.table, PoolTable::TimerTag | PoolTable::RequestTag)
+            {
                 break;
             }
         }

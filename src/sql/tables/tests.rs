@@ -4,9 +4,9 @@ use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 
-use super::listed::{array, of_numbers};
-use crate::load::TrafficOptions;
-use crate::query::source::{Needed, Source};
+use super::reports::{array, of_numbers};
+use crate::cli::load::TrafficOptions;
+use crate::query::read_model::{Needed, ReadModel};
 use crate::sql::tests::pools::Pools;
 use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
 
@@ -279,6 +279,22 @@ fn conditions_in_the_scan_are_those_above_it() {
     }
 }
 
+/// More seconds than are looked up are tested row by row.
+#[test]
+fn many_seconds_are_tested() {
+    let mut pools = Pools::new(2_000, 5_000);
+    pools.fill(&traffic(), 1_000);
+    let asked = Asked::new(&pools, 2);
+    let seconds: Vec<String> = (0..2_000)
+        .map(|n| (1_700_000_000 + 2 * n).to_string())
+        .collect();
+    let text = format!(
+        "SELECT count(*), min(timestamp % 2) FROM request WHERE timestamp IN ({})",
+        seconds.join(", ")
+    );
+    assert_eq!(asked.lines(&text), ["| 500 | 0 |"]);
+}
+
 /// A join that starts from few rows looks at few rows; an order by id and a limit too.
 #[test]
 fn few_rows_are_looked_at_for_few() {
@@ -338,12 +354,12 @@ fn few_rows_are_looked_at_for_few() {
             200,
         ),
     ] {
-        let (plan, found, looked_at) = asked
+        let (plan, found, rows_read) = asked
             .runtime
-            .block_on(asked.engine.looked_at(&text))
+            .block_on(asked.engine.rows_read(&text))
             .unwrap();
         assert_eq!(found, rows, "{text}\n{plan}");
-        assert!(looked_at <= most, "{looked_at} rows for {text}\n{plan}");
+        assert!(rows_read <= most, "{rows_read} rows for {text}\n{plan}");
     }
 }
 
@@ -470,7 +486,7 @@ fn reports_are_read_by_columns() {
     let mut pools = Pools::new(50_000, 0);
     pools.fill(
         &TrafficOptions {
-            distribution: crate::load::Distribution::Each,
+            distribution: crate::cli::load::Distribution::Each,
             hosts: 100,
             servers: 10,
             scripts: 100,
@@ -490,7 +506,7 @@ fn reports_are_read_by_columns() {
             continue;
         };
         assert_eq!(count, reading.len(), "{name}");
-        let shape = &definition.shape;
+        let shape = &definition.layout;
         for (at, column) in shape.columns().iter().enumerate() {
             let column_type = column.column.column_type;
             let Some(numbers) = shape.numbers(&reading, at, 0..reading.len()) else {

@@ -1,9 +1,8 @@
-//! Texts on their way out: each distinct one is copied once, rows refer to it.
+//! Dictionaries of a scan: each distinct text is copied once, rows refer to its place.
 //!
-//! Rows of the pools have numbers where tables show texts. A scan gives each number that it meets (a word, a tag set) a place
-//! in a list of its own, and the texts of new ones are read under the lock of the moment; a batch is then the list taken
-//! at the places of its rows, which copies sixteen bytes a row and no text. Within one query a number means one thing (see
-//! `snapshot`). All columns of words have one list. A list that grew past [`KNOWN_MAX`] begins anew, so its size is bounded whatever was sent.
+//! Pool rows have ids where tables show texts. A dictionary gives each id that it meets a place in a list and copies its text under
+//! the lock; a column is then the list taken at the places of its rows, which copies no text. Within one query an id
+//! means one thing (see `snapshot`). A dictionary beyond [`KNOWN_MAX`] starts anew, so its size is bounded.
 
 use std::sync::Arc;
 
@@ -40,11 +39,14 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Before the rows of a batch: places given from now on hold until the batch is made.
-    pub(super) fn begin(&mut self) {
-        if self.known as usize > KNOWN_MAX || self.pieces > PIECES_MAX || self.bytes > BYTES_MAX {
+    /// Before the rows of a batch: places given from now on hold until the batch is made. Whether the list began anew.
+    pub(super) fn begin(&mut self) -> bool {
+        let full =
+            self.known as usize > KNOWN_MAX || self.pieces > PIECES_MAX || self.bytes > BYTES_MAX;
+        if full {
             *self = Self::default();
         }
+        full
     }
 
     /// Numbers that follow are below `end`.
@@ -94,8 +96,8 @@ impl Texts {
         self.places.len() * size_of::<u32>() + self.known as usize * 32 + self.bytes
     }
 
-    /// The texts at these places.
-    pub(super) fn at(&mut self, places: Vec<u32>) -> Result<ArrayRef> {
+    /// All texts so far, by their places.
+    pub(super) fn list(&mut self) -> Result<&ArrayRef> {
         let new = self.new.finish();
         let list: ArrayRef = match self.list.take() {
             Some(list) if new.is_empty() => list,
@@ -108,8 +110,11 @@ impl Texts {
                 Arc::new(new)
             }
         };
-        let found = take(&list, &UInt32Array::from(places), None);
-        self.list = Some(list);
-        Ok(found?)
+        Ok(self.list.insert(list))
+    }
+
+    /// The texts at these places.
+    pub(super) fn at(&mut self, places: Vec<u32>) -> Result<ArrayRef> {
+        Ok(take(self.list()?, &UInt32Array::from(places), None)?)
     }
 }

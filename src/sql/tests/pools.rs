@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::cli::load::TrafficOptions;
+use crate::cli::load::traffic::Traffic;
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::ingest::{RingPlan, TempRing};
-use crate::load::TrafficOptions;
-use crate::load::traffic::Traffic;
+use crate::input::Decode as _;
+use crate::input::pinba::Decoder;
+use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{Live, Pulse};
 use crate::pool::Pool;
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
-use crate::wire::{Decoder, Hasher, TextLimits};
 
 /// Pools, reports, and the catalog over them.
 pub(crate) struct Pools {
@@ -42,7 +44,7 @@ impl Pools {
         reports.define_at_start(built_in.collect(), &pool, 0);
         let counters = Counters::new(1);
         let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
-        let status = Status::bare(counters, ring, Arc::new(SystemClock::new()));
+        let status = Status::bare(counters, ring);
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let catalog = Catalog::new(
             live,

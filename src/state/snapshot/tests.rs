@@ -11,13 +11,15 @@ use prost::Message as _;
 use super::*;
 use crate::clock::ManualClock;
 use crate::config::{PoolConfig, ReportsConfig};
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
 use crate::report::reading::Want;
 use crate::report::totals::Totals;
 use crate::report::{Reports, Ticks, builtin};
-use crate::wire::{Decoder, Hasher, TextLimits, model};
 
 const HISTORY: Duration = Duration::from_secs(60);
 
@@ -72,14 +74,14 @@ fn empty_live(plan: Plan, hasher: &Hasher) -> Live {
             request_pool_size: plan.requests,
             timer_pool_size: plan.timers,
             stats_history: HISTORY,
-            words_bytes: 4 << 20,
+            words_memory: 4 << 20,
         },
         hasher.clone(),
     );
     let reports = Reports::new(
         &ReportsConfig {
             rows_max: plan.rows_max,
-            memory_bytes: plan.memory,
+            memory: plan.memory,
             error_status: 500,
         },
         history,
@@ -187,7 +189,7 @@ impl Process {
             .iter()
             .map(|entry| {
                 let reading = live.reports.read(entry, want, &live.pool, 0);
-                let folded = live.reports.folded(entry);
+                let folded = live.reports.overflowed(entry);
                 format!("{} {folded} {reading:?}", entry.definition.name)
             })
             .collect();
@@ -195,7 +197,7 @@ impl Process {
         shown.extend(ids.map(|id| {
             let row = live.pool.requests.get(id).unwrap();
             let origin = live.pool.origins.get(row.origin);
-            let script = live.pool.words.text(origin.script_name);
+            let script = live.pool.strings.text(origin.script_name);
             let timers = live.pool.timers_of(&row).count();
             format!("{id} {script} {} {timers}", row.merged_at(self.now_ms))
         }));
@@ -239,8 +241,8 @@ fn everything_comes_back_bit_for_bit_and_goes_on_alike() {
         }
     }
     assert_eq!(
-        after.live.read().pool.words.len(),
-        before.live.read().pool.words.len()
+        after.live.read().pool.strings.len(),
+        before.live.read().pool.strings.len()
     );
 }
 
@@ -299,7 +301,7 @@ fn another_configuration_takes_what_fits() {
         let live = process.live.read();
         live.reports
             .iter()
-            .map(|it| live.reports.folded(it))
+            .map(|it| live.reports.overflowed(it))
             .sum::<usize>()
     };
     assert!(folded(&before) > 0);
@@ -369,16 +371,17 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     let bytes = before.write();
     let mut blocks = Vec::new();
     let mut reader = BlockReader::new(&bytes[..]).unwrap();
-    while let Ok((kind, block)) = reader.read() {
-        blocks.push((kind, block.to_vec()));
+    while reader.advance().is_ok() {
+        let last = reader.ended;
+        blocks.push((last, reader.bytes().unwrap().to_vec()));
     }
     let mut refused = 0;
-    let mut attempt = |changed: &[(Kind, Vec<u8>)]| {
+    let mut attempt = |changed: &[(bool, Vec<u8>)]| {
         let mut writer = BlockWriter::new(Vec::new()).unwrap();
-        for (kind, block) in changed {
-            writer.block(*kind, block).unwrap();
+        for (last, block) in changed {
+            writer.block(block, *last).unwrap();
         }
-        let (bytes, _) = writer.finish().unwrap();
+        let bytes = writer.finish().unwrap();
         match before.next(&bytes, small, 0) {
             Err(_) => refused += 1,
             Ok((mut after, _)) => {
@@ -456,12 +459,13 @@ impl Process {
     fn send_names(&mut self, from: u64, count: u64) {
         let mut records = Vec::new();
         for n in from..from + count {
-            let word = |kind: &str| format!("{kind}-{n}");
-            let mut sent = model::Request::named(word("host"), word("server"), word("script"));
+            let string = |kind: &str| format!("{kind}-{n}");
+            let mut sent =
+                model::Request::named(string("host"), string("server"), string("script"));
             sent.request_time = Some((n % 1000) as f32 / 700.0);
             sent.memory_peak = Some(n as u32);
-            sent.add_tag("env", word("env"));
-            sent.add_timer(1, 0.25, &[("group", &*word("group")), ("op", "op")]);
+            sent.add_tag("env", string("env"));
+            sent.add_timer(1, 0.25, &[("group", &*string("group")), ("op", "op")]);
             let packet = sent.encode_to_vec();
             let taken = self.decoder.decode(&packet, 1_700_000_000, &mut records);
             assert_eq!(taken, Ok(1));

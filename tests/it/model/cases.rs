@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pinbad::input::pinba::model::Request;
 use pinbad::report::definition::Defaults;
 use pinbad::report::form::ReportForm;
 use pinbad::report::reading::{KeyValue, Reading, Want};
 use pinbad::report::{Defined, DefinedBy};
-use pinbad::wire::model::Request;
 use prost::Message as _;
 
 use super::traffic::read;
@@ -184,7 +184,7 @@ fn a_status_that_a_tag_gave_is_let_go_once() {
     world.advance(10_000);
     assert!(world.rows("r").is_empty());
     assert!(
-        world.live.pool.words.find(b"teapot").is_some(),
+        world.live.pool.strings.find(b"teapot").is_some(),
         "the raw row still has it"
     );
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pinbad::merger::Live;
+use pinbad::report::layout::ColumnLayout;
 use pinbad::report::reading::{KeyValue, Reading, Want};
-use pinbad::report::shape::Shape;
 use pinbad::report::totals::Totals;
 use pinbad::value::Value;
 
@@ -69,7 +69,7 @@ pub(super) fn compare(
         histograms: true,
     };
     let reading = live.reports.read(entry, want, &live.pool, 0);
-    let shape = &entry.definition.shape;
+    let shape = &entry.definition.layout;
     same(
         "window",
         reading.window_secs,
@@ -225,7 +225,7 @@ impl Whole<'_> {
     /// Every column of one row. A key without text is `(other)`.
     fn columns(
         &self,
-        shape: &Shape,
+        shape: &ColumnLayout,
         reading: &Reading,
         row: usize,
         key: &[Option<&str>],
@@ -311,7 +311,7 @@ impl Whole<'_> {
     /// The histogram views of some rows.
     fn segments(
         &self,
-        shape: &Shape,
+        shape: &ColumnLayout,
         reading: &Reading,
         rows: &[(usize, Vec<String>, Row)],
     ) -> Result<(), String> {
@@ -356,7 +356,7 @@ impl Whole<'_> {
 
     fn segments_of(
         &self,
-        shape: &Shape,
+        shape: &ColumnLayout,
         reading: &Reading,
         index: &str,
         row: &Row,

@@ -3,7 +3,7 @@
 //! The structs come from prost's reading of the same bytes and the validation rules as the specification words them
 //! (table 1.5, column F, and the decisions of the design), one rule after the other.
 
-use pinbad::wire::model;
+use pinbad::input::pinba::model;
 use prost::Message as _;
 
 use super::dice::Dice;

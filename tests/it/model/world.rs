@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pinbad::config::{PoolConfig, ReportsConfig};
+use pinbad::input::Decode as _;
+use pinbad::input::pinba::{Decoder, model};
+use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::{HELD_MS, Pool};
 use pinbad::report::definition::{Defaults, Definition};
 use pinbad::report::form::ReportForm;
 use pinbad::report::{Defined, DefinedBy, Reports, Ticks, builtin};
-use pinbad::wire::{Decoder, Hasher, TextLimits, model};
 use prost::Message as _;
 
 use super::compare;
@@ -108,14 +110,14 @@ impl World {
                 request_pool_size: plan.request_rows,
                 timer_pool_size: plan.timer_rows,
                 stats_history: history,
-                words_bytes: 8 << 20,
+                words_memory: 8 << 20,
             },
             hasher.clone(),
         );
         let mut engine = Reports::new(
             &ReportsConfig {
                 rows_max: plan.rows_max,
-                memory_bytes: plan.memory_bytes,
+                memory: plan.memory_bytes,
                 error_status: ERROR_STATUS,
             },
             Ticks::of(history),
@@ -424,7 +426,7 @@ impl World {
             );
         }
         let pool = &self.live.pool;
-        (pool.words.len(), pool.origins.len(), pool.tag_sets.len())
+        (pool.strings.len(), pool.origins.len(), pool.tag_sets.len())
     }
 
     /// Something happens, whatever it is.

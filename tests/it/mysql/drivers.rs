@@ -1,4 +1,4 @@
-//! Drivers of PHP, Python, Node and Go, by the scripts of `tests/clients`.
+//! Drivers of PHP, Python, Node, Go and Java, by the scripts of `tests/clients`.
 
 use std::process::Command;
 
@@ -65,5 +65,37 @@ mod go {
             .env("GO111MODULE", "off")
             .env("GOCACHE", clients().join("go"));
         assert_ok(go.arg("run").arg(script("driver.go")), shop.mysql);
+    }
+}
+
+mod java {
+    use super::*;
+
+    /// Runs a part of the class, from its source.
+    fn jdbc(part: &str) {
+        let shop = Shop::open();
+        let mut java = Command::new("java");
+        java.args(["-cp", "/usr/share/java/mariadb-java-client.jar"]);
+        assert_ok(java.arg(script("Jdbc.java")).arg(part), shop.mysql);
+    }
+
+    #[test]
+    fn metadata() {
+        jdbc("metadata");
+    }
+
+    #[test]
+    fn statements() {
+        jdbc("statements");
+    }
+
+    #[test]
+    fn batches() {
+        jdbc("batches");
+    }
+
+    #[test]
+    fn tools() {
+        jdbc("tools");
     }
 }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::{BOTTOM, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round};
 use crate::http::page::show;
-use crate::query::source::SpreadBucket;
+use crate::query::read_model::DistributionBucket;
 
 /// Bars for one doubling of time.
 const BARS_A_DOUBLING: f64 = 4.0;
@@ -16,7 +16,7 @@ pub(in crate::http::page) fn histogram(
     id: &str,
     theme: Theme,
     title: &str,
-    buckets: &[SpreadBucket],
+    buckets: &[DistributionBucket],
     marks: &[(&str, f64)],
 ) -> Markup {
     let place = |us: u64| (us.max(1) as f64).log2() * BARS_A_DOUBLING;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn histograms_count_everything_once() {
-        let bucket = |low_us, high_us, count| SpreadBucket {
+        let bucket = |low_us, high_us, count| DistributionBucket {
             low_us,
             high_us,
             count,

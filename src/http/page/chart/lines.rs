@@ -3,6 +3,7 @@
 //! Points come from the series in memory, a step apart; what is not known is a gap. The legend says what is now.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 
@@ -63,14 +64,10 @@ pub(in crate::http::page) struct Chart {
 impl Chart {
     /// The chart. `id` tells it from others on the same page.
     pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
-        let points = self
-            .lines
-            .iter()
-            .map(|line| line.points.len())
-            .max()
-            .unwrap_or(0);
-        let highest = self.highest();
-        let scale = Scale::new(highest);
+        let points = self.lines.iter().map(|line| line.points.len()).max();
+        let points = points.unwrap_or(0);
+        let all = self.lines.iter().flat_map(|line| known(&line.points));
+        let scale = Scale::new(all.fold(0.0, f64::max));
         let steps = points.saturating_sub(1).max(1) as f64;
         let x = |at: usize| f64::from(LEFT) + f64::from(RIGHT - LEFT) * at as f64 / steps;
         let span = steps * self.step_secs;
@@ -102,7 +99,7 @@ impl Chart {
                         @for line in &self.lines {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
-                                b { (self.newest(line).map_or_else(|| "\u{2013}".to_owned(), |value| self.unit.text(value))) }
+                                b { (Self::newest(line).map_or_else(|| "\u{2013}".to_owned(), |value| self.unit.text(value))) }
                             }
                         }
                     }
@@ -112,69 +109,47 @@ impl Chart {
         }
     }
 
-    fn newest(&self, line: &Line) -> Option<f64> {
-        line.points
-            .iter()
-            .rev()
-            .copied()
-            .find(|value| value.is_finite())
-    }
-
-    fn highest(&self) -> f64 {
-        let all = self.lines.iter().flat_map(|line| &line.points);
-        all.copied()
-            .filter(|value| value.is_finite())
-            .fold(0.0, f64::max)
+    fn newest(line: &Line) -> Option<f64> {
+        known(&line.points).last()
     }
 
     /// The chart in words.
     fn described(&self) -> String {
-        let mut text = String::new();
-        for line in &self.lines {
-            let known = line
-                .points
-                .iter()
-                .copied()
-                .filter(|value| value.is_finite());
-            let (least, most) = known.fold(
-                (f64::INFINITY, f64::NEG_INFINITY),
-                |(least, most), value| (least.min(value), most.max(value)),
-            );
-            if let (Some(newest), true) = (self.newest(line), least <= most) {
-                let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
-                // Writing to a String cannot fail.
-                let _ = write!(
-                    text,
-                    "{}: now {newest}, between {least} and {most}. ",
-                    line.name
-                );
-            } else {
-                let _ = write!(text, "{}: no data. ", line.name);
-            }
-        }
-        text
+        let described = |line: &Line| {
+            let least = known(&line.points).fold(f64::INFINITY, f64::min);
+            let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
+            let Some(newest) = Self::newest(line) else {
+                return format!("{}: no data. ", line.name);
+            };
+            let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
+            format!("{}: now {newest}, between {least} and {most}. ", line.name)
+        };
+        self.lines.iter().map(described).collect()
     }
+}
+
+/// The points of a line that are known.
+fn known(points: &[f64]) -> impl DoubleEndedIterator<Item = f64> {
+    points.iter().copied().filter(|value| value.is_finite())
 }
 
 /// The points as path data; a gap where nothing is known.
 fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
     let mut data = String::with_capacity(points.len() * 12);
-    let mut drawing = false;
-    for (at, value) in points.iter().enumerate() {
-        if !value.is_finite() {
-            drawing = false;
-            continue;
+    for run in runs(points) {
+        let alone = run.len() == 1;
+        for at in run.clone() {
+            let verb = if at == run.start { 'M' } else { 'L' };
+            // Writing to a String cannot fail.
+            let _ = write!(
+                data,
+                "{verb}{} {}",
+                coordinate(x(at)),
+                coordinate(y(points[at]))
+            );
         }
-        data.push(if drawing { 'L' } else { 'M' });
-        data.push_str(&coordinate(x(at)));
-        data.push(' ');
-        data.push_str(&coordinate(y(*value)));
         // A point alone is drawn as a dot.
-        let alone = !drawing && points.get(at + 1).is_none_or(|next| !next.is_finite());
-        if alone {
-            data.push_str("h3");
-        }
-        drawing = true;
+        data.push_str(if alone { "h3" } else { "" });
     }
     PreEscaped(data)
 }
@@ -182,21 +157,26 @@ fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Pre
 /// What is below the points, as path data.
 fn area(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
     let mut data = String::with_capacity(points.len() * 12);
-    let known = |at: usize| points.get(at).is_some_and(|value| value.is_finite());
-    for (at, value) in points
-        .iter()
-        .enumerate()
-        .filter(|(_, value)| value.is_finite())
-    {
-        if at == 0 || !known(at - 1) {
-            let _ = write!(data, "M{} {BOTTOM}", coordinate(x(at)));
+    for run in runs(points) {
+        let _ = write!(data, "M{} {BOTTOM}", coordinate(x(run.start)));
+        for at in run {
+            let _ = write!(data, "L{} {}", coordinate(x(at)), coordinate(y(points[at])));
         }
-        let _ = write!(data, "L{} {}", coordinate(x(at)), coordinate(y(*value)));
-        if !known(at + 1) {
-            let _ = write!(data, "V{BOTTOM}Z");
-        }
+        let _ = write!(data, "V{BOTTOM}Z");
     }
     PreEscaped(data)
+}
+
+/// Points that are known and stand side by side.
+fn runs(points: &[f64]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (at, _) in points.iter().enumerate().filter(|(_, it)| it.is_finite()) {
+        match runs.last_mut() {
+            Some(run) if run.end == at => run.end += 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
 }
 
 /// Round moments before now: how many seconds ago, and what to call it.

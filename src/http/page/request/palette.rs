@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::{Bar, grouped};
 use crate::http::page::show::{self, Name, visible};
-use crate::query::source::TimerDetail;
+use crate::query::read_model::TimerDetail;
 
 /// Values with a colour of their own; the style sheet has as many. All others share one more.
 const COLOURS: usize = 4;

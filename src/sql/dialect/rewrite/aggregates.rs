@@ -6,20 +6,20 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, ObjectName, ObjectNamePart, OrderByExpr, Query,
-    Select, Visit, Visitor,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, ObjectName, ObjectNamePart,
+    OrderByExpr, Query, Select, Visit, Visitor,
 };
 
+use super::build::{binary, call, name_of, number, text};
 use super::calls::unnamed;
-use super::copies::Copies;
 use super::ident;
-use super::pieces::{call, name_of, text};
 use super::select::item_expr;
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
 /// What makes one row of many, if it has no OVER.
-const AGGREGATES: [&str; 28] = [
+const AGGREGATES: [&str; 31] = [
     "any_value",
     "approx_distinct",
     "approx_median",
@@ -39,6 +39,9 @@ const AGGREGATES: [&str; 28] = [
     "median",
     "min",
     "nth_value",
+    "percentile",
+    "percentile_cont",
+    "percentile_disc",
     "std",
     "stddev",
     "stddev_pop",
@@ -114,6 +117,7 @@ fn standard_name(name: &str) -> &str {
         "variance" => "var_pop",
         "any_value" => "first_value",
         "group_concat" => "string_agg",
+        "median" => "percentile_cont",
         same => same,
     }
 }
@@ -122,13 +126,17 @@ fn standard_name(name: &str) -> &str {
 pub(super) fn rewrite(
     mut call_of: Function,
     name: &str,
-    copies: &Copies,
+    context: &Context<'_>,
 ) -> Result<Expr, SqlError> {
     let meant = standard_name(name);
     call_of.name = ObjectName(vec![ObjectNamePart::Identifier(ident(meant))]);
     let FunctionArguments::List(list) = &mut call_of.args else {
         return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
     };
+    let mut within = std::mem::take(&mut call_of.within_group);
+    if !within.is_empty() && !meant.contains("percentile") {
+        return Err(SqlError::parse(format!("{name}() has no WITHIN GROUP")));
+    }
     let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
     list.duplicate_treatment = distinct.then_some(DuplicateTreatment::Distinct);
     match meant {
@@ -143,12 +151,41 @@ pub(super) fn rewrite(
         }
         "avg" => {
             wrap(list, "__number")?;
-            let mut counted = copies.of(&call_of)?;
+            let mut counted = context.copies.of(&call_of)?;
             let mut summed = call_of;
             summed.name = ObjectName(vec![ObjectNamePart::Identifier(ident("sum"))]);
             counted.name = ObjectName(vec![ObjectNamePart::Identifier(ident("count"))]);
             let sum = call("__sum_type", vec![Expr::Function(summed)]);
             return Ok(call("__div", vec![sum, Expr::Function(counted)]));
+        }
+        "percentile" | "percentile_cont" | "percentile_disc" | "approx_percentile_cont" => {
+            let mut all = unnamed(list)?;
+            let order = within.pop();
+            let from_above = order
+                .as_ref()
+                .is_some_and(|order| order.options.asc == Some(false));
+            if name == "median" {
+                all.push(number(0.5));
+            }
+            if let Some(order) = order {
+                all.insert(0, order.expr);
+            }
+            let [values, part] = <[Expr; 2]>::try_from(all).map_err(|_| {
+                SqlError::wrong_arguments(format!("{name}() takes numbers and a part of them"))
+            })?;
+            let values = call("__number", vec![values]);
+            list.args = match (meant, from_above) {
+                ("approx_percentile_cont", false) => vec![call("__real", vec![values]), part],
+                ("approx_percentile_cont", true) => {
+                    let part = binary(number(1), BinaryOperator::Minus, part);
+                    vec![call("__real", vec![values]), part]
+                }
+                (_, false) => vec![values, part],
+                (_, true) => vec![values, part, number(1)],
+            }
+            .into_iter()
+            .map(argument)
+            .collect();
         }
         "stddev_pop" | "stddev_samp" | "var_pop" | "var_samp" => wrap(list, "__real")?,
         "bit_and" | "bit_or" | "bit_xor" => wrap(list, "__unsigned")?,
@@ -157,8 +194,8 @@ pub(super) fn rewrite(
             let mut kept = Vec::new();
             for clause in list.clauses.drain(..) {
                 match clause {
-                    FunctionArgumentClause::Separator(said) => {
-                        separator = said.into_string().unwrap_or_default();
+                    FunctionArgumentClause::Separator(written) => {
+                        separator = written.into_string().unwrap_or_default();
                     }
                     FunctionArgumentClause::OrderBy(orders) => {
                         kept.push(FunctionArgumentClause::OrderBy(orders));
@@ -181,7 +218,7 @@ pub(super) fn rewrite(
                     if let FunctionArgumentClause::OrderBy(orders) = clause {
                         orders.truncate(1);
                         for order in orders {
-                            order.expr = copies.of(&joined)?;
+                            order.expr = context.copies.of(&joined)?;
                         }
                     }
                 }

@@ -11,11 +11,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aggregates;
+use super::build::{binary, call, case, name_of, null, number, text};
 use super::conditions::{as_condition, as_value};
-use super::copies::Copies;
-use super::pieces::{binary, call, case, name_of, null, number, text};
+use super::ident;
 use super::types::date_arithmetic;
-use super::{Noted, Surroundings, ident};
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
 use crate::sql::variables::VERSION;
@@ -36,19 +36,18 @@ const WINDOWS: [&str; 8] = [
 ];
 
 /// There is no such function.
-fn unknown(name: &str, around: &Surroundings) -> SqlError {
-    let database = around.database.as_deref().map(|name| format!("{name}."));
+fn unknown(name: &str, context: &Context<'_>) -> SqlError {
+    let database = context
+        .session
+        .database
+        .as_deref()
+        .map(|name| format!("{name}."));
     let database = database.unwrap_or_default();
     SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist"))
 }
 
 /// A call as what does the same here; its arguments are done already.
-pub(super) fn rewrite(
-    mut call_of: Function,
-    around: &Surroundings,
-    copies: &Copies,
-    noted: &mut Noted,
-) -> Result<Expr, SqlError> {
+pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Expr, SqlError> {
     let Some(name) = name_of(&call_of) else {
         return Err(SqlError::no_such_function(format!(
             "FUNCTION {} does not exist",
@@ -66,34 +65,42 @@ pub(super) fn rewrite(
     let is_aggregate = aggregates::is_aggregate_name(&name);
     if is_aggregate || call_of.over.is_some() {
         if !is_aggregate && !WINDOWS.contains(&name.as_str()) {
-            return Err(unknown(&name, around));
+            return Err(unknown(&name, context));
         }
-        return aggregates::rewrite(call_of, &name, copies);
+        let made = aggregates::rewrite(call_of, &name, context)?;
+        return Ok(
+            match context.session.number::<u64>("group_concat_max_len") {
+                Some(bytes) if name == "group_concat" => {
+                    call("__left_bytes", vec![made, number(bytes)])
+                }
+                _ => made,
+            },
+        );
     }
     let mut arguments = plain_arguments(&mut call_of, &name)?;
     let count = arguments.len();
-    if let Some(said) = of_session(&name, count, around) {
-        return Ok(said);
+    if let Some(value) = of_session(&name, count, context) {
+        return Ok(value);
     }
-    let wrong_count = || SqlError {
-        code: 1582,
-        state: "42000",
-        message: format!("Incorrect parameter count in the call to native function '{name}'"),
+    let wrong_count = || {
+        SqlError::wrong_argument_count(format!(
+            "Incorrect parameter count in the call to native function '{name}'"
+        ))
     };
     let mut next = || arguments.drain(..1).next().unwrap_or_else(null);
     Ok(match (name.as_str(), count) {
         ("unix_timestamp", 1) => call(
             "__unix_timestamp",
-            vec![next(), text(around.time_zone.clone())],
+            vec![next(), text(context.session.time_zone())],
         ),
         ("from_unixtime", 1) => call(
             "__from_unixtime",
-            vec![next(), text(around.time_zone.clone())],
+            vec![next(), text(context.session.time_zone())],
         ),
         ("from_unixtime", 2) => {
             let at = call(
                 "__from_unixtime",
-                vec![next(), text(around.time_zone.clone())],
+                vec![next(), text(context.session.time_zone())],
             );
             call("date_format", vec![at, next()])
         }
@@ -113,7 +120,7 @@ pub(super) fn rewrite(
         ("nullif", 2) => {
             let (first, second) = (next(), next());
             case(
-                binary(copies.of(&first)?, BinaryOperator::Eq, second),
+                binary(context.copies.of(&first)?, BinaryOperator::Eq, second),
                 null(),
                 first,
             )
@@ -138,7 +145,7 @@ pub(super) fn rewrite(
             };
             match seconds.filter(|seconds| *seconds >= 0.0) {
                 Some(seconds) => {
-                    noted.sleep += seconds;
+                    context.sleep.set(context.sleep.get() + seconds);
                     number(0)
                 }
                 None => return Err(SqlError::wrong_arguments("SLEEP takes a number of seconds")),
@@ -160,40 +167,40 @@ pub(super) fn rewrite(
         (known, _) if functions::is_known(known) || FROM_DATAFUSION.contains(&known) => {
             call(&name, arguments)
         }
-        _ => return Err(unknown(&name, around)),
+        _ => return Err(unknown(&name, context)),
     })
 }
 
 /// What the session says: who asks, where, and what its clock shows; `None` when the function is another one.
-fn of_session(name: &str, arguments: usize, around: &Surroundings) -> Option<Expr> {
+fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Expr> {
     Some(match (name, arguments) {
-        ("database" | "schema", 0) => around.database.clone().map_or_else(null, text),
-        ("user" | "session_user" | "system_user", 0) => text(around.user.clone()),
+        ("database" | "schema", 0) => context.session.database.clone().map_or_else(null, text),
+        ("user" | "session_user" | "system_user", 0) => text(context.session.user.clone()),
         ("current_user", 0) => {
-            let name = around.user.split('@').next().unwrap_or_default();
+            let name = context.session.user.split('@').next().unwrap_or_default();
             text(format!("{name}@%"))
         }
         ("version", 0) => text(VERSION),
-        ("connection_id", 0) => number(around.connection),
+        ("connection_id", 0) => number(context.session.id),
         ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
-            let shown = around.now.format("%Y-%m-%d %H:%M:%S").to_string();
+            let shown = context.now.format("%Y-%m-%d %H:%M:%S").to_string();
             call("__datetime", vec![text(shown)])
         }
         ("utc_timestamp", 0 | 1) => {
-            let shown = around.now_utc.format("%Y-%m-%d %H:%M:%S").to_string();
+            let shown = context.now_utc.format("%Y-%m-%d %H:%M:%S").to_string();
             call("__datetime", vec![text(shown)])
         }
         ("curdate" | "current_date", 0) => call(
             "__date",
-            vec![text(around.now.format("%Y-%m-%d").to_string())],
+            vec![text(context.now.format("%Y-%m-%d").to_string())],
         ),
         ("utc_date", 0) => call(
             "__date",
-            vec![text(around.now_utc.format("%Y-%m-%d").to_string())],
+            vec![text(context.now_utc.format("%Y-%m-%d").to_string())],
         ),
-        ("curtime" | "current_time", 0 | 1) => text(around.now.format("%H:%M:%S").to_string()),
-        ("utc_time", 0 | 1) => text(around.now_utc.format("%H:%M:%S").to_string()),
-        ("unix_timestamp", 0) => number(around.now_utc.and_utc().timestamp()),
+        ("curtime" | "current_time", 0 | 1) => text(context.now.format("%H:%M:%S").to_string()),
+        ("utc_time", 0 | 1) => text(context.now_utc.format("%H:%M:%S").to_string()),
+        ("unix_timestamp", 0) => number(context.now_utc.and_utc().timestamp()),
         _ => return None,
     })
 }
@@ -203,7 +210,8 @@ fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlE
     let FunctionArguments::List(list) = &mut call_of.args else {
         return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
     };
-    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
+    let within = !call_of.within_group.is_empty();
+    if within || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
         return Err(SqlError::parse(format!("{name}() is no aggregate")));
     }
     unnamed(list)

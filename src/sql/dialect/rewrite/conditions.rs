@@ -1,11 +1,11 @@
-//! Conditions and values: in MySQL each is taken for the other, in DataFusion neither is.
+//! Conditions and values: MySQL takes each for the other, DataFusion does not.
 //!
-//! Types are not known yet, so an expression is a condition by its form. What stands in WHERE and is none goes through
-//! `__truth`; a condition that is shown, or is a branch of CASE, is 1 or 0 by `__int`.
+//! Types are not known yet, so an expression is a condition by its form. In WHERE any other goes through `__truth`; a condition
+//! that is shown, or is a branch of CASE, becomes 1 or 0 through `__int`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
-use super::pieces::{call, name_of, take};
+use super::build::{call, name_of, take};
 
 /// Whether an expression is true or false by its form.
 fn is_condition(expr: &Expr) -> bool {

@@ -1,9 +1,8 @@
-//! Sub-queries that look at the row around them and want one row of many: percentiles, as Pinboard asks for them.
+//! Correlated sub-queries for one row of an order: percentiles, as Pinboard writes them.
 //!
-//! `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` for each row of `q` is what MySQL's users write
-//! for want of a function. DataFusion joins such sub-queries only when they are aggregates, and this one is:
-//! `nth_value(r.x, n + 1 ORDER BY r.x DESC)`. If the query around it is an aggregate itself, that one is made first, as a table
-//! of its own, and the sub-queries look at its rows.
+//! `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` for each row of `q` stands for a function that
+//! MySQL lacks. DataFusion joins correlated sub-queries only when they are aggregates, so it becomes
+//! `nth_value(r.x, n + 1 ORDER BY r.x DESC)`. If the outer query is an aggregate itself, it becomes a table of its own first.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,49 +11,35 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, LimitClause,
     ObjectNamePart, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem,
     SetExpr, TableAlias, TableFactor, TableWithJoins, Value, Visit, VisitMut, Visitor, VisitorMut,
+    visit_expressions, visit_expressions_mut,
 };
 
 use super::aggregates::is_aggregate_call;
-use super::pieces::call;
-use super::{group_expressions, ident};
+use super::build::{call, number};
+use super::{group_expressions, ident, to_flow};
 use crate::sql::error::SqlError;
 
 /// Rows that such a sub-query may skip: they are kept in memory for each row around it.
 const SKIP_MAX: u64 = 1_000_000;
 
-/// Rewrites the sub-queries of a SELECT, and the SELECT itself if it must be.
+/// Rewrites the sub-queries of a SELECT.
 pub(super) fn rewrite(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
-    let mut found = Find(None);
-    for item in &mut select.projection {
-        let _ = VisitMut::visit(item, &mut found);
-    }
-    for expr in select.selection.iter_mut().chain(select.having.iter_mut()) {
-        let _ = VisitMut::visit(expr, &mut found);
-    }
-    for order in orders.iter_mut() {
-        let _ = VisitMut::visit(&mut order.expr, &mut found);
-    }
-    match found.0 {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
-/// Rewrites what it finds.
-struct Find(Option<SqlError>);
-
-impl VisitorMut for Find {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Subquery(query) = expr
-            && let Err(error) = as_aggregate(query)
-        {
-            self.0 = Some(error);
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
+    let mut rewrite = |expr: &mut Expr| match expr {
+        Expr::Subquery(query) => to_flow(as_aggregate(query)),
+        _ => ControlFlow::Continue(()),
+    };
+    let items = visit_expressions_mut(&mut select.projection, &mut rewrite);
+    let conditions = [&mut select.selection, &mut select.having];
+    let conditions = conditions
+        .into_iter()
+        .try_for_each(|condition| visit_expressions_mut(condition, &mut rewrite));
+    let orders = orders
+        .iter_mut()
+        .try_for_each(|order| visit_expressions_mut(&mut order.expr, &mut rewrite));
+    [items, conditions, orders]
+        .into_iter()
+        .find_map(ControlFlow::break_value)
+        .map_or(Ok(()), Err)
 }
 
 /// Makes an aggregate of a query that wants one row of an order, if it looks at the row around it.
@@ -68,14 +53,11 @@ fn as_aggregate(query: &mut Query) -> Result<(), SqlError> {
         ))
     };
     let (skip, take) = match &query.limit_clause {
-        Some(LimitClause::LimitOffset { limit, offset, .. }) => (
-            offset
-                .as_ref()
-                .map_or(Some(0), |offset| whole(&offset.value)),
-            limit.as_ref().and_then(whole),
-        ),
-        Some(LimitClause::OffsetCommaLimit { offset, limit }) => (whole(offset), whole(limit)),
-        None => (None, None),
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            let offset = offset.as_ref().map(|offset| whole(&offset.value));
+            (offset.unwrap_or(Some(0)), limit.as_ref().and_then(whole))
+        }
+        _ => (None, None),
     };
     let (Some(skip), Some(1)) = (skip, take) else {
         return Err(refuse("does not want exactly one row"));
@@ -115,10 +97,9 @@ fn as_aggregate(query: &mut Query) -> Result<(), SqlError> {
             ..order
         })
         .collect();
-    let number = Expr::Value(Value::Number((skip + 1).to_string(), false).into());
     let mut made = match skip {
         0 => call("first_value", vec![wanted.clone()]),
-        _ => call("nth_value", vec![wanted.clone(), number]),
+        _ => call("nth_value", vec![wanted.clone(), number(skip + 1)]),
     };
     if let Expr::Function(Function {
         args: FunctionArguments::List(list),
@@ -202,15 +183,7 @@ pub(super) fn split(select: &mut Select, orders: &[OrderByExpr]) -> Result<bool,
     let Some(table) = name_of_table(&from.relation) else {
         return Ok(false);
     };
-    let mut looks = Looks {
-        table: &table,
-        depth: 0,
-        found: false,
-    };
-    for item in &select.projection {
-        let _ = Visit::visit(item, &mut looks);
-    }
-    if !looks.found {
+    if !select.projection.iter().any(|item| looks_at(item, &table)) {
         return Ok(false);
     }
     let grouped_by_columns = group_expressions(&select.group_by)
@@ -281,35 +254,25 @@ pub(super) fn split(select: &mut Select, orders: &[OrderByExpr]) -> Result<bool,
     Ok(true)
 }
 
-/// Whether a sub-query looks at a table outside of it.
-struct Looks<'a> {
-    table: &'a str,
-    depth: usize,
-    found: bool,
-}
-
-impl Visitor for Looks<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::CompoundIdentifier(parts) = expr
-            && self.depth > 0
-            && let [table, _] = parts.as_slice()
-        {
-            self.found |= table.value == self.table;
+/// Whether a sub-query in an item looks at a table outside of it.
+fn looks_at(item: &SelectItem, table: &str) -> bool {
+    let is_of_table = |expr: &Expr| match expr {
+        Expr::CompoundIdentifier(parts) if parts.len() == 2 && parts[0].value == table => {
+            ControlFlow::Break(())
         }
-        ControlFlow::Continue(())
-    }
+        _ => ControlFlow::Continue(()),
+    };
+    let looks = visit_expressions(item, |expr| match expr {
+        Expr::Subquery(query)
+        | Expr::InSubquery {
+            subquery: query, ..
+        }
+        | Expr::Exists {
+            subquery: query, ..
+        } => visit_expressions(&**query, is_of_table),
+        _ => ControlFlow::Continue(()),
+    });
+    looks.is_break()
 }
 
 /// Moves aggregates and columns into the inner query; what is left of them are its columns.

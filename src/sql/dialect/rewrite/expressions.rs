@@ -7,30 +7,25 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, TrimWhereField, UnaryOperator, Value,
 };
 
+use super::build::{binary, call, not, null, number, take, text};
+use super::calls;
 use super::conditions::{as_condition, as_value};
-use super::copies::Copies;
 use super::patterns::{like, regexp};
-use super::pieces::{binary, call, not, null, number, take, text};
 use super::types::{cast, date_arithmetic};
-use super::{Noted, Surroundings, calls};
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
 /// Values in an IN of tuples.
 const TUPLES_MAX: usize = 200;
 
 /// One expression, those in it being done already.
-pub(super) fn rewrite(
-    expr: &mut Expr,
-    around: &Surroundings,
-    copies: &Copies,
-    noted: &mut Noted,
-) -> Result<(), SqlError> {
+pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
     match expr {
         Expr::Function(_) => {
             let Expr::Function(call) = take(expr) else {
                 return Ok(());
             };
-            *expr = calls::rewrite(call, around, copies, noted)?;
+            *expr = calls::rewrite(call, context)?;
         }
         Expr::Value(literal) => match &mut literal.value {
             Value::Number(written, _) if written.contains(['e', 'E']) => {
@@ -38,8 +33,8 @@ pub(super) fn rewrite(
                 *expr = call("__real", vec![text(written)]);
             }
             Value::Boolean(truth) => *expr = number(u8::from(*truth)),
-            Value::DoubleQuotedString(said) | Value::NationalStringLiteral(said) => {
-                *expr = text(said.clone());
+            Value::DoubleQuotedString(written) | Value::NationalStringLiteral(written) => {
+                *expr = text(written.clone());
             }
             Value::HexStringLiteral(_)
             | Value::Number(..)
@@ -49,11 +44,11 @@ pub(super) fn rewrite(
             other => return Err(SqlError::not_supported(format!("the literal {other}"))),
         },
         Expr::TypedString(typed) => {
-            let said = text(typed.value.clone().into_string().unwrap_or_default());
+            let written = text(typed.value.clone().into_string().unwrap_or_default());
             *expr = match typed.data_type.to_string().to_ascii_uppercase().as_str() {
-                "DATE" => call("__date", vec![said]),
-                "TIME" => call("__time", vec![said]),
-                _ => call("__datetime", vec![said]),
+                "DATE" => call("__date", vec![written]),
+                "TIME" => call("__time", vec![written]),
+                _ => call("__datetime", vec![written]),
             };
         }
         Expr::BinaryOp { .. } => rewrite_binary(expr)?,
@@ -86,7 +81,7 @@ pub(super) fn rewrite(
         } => {
             let inner = take(inner);
             let both = binary(
-                binary(copies.of(&inner)?, BinaryOperator::GtEq, take(low)),
+                binary(context.copies.of(&inner)?, BinaryOperator::GtEq, take(low)),
                 BinaryOperator::And,
                 binary(inner, BinaryOperator::LtEq, take(high)),
             );
@@ -95,7 +90,7 @@ pub(super) fn rewrite(
                 false => Expr::Nested(Box::new(both)),
             };
         }
-        Expr::InList { .. } => rewrite_in(expr, copies)?,
+        Expr::InList { .. } => rewrite_in(expr, context)?,
         Expr::Like {
             negated,
             expr: inner,
@@ -104,7 +99,7 @@ pub(super) fn rewrite(
             ..
         } => {
             let (inner, pattern) = (take(inner), take(pattern));
-            *expr = like(inner, pattern, escape_char.take(), *negated, around)?;
+            *expr = like(inner, pattern, escape_char.take(), *negated, context)?;
         }
         Expr::RLike {
             negated,
@@ -112,7 +107,7 @@ pub(super) fn rewrite(
             pattern,
             ..
         } => {
-            let matches = regexp(take(inner), take(pattern), around)?;
+            let matches = regexp(take(inner), take(pattern), context)?;
             *expr = match negated {
                 true => not(matches),
                 false => matches,
@@ -129,7 +124,7 @@ pub(super) fn rewrite(
                 match &operand {
                     Some(operand) => {
                         when.condition = binary(
-                            copies.of(&**operand)?,
+                            context.copies.of(&**operand)?,
                             BinaryOperator::Eq,
                             take(&mut when.condition),
                         );
@@ -270,6 +265,11 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
         | BinaryOperator::NotEq
         | BinaryOperator::And
         | BinaryOperator::Or => return Ok(()),
+        BinaryOperator::Assignment => {
+            return Err(SqlError::not_supported(
+                "assignments to variables inside of a SELECT; SET @name = ... is done",
+            ));
+        }
         other => return Err(SqlError::not_supported(format!("the operator {other}"))),
     };
     *expr = call(name, vec![take(left), take(right)]);
@@ -277,7 +277,7 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
 }
 
 /// `(a, b) IN ((1, 2), (3, 4))`.
-fn rewrite_in(expr: &mut Expr, copies: &Copies) -> Result<(), SqlError> {
+fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
     let Expr::InList {
         expr: inner,
         list,
@@ -296,7 +296,7 @@ fn rewrite_in(expr: &mut Expr, copies: &Copies) -> Result<(), SqlError> {
     }
     let mut any: Option<Expr> = None;
     for row in list.iter_mut() {
-        let mut one = binary(copies.of(&**inner)?, BinaryOperator::Eq, take(row));
+        let mut one = binary(context.copies.of(&**inner)?, BinaryOperator::Eq, take(row));
         rewrite_binary(&mut one)?;
         any = Some(match any {
             Some(any) => binary(any, BinaryOperator::Or, one),

@@ -1,28 +1,28 @@
 //! Texts without telling upper and lower case apart (`sql.case_insensitive`): what is grouped, ordered or DISTINCT.
 //!
-//! Called by `select` for each SELECT. Comparisons are folded where their types are known (`typed`), LIKE and REGEXP where they
+//! Called by `select` for each SELECT. Comparisons are folded where their types are known (`coercion`), LIKE and REGEXP where they
 //! are rewritten (`patterns`); `__fold` leaves alone whatever is not a text.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, OrderByExpr, Select, SelectItem, Value, Visit, VisitMut, Visitor, VisitorMut,
-    WindowSpec, WindowType,
+    GroupByExpr, OrderByExpr, Select, SelectItem, Value, WindowType, visit_expressions,
+    visit_expressions_mut,
 };
 
 use super::aggregates::{has_aggregate, is_aggregate};
-use super::copies::Copies;
+use super::build::{call, take};
 use super::group_expressions;
-use super::pieces::call;
 use super::select::{aliases, item_expr};
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
 /// Groups, orders, and what is DISTINCT, without telling cases apart.
 pub(super) fn fold(
     select: &mut Select,
     orders: &mut [OrderByExpr],
-    copies: &Copies,
+    context: &Context<'_>,
 ) -> Result<(), SqlError> {
     let aliases = aliases(select);
     if matches!(select.distinct, Some(Distinct::Distinct))
@@ -33,7 +33,7 @@ pub(super) fn fold(
         let items = items.ok_or_else(|| {
             SqlError::not_supported("SELECT DISTINCT * with sql.case_insensitive")
         })?;
-        let items = items.into_iter().map(|item| copies.of(item));
+        let items = items.into_iter().map(|item| context.copies.of(item));
         let items = items.collect::<Result<_, _>>()?;
         select.distinct = None;
         select.group_by = GroupByExpr::Expressions(items, Vec::new());
@@ -48,7 +48,7 @@ pub(super) fn fold(
             _ => None,
         };
         match meant {
-            Some(meant) => copies.of(meant),
+            Some(meant) => context.copies.of(meant),
             None => Ok(expr.clone()),
         }
     };
@@ -72,8 +72,8 @@ pub(super) fn fold(
             };
         }
     }
-    let _ = VisitMut::visit(&mut select.projection, &mut Fold);
-    let _ = VisitMut::visit(&mut select.having, &mut Fold);
+    let _ = visit_expressions_mut(&mut select.projection, fold_calls);
+    let _ = visit_expressions_mut(&mut select.having, fold_calls);
     Ok(())
 }
 
@@ -84,55 +84,35 @@ fn by_place<'a>(place: &str, items: &'a [SelectItem]) -> Option<&'a Expr> {
 
 /// Whether an expression is one of columns and functions of them, which can be written twice.
 fn is_plain(expr: &Expr) -> bool {
-    struct Find;
-    impl Visitor for Find {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::Function(Function { over: Some(_), .. })
-                | Expr::Subquery(_)
-                | Expr::Exists { .. }
-                | Expr::InSubquery { .. } => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        }
-    }
-    !matches!(expr, Expr::Value(_))
-        && !has_aggregate(expr)
-        && Visit::visit(expr, &mut Find).is_continue()
+    let others = visit_expressions(expr, |expr| match expr {
+        Expr::Function(Function { over: Some(_), .. })
+        | Expr::Subquery(_)
+        | Expr::Exists { .. }
+        | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    !matches!(expr, Expr::Value(_)) && !has_aggregate(expr) && others.is_continue()
 }
 
 /// COUNT(DISTINCT x), and what windows are divided and ordered by.
-struct Fold;
-
-impl VisitorMut for Fold {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Function(function) = expr else {
-            return ControlFlow::Continue(());
-        };
-        let counts = function.name.to_string().eq_ignore_ascii_case("count");
-        if let FunctionArguments::List(list) = &mut function.args
-            && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
-            && counts
-        {
-            fold_arguments(&mut list.args);
-        }
-        if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
-            let WindowSpec {
-                partition_by,
-                order_by,
-                ..
-            } = spec;
-            let orders = order_by.iter_mut().map(|order| &mut order.expr);
-            for expr in partition_by.iter_mut().chain(orders) {
-                *expr = call("__fold", vec![expr.clone()]);
-            }
-        }
-        ControlFlow::Continue(())
+fn fold_calls(expr: &mut Expr) -> ControlFlow<()> {
+    let Expr::Function(function) = expr else {
+        return ControlFlow::Continue(());
+    };
+    let counts = function.name.to_string().eq_ignore_ascii_case("count");
+    if let FunctionArguments::List(list) = &mut function.args
+        && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+        && counts
+    {
+        fold_arguments(&mut list.args);
     }
+    if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
+        let orders = spec.order_by.iter_mut().map(|order| &mut order.expr);
+        for expr in spec.partition_by.iter_mut().chain(orders) {
+            *expr = call("__fold", vec![take(expr)]);
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 fn fold_arguments(arguments: &mut [FunctionArg]) {
@@ -147,7 +127,7 @@ fn fold_arguments(arguments: &mut [FunctionArg]) {
                 args: FunctionArguments::List(list),
                 ..
             }) if name.to_string().contains("__tuple") => fold_arguments(&mut list.args),
-            expr => *expr = call("__fold", vec![expr.clone()]),
+            expr => *expr = call("__fold", vec![take(expr)]),
         }
     }
 }

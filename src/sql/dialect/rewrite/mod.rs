@@ -1,88 +1,61 @@
-//! MySQL's forms as DataFusion's, on the tree that the grammar made.
+//! MySQL's forms as DataFusion's, on sqlparser's tree, in two passes.
 //!
-//! Names become lower case (MySQL does not tell cases apart), tables get their database, each item of a SELECT gets the name
-//! that MySQL gives it, functions and operators become those that do what MySQL's do (`functions`), and the shape of a SELECT
-//! is put right where MySQL takes more than the standard (`select`). Types are not known here; see `typed` for those.
+//! The first (`names`) puts values into placeholders and names the columns; the second gives tables their database, replaces
+//! functions and operators by those of `functions`, and adapts a SELECT where MySQL takes more than the standard (`select`).
+//! Types are not known here; see `coercion` for those.
 
 mod aggregates;
+mod build;
 mod calls;
 mod conditions;
-mod copies;
 mod correlated;
 mod expressions;
 mod fold;
+mod names;
 mod patterns;
-mod pieces;
 mod select;
 mod types;
-mod with;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use chrono::NaiveDateTime;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName,
-    ObjectNamePart, Query, SetExpr, Statement, TableAlias, TableFactor, VisitMut, VisitorMut,
-    WindowType,
+    ObjectNamePart, OrderBy, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut,
+    VisitorMut,
 };
 
-use self::copies::Copies;
-use crate::sql::error::SqlError;
-
-/// What a statement is read against.
-#[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
-    /// The database of names without one.
-    pub(crate) database: Option<String>,
-    /// `USER()`.
-    pub(crate) user: String,
-    /// `CONNECTION_ID()`.
-    pub(crate) connection: u64,
-    /// What the clock of the session shows, and what it would show in Greenwich.
-    pub(crate) now: NaiveDateTime,
-    pub(crate) now_utc: NaiveDateTime,
-    /// The session's zone.
-    pub(crate) time_zone: String,
-    /// Whether texts are grouped without telling cases apart.
-    pub(crate) case_insensitive: bool,
-}
-
-/// What rewriting found out beside the tree.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Noted {
-    /// The names of the columns of the answer, for those items that are not `*`: what the plan calls it, what MySQL does.
-    pub(crate) names: Vec<(String, String)>,
-    /// How names in sub-queries were written, by what the plan calls them.
-    pub(crate) said: HashMap<String, String>,
-    /// How long SLEEP wants to sleep, seconds.
-    pub(crate) sleep: f64,
-}
+pub(in crate::sql) use self::build::number;
+pub(crate) use self::names::ColumnNames;
+use self::names::NameItems;
+use crate::sql::dialect::context::Context;
+use crate::sql::dialect::tokens::Items;
+use crate::sql::error::{NO_DATABASE, SqlError};
+use crate::sql::limits::tables;
 
 /// Between the name of a column and what makes it different from the others in the plan.
 pub(crate) const MARK: char = '\u{1}';
 
-/// Rewrites a query.
+/// Rewrites a query, or another tree.
 ///
 /// # Errors
 /// What cannot be done, by its name.
 pub(crate) fn rewrite(
-    query: &mut Query,
-    items: &HashMap<u64, Vec<String>>,
-    around: &Surroundings,
-) -> Result<Noted, SqlError> {
+    tree: &mut (impl Visit + VisitMut),
+    items: &Items,
+    context: &Context<'_>,
+) -> Result<ColumnNames, SqlError> {
+    tables::check(tree)?;
+    let mut named = NameItems::new(items, context);
+    if let ControlFlow::Break(error) = tree.visit(&mut named) {
+        return Err(error);
+    }
     let mut rewriter = Rewriter {
-        items,
-        around,
-        noted: Noted::default(),
+        context,
         local: HashSet::new(),
-        depth: 0,
-        copies: Copies::default(),
     };
-    with::check(query)?;
-    let _ = VisitMut::visit(query, &mut LowerNames);
-    match VisitMut::visit(query, &mut rewriter) {
-        ControlFlow::Continue(()) => Ok(rewriter.noted),
+    match VisitMut::visit(tree, &mut rewriter) {
+        ControlFlow::Continue(()) => Ok(named.names),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -93,76 +66,24 @@ pub(crate) fn rewrite(
 /// What cannot be done, by its name.
 pub(crate) fn rewrite_condition(
     condition: &mut Expr,
-    around: &Surroundings,
+    context: &Context<'_>,
 ) -> Result<(), SqlError> {
-    let mut rewriter = Rewriter {
-        items: &HashMap::new(),
-        around,
-        noted: Noted::default(),
-        local: HashSet::new(),
-        depth: 0,
-        copies: Copies::default(),
-    };
-    with::check(condition)?;
-    let _ = VisitMut::visit(condition, &mut LowerNames);
-    if let ControlFlow::Break(error) = VisitMut::visit(condition, &mut rewriter) {
-        return Err(error);
-    }
+    rewrite(condition, &Items::new(), context)?;
     conditions::as_condition(condition);
     Ok(())
 }
 
 struct Rewriter<'a> {
-    items: &'a HashMap<u64, Vec<String>>,
-    around: &'a Surroundings,
-    noted: Noted,
+    context: &'a Context<'a>,
     /// Names that WITH gave.
     local: HashSet<String>,
-    /// How many queries are around this one.
-    depth: usize,
-    copies: Copies,
-}
-
-/// Puts the names of columns in lower case.
-struct LowerNames;
-
-impl VisitorMut for LowerNames {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(name) => lower(name),
-            Expr::CompoundIdentifier(parts) => {
-                // `pinba.request.id`: the tables go by their own names in the plan.
-                if parts.len() == 3 {
-                    parts.remove(0);
-                }
-                parts.iter_mut().for_each(lower);
-            }
-            Expr::Function(function) => match &mut function.over {
-                Some(WindowType::NamedWindow(name)) => lower(name),
-                Some(WindowType::WindowSpec(window)) => {
-                    window.window_name.iter_mut().for_each(lower);
-                }
-                None => {}
-            },
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        self.depth += 1;
         to_flow(self.query(query))
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
@@ -170,12 +91,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        to_flow(expressions::rewrite(
-            expr,
-            self.around,
-            &self.copies,
-            &mut self.noted,
-        ))
+        to_flow(expressions::rewrite(expr, self.context))
     }
 
     fn pre_visit_statement(&mut self, _statement: &mut Statement) -> ControlFlow<SqlError> {
@@ -220,21 +136,7 @@ impl Rewriter<'_> {
                 self.local.insert(table.alias.name.value.clone());
             }
         }
-        let top = self.depth == 1;
-        let ordered = query.order_by.as_mut();
-        match query.body.as_mut() {
-            SetExpr::Select(select) => {
-                let names = select::shape(select, ordered, self.items, self.around, &self.copies)?;
-                self.keep(names, top);
-            }
-            other => {
-                let names = self.parts(other)?;
-                self.keep(names, top);
-                if let Some(order_by) = ordered {
-                    select::order_of_union(order_by);
-                }
-            }
-        }
+        self.selects(&mut query.body, query.order_by.as_mut())?;
         if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
             && !limit_by.is_empty()
         {
@@ -243,33 +145,18 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn keep(&mut self, names: Vec<(String, String)>, top: bool) {
-        if top {
-            self.noted.names = names;
-        } else {
-            for (internal, said) in names {
-                self.noted.said.entry(internal).or_insert(said);
-            }
-        }
-    }
-
-    /// The SELECTs of a UNION; the names of the first one are those of the answer.
-    fn parts(&mut self, body: &mut SetExpr) -> Result<Vec<(String, String)>, SqlError> {
+    /// The SELECT of a query, or those of its UNION.
+    fn selects(&self, body: &mut SetExpr, order_by: Option<&mut OrderBy>) -> Result<(), SqlError> {
         match body {
-            SetExpr::Select(select) => {
-                select::shape(select, None, self.items, self.around, &self.copies)
-            }
+            SetExpr::Select(select) => select::shape(select, order_by, self.context),
             SetExpr::SetOperation { left, right, .. } => {
-                let names = self.parts(left)?;
-                self.parts(right)?;
-                Ok(names)
+                self.selects(left, None)?;
+                self.selects(right, None)?;
+                order_by.map_or(Ok(()), |order_by| select::orders(order_by).map(|_| ()))
             }
-            SetExpr::Query(query) => match query.body.as_ref() {
-                // Comes by itself later; its names are wanted now.
-                SetExpr::Select(select) => select::names(select, self.items),
-                _ => Ok(Vec::new()),
-            },
-            SetExpr::Values(_) => Ok(Vec::new()),
+            // Comes by itself later.
+            SetExpr::Query(_) => Ok(()),
+            SetExpr::Values(_) => Ok(()),
             _ => Err(SqlError::read_only(
                 "the tables of this server can only be read",
             )),
@@ -308,11 +195,9 @@ impl Rewriter<'_> {
                         return Ok(());
                     }
                     [own] => {
-                        let database = self.around.database.clone().ok_or_else(|| SqlError {
-                            code: 1046,
-                            state: "3D000",
-                            message: "No database selected".to_owned(),
-                        })?;
+                        let database = self.context.session.database.clone();
+                        let database =
+                            database.ok_or_else(|| SqlError::no_database(NO_DATABASE))?;
                         (database, own.clone())
                     }
                     [.., database, own] => (database.to_lowercase(), own.clone()),

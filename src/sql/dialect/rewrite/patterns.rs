@@ -1,11 +1,11 @@
-//! Patterns: LIKE with an ESCAPE of its own, REGEXP, both with or without telling cases apart.
+//! LIKE with ESCAPE, and REGEXP, both with or without telling cases apart.
 //!
-//! A pattern that is written out is looked at when the statement is read: one that is no regular expression is refused then.
+//! A literal pattern of REGEXP is compiled here: an invalid one is refused before the statement runs.
 
 use datafusion::sql::sqlparser::ast::{Expr, ValueWithSpan};
 
-use super::Surroundings;
-use super::pieces::{call, text};
+use super::build::{call, text};
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
 
@@ -15,10 +15,10 @@ pub(super) fn like(
     pattern: Expr,
     escape: Option<ValueWithSpan>,
     negated: bool,
-    around: &Surroundings,
+    context: &Context<'_>,
 ) -> Result<Expr, SqlError> {
     let pattern = like_pattern(pattern, escape)?;
-    let name = match around.case_insensitive {
+    let name = match context.case_insensitive() {
         true => "__lower",
         false => "__text",
     };
@@ -44,17 +44,17 @@ fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, Sq
     if escape == Some('\\') {
         return Ok(pattern);
     }
-    let said = match &pattern {
+    let value = match &pattern {
         Expr::Value(literal) => literal.clone().into_string(),
         _ => None,
     };
-    let Some(said) = said else {
+    let Some(value) = value else {
         return Err(SqlError::not_supported(
             "LIKE ... ESCAPE with a pattern that is not a text in the statement",
         ));
     };
-    let mut made = String::with_capacity(said.len());
-    let mut signs = said.chars();
+    let mut made = String::with_capacity(value.len());
+    let mut signs = value.chars();
     while let Some(sign) = signs.next() {
         if Some(sign) == escape {
             made.push('\\');
@@ -69,18 +69,15 @@ fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, Sq
 }
 
 /// REGEXP and RLIKE; a pattern that is written out is checked now.
-pub(super) fn regexp(inner: Expr, pattern: Expr, around: &Surroundings) -> Result<Expr, SqlError> {
+pub(super) fn regexp(inner: Expr, pattern: Expr, context: &Context<'_>) -> Result<Expr, SqlError> {
     let mut pattern = pattern;
     if let Expr::Value(literal) = &pattern
-        && let Some(said) = literal.clone().into_string()
+        && let Some(value) = literal.clone().into_string()
     {
-        functions::check_regex(&said).map_err(|error| SqlError {
-            code: 1139,
-            state: "42000",
-            message: format!("Regex error: {error}"),
-        })?;
-        if around.case_insensitive {
-            pattern = text(format!("(?i){said}"));
+        functions::check_regex(&value)
+            .map_err(|error| SqlError::bad_regex(format!("Regex error: {error}")))?;
+        if context.case_insensitive() {
+            pattern = text(format!("(?i){value}"));
         }
     }
     Ok(call("__regexp", vec![inner, pattern]))

@@ -8,16 +8,15 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    Select, SelectItem, Value, VisitMut, VisitorMut,
+    Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
 use super::aggregates::{is_aggregate, is_aggregate_call};
+use super::build::{call, take};
 use super::conditions::as_condition;
-use super::copies::Copies;
-use super::pieces::call;
-use super::{MARK, Surroundings, group_expressions, ident, lower, lower_join};
 use super::{correlated, fold};
-use crate::sql::dialect::lex::tokens;
+use super::{group_expressions, lower, lower_join};
+use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
 /// Tables in one FROM: MySQL's own limit.
@@ -29,14 +28,12 @@ const COLUMNS_MAX: usize = 4_096;
 /// Columns of a GROUP BY ... WITH ROLLUP: the rows are grouped once for each, by all of them.
 const ROLLUP_MAX: usize = 64;
 
-/// Puts a SELECT right; gives the names of its columns: what the plan calls them, what MySQL does.
+/// Puts a SELECT right.
 pub(super) fn shape(
     select: &mut Select,
     order_by: Option<&mut OrderBy>,
-    items: &HashMap<u64, Vec<String>>,
-    around: &Surroundings,
-    copies: &Copies,
-) -> Result<Vec<(String, String)>, SqlError> {
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
     if select.into.is_some() {
         return Err(SqlError::not_supported("SELECT ... INTO"));
     }
@@ -64,28 +61,22 @@ pub(super) fn shape(
     for window in &mut select.named_window {
         lower(&mut window.0);
     }
-    let names = name_items(select, items);
     let mut none = Vec::new();
     let orders = match order_by {
-        Some(order_by) => match &mut order_by.kind {
-            OrderByKind::Expressions(orders) => orders,
-            OrderByKind::All(_) => return Err(SqlError::parse("ORDER BY ALL is not MySQL's")),
-        },
+        Some(order_by) => orders(order_by)?,
         None => &mut none,
     };
-    // ORDER BY NULL: no order.
-    orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
     roll_up(&mut select.group_by)?;
     correlated::rewrite(select, orders)?;
     let grouped = !group_expressions(&select.group_by).is_empty();
     if (grouped || is_aggregate(select, orders)) && correlated::split(select, orders)? {
-        return Ok(names);
+        return Ok(());
     }
     if let Some(condition) = &mut select.selection {
         as_condition(condition);
     }
-    if around.case_insensitive {
-        fold::fold(select, orders, copies)?;
+    if context.case_insensitive() {
+        fold::fold(select, orders, context)?;
     }
     let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
@@ -96,11 +87,18 @@ pub(super) fn shape(
     } else if let Some(mut condition) = select.having.take() {
         // HAVING without groups is WHERE that knows the aliases.
         let aliases = aliases(select);
-        let mut substitute = Substitute {
-            aliases: &aliases,
-            copies,
-        };
-        if let ControlFlow::Break(error) = VisitMut::visit(&mut condition, &mut substitute) {
+        let substituted = visit_expressions_mut(&mut condition, |expr| {
+            if let Expr::Identifier(name) = expr
+                && let Some(meant) = aliases.get(&name.value)
+            {
+                match context.copies.of(meant) {
+                    Ok(meant) => *expr = Expr::Nested(Box::new(meant)),
+                    Err(error) => return ControlFlow::Break(error),
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if let ControlFlow::Break(error) = substituted {
             return Err(error);
         }
         as_condition(&mut condition);
@@ -113,7 +111,16 @@ pub(super) fn shape(
             None => condition,
         });
     }
-    Ok(names)
+    Ok(())
+}
+
+/// What a query is ordered by; ORDER BY NULL is no order.
+pub(super) fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
+    let OrderByKind::Expressions(orders) = &mut order_by.kind else {
+        return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
+    };
+    orders.retain(|order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null));
+    Ok(orders)
 }
 
 /// `GROUP BY a, b WITH ROLLUP` as the standard writes it.
@@ -138,90 +145,6 @@ fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
     }
 }
 
-/// ORDER BY NULL after a UNION.
-pub(super) fn order_of_union(order_by: &mut OrderBy) {
-    if let OrderByKind::Expressions(orders) = &mut order_by.kind {
-        orders.retain(
-            |order| !matches!(&order.expr, Expr::Value(value) if value.value == Value::Null),
-        );
-    }
-}
-
-/// The names that a SELECT would get, without touching it.
-pub(super) fn names(
-    select: &Select,
-    items: &HashMap<u64, Vec<String>>,
-) -> Result<Vec<(String, String)>, SqlError> {
-    Ok(name_items(&mut select.clone(), items))
-}
-
-/// Gives each item the name that MySQL gives it, and makes names different that must be.
-fn name_items(select: &mut Select, items: &HashMap<u64, Vec<String>>) -> Vec<(String, String)> {
-    let place = select.select_token.0.span.start.column;
-    let written = items
-        .get(&place)
-        .filter(|written| written.len() == select.projection.len());
-    let all = select.projection.iter().any(|item| {
-        matches!(
-            item,
-            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
-        )
-    });
-    let mut taken = HashSet::new();
-    let mut names = Vec::with_capacity(select.projection.len());
-    for (at, item) in select.projection.iter_mut().enumerate() {
-        let written = || match written {
-            Some(written) => written[at].clone(),
-            None => String::new(),
-        };
-        let (expr, said, column) = match item {
-            SelectItem::UnnamedExpr(expr) => match expr {
-                Expr::Identifier(name) => {
-                    let said = last_name(&written()).unwrap_or_else(|| name.value.clone());
-                    (expr.clone(), said, true)
-                }
-                Expr::CompoundIdentifier(parts) => {
-                    let last = parts.last().map(|part| part.value.clone());
-                    let said = last_name(&written()).or(last).unwrap_or_default();
-                    (expr.clone(), said, true)
-                }
-                other => {
-                    let said = match written() {
-                        said if said.is_empty() => other.to_string(),
-                        said => said,
-                    };
-                    (other.clone(), said, false)
-                }
-            },
-            SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), alias.value.clone(), false),
-            SelectItem::ExprWithAliases { .. }
-            | SelectItem::Wildcard(_)
-            | SelectItem::QualifiedWildcard(..) => continue,
-        };
-        let mut internal = said.to_lowercase();
-        let free = taken.insert(internal.clone());
-        let mark = !free || (column && all);
-        if mark {
-            internal = format!("{internal}{MARK}{at}");
-        }
-        names.push((internal.clone(), said));
-        *item = match column && !mark {
-            true => SelectItem::UnnamedExpr(expr),
-            false => SelectItem::ExprWithAlias {
-                expr,
-                alias: ident(internal),
-            },
-        };
-    }
-    names
-}
-
-/// The last name of `a.b`, as it is written.
-fn last_name(written: &str) -> Option<String> {
-    let last = tokens(written, false).pop()?;
-    Some(last.value(written).into_owned())
-}
-
 /// What each alias of a SELECT stands for.
 pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
     let aliased = select.projection.iter().filter_map(|item| match item {
@@ -229,28 +152,6 @@ pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
         _ => None,
     });
     aliased.collect()
-}
-
-/// Puts what aliases stand for in their places.
-struct Substitute<'a> {
-    aliases: &'a HashMap<String, Expr>,
-    copies: &'a Copies,
-}
-
-impl VisitorMut for Substitute<'_> {
-    type Break = SqlError;
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        if let Expr::Identifier(name) = expr
-            && let Some(meant) = self.aliases.get(&name.value)
-        {
-            *expr = match self.copies.of(meant) {
-                Ok(meant) => Expr::Nested(Box::new(meant)),
-                Err(error) => return ControlFlow::Break(error),
-            };
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
@@ -298,26 +199,21 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
     }
     let known = HashSet::new();
     for item in &mut select.projection {
+        let column = match &*item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().cloned(),
+            _ => None,
+        };
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
             continue;
         };
-        let before = expr.clone();
         let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &known));
-        if let (true, Expr::Identifier(name)) = (*expr != before, &before) {
-            let alias = name.clone();
-            *item = SelectItem::ExprWithAlias {
-                expr: expr.clone(),
-                alias,
-            };
-        } else if let (true, Expr::CompoundIdentifier(parts)) = (*expr != before, &before)
-            && let SelectItem::UnnamedExpr(_) = item
-            && let Some(alias) = parts.last().cloned()
-            && let Some(expr) = item_expr(item).cloned()
-        {
+        if let (Expr::Function(_), Some(alias)) = (&*expr, column) {
+            let expr = take(expr);
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
-    let known: HashSet<String> = aliases_of_items(select);
+    let known = self::aliases(select).into_keys().collect();
     if let Some(having) = &mut select.having {
         let _ = VisitMut::visit(having, &mut Loosen::new(&grouped, &known));
     }
@@ -325,14 +221,6 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
         let _ = VisitMut::visit(&mut order.expr, &mut Loosen::new(&grouped, &known));
     }
     Ok(())
-}
-
-fn aliases_of_items(select: &Select) -> HashSet<String> {
-    let aliased = select.projection.iter().filter_map(|item| match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
-        _ => None,
-    });
-    aliased.collect()
 }
 
 struct Loosen<'a> {

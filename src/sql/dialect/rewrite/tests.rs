@@ -1,36 +1,56 @@
 //! What MySQL's forms become.
 
 use super::*;
-use crate::sql::dialect::grammar;
+use crate::sql::dialect::lex::Mode;
+use crate::sql::session::{Literal, Session};
+use crate::sql::settings::SqlSettings;
+use crate::sql::statement::{self, Statement};
 
-fn around() -> Surroundings {
-    let now = chrono::DateTime::from_timestamp(1_800_000_000, 0)
-        .expect("a time")
-        .naive_utc();
-    Surroundings {
-        database: Some("pinba".into()),
-        user: "me@here".into(),
-        connection: 7,
-        now,
-        now_utc: now,
-        time_zone: "+00:00".into(),
-        case_insensitive: false,
+fn query(text: &str) -> Result<Box<Query>, SqlError> {
+    match statement::parse(text, Mode::default())?.statement {
+        Statement::Query(query) => Ok(query),
+        other => panic!("not a query: {other:?}"),
     }
 }
 
+fn made_with(text: &str, settings: &SqlSettings) -> Result<String, SqlError> {
+    let mut session = Session::new(7, "me@here", false);
+    session.set_own("x", Literal::Int(-7))?;
+    session.set("sql_mode", Some("A".into()))?;
+    let values = [
+        Literal::Int(5),
+        Literal::Text("a'b\\\n".into()),
+        Literal::Float(2.0),
+    ];
+    let context = Context::new(&session, settings, Some(&values));
+    let mut query = query(text)?;
+    rewrite(&mut *query, &Items::new(), &context)?;
+    Ok(query.to_string().replace('`', ""))
+}
+
 fn made(text: &str) -> Result<String, SqlError> {
-    match grammar::parse(text)? {
-        Statement::Query(mut query) => {
-            rewrite(&mut query, &HashMap::new(), &around())?;
-            Ok(query.to_string().replace('`', ""))
-        }
-        other => panic!("not a query: {other}"),
-    }
+    made_with(text, &SqlSettings::default())
+}
+
+#[test]
+fn values_take_their_places() {
+    let made_of =
+        made("SELECT ? AS a, @x AS b, @Y AS c, @@session.sql_mode AS d WHERE a=? LIMIT ?");
+    assert_eq!(
+        made_of.expect("values"),
+        "SELECT 5 AS a, (-7) AS b, NULL AS c, 'A' AS d WHERE a = 'a''b\\\n' LIMIT 2"
+    );
+    assert_eq!(made("SELECT @@nope").expect_err("unknown").code, 1193);
+    assert_eq!(made("SELECT ?,?,?,?").expect_err("too few").code, 1210);
 }
 
 #[test]
 fn forms() {
     for (given, wanted) in [
+        (
+            "SELECT a MOD 5 AS x, MOD(a, 5) AS y, timestampdiff(minute, a, b) AS z FROM DUAL",
+            "SELECT __mod(a, 5) AS x, mod(a, 5) AS y, timestampdiff('minute', a, b) AS z",
+        ),
         (
             "SELECT a/b AS x FROM t",
             "SELECT __div(a, b) AS x FROM def.pinba.t AS t",
@@ -55,7 +75,7 @@ fn forms() {
         ),
         (
             "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10",
-            "SELECT a FROM def.pinba.t AS t WHERE (b >= 1 AND b <= 2) LIMIT 5, 10",
+            "SELECT a FROM def.pinba.t AS t WHERE (b >= 1 AND b <= 2) LIMIT 10 OFFSET 5",
         ),
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");
@@ -107,16 +127,12 @@ fn grow() {
         assert!(error.message.contains("grows"), "{before}: {error}");
     }
     // Without telling cases apart, what is grouped stands twice.
-    let around = Surroundings {
+    let settings = SqlSettings {
         case_insensitive: true,
-        ..around()
+        ..SqlSettings::default()
     };
     for (before, after) in [("(SELECT DISTINCT ", ")"), ("(SELECT ", " GROUP BY 1)")] {
-        let parsed = grammar::parse(&nested(before, after, 16)).expect("a statement");
-        let Statement::Query(mut query) = parsed else {
-            panic!("not a query");
-        };
-        let error = rewrite(&mut query, &HashMap::new(), &around).expect_err(before);
+        let error = made_with(&nested(before, after, 16), &settings).expect_err(before);
         assert!(error.message.contains("grows"), "{before}: {error}");
     }
 }

@@ -1,10 +1,8 @@
-//! Types and units that a statement names: CAST and CONVERT, and the units of INTERVAL.
-//!
-//! Each is a function of `functions`; a name that is none of MySQL's, or is not done here, is refused by that name.
+//! The types of CAST and CONVERT and the units of INTERVAL, as functions of `functions`.
 
 use datafusion::sql::sqlparser::ast::Expr;
 
-use super::pieces::{call, number, text};
+use super::build::{call, number, text};
 use crate::sql::error::SqlError;
 
 /// CAST and CONVERT, the type as it is written.

@@ -1,20 +1,19 @@
-//! Arithmetic: division with MySQL's digits, remainders, and sums of whole numbers that must not come out wrong.
+//! Division with MySQL's digits, remainders, and integer arithmetic that detects overflow.
 //!
-//! Decimals are 128 bits; where those do not suffice a division goes on with doubles, and a sum of BIGINTs is an error as in MySQL.
+//! Decimals have 128 bits; a division that needs more continues in doubles, an overflowing BIGINT is an error as in MySQL.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{ArrayRef, AsArray, Datum, Float64Array};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::array::{ArrayRef, Datum, Float64Array};
+use datafusion::arrow::compute::kernels::{self, numeric};
+use datafusion::arrow::compute::{cast, nullif};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 
 use super::types::digits;
 use crate::sql::error::SqlError;
-use crate::sql::functions::value::{V, rescale};
-use crate::sql::functions::{Known, or_null};
+use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::value::{Value, rescale};
 
 /// Digits that a division adds: `div_precision_increment`.
 const DIVISION_DIGITS: i8 = 4;
@@ -23,7 +22,7 @@ const DIVISION_DIGITS: i8 = 4;
 const SCALE_MAX: i8 = 30;
 
 /// Four digits more than what is divided; a double if one side is.
-pub(super) fn division_type(known: &Known<'_>) -> DataType {
+pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
     let [left, right] = known.types else {
         return DataType::Float64;
     };
@@ -38,9 +37,9 @@ pub(super) fn division_type(known: &Known<'_>) -> DataType {
 }
 
 /// `/`
-pub(super) fn divide<'a>(a: &'a [V<'a>]) -> V<'a> {
-    or_null(a, |a| match (a[0].decimal(), a[1].decimal()) {
-        (Some(_), Some((0, _))) => V::Null,
+pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+    match (a[0].decimal(), a[1].decimal()) {
+        (Some(_), Some((0, _))) => Value::Null,
         (Some((left, after)), Some((right, more))) => {
             let scale = (after + DIVISION_DIGITS).min(SCALE_MAX);
             let by = 10_i128.checked_pow(u32::from((scale - after + more).unsigned_abs()));
@@ -50,16 +49,16 @@ pub(super) fn divide<'a>(a: &'a [V<'a>]) -> V<'a> {
                     let (whole, rest) = (left / right, left % right);
                     let up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
                     let away = if (left < 0) == (right < 0) { 1 } else { -1 };
-                    V::Decimal(whole + if up { away } else { 0 }, scale)
+                    Value::Decimal(whole + if up { away } else { 0 }, scale)
                 }
-                None => V::Real(a[0].real() / a[1].real()),
+                None => Value::Double(a[0].real() / a[1].real()),
             }
         }
         _ => match a[1].real() {
-            0.0 => V::Null,
-            right => V::Real(a[0].real() / right),
+            0.0 => Value::Null,
+            right => Value::Double(a[0].real() / right),
         },
-    })
+    }
 }
 
 /// Doubles by doubles, a column at a time.
@@ -67,39 +66,26 @@ pub(super) fn divide_reals(
     arguments: &[ColumnarValue],
     rows: usize,
 ) -> Result<Option<ColumnarValue>> {
-    let is_real =
-        |given: &ColumnarValue| matches!(given.data_type(), DataType::Float32 | DataType::Float64);
-    let is_number = |given: &ColumnarValue| given.data_type().is_numeric();
-    if !arguments.iter().any(is_real) || !arguments.iter().all(is_number) {
-        return Ok(None);
-    }
-    if arguments
+    let types: Vec<DataType> = arguments.iter().map(ColumnarValue::data_type).collect();
+    let constant = arguments
         .iter()
-        .all(|argument| matches!(argument, ColumnarValue::Scalar(_)))
+        .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+    if constant
+        || !types.iter().any(DataType::is_floating)
+        || !types.iter().all(DataType::is_numeric)
     {
         return Ok(None);
     }
-    let mut sides = Vec::with_capacity(2);
-    for argument in arguments {
-        let array = argument.to_array(rows)?;
-        sides.push(cast(&array, &DataType::Float64)?);
-    }
-    let (left, right) = (
-        sides[0].as_primitive::<Float64Type>(),
-        sides[1].as_primitive::<Float64Type>(),
-    );
-    let divided: Float64Array = left
-        .iter()
-        .zip(right.iter())
-        .map(|(left, right)| match (left, right) {
-            (Some(left), Some(right)) if right != 0.0 => Some(left / right),
-            _ => None,
-        })
-        .collect();
-    Ok(Some(ColumnarValue::Array(Arc::new(divided))))
+    let real = |at: usize| -> Result<ArrayRef> {
+        Ok(cast(&arguments[at].to_array(rows)?, &DataType::Float64)?)
+    };
+    let (left, right) = (real(0)?, real(1)?);
+    let zero = kernels::cmp::eq(&right, &Float64Array::new_scalar(0.0))?;
+    let divided = numeric::div(&left, &nullif(&right, &zero)?)?;
+    Ok(Some(ColumnarValue::Array(divided)))
 }
 
-/// Whole numbers, calculated so that none comes out wrong.
+/// ColumnKernel numbers, calculated so that none comes out wrong.
 pub(super) fn checked(
     arguments: &[ColumnarValue],
     rows: usize,
@@ -128,26 +114,26 @@ pub(super) fn checked(
 }
 
 /// DIV
-pub(super) fn divide_whole<'a>(a: &'a [V<'a>]) -> V<'a> {
-    or_null(a, |a| match (&a[0], &a[1]) {
-        (_, divisor) if !divisor.is_true() => V::Null,
-        (V::UInt(left), V::UInt(right)) => V::UInt(left / right),
+pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+    match (&a[0], &a[1]) {
+        (_, divisor) if !divisor.is_true() => Value::Null,
+        (Value::UInt(left), Value::UInt(right)) => Value::UInt(left / right),
         (left, right) => match (left.decimal(), right.decimal()) {
             (Some((left, after)), Some((right, more))) => {
                 let scale = after.max(more);
                 match (rescale(left, after, scale), rescale(right, more, scale)) {
-                    (Some(left), Some(right)) => V::Decimal(left / right, 0),
-                    _ => V::Null,
+                    (Some(left), Some(right)) => Value::Decimal(left / right, 0),
+                    _ => Value::Null,
                 }
             }
-            _ => V::Real((left.real() / right.real()).trunc()),
+            _ => Value::Double((left.real() / right.real()).trunc()),
         },
-    })
+    }
 }
 
 /// `%` and MOD
-pub(super) fn remainder<'a>(a: &'a [V<'a>]) -> V<'a> {
-    or_null(a, |a| match (a[0].decimal(), a[1].decimal()) {
+pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+    match (a[0].decimal(), a[1].decimal()) {
         (Some((left, after)), Some((right, more))) => {
             let scale = after.max(more);
             let left = rescale(left, after, scale);
@@ -155,22 +141,22 @@ pub(super) fn remainder<'a>(a: &'a [V<'a>]) -> V<'a> {
             let rest = left
                 .zip(right)
                 .and_then(|(left, right)| left.checked_rem(right));
-            rest.map_or(V::Null, |rest| V::Decimal(rest, scale))
+            rest.map_or(Value::Null, |rest| Value::Decimal(rest, scale))
         }
         _ => match a[1].real() {
-            0.0 => V::Null,
-            right => V::Real(a[0].real() % right),
+            0.0 => Value::Null,
+            right => Value::Double(a[0].real() % right),
         },
-    })
+    }
 }
 
 /// The minus before a value.
-pub(super) fn negate<'a>(a: &'a [V<'a>]) -> V<'a> {
-    match a[0].clone().number() {
-        V::Int(value) => V::Int(value.saturating_neg()),
-        V::UInt(value) => V::Decimal(-i128::from(value), 0),
-        V::Decimal(value, scale) => V::Decimal(-value, scale),
-        V::Real(value) => V::Real(-value),
+pub(super) fn negate<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+    match a[0].number() {
+        Value::Int(value) => Value::Int(value.saturating_neg()),
+        Value::UInt(value) => Value::Decimal(-i128::from(value), 0),
+        Value::Decimal(value, scale) => Value::Decimal(-value, scale),
+        Value::Double(value) => Value::Double(-value),
         other => other,
     }
 }

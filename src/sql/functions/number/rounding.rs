@@ -1,12 +1,12 @@
-//! Fewer digits: ROUND, TRUNCATE, FLOOR, CEILING and FORMAT.
+//! ROUND, TRUNCATE, FLOOR, CEILING and FORMAT.
 //!
-//! Decimals are rounded half away from zero, doubles half to even, as MySQL does; digits before the point that are cut become zeros.
+//! Decimals round half away from zero, doubles half to even, as in MySQL; digits cut before the point become zeros.
 
 use datafusion::arrow::datatypes::DataType;
 
 use super::types::{common, digits};
-use crate::sql::functions::Known;
-use crate::sql::functions::value::{V, decimal_text, rescale};
+use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::value::{Value, decimal_text, rescale};
 
 /// What becomes of the digits that are cut off.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub(super) enum Rounding {
 }
 
 /// The type after ROUND: as many digits after the point as are asked for, and room for a carry.
-pub(super) fn rounded_type(known: &Known<'_>) -> DataType {
+pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
     match (&known.types[0], digits(&known.types[0])) {
         (DataType::Decimal128(all, scale), _) => {
             let wanted = match known.types.len() {
@@ -38,13 +38,10 @@ pub(super) fn rounded_type(known: &Known<'_>) -> DataType {
 }
 
 /// ROUND and TRUNCATE
-pub(super) fn cut<'a>(a: &'a [V<'a>], rounding: Rounding) -> V<'a> {
-    if a.iter().any(V::is_null) {
-        return V::Null;
-    }
-    let wanted = a.get(1).map_or(0, V::int).clamp(-30, 30) as i8;
+pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Value<'a> {
+    let wanted = a.get(1).map_or(0, Value::int).clamp(-30, 30) as i8;
     match a[0].decimal() {
-        Some((value, scale)) if wanted >= scale => V::Decimal(value, scale),
+        Some((value, scale)) if wanted >= scale => Value::Decimal(value, scale),
         Some((value, scale)) => {
             let kept = match rounding {
                 Rounding::Nearest => rescale(value, scale, wanted),
@@ -54,26 +51,26 @@ pub(super) fn cut<'a>(a: &'a [V<'a>], rounding: Rounding) -> V<'a> {
             };
             // Digits before the point that were cut are zeros.
             let kept = kept.and_then(|kept| rescale(kept, wanted, wanted.max(0)));
-            V::Decimal(kept.unwrap_or(0), wanted.max(0))
+            Value::Decimal(kept.unwrap_or(0), wanted.max(0))
         }
         None => {
             let value = a[0].real();
             let by = 10_f64.powi(i32::from(wanted.abs()));
             let scaled = if wanted < 0 { value / by } else { value * by };
             if !scaled.is_finite() {
-                return V::Real(value);
+                return Value::Double(value);
             }
             let kept = match rounding {
                 Rounding::Nearest => scaled.round_ties_even(),
                 Rounding::Down => scaled.trunc(),
             };
-            V::Real(if wanted < 0 { kept * by } else { kept / by })
+            Value::Double(if wanted < 0 { kept * by } else { kept / by })
         }
     }
 }
 
 /// The type after FLOOR and CEILING.
-pub(super) fn whole_or_real(known: &Known<'_>) -> DataType {
+pub(super) fn whole_or_real(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Decimal128(..) => DataType::Int64,
         other => common(std::slice::from_ref(other), true),
@@ -82,24 +79,24 @@ pub(super) fn whole_or_real(known: &Known<'_>) -> DataType {
 
 /// FLOOR and CEILING
 pub(super) fn whole<'a>(
-    a: &'a [V<'a>],
+    a: &'a [Value<'a>],
     real: fn(f64) -> f64,
     exact: fn(i128, i128) -> i128,
-) -> V<'a> {
-    match a[0].clone().number() {
-        V::Decimal(value, scale) => {
+) -> Value<'a> {
+    match a[0].number() {
+        Value::Decimal(value, scale) => {
             let by = 10_i128.pow(u32::from(scale.unsigned_abs()).min(38));
-            V::Decimal(exact(value, by), 0)
+            Value::Decimal(exact(value, by), 0)
         }
-        V::Real(value) => V::Real(real(value)),
+        Value::Double(value) => Value::Double(real(value)),
         other => other,
     }
 }
 
 /// FORMAT: digits in groups of three.
-pub(super) fn format<'a>(a: &'a [V<'a>]) -> V<'a> {
+pub(super) fn format<'a>(a: &'a [Value<'a>]) -> Value<'a> {
     if a[0].is_null() || a[1].is_null() {
-        return V::Null;
+        return Value::Null;
     }
     let places = a[1].int().clamp(0, 30) as i8;
     let rounded = match a[0].decimal() {
@@ -122,5 +119,5 @@ pub(super) fn format<'a>(a: &'a [V<'a>]) -> V<'a> {
         grouped.push(digit);
     }
     grouped.push_str(rest);
-    V::text(grouped)
+    Value::text(grouped)
 }

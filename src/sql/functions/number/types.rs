@@ -1,10 +1,8 @@
-//! Types of numbers: what a result has room for, from the types that it is made of.
-//!
-//! Whole numbers stay whole, decimals keep their digits up to 38, and whatever is neither makes a double of everything.
+//! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits, anything else makes a double.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
-use crate::sql::functions::Known;
+use crate::sql::functions::ArgumentInfo;
 
 /// Whether it is a number as it stands.
 pub(super) fn is_number(given: &DataType) -> bool {
@@ -31,7 +29,7 @@ pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
 }
 
 /// The type of a number that an argument is taken for.
-pub(super) fn number_type(known: &Known<'_>) -> DataType {
+pub(super) fn number_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Float32 => DataType::Float32,
         DataType::UInt64 => DataType::UInt64,
@@ -43,7 +41,7 @@ pub(super) fn number_type(known: &Known<'_>) -> DataType {
 }
 
 /// The type of a sum: of whole numbers a decimal, so that none overflows.
-pub(super) fn sum_type(known: &Known<'_>) -> DataType {
+pub(super) fn sum_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Int64 | DataType::UInt64 => DataType::Decimal128(33, 0),
         other => other.clone(),
@@ -51,12 +49,12 @@ pub(super) fn sum_type(known: &Known<'_>) -> DataType {
 }
 
 /// The type of arithmetic with these, texts being numbers.
-pub(super) fn arithmetic_type(known: &Known<'_>) -> DataType {
+pub(super) fn arithmetic_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, true)
 }
 
 /// The type of a whole quotient.
-pub(super) fn whole_type(known: &Known<'_>) -> DataType {
+pub(super) fn whole_type(known: &ArgumentInfo<'_>) -> DataType {
     match known.types.iter().all(|given| *given == DataType::UInt64) {
         true => DataType::UInt64,
         false => DataType::Int64,
@@ -64,7 +62,7 @@ pub(super) fn whole_type(known: &Known<'_>) -> DataType {
 }
 
 /// The type of the one of these that is chosen.
-pub(super) fn common_type(known: &Known<'_>) -> DataType {
+pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, false)
 }
 

@@ -1,11 +1,11 @@
-//! The calendar: weeks by MySQL's modes, parts of a moment, and so many units from one to another.
+//! Weeks in MySQL's modes, parts of a datetime, and arithmetic with units.
 //!
-//! Months and years are steps on the calendar (the 31st of a shorter month is its last day), all other units are microseconds.
+//! Months and years are steps on the calendar, clamped to the last day of a month; all other units are microseconds.
 
 use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, Timelike};
 
 use super::SECOND;
-use crate::sql::functions::value::{V, number_prefix};
+use crate::sql::functions::value::{Value, number_prefix};
 
 /// MySQL's weeks by their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first full week is the first.
 pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
@@ -79,88 +79,80 @@ pub(super) fn extract(unit: &str, at: NaiveDateTime) -> Option<i64> {
     })
 }
 
-/// Months, or microseconds, of so many of a unit.
+/// Months, or microseconds.
 enum Span {
     Months(i64),
     Micros(i64),
 }
 
-fn span(amount: &str, unit: &str) -> Option<Span> {
-    let unit = unit.to_ascii_uppercase();
-    let number = || number_prefix(amount);
-    let times = |by: i64| {
-        let micros = match amount.trim().parse::<i64>() {
-            Ok(whole) => whole.checked_mul(by)?,
-            Err(_) => number().round() as i64 * by,
-        };
-        Some(Span::Micros(micros))
-    };
-    let months = |by: i64| Some(Span::Months((number().round() as i64).checked_mul(by)?));
-    match unit.as_str() {
-        "MICROSECOND" => times(1),
-        "SECOND" => Some(Span::Micros((number() * 1e6).round() as i64)),
-        "MINUTE" => times(60 * SECOND),
-        "HOUR" => times(3_600 * SECOND),
-        "DAY" => times(86_400 * SECOND),
-        "WEEK" => times(7 * 86_400 * SECOND),
-        "MONTH" => months(1),
-        "QUARTER" => months(3),
-        "YEAR" => months(12),
-        _ => None,
-    }
-}
-
-/// A moment so many of a unit later, or earlier; NULL beyond the years that MySQL has.
-pub(super) fn added<'a>(to: &V<'a>, amount: &str, unit: &str, back: bool) -> V<'a> {
-    let made = (|| {
-        let at = to.date_time()?;
-        match span(amount, unit)? {
-            Span::Micros(micros) => {
-                let micros = if back { micros.checked_neg()? } else { micros };
-                at.and_utc().timestamp_micros().checked_add(micros)
-            }
-            Span::Months(months) => {
-                let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);
-                let at = match (months < 0) != back {
-                    true => at.checked_sub_months(by)?,
-                    false => at.checked_add_months(by)?,
-                };
-                Some(at.and_utc().timestamp_micros())
-            }
-        }
-    })();
-    // A year of more than four digits is none.
-    let limit = 253_402_300_799 * SECOND;
-    made.filter(|micros| *micros <= limit && *micros >= -62_135_596_800 * SECOND)
-        .map_or(V::Null, V::Time)
-}
-
-/// Whole units between two moments, towards zero.
-pub(super) fn difference(unit: &str, from: NaiveDateTime, to: NaiveDateTime) -> Option<i64> {
-    let micros = to.and_utc().timestamp_micros() - from.and_utc().timestamp_micros();
-    let months = || {
-        let mut months = i64::from(to.year() - from.year()) * 12 + i64::from(to.month())
-            - i64::from(from.month());
-        let rest = |at: NaiveDateTime| (at.day(), at.time());
-        if months > 0 && rest(to) < rest(from) {
-            months -= 1;
-        } else if months < 0 && rest(to) > rest(from) {
-            months += 1;
-        }
-        months
-    };
-    Some(match unit.to_ascii_uppercase().as_str() {
-        "MICROSECOND" => micros,
-        "SECOND" => micros / SECOND,
-        "MINUTE" => micros / (60 * SECOND),
-        "HOUR" => micros / (3_600 * SECOND),
-        "DAY" => micros / (86_400 * SECOND),
-        "WEEK" => micros / (7 * 86_400 * SECOND),
-        "MONTH" => months(),
-        "QUARTER" => months() / 3,
-        "YEAR" => months() / 12,
+/// One of a unit.
+fn unit_of(name: &str) -> Option<Span> {
+    Some(match name.to_ascii_uppercase().as_str() {
+        "MICROSECOND" => Span::Micros(1),
+        "SECOND" => Span::Micros(SECOND),
+        "MINUTE" => Span::Micros(60 * SECOND),
+        "HOUR" => Span::Micros(3_600 * SECOND),
+        "DAY" => Span::Micros(86_400 * SECOND),
+        "WEEK" => Span::Micros(7 * 86_400 * SECOND),
+        "MONTH" => Span::Months(1),
+        "QUARTER" => Span::Months(3),
+        "YEAR" => Span::Months(12),
         _ => return None,
     })
+}
+
+/// So many of a unit; only seconds may have a fraction.
+fn span(amount: &str, unit: &str) -> Option<Span> {
+    let number = number_prefix(amount);
+    let whole = || match amount.trim().parse::<i64>() {
+        Ok(whole) => whole,
+        Err(_) => number.round() as i64,
+    };
+    Some(match unit_of(unit)? {
+        Span::Micros(SECOND) => Span::Micros((number * 1e6).round() as i64),
+        Span::Micros(micros) => Span::Micros(whole().checked_mul(micros)?),
+        Span::Months(months) => Span::Months((number.round() as i64).checked_mul(months)?),
+    })
+}
+
+/// A moment so many of a unit later, or earlier; `None` beyond the years that MySQL has.
+pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str, back: bool) -> Option<Value<'a>> {
+    let at = to.date_time()?;
+    let micros = match span(amount, unit)? {
+        Span::Micros(micros) => {
+            let micros = if back { micros.checked_neg()? } else { micros };
+            at.and_utc().timestamp_micros().checked_add(micros)?
+        }
+        Span::Months(months) => {
+            let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);
+            let at = match (months < 0) != back {
+                true => at.checked_sub_months(by)?,
+                false => at.checked_add_months(by)?,
+            };
+            at.and_utc().timestamp_micros()
+        }
+    };
+    // A year of more than four digits is none.
+    let years = -62_135_596_800 * SECOND..=253_402_300_799 * SECOND;
+    years.contains(&micros).then_some(Value::Datetime(micros))
+}
+
+/// ColumnKernel units between two moments, towards zero.
+pub(super) fn difference(unit: &str, from: NaiveDateTime, to: NaiveDateTime) -> Option<i64> {
+    let micros = to.and_utc().timestamp_micros() - from.and_utc().timestamp_micros();
+    let by = match unit_of(unit)? {
+        Span::Micros(unit) => return Some(micros / unit),
+        Span::Months(by) => by,
+    };
+    let month = |at: NaiveDateTime| i64::from(at.year()) * 12 + i64::from(at.month());
+    let rest = |at: NaiveDateTime| (at.day(), at.time());
+    let mut months = month(to) - month(from);
+    if months > 0 && rest(to) < rest(from) {
+        months -= 1;
+    } else if months < 0 && rest(to) > rest(from) {
+        months += 1;
+    }
+    Some(months / by)
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Zones: what the clocks of one show at a moment, and when they show it.
+//! Time zones: local time at an instant, and the instant of a local time.
 //!
-//! A zone goes by its name in the list that comes with the program (`Europe/Berlin`), by its distance (`+02:00`), or is `SYSTEM`: the
-//! daemon's own. Of an hour that the clocks show twice
-//! the first is meant; one that they skip is no moment.
+//! A zone is a name of the built-in database (`Europe/Berlin`), an offset (`+02:00`), or `SYSTEM`, the daemon's own. A local
+//! time that occurs twice means the first; one that is skipped does not exist.
 
 use chrono::{Offset, TimeZone};
 use datafusion::arrow::array::timezone::Tz;

@@ -1,7 +1,6 @@
-//! Columns of Arrow's as values, and values as columns.
+//! Arrow's columns as values, and values as columns.
 //!
-//! [`Cells`] are read row by row: what has another type than values have (small numbers, dictionaries, times in other units) is cast
-//! once, as a whole. A [`Builder`] takes whatever a function made and keeps it in the type that the function said it has.
+//! [`Cells`] casts a column once to one of the types that values have. A [`Builder`] converts each value to the result type.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::Result;
 
-use super::{V, rescale};
+use super::{Value, rescale};
 
 /// A column, ready to be read row by row.
 #[derive(Debug)]
@@ -66,26 +65,26 @@ impl Cells {
     }
 
     /// The value in one row.
-    pub(crate) fn get(&self, row: usize) -> V<'_> {
+    pub(crate) fn get(&self, row: usize) -> Value<'_> {
         let array = &self.0;
         if array.is_null(row) {
-            return V::Null;
+            return Value::Null;
         }
         match array.data_type() {
-            DataType::Boolean => V::truth(array.as_boolean().value(row)),
-            DataType::Int64 => V::Int(array.as_primitive::<Int64Type>().value(row)),
-            DataType::UInt64 => V::UInt(array.as_primitive::<UInt64Type>().value(row)),
-            DataType::Float32 => V::Single(array.as_primitive::<Float32Type>().value(row)),
-            DataType::Float64 => V::Real(array.as_primitive::<Float64Type>().value(row)),
-            DataType::Utf8View => V::text(array.as_string_view().value(row)),
+            DataType::Boolean => Value::boolean(array.as_boolean().value(row)),
+            DataType::Int64 => Value::Int(array.as_primitive::<Int64Type>().value(row)),
+            DataType::UInt64 => Value::UInt(array.as_primitive::<UInt64Type>().value(row)),
+            DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row)),
+            DataType::Float64 => Value::Double(array.as_primitive::<Float64Type>().value(row)),
+            DataType::Utf8View => Value::text(array.as_string_view().value(row)),
             DataType::Timestamp(..) => {
-                V::Time(array.as_primitive::<TimestampMicrosecondType>().value(row))
+                Value::Datetime(array.as_primitive::<TimestampMicrosecondType>().value(row))
             }
-            DataType::Date32 => V::Date(array.as_primitive::<Date32Type>().value(row)),
+            DataType::Date32 => Value::Date(array.as_primitive::<Date32Type>().value(row)),
             DataType::Decimal128(_, scale) => {
-                V::Decimal(array.as_primitive::<Decimal128Type>().value(row), *scale)
+                Value::Decimal(array.as_primitive::<Decimal128Type>().value(row), *scale)
             }
-            _ => V::Null,
+            _ => Value::Null,
         }
     }
 }
@@ -127,15 +126,15 @@ impl Builder {
     }
 
     /// Adds a value, converted to the type of the array.
-    pub(crate) fn push(&mut self, value: &V<'_>) {
+    pub(crate) fn push(&mut self, value: &Value<'_>) {
         let null = value.is_null();
         match self {
             Self::Null(count) => *count += 1,
             Self::Truth(builder) => builder.append_option((!null).then(|| value.is_true())),
             Self::Int(builder) => builder.append_option((!null).then(|| value.int())),
             Self::UInt(builder) => builder.append_option((!null).then(|| match value {
-                V::UInt(value) => *value,
-                V::Real(value) if *value >= 0.0 => *value as u64,
+                Value::UInt(value) => *value,
+                Value::Double(value) if *value >= 0.0 => *value as u64,
                 other => other.int().cast_unsigned(),
             })),
             Self::Real(builder) => {
@@ -159,15 +158,15 @@ impl Builder {
             }
             Self::Text(builder) => match null {
                 true => builder.append_null(),
-                false => builder.append_value(value.said()),
+                false => builder.append_value(value.to_text()),
             },
             Self::Second(builder) => {
-                builder.append_option(value.moment().map(|micros| micros.div_euclid(1_000_000)));
+                builder.append_option(value.micros().map(|micros| micros.div_euclid(1_000_000)));
             }
-            Self::Time(builder) => builder.append_option(value.moment()),
+            Self::Time(builder) => builder.append_option(value.micros()),
             Self::Date(builder) => builder.append_option(
                 value
-                    .moment()
+                    .micros()
                     .and_then(|micros| i32::try_from(micros.div_euclid(86_400_000_000)).ok()),
             ),
         }

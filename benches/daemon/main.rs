@@ -1,0 +1,109 @@
+//! The whole daemon, measured from outside: `cargo bench --bench daemon` prints tables in markdown.
+//!
+//! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
+//! how long answers take. With `--growth`: how the cost of a packet grows. With `--sql`: statements over full pools. The
+//! daemon is a child process (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait
+//! has an end. Progress goes to stderr.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "its tables and its progress are for the terminal"
+)]
+
+mod clients;
+mod compare;
+mod growth;
+mod load;
+mod receiver;
+mod sql;
+#[expect(dead_code, reason = "the benches of single stages use the rest of it")]
+#[path = "../stage.rs"]
+mod stage;
+mod table;
+
+use clap::Parser;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Measure the daemon against a bare receive loop.
+#[derive(Debug, Parser)]
+struct Options {
+    /// How the cost of a packet grows with reports, keys, timers, windows, receivers and queries instead
+    #[arg(long)]
+    growth: bool,
+    /// Statements over a million requests and five million timers, by themselves and beside packets, instead
+    #[arg(long, conflicts_with = "growth")]
+    sql: bool,
+    /// One round of short trials instead of three: half a minute instead of a few
+    #[arg(long)]
+    quick: bool,
+    /// The rate at which processor time is measured, packets a second
+    #[arg(long, default_value_t = 100_000)]
+    rate: u32,
+    /// Sockets (and threads) that receive [default: one less than there are cores]
+    #[arg(long)]
+    receivers: Option<u32>,
+    /// Receive buffer to ask for, bytes
+    #[arg(long, default_value_t = 64_000_000)]
+    recv_buffer: u32,
+    /// Threads that send [default: half as many as there are cores]
+    #[arg(long)]
+    senders: Option<u32>,
+    /// Packets of equal length that the kernel may take in one piece, as of load
+    #[arg(long, default_value_t = 1)]
+    gso: u32,
+    /// What cargo passes to every bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Options {
+    fn receivers(&self) -> u32 {
+        let default = || cores().saturating_sub(1).max(1);
+        self.receivers.unwrap_or_else(default)
+    }
+
+    fn senders(&self) -> u32 {
+        self.senders.unwrap_or_else(|| (cores() / 2).max(1))
+    }
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let load_before = word("/proc/loadavg", "");
+    let tables = match (options.growth, options.sql) {
+        (true, _) => growth::run(&options)?,
+        (_, true) => sql::run(&options)?,
+        _ => vec![compare::run(&options)?],
+    };
+    let build = match cfg!(debug_assertions) {
+        true => "DEBUG BUILD: these figures say nothing",
+        false => "release build",
+    };
+    println!(
+        "pinbad {} ({build}), {} cores, {}, Linux {}, {} kB of memory, load average {load_before} before and {} after",
+        env!("CARGO_PKG_VERSION"),
+        cores(),
+        std::env::consts::ARCH,
+        word("/proc/sys/kernel/osrelease", ""),
+        word("/proc/meminfo", "MemTotal:"),
+        word("/proc/loadavg", ""),
+    );
+    for table in tables {
+        print!("{table}");
+    }
+    Ok(())
+}
+
+/// The first word after `label` in a file of the kernel's.
+fn word(path: &str, label: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(label));
+    let word = lines.find_map(|rest| rest.split_whitespace().next());
+    word.unwrap_or("?").to_owned()
+}
+
+/// Cores that this process may use.
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}

@@ -1,0 +1,238 @@
+//! What receives: a bare loop on threads of this process, or a daemon as a child.
+//!
+//! The bare loop calls `recvmmsg` into the daemon's buffers and throws the packets away: what the kernel can deliver on this
+//! machine. The child gets SIGTERM when this process ends, whatever ends it, and is killed when its [`Daemon`] is dropped.
+//! Processor time is read by thread from `/proc`, so the loop's is known although the sender is in the same process.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pinbad::cli::client::credentials::Credentials;
+use pinbad::cli::client::{Client, ClientError};
+use pinbad::input::udp::batch::Batch;
+use pinbad::input::udp::kernel;
+use pinbad::input::udp::socket::{self, ReceiveSocket};
+use pinbad::shutdown::Shutdown;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::Value as Json;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const LOCAL: &str = "127.0.0.1:0";
+/// How long the daemon may take to start.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// What a receiver has counted since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Packets that were merged, or thrown away by the bare loop.
+    pub(crate) done: u64,
+    /// Packets that the kernel or the temporary pool had no room for.
+    pub(crate) lost: u64,
+}
+
+/// Somebody who receives packets.
+pub(crate) trait Receiver {
+    /// Where.
+    fn udp(&self) -> SocketAddr;
+    fn counts(&self) -> Result<Counts>;
+    /// Processor time of its threads so far.
+    fn cpu(&self) -> Cpu;
+}
+
+/// The bare loop.
+pub(crate) struct Sink {
+    sockets: Vec<ReceiveSocket>,
+    received: Arc<AtomicU64>,
+    stop: Shutdown,
+}
+
+impl Sink {
+    pub(crate) fn start(receivers: u32, recv_buffer: u32) -> Result<Self> {
+        let sockets = socket::open(&[LOCAL.parse()?], receivers as usize, recv_buffer as usize)?;
+        let sink = Self {
+            sockets,
+            received: Arc::default(),
+            stop: Shutdown::new(),
+        };
+        for socket in &sink.sockets {
+            let (socket, received) = (Arc::clone(&socket.socket), Arc::clone(&sink.received));
+            let stop = sink.stop.clone();
+            let run = move || {
+                let mut batch = Batch::new();
+                while !stop.requested() {
+                    if let Ok(packets) = batch.receive(socket.as_fd()) {
+                        // Used, or the compiler might think that nobody needs the bytes.
+                        black_box(batch.datagrams().last());
+                        received.fetch_add(packets as u64, Ordering::Relaxed);
+                    }
+                }
+            };
+            thread::Builder::new().name("sink".to_owned()).spawn(run)?;
+        }
+        Ok(sink)
+    }
+
+    /// Receive buffer that the kernel granted each socket, bytes.
+    pub(crate) fn granted_bytes(&self) -> usize {
+        self.sockets[0].buffer.granted_bytes
+    }
+}
+
+impl Receiver for Sink {
+    fn udp(&self) -> SocketAddr {
+        self.sockets[0].address
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        let mut lost = 0;
+        for socket in &self.sockets {
+            lost += u64::from(kernel::read(socket.socket.as_fd())?.drops);
+        }
+        let done = self.received.load(Ordering::Relaxed);
+        Ok(Counts { done, lost })
+    }
+
+    fn cpu(&self) -> Cpu {
+        let mut cpu = Cpu::of(std::process::id());
+        cpu.0.retain(|_, (name, _)| name == "sink");
+        cpu
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.stop.request();
+    }
+}
+
+/// `pinbad serve` as a child.
+pub(crate) struct Daemon {
+    child: Child,
+    udp: SocketAddr,
+    pub(crate) client: Client,
+}
+
+impl Daemon {
+    /// Starts `program` with these settings beside the defaults.
+    pub(crate) fn start(program: &str, settings: &[String]) -> Result<Self> {
+        // Free a moment ago, and nobody else is looking for one.
+        let udp = UdpSocket::bind(LOCAL)?.local_addr()?;
+        let http = TcpListener::bind(LOCAL)?.local_addr()?;
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .args(["serve", "--mysql", "", "--set", "log.level=warn"])
+            .args(["--udp", &udp.to_string(), "--http", &http.to_string()])
+            .args(settings.iter().flat_map(|setting| ["--set", setting]));
+        let mut daemon = Self {
+            child: ended_with_us(&mut command).spawn()?,
+            udp,
+            client: Client::new(&format!("http://{http}"), Credentials::None, None)?,
+        };
+        let start = Instant::now();
+        while let Err(error) = daemon.get("/api/v1/status") {
+            if daemon.child.try_wait()?.is_some() || start.elapsed() > START_MAX {
+                return Err(format!("the daemon did not start: {error}").into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(daemon)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it answers to GET `path`.
+    pub(crate) fn get(&self, path: &str) -> std::result::Result<Json, ClientError> {
+        self.client.get(path)
+    }
+
+    /// Memory of it that is in RAM, bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let mut lines = status.lines();
+        let kib = lines.find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        Ok(kib.ok_or("no VmRSS")?.trim().parse::<u64>()? * 1024)
+    }
+}
+
+impl Receiver for Daemon {
+    fn udp(&self) -> SocketAddr {
+        self.udp
+    }
+
+    fn counts(&self) -> Result<Counts> {
+        let status = self.get("/api/v1/status")?;
+        let number = |name: &str| status[name].as_u64().ok_or(format!("no {name} in /status"));
+        Ok(Counts {
+            // What `load` sends is valid and holds one request each; what is not would be missing here and be seen.
+            done: number("requests_merged")?,
+            lost: number("kernel_drops")? + number("requests_overwritten")?,
+        })
+    }
+
+    fn cpu(&self) -> Cpu {
+        Cpu::of(self.id())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It keeps nothing, so there is nothing that it should save.
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// Has the child end when this process is gone.
+#[expect(unsafe_code, reason = "there is no safe call between fork and exec")]
+fn ended_with_us(command: &mut Command) -> &mut Command {
+    let ask = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
+    // SAFETY: it makes one system call (prctl) and allocates nothing, which is allowed after fork.
+    unsafe { command.pre_exec(ask) }
+}
+
+/// Processor time, user and system, by thread: its number, its name.
+pub(crate) struct Cpu(HashMap<OsString, (String, Duration)>);
+
+impl Cpu {
+    fn of(process: u32) -> Self {
+        let tasks = fs::read_dir(format!("/proc/{process}/task"));
+        let thread = |task: fs::DirEntry| {
+            let spent = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            let name = fs::read_to_string(task.path().join("comm")).ok()?;
+            let spent = Duration::from_nanos(spent.split(' ').next()?.parse().ok()?);
+            Some((task.file_name(), (name.trim_end().to_owned(), spent)))
+        };
+        Self(
+            tasks
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter_map(thread)
+                .collect(),
+        )
+    }
+
+    /// What was spent since `before` by threads with such names; of threads that ended in between, nothing.
+    pub(crate) fn since(&self, before: &Self, named: impl Fn(&str) -> bool) -> Duration {
+        let threads = self.0.iter().filter(|(_, (name, _))| named(name));
+        let spent = threads.map(|(thread, (_, after))| {
+            let before = before.0.get(thread).map_or(Duration::ZERO, |it| it.1);
+            after.saturating_sub(before)
+        });
+        spent.sum()
+    }
+}

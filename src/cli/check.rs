@@ -1,0 +1,38 @@
+//! `pinbad check`: whether the configuration is valid, what would listen where, and the memory plan.
+
+use std::net::SocketAddr;
+
+use super::{Failure, print};
+use crate::config::{Config, ConfigFlags};
+use crate::daemon;
+use crate::daemon::memory_plan::MemoryPlan;
+
+/// Checks the configuration, and the secrets and certificates that it names.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
+    let config = Config::load(flags, std::env::vars_os())?;
+    daemon::check(&config).map_err(|errors| Failure {
+        code: 2,
+        problems: errors.iter().map(ToString::to_string).collect(),
+    })?;
+    let shown = |front: Option<SocketAddr>| {
+        front.map_or_else(|| "off".to_owned(), |address| address.to_string())
+    };
+    let udp: Vec<_> = config
+        .ingest
+        .listen
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    print(&format!(
+        "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
+         HTTP   {}\n  MySQL  {}\n\n{}",
+        udp.join(", "),
+        config.ingest.receivers,
+        shown(config.http.listen),
+        shown(config.mysql.listen),
+        MemoryPlan::of(&config)
+    ))
+}

@@ -1,0 +1,132 @@
+//! The address of a daemon as a person types it: scheme, name and password, host, port.
+//!
+//! Pure functions. What is wrong is said in words; a password is never part of an error or of the address that is shown.
+
+use super::credentials::Credentials;
+use super::format::visible;
+
+/// The bytes that may stand in a path or query as they are.
+const PLAIN: &[u8] = b"-._~";
+
+/// Splits an address into what is asked and who asks.
+///
+/// # Errors
+/// Says what is wrong and what is accepted.
+pub fn split(url: &str) -> Result<(String, Option<Credentials>), String> {
+    const ACCEPTED: &str = "accepted: http://HOST:PORT, https://USER:PASSWORD@HOST:PORT";
+    let url = url.trim();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let scheme = ["http", "https"]
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(scheme))
+        .ok_or_else(|| format!("--url: {:?} is no scheme; {ACCEPTED}", visible(scheme)))?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let path = path.trim_end_matches('/');
+    let (credentials, host) = match authority.rsplit_once('@') {
+        None => (None, authority),
+        Some((user, host)) => {
+            let (name, password) = user.split_once(':').unwrap_or((user, ""));
+            let part = |text: &str| {
+                let why =
+                    || format!("--url: name or password is no percent-encoded text; {ACCEPTED}");
+                decoded(text).ok_or_else(why)
+            };
+            let credentials = Credentials::Basic {
+                name: part(name)?,
+                password: part(password)?,
+            };
+            (Some(credentials), host)
+        }
+    };
+    if host.is_empty() || host.starts_with(':') || path.contains(['?', '#']) {
+        return Err(format!(
+            "--url: there is no host, or more than a host; {ACCEPTED}"
+        ));
+    }
+    let fits = |byte: u8| byte.is_ascii_graphic() && !br#"<>"\^`{|}"#.contains(&byte);
+    if !host.bytes().chain(path.bytes()).all(fits) {
+        let shown = visible(host);
+        return Err(format!("--url: {shown:?} is no host; {ACCEPTED}"));
+    }
+    Ok((format!("{scheme}://{host}{path}"), credentials))
+}
+
+/// Undoes `%41`.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push((digit()? * 16 + digit()?) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Percent-encodes a name or a value for a path or a query.
+pub fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_paths_and_passwords() {
+        for (url, address) in [
+            ("127.0.0.1:30080", "http://127.0.0.1:30080"),
+            ("HTTP://h:1/", "http://h:1"),
+            ("HTTPS://h", "https://h"),
+            ("http://[::1]:1", "http://[::1]:1"),
+            ("http://proxy/pinbad/", "http://proxy/pinbad"),
+        ] {
+            assert_eq!(split(url), Ok((address.to_owned(), None)), "{url}");
+        }
+        let basic = |name: &str, password: &str| {
+            Some(Credentials::Basic {
+                name: name.to_owned(),
+                password: password.to_owned(),
+            })
+        };
+        let (address, who) = split("http://me:p%40ss:w@h:1").unwrap();
+        assert_eq!(
+            (address.as_str(), who),
+            ("http://h:1", basic("me", "p@ss:w"))
+        );
+        assert_eq!(split("me@h:1").unwrap().1, basic("me", ""));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for url in [
+            "",
+            "http://",
+            "https://",
+            "ftp://h",
+            "http://:1",
+            "http://h/?a=b",
+            "http://h h",
+            "http://h\u{1b}",
+            "http://me:secret%zz@h",
+            "http://me:secret@",
+        ] {
+            let error = split(url).unwrap_err();
+            assert!(error.starts_with("--url: "), "{url}: {error}");
+            assert!(error.contains("accepted: http://"), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A running daemon, asked over its HTTP interface: what `import`, `tail` and `top` share.
+//!
+//! Blocking: whoever must not wait for an answer asks on a thread of its own, as `tail` does for streams. Every
+//! question has time limits and every answer a largest size. No proxy: the environment's is for the world outside. Who one
+//! is ([`credentials`]) comes from the address, a file or the environment and goes along with every question.
+
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args as FlagGroup;
+use serde_json::Value as Json;
+use thiserror::Error;
+use ureq::config::ConfigBuilder;
+use ureq::http::{Request, Response};
+use ureq::tls::TlsConfig;
+use ureq::typestate::AgentScope;
+use ureq::{Agent, Body};
+
+use self::credentials::{Credentials, CredentialsError};
+use crate::cli::format;
+
+pub mod address;
+pub mod credentials;
+pub mod roots;
+
+/// Longest wait for a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for an answer: filling a report from a full pool may take seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// Longest silence of a stream: three heartbeats.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Longest answer that is read, bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// Longest refusal that is read, bytes.
+const REFUSAL_BYTES_MAX: u64 = 64 << 10;
+
+/// Which daemon, and as whom.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct ClientFlags {
+    /// The daemon; http or https, and it may hold a name and a password: https://user:password@host:30080.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30080")]
+    pub url: String,
+    /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Why the daemon did not answer as asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// The address, the file of the token or the like.
+    #[error("{0}")]
+    Usage(String),
+    /// Nobody there, or the connection broke.
+    #[error("{url}: {problem}")]
+    Unreachable {
+        /// The daemon.
+        url: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// Somebody else's answer.
+    #[error("{url}: this is no pinbad, it answered {answered}")]
+    NotOurs {
+        /// What was asked.
+        url: String,
+        /// What came.
+        answered: String,
+    },
+    /// A refusal, in the daemon's words.
+    #[error("{detail}")]
+    Refused {
+        /// 404, for instance.
+        status: u16,
+        /// Why.
+        detail: String,
+    },
+}
+
+impl From<CredentialsError> for ClientError {
+    fn from(error: CredentialsError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// A daemon.
+#[derive(Debug, Clone)]
+pub struct Client {
+    url: String,
+    credentials: Credentials,
+    tls: Option<TlsConfig>,
+    agent: Agent,
+    streams: Agent,
+}
+
+impl Client {
+    /// The daemon that the flags name, with the credentials that they or the environment give; nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`].
+    pub fn of(flags: &ClientFlags) -> Result<Self, ClientError> {
+        let token = credentials::token(flags.token_file.as_deref())?;
+        Self::new(&flags.url, token, flags.ca_file.as_deref())
+    }
+
+    /// The daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out); a name and a password in it count for
+    /// more than `credentials`. `ca_file`: whose signature counts, if not those that the system trusts.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`].
+    pub fn new(
+        url: &str,
+        credentials: Credentials,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, ClientError> {
+        let (url, own) = address::split(url).map_err(ClientError::Usage)?;
+        let tls = match url.starts_with("https:") {
+            true => Some(roots::tls(ca_file).map_err(ClientError::Usage)?),
+            false => None,
+        };
+        let streams = settings(tls.as_ref())
+            .timeout_recv_response(Some(SILENCE_MAX))
+            .timeout_per_read(Some(SILENCE_MAX));
+        let answers = settings(tls.as_ref()).timeout_global(Some(ANSWER_MAX));
+        Ok(Self {
+            url,
+            credentials: own.unwrap_or(credentials),
+            agent: answers.build().new_agent(),
+            streams: streams.build().new_agent(),
+            tls,
+        })
+    }
+
+    /// The same with another limit to the time that an answer may take.
+    pub fn patient_for(mut self, longest: Duration) -> Self {
+        let settings = settings(self.tls.as_ref())
+            .timeout_connect(Some(CONNECT_MAX.min(longest)))
+            .timeout_global(Some(longest));
+        self.agent = settings.build().new_agent();
+        self
+    }
+
+    /// Where it is, without name and password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// GET of JSON.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn get(&self, path: &str) -> Result<Json, ClientError> {
+        let (status, body) = self.request("GET", path, None)?;
+        match body {
+            Ok(body) if status == 200 => Ok(body),
+            body => Err(self.refusal(path, status, body)),
+        }
+    }
+
+    /// Status and body of an answer; a body that is no JSON as its beginning.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(u16, Result<Json, String>), ClientError> {
+        let failed = |problem: String| self.unreachable(problem);
+        let request = self.builder(method, path);
+        let mut answer = match body {
+            None => request.body(()).map(|request| self.agent.run(request)),
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(body)
+                .map(|request| self.agent.run(request)),
+        }
+        .map_err(|error| failed(error.to_string()))?
+        .map_err(|error| failed(message_of(&error)))?;
+        let text = read(&mut answer, ANSWER_BYTES_MAX).map_err(failed)?;
+        let json = serde_json::from_str(&text);
+        let body = json.map_err(|_| text.chars().take(80).collect());
+        Ok((answer.status().as_u16(), body))
+    }
+
+    /// GET of an answer that goes on and on.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn stream(&self, path: &str) -> Result<impl Read + use<>, ClientError> {
+        let request = self.builder("GET", path).body(());
+        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
+        self.streamed(path, self.streams.run(request))
+    }
+
+    /// POST of JSON whose answer is read while it is made.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn post_stream(&self, path: &str, body: &Json) -> Result<impl Read + use<>, ClientError> {
+        let request = self.builder("POST", path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(body.to_string());
+        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
+        self.streamed(path, self.streams.run(request))
+    }
+
+    fn streamed(
+        &self,
+        path: &str,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<impl Read + use<>, ClientError> {
+        let mut answer = answer.map_err(|error| self.unreachable(message_of(&error)))?;
+        let status = answer.status().as_u16();
+        if status != 200 {
+            let text = read(&mut answer, REFUSAL_BYTES_MAX).unwrap_or_default();
+            let json = serde_json::from_str(&text).map_err(|_| text);
+            return Err(self.refusal(path, status, json));
+        }
+        Ok(BufReader::new(answer.into_body().into_reader()))
+    }
+
+    fn builder(&self, method: &str, path: &str) -> ureq::http::request::Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url));
+        match self.credentials.header() {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        }
+    }
+
+    fn unreachable(&self, problem: String) -> ClientError {
+        ClientError::Unreachable {
+            url: self.url.clone(),
+            problem,
+        }
+    }
+
+    /// What an answer that is none means: a refusal in the daemon's own form, or somebody else's.
+    pub fn refusal(&self, path: &str, status: u16, body: Result<Json, String>) -> ClientError {
+        let detail = |body: &Json| Some(body.get("detail")?.as_str()?.to_owned());
+        let text = match body {
+            Ok(body) => match detail(&body).filter(|_| status != 200) {
+                Some(detail) => return ClientError::Refused { status, detail },
+                None => String::new(),
+            },
+            Err(text) => text,
+        };
+        let line = text.lines().next().unwrap_or_default().trim();
+        ClientError::NotOurs {
+            url: format!("{}{path}", self.url),
+            answered: match line {
+                "" => status.to_string(),
+                line => format!("{status}: {}", format::visible(line)),
+            },
+        }
+    }
+}
+
+/// What all questions have in common.
+fn settings(tls: Option<&TlsConfig>) -> ConfigBuilder<AgentScope> {
+    let settings = Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_connect(Some(CONNECT_MAX));
+    match tls {
+        Some(tls) => settings.tls_config(tls.clone()),
+        None => settings,
+    }
+}
+
+fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {
+    let body = answer.body_mut().with_config().limit(bytes_max);
+    body.read_to_string().map_err(|error| message_of(&error))
+}
+
+/// An error of the connection, without the library's own prefix.
+fn message_of(error: &ureq::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("io: ").unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_from_somebody_elses_answer() {
+        let client = Client::new("h:1", Credentials::None, None).unwrap();
+        let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
+        assert_eq!(refused.to_string(), "no such");
+        for (body, shown) in [
+            (Ok(serde_json::json!({"error": 1})), "it answered 404"),
+            (Err("\n".to_owned()), "it answered 404"),
+            (
+                Err("<html>\u{1b}[2J\nx".to_owned()),
+                "it answered 404: <html>\\x1b[2J",
+            ),
+        ] {
+            let told = client.refusal("/x", 404, body).to_string();
+            assert!(
+                told.starts_with("http://h:1/x: this is no pinbad"),
+                "{told}"
+            );
+            assert!(told.ends_with(shown), "{told}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! `pinbad doctor`: is this machine set up for what the configuration asks of it?
+//!
+//! Checks what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be bound, whether secrets
+//! and certificates can be read and `state.dir` can be written or created, and says for each what to change and how. It binds
+//! what `serve` would bind, for a moment, so the addresses of a running daemon are reported as in use. Changes nothing. What
+//! cannot be read (no `/proc`, no permission) is left out.
+
+use std::fmt;
+use std::fs;
+use std::net::TcpListener;
+
+use super::{Failure, print};
+use crate::config::units::{exact_bytes, rounded_bytes};
+use crate::config::{Config, ConfigFlags};
+use crate::daemon::memory_plan::{MemoryPlan, counted};
+use crate::daemon::{self, StartError};
+use crate::input::udp::kernel;
+use crate::input::udp::socket::{self, RecvBuffer, SocketError};
+use crate::state::{self, Folder, StateError};
+
+/// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+const USERS: &str = "users";
+const TLS: &str = "TLS";
+const STATE_DIR: &str = "state.dir";
+
+/// The result of one check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    verdict: Verdict,
+    /// What was checked.
+    what: &'static str,
+    found: String,
+    /// What to change, as commands or settings; empty when nothing.
+    change: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    /// It works, and could work better.
+    Better,
+    /// `serve` would fail, or lose packets, or could not write what should survive a restart.
+    Wrong,
+}
+
+impl Finding {
+    /// A finding of `what`; without a `change`, nothing can be suggested.
+    fn new(verdict: Verdict, what: &'static str, found: String, change: String) -> Self {
+        Self {
+            verdict,
+            what,
+            found,
+            change,
+        }
+    }
+
+    const fn right(what: &'static str, found: String) -> Self {
+        Self {
+            verdict: Verdict::Right,
+            what,
+            found,
+            change: String::new(),
+        }
+    }
+
+    /// Right if `holds`; otherwise what `change` gives.
+    fn unless(
+        holds: bool,
+        verdict: Verdict,
+        what: &'static str,
+        found: String,
+        change: impl FnOnce() -> String,
+    ) -> Self {
+        match holds {
+            true => Self::right(what, found),
+            false => Self::new(verdict, what, found, change()),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self.verdict {
+            Verdict::Right => "ok    ",
+            Verdict::Better => "better",
+            Verdict::Wrong => "wrong ",
+        };
+        write!(f, "{mark}  {:<17} {}", self.what, self.found)?;
+        for line in self.change.lines() {
+            write!(f, "\n{:26}-> {line}", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks everything and prints the findings.
+///
+/// # Errors
+/// When the configuration is not valid, or one of the findings is wrong.
+pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
+    let findings = examine(&Config::load(flags, std::env::vars_os())?);
+    let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    print(&text.join("\n"))?;
+    match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
+        true => Err(Failure::reported()),
+        false => Ok(()),
+    }
+}
+
+fn examine(config: &Config) -> Vec<Finding> {
+    let ingest = &config.ingest;
+    let requested = ingest.recv_buffer;
+    // Closed again at once.
+    let opened = socket::open(&ingest.listen, ingest.receivers, requested).map(|sockets| {
+        let buffers = sockets.iter().map(|socket| socket.buffer);
+        buffers.collect::<Vec<_>>()
+    });
+    let buffers = match &opened {
+        Ok(buffers) => buffers.clone(),
+        // The address is in use; what the kernel would grant is known all the same.
+        Err(_) => socket::grantable(requested).map_or_else(
+            |_| Vec::new(),
+            |buffer| vec![buffer; ingest.listen.len() * ingest.receivers],
+        ),
+    };
+    let allowed = kernel::udp_memory_max();
+    let plan = MemoryPlan::of(config).granted(&buffers, allowed);
+    let mut findings = configured(config);
+    findings.push(udp(config, opened));
+    findings.extend(front("HTTP", "http.listen", config.http.listen));
+    if cfg!(feature = "sql") {
+        findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
+    }
+    findings.extend(allowed.map(|allowed| udp_memory(&plan, allowed)));
+    findings.push(traffic(&plan));
+    findings.extend(descriptors(config));
+    findings.extend(memory(&plan, allowed));
+    findings.push(cores(config));
+    findings.extend(state_dir(config));
+    findings
+}
+
+/// Whether the UDP addresses can be bound, and what buffers their sockets get.
+fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding {
+    let requested = config.ingest.recv_buffer;
+    let buffers = match opened {
+        Err(error) => {
+            return Finding::new(Verdict::Wrong, "UDP", error.to_string(), String::new());
+        }
+        Ok(buffers) => buffers,
+    };
+    let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min();
+    let granted = granted.unwrap_or_default();
+    let addresses = config.ingest.listen.iter().map(ToString::to_string);
+    let mut found = format!(
+        "{} can be bound; each socket gets a receive buffer of {}",
+        addresses.collect::<Vec<_>>().join(", "),
+        rounded_bytes(granted as u64)
+    );
+    if granted < requested {
+        let requested = exact_bytes(requested as u64);
+        found += &format!(", {requested} are requested (ingest.recv_buffer)");
+    }
+    Finding::unless(granted >= requested, Verdict::Better, "UDP", found, || {
+        format!(
+            "sysctl -w net.core.rmem_max={requested}     (and in /etc/sysctl.d/ for the next boot)\n\
+             or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
+        )
+    })
+}
+
+/// Binds a front end's address.
+fn front(what: &'static str, key: &str, address: Option<std::net::SocketAddr>) -> Option<Finding> {
+    let address = address?;
+    Some(match TcpListener::bind(address) {
+        Ok(_) => Finding::right(what, format!("{address} can be bound")),
+        Err(error) => Finding::new(
+            Verdict::Wrong,
+            what,
+            format!("{address} cannot be bound: {error}"),
+            format!("stop what listens there (a running pinbad?), or change {key}"),
+        ),
+    })
+}
+
+/// What all UDP sockets of the machine may hold together.
+fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
+    let ours = plan.kernel.bytes;
+    let found = format!(
+        "all UDP sockets of this machine may hold {}; ours up to {}",
+        rounded_bytes(allowed),
+        rounded_bytes(ours)
+    );
+    Finding::unless(
+        ours <= allowed,
+        Verdict::Better,
+        "kernel memory",
+        found,
+        || {
+            let pages = ours / rustix::param::page_size() as u64 * 5 / 4;
+            let (low, pressure) = (pages / 2, pages * 3 / 4);
+            format!(
+                "sysctl -w net.ipv4.udp_mem=\"{low} {pressure} {pages}\", or a smaller ingest.recv_buffer"
+            )
+        },
+    )
+}
+
+/// How long the buffers last.
+fn traffic(plan: &MemoryPlan) -> Finding {
+    let backlog = plan.backlog.iter().map(|backlog| {
+        let secs = backlog.ring_secs + backlog.kernel_secs;
+        format!("{secs:.1} s at {}/s", backlog.packets_per_second)
+    });
+    let backlog: Vec<String> = backlog.collect();
+    let found = format!(
+        "while the daemon stands still they hold {}",
+        backlog.join(", ")
+    );
+    Finding::right("buffers", found)
+}
+
+/// Whether connections and sockets fit under the limit of descriptors.
+fn descriptors(config: &Config) -> Option<Finding> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
+    let sockets = (config.ingest.listen.len() * config.ingest.receivers) as u64;
+    let needed = sockets
+        + DESCRIPTORS_BESIDE
+        + crate::http::HttpSettings::new(&[]).connections_max as u64
+        + config.mysql.connections_max as u64;
+    let found = format!("{limit} may be open, {needed} may be needed");
+    Some(Finding::unless(
+        limit >= needed,
+        Verdict::Better,
+        "descriptors",
+        found,
+        || format!("ulimit -n {needed}, or LimitNOFILE={needed} in systemd"),
+    ))
+}
+
+/// Whether the memory plan fits into what the machine, or its control group, has.
+fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
+    // Sockets hold no more than that together, whatever each of them may.
+    let sockets = allowed.map_or(plan.kernel.bytes, |allowed| allowed.min(plan.kernel.bytes));
+    let needed = plan.total_bytes() + sockets;
+    let available = available()?;
+    let found = format!(
+        "{} available; the plan needs up to {}, socket buffers included",
+        rounded_bytes(available),
+        rounded_bytes(needed)
+    );
+    Some(Finding::unless(
+        needed <= available,
+        Verdict::Wrong,
+        "memory",
+        found,
+        || "smaller pools (`pinbad check` shows what each takes), or more memory".to_owned(),
+    ))
+}
+
+/// Available bytes: of the machine, and under the limit of the control group if there is one.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = group
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(u64::MAX);
+    Some((kib * 1024).min(limit))
+}
+
+fn cores(config: &Config) -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let addresses = config.ingest.listen.len();
+    let receivers = config.ingest.receivers * addresses;
+    let found = format!(
+        "{cores}; {} and a merger need one each",
+        counted(receivers, "receiver", "receivers")
+    );
+    Finding::unless(receivers < cores, Verdict::Better, "cores", found, || {
+        let fewer = cores.saturating_sub(1) / addresses.max(1);
+        format!("ingest.receivers = {}", fewer.max(1))
+    })
+}
+
+/// What `pinbad check` would refuse, and the secrets and certificates that it would not. `state.dir` is left to
+/// [`state_dir`].
+fn configured(config: &Config) -> Vec<Finding> {
+    let errors = daemon::check(config).err().unwrap_or_default();
+    let wrong = errors.iter().filter_map(|error| {
+        let what = match error {
+            StartError::Report(_) | StartError::Choice { .. } => "reports",
+            StartError::User(_) => USERS,
+            StartError::Tls(_) => TLS,
+            _ => return None,
+        };
+        let found = error.to_string();
+        Some(Finding::new(Verdict::Wrong, what, found, String::new()))
+    });
+    let mut findings: Vec<Finding> = wrong.collect();
+    let is_wrong = |what| findings.iter().any(|finding| finding.what == what);
+    let users = config.users.len();
+    let users = (users > 0 && !is_wrong(USERS)).then(|| {
+        let found = format!("{users} configured; their secrets can be read");
+        Finding::right(USERS, found)
+    });
+    let tls = [config.http.front().tls(), config.mysql.front().tls()].into_iter();
+    let tls: Vec<_> = tls
+        .flatten()
+        .map(|files| files.cert.display().to_string())
+        .collect();
+    let tls = (!tls.is_empty() && !is_wrong(TLS)).then(|| {
+        let found = format!("{} can be used with the key", tls.join(", "));
+        Finding::right(TLS, found)
+    });
+    findings.extend([users, tls].into_iter().flatten());
+    findings
+}
+
+/// Whether `state.dir` can be written to, or created.
+fn state_dir(config: &Config) -> Option<Finding> {
+    let dir = config.state.dir.as_deref()?;
+    let shown = dir.display();
+    let error = match state::check(dir) {
+        Ok(Folder::Present) => {
+            return Some(Finding::right(STATE_DIR, format!("{shown} can be written")));
+        }
+        Ok(Folder::Missing { .. }) => {
+            let found = format!("{shown} will be created");
+            return Some(Finding::right(STATE_DIR, found));
+        }
+        Err(error) => error,
+    };
+    let change = match error {
+        StateError::Folder { .. } | StateError::Unwritable { .. } => {
+            format!("mkdir -p {shown} && chown USER {shown}")
+        }
+        StateError::InUse { .. }
+        | StateError::NotAFolder { .. }
+        | StateError::Unreadable { .. } => String::new(),
+    };
+    let found = error.to_string();
+    let found = found.strip_prefix("state.dir: ").unwrap_or(&found);
+    Some(Finding::new(
+        Verdict::Wrong,
+        STATE_DIR,
+        found.to_owned(),
+        change,
+    ))
+}
+
+#[cfg(test)]
+mod tests;

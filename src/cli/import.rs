@@ -1,0 +1,462 @@
+//! `pinbad import`: the reports of an old Pinba database, of either engine, made here.
+//!
+//! Reads CREATE TABLE statements ([`dump`]), compares each with the reports that exist, and creates the rest: in a running
+//! daemon over its HTTP interface, or as `[[report]]` entries on stdout. Called by `main`, on its thread. Every table that could
+//! not be taken is listed with the reason, and the others are taken all the same.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args as FlagGroup;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::cli::client::{Client, ClientError, credentials};
+use crate::config::Config;
+use crate::daemon::{defaults, local};
+use crate::query::definitions::{ConfiguredError, Definitions};
+use crate::query::tables::{FormTarget, StatusTable, read_form};
+use crate::report::comment::{Comment, FixedTable};
+use crate::report::definition::{Defaults, Definition};
+use crate::report::form::{FormError, ReportForm, read_comment};
+
+pub mod dump;
+
+use dump::{Body, CreateTable};
+
+/// Where a daemon lists its reports and takes new ones.
+const REPORTS: &str = "/api/v1/reports";
+
+/// Longest dump that is read, bytes. What is wanted of it is a few kilobytes: `mysqldump --no-data`.
+const DUMP_BYTES_MAX: u64 = 1 << 30;
+
+/// What `import` takes.
+#[derive(Debug, Clone, Default, FlagGroup)]
+pub struct ImportFlags {
+    /// What mysqldump or SHOW CREATE TABLE printed; - for stdin.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Configuration file of the daemon, to find it and to see what it has [default: the defaults].
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The running daemon [default: http.listen of the configuration].
+    #[arg(long, value_name = "URL", conflicts_with = "print_config")]
+    pub url: Option<String>,
+    /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Print the reports as a configuration file has them, instead of making them in a running daemon.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+/// Why nothing could be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The dump cannot be read.
+    #[error("cannot read {name}: {source}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The dump is too long.
+    #[error(
+        "{0} is longer than {DUMP_BYTES_MAX} bytes; its CREATE TABLE statements are enough: mysqldump --no-data"
+    )]
+    TooLong(String),
+    /// It has no table of Pinba.
+    #[error(
+        "{name}: there is no CREATE TABLE statement with ENGINE=PINBA among the {tables} in it"
+    )]
+    NoPinbaTable {
+        /// The file.
+        name: String,
+        /// Statements of other engines.
+        tables: usize,
+    },
+    /// A report of the configuration.
+    #[error(transparent)]
+    Configured(#[from] ConfiguredError),
+    /// The daemon has no address.
+    #[error(
+        "http.listen is switched off, so there is no daemon to ask; give --url, or --print-config"
+    )]
+    HttpOff,
+    /// The daemon does not answer as one.
+    #[error(transparent)]
+    Remote(#[from] ClientError),
+    /// The outcome could not be written.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl ImportError {
+    /// Whether the command line is wrong, and not the dump or the daemon.
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Remote(ClientError::Usage(_)))
+    }
+}
+
+/// What became of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Taken(String),
+    AlreadyThere(String),
+    NotTaken(String),
+}
+
+/// Imports as the flags say; true when everything was taken or there already. `stdin` stands for the file `-`.
+///
+/// # Errors
+/// When there is nothing to import from, or nowhere to import to.
+pub fn execute(
+    flags: &ImportFlags,
+    config: &Config,
+    stdin: impl Read,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<bool, ImportError> {
+    let name = flags.file.display().to_string();
+    let text = read(&flags.file, &name, stdin)?;
+    let tables = dump::statements(&text);
+    let all = tables.len();
+    let ours: Vec<CreateTable> = tables.into_iter().filter(is_ours).collect();
+    if ours.is_empty() {
+        return Err(ImportError::NoPinbaTable { name, tables: all });
+    }
+    let others = all - ours.len();
+    if flags.print_config {
+        let mut importer = Importer::to_config(config)?;
+        let outcomes = importer.import(&ours);
+        write!(out, "{}", importer.config_text())?;
+        return report_outcomes(&outcomes, others, err);
+    }
+    let (url, defaults) = match &flags.url {
+        Some(url) => (url.clone(), Defaults::default()),
+        None => {
+            let address = config.http.listen.ok_or(ImportError::HttpOff)?;
+            (format!("http://{}", local(address)), defaults(config))
+        }
+    };
+    let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::from)?;
+    let client = Client::new(&url, token, flags.ca_file.as_deref())?;
+    let mut importer = Importer::to_daemon(client, defaults)?;
+    let outcomes = importer.import(&ours);
+    let all_taken = report_outcomes(&outcomes, others, out)?;
+    if matches!(
+        importer.destination,
+        Destination::Daemon {
+            persistent: false,
+            ..
+        }
+    ) {
+        writeln!(
+            err,
+            "pinbad: the daemon has no state.dir, so these reports end with it; --print-config prints them for its \
+             configuration file"
+        )?;
+    }
+    Ok(all_taken)
+}
+
+fn read(file: &Path, name: &str, stdin: impl Read) -> Result<Vec<u8>, ImportError> {
+    let unreadable = |source| ImportError::Unreadable {
+        name: name.to_owned(),
+        source,
+    };
+    let mut text = Vec::new();
+    if file == Path::new("-") {
+        stdin.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text)
+    } else {
+        let file = std::fs::File::open(file).map_err(unreadable)?;
+        file.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text)
+    }
+    .map_err(unreadable)?;
+    if text.len() as u64 > DUMP_BYTES_MAX {
+        return Err(ImportError::TooLong(name.to_owned()));
+    }
+    Ok(text)
+}
+
+/// Whether a statement is, or could be, a table of Pinba's.
+fn is_ours(table: &CreateTable) -> bool {
+    match &table.body {
+        Body::Options { engine, .. } => engine
+            .as_ref()
+            .is_some_and(|engine| engine.eq_ignore_ascii_case("pinba")),
+        Body::Like | Body::Cut => true,
+    }
+}
+
+/// A report or table that exists.
+#[derive(Debug, Clone, PartialEq)]
+struct Existing {
+    name: String,
+    /// `None`: this program cannot read its definition.
+    target: Option<FormTarget>,
+    /// How a message calls it: its COMMENT, or "in the native form".
+    label: String,
+}
+
+impl Existing {
+    fn new(form: &ReportForm, defaults: &Defaults) -> Self {
+        Self {
+            name: form.name.clone(),
+            target: read_form(form, defaults).ok(),
+            label: form.comment.as_ref().map_or_else(
+                || "in the native form".to_owned(),
+                |comment| format!("COMMENT '{comment}'"),
+            ),
+        }
+    }
+
+    /// Whether it is what a form asks for, however that is written.
+    fn is(&self, target: &FormTarget) -> bool {
+        let bare = |definition: &Definition| Definition {
+            comment: None,
+            ..definition.clone()
+        };
+        match (&self.target, target) {
+            (Some(FormTarget::Report(ours)), FormTarget::Report(theirs)) => {
+                bare(ours) == bare(theirs)
+            }
+            (Some(FormTarget::Table(ours)), FormTarget::Table(theirs)) => ours == theirs,
+            _ => false,
+        }
+    }
+}
+
+/// Where reports go.
+enum Destination {
+    /// A configuration file to be.
+    Config(Vec<ReportForm>),
+    Daemon {
+        client: Client,
+        /// Whether all reports will be there after a restart of the daemon.
+        persistent: bool,
+    },
+}
+
+/// The reports that exist, and where others are created.
+struct Importer {
+    defaults: Defaults,
+    existing: Vec<Existing>,
+    destination: Destination,
+}
+
+impl Importer {
+    fn to_config(config: &Config) -> Result<Self, ImportError> {
+        let defaults = defaults(config);
+        let definitions = Definitions::new(&config.configured_reports, &defaults)?;
+        let forms = definitions.forms();
+        Ok(Self {
+            existing: forms
+                .iter()
+                .map(|form| Existing::new(form, &defaults))
+                .collect(),
+            defaults,
+            destination: Destination::Config(Vec::new()),
+        })
+    }
+
+    fn to_daemon(client: Client, mut defaults: Defaults) -> Result<Self, ClientError> {
+        let body = client.get(REPORTS)?;
+        let Ok(Listing { reports }) = Listing::deserialize(&body) else {
+            return Err(client.refusal(REPORTS, 200, Ok(body)));
+        };
+        // What the daemon takes where a definition names no window is the window of its base reports.
+        let info = reports.iter().find(|report| report.name == "info");
+        let window = info.and_then(|info| Duration::try_from_secs_f64(info.window_seconds?).ok());
+        if let Some(window) = window.filter(|window| !window.is_zero()) {
+            defaults.history = window;
+        }
+        let existing = reports
+            .into_iter()
+            .map(|report| Existing::new(&report.form(), &defaults));
+        Ok(Self {
+            existing: existing.collect(),
+            defaults,
+            destination: Destination::Daemon {
+                client,
+                persistent: true,
+            },
+        })
+    }
+
+    /// Takes one table after the other.
+    fn import(&mut self, tables: &[CreateTable]) -> Vec<(String, Outcome)> {
+        let mut outcomes = Vec::with_capacity(tables.len());
+        for table in tables {
+            let outcome = self.import_one(table).unwrap_or_else(Outcome::NotTaken);
+            outcomes.push((table.name.clone(), outcome));
+        }
+        outcomes
+    }
+
+    /// What becomes of a table; the error is the reason why it is not taken.
+    fn import_one(&mut self, table: &CreateTable) -> Result<Outcome, String> {
+        let name = &table.name;
+        let comment = match &table.body {
+            Body::Options { comment, .. } => comment.as_deref().unwrap_or_default(),
+            Body::Like => {
+                return Err("it is made LIKE another table; that one is needed".to_owned());
+            }
+            Body::Cut => return Err("the file ends in the middle of its statement".to_owned()),
+        };
+        if comment.is_empty() {
+            return Err(
+                "it has no COMMENT, which is what says what a table of Pinba is".to_owned(),
+            );
+        }
+        if comment.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(format!(
+                "COMMENT '{comment}' is not UTF-8; dump it with --default-character-set=utf8mb4"
+            ));
+        }
+        let form = form_of(name, comment, &self.defaults).map_err(|error| error.to_string())?;
+        let target = match read_form(&form, &self.defaults) {
+            Ok(target) => target,
+            Err(FormError::Fixed(fixed)) => return raw(name, fixed),
+            Err(error) => return Err(error.to_string()),
+        };
+        if let Some(existing) = self.existing.iter().find(|existing| existing.name == *name) {
+            if existing.is(&target) {
+                return Ok(Outcome::AlreadyThere(String::new()));
+            }
+            return Err(format!(
+                "there is another report of this name ({}); this one, COMMENT '{comment}', needs another name in the file",
+                existing.label
+            ));
+        }
+        if let (FormTarget::Table(fixed), Some(stands_for)) = (&target, StatusTable::aliased(name))
+            && fixed.table() == stands_for
+        {
+            return Ok(Outcome::AlreadyThere(format!("as {stands_for}")));
+        }
+        self.create(&form).map_err(|error| error.to_string())?;
+        self.existing.push(Existing::new(&form, &self.defaults));
+        Ok(Outcome::Taken(comment.to_owned()))
+    }
+
+    /// Creates a report whose name is free.
+    fn create(&mut self, form: &ReportForm) -> Result<(), ClientError> {
+        match &mut self.destination {
+            Destination::Config(forms) => forms.push(form.clone()),
+            Destination::Daemon { client, persistent } => {
+                // A form has text keys and finite numbers only.
+                let form = serde_json::to_string(form).unwrap_or_default();
+                match client.request("POST", REPORTS, Some(form))? {
+                    (201, Ok(created)) => *persistent &= created["persistent"] == true,
+                    (status, body) => return Err(client.refusal(REPORTS, status, body)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration file.
+    fn config_text(&self) -> String {
+        #[derive(Serialize)]
+        struct File<'a> {
+            report: &'a [ReportForm],
+        }
+        match &self.destination {
+            // Forms hold texts, numbers and lists of them, all of which TOML can say.
+            Destination::Config(forms) if !forms.is_empty() => {
+                toml::to_string(&File { report: forms }).unwrap_or_default()
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// What a daemon lists.
+#[derive(Deserialize)]
+struct Listing {
+    reports: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    comment: Option<String>,
+    definition: Option<Map<String, Json>>,
+    window_seconds: Option<f64>,
+}
+
+impl Listed {
+    /// Its definition; with the name alone when this program cannot read it.
+    fn form(self) -> ReportForm {
+        if let Some(comment) = self.comment {
+            return ReportForm::of_comment(&self.name, &comment);
+        }
+        let native = self
+            .definition
+            .map(|it| ReportForm::from_members(&self.name, it));
+        native.and_then(Result::ok).unwrap_or_else(|| ReportForm {
+            name: self.name,
+            ..ReportForm::default()
+        })
+    }
+}
+
+/// A table of raw data: it is there under its own name, and cannot be made under another one.
+fn raw(name: &str, table: FixedTable) -> Result<Outcome, String> {
+    if name == table.table() {
+        Ok(Outcome::AlreadyThere(String::new()))
+    } else {
+        Err(format!(
+            "COMMENT '{0}': raw data is always there as `{0}` and cannot have another name",
+            table.table()
+        ))
+    }
+}
+
+/// The form of a COMMENT. What stands there as JSON is unpacked, so that it can be read in a configuration file.
+fn form_of(name: &str, comment: &str, defaults: &Defaults) -> Result<ReportForm, FormError> {
+    if comment.starts_with('{')
+        && let Comment::Report(definition) = read_comment(name, comment, defaults)?
+    {
+        return Ok(ReportForm::from(&*definition));
+    }
+    Ok(ReportForm::of_comment(name, comment))
+}
+
+/// Lists what became of the tables; true when none was left.
+fn report_outcomes(
+    outcomes: &[(String, Outcome)],
+    others: usize,
+    to: &mut impl Write,
+) -> Result<bool, ImportError> {
+    let mut counts = [0_usize; 3];
+    for (name, outcome) in outcomes {
+        let (at, what, more) = match outcome {
+            Outcome::Taken(comment) => (0, "taken", comment),
+            Outcome::AlreadyThere(note) => (1, "already there", note),
+            Outcome::NotTaken(reason) => (2, "not taken", reason),
+        };
+        counts[at] += 1;
+        let line = format!("{what:<13}  {name}: {more}");
+        writeln!(to, "{}", line.trim_end_matches([':', ' ']))?;
+    }
+    let [taken, there, left] = counts;
+    let passed_over = match others {
+        0 => String::new(),
+        1 => "; 1 table of another engine passed over".to_owned(),
+        many => format!("; {many} tables of other engines passed over"),
+    };
+    writeln!(
+        to,
+        "{taken} taken, {there} already there, {left} not taken{passed_over}."
+    )?;
+    Ok(left == 0)
+}
+
+#[cfg(test)]
+mod tests;

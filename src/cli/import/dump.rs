@@ -1,0 +1,219 @@
+//! The CREATE TABLE statements in what MySQL's tools print.
+//!
+//! Reads `mysqldump` (of MySQL and MariaDB) and `SHOW CREATE TABLE` as the client shows it: in a box, with `\G`, or
+//! tab-separated with `\n` for line ends. Only as much SQL as it takes to find the statements, their names, engines
+//! and COMMENTs, whatever else is in the file: comments, conditional comments, data, views. Pure; works through the text
+//! once and keeps nothing but what it found. A text that is no SQL at all has no statements.
+
+use std::borrow::Cow;
+
+use crate::cli::lexer::{Lexer, Token};
+
+/// One CREATE TABLE statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTable {
+    /// The table's name, without its database.
+    pub name: String,
+    /// What follows the name.
+    pub body: Body,
+}
+
+/// What a statement says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Columns and options.
+    Options {
+        /// As written; `None`: the server's default.
+        engine: Option<String>,
+        /// Its text, escapes resolved.
+        comment: Option<String>,
+    },
+    /// `LIKE` another table.
+    Like,
+    /// The text ends in the middle of it.
+    Cut,
+}
+
+/// All CREATE TABLE statements of a text, in their order.
+pub fn statements(text: &[u8]) -> Vec<CreateTable> {
+    let text = plain(text);
+    let mut parser = Parser {
+        lexer: Lexer::new(&text),
+        ahead: None,
+    };
+    let mut found = Vec::new();
+    while let Some(token) = parser.next() {
+        if token.is_word("CREATE")
+            && let Some(table) = parser.create_table()
+        {
+            found.push(table);
+        }
+    }
+    found
+}
+
+/// The text as MySQL would be given it: UTF-16 (a redirect of PowerShell's) made UTF-8, and tab-separated answers to
+/// SHOW CREATE TABLE with their line ends back.
+fn plain(text: &[u8]) -> Cow<'_, [u8]> {
+    let wide = |order: fn([u8; 2]) -> u16| {
+        let (pairs, _) = text.as_chunks::<2>();
+        let units: Vec<u16> = pairs.iter().skip(1).map(|pair| order(*pair)).collect();
+        String::from_utf16_lossy(&units).into_bytes()
+    };
+    let text: Cow<'_, [u8]> = match text {
+        [0xff, 0xfe, ..] => wide(u16::from_le_bytes).into(),
+        [0xfe, 0xff, ..] => wide(u16::from_be_bytes).into(),
+        [0xef, 0xbb, 0xbf, rest @ ..] => rest.into(),
+        text => text.into(),
+    };
+    let escaped = |line: &[u8]| {
+        let tab = line.iter().position(|byte| *byte == b'\t');
+        tab.is_some_and(|tab| {
+            let statement = &line[tab + 1..];
+            statement.starts_with(b"CREATE ") && statement.windows(2).any(|pair| pair == b"\\n")
+        })
+    };
+    if !text.split(|byte| *byte == b'\n').any(escaped) {
+        return text;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    for line in text.split(|byte| *byte == b'\n') {
+        if escaped(line) {
+            unescape_into(&mut out, line);
+            // The client ends a row with its line, not with a semicolon.
+            out.extend_from_slice(b";\n");
+        } else {
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+    }
+    out.into()
+}
+
+/// Resolves the escapes of the client's tab-separated output.
+fn unescape_into(out: &mut Vec<u8>, line: &[u8]) {
+    let mut bytes = line.iter();
+    while let Some(&byte) = bytes.next() {
+        match (byte, byte == b'\\') {
+            (_, true) => match bytes.next() {
+                Some(b'n') => out.push(b'\n'),
+                Some(b't') => out.push(b'\t'),
+                Some(b'0') => out.push(0),
+                Some(&other) => out.push(other),
+                None => {}
+            },
+            (byte, false) => out.push(byte),
+        }
+    }
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// A token that was looked at and is to be read again.
+    ahead: Option<Token<'a>>,
+}
+
+impl<'a> Parser<'a> {
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.ahead.take().or_else(|| self.lexer.next())
+    }
+
+    /// Takes the next token if it is wanted.
+    fn next_if(&mut self, wanted: impl FnOnce(&Token<'a>) -> bool) -> bool {
+        let next = self.next();
+        let taken = next.as_ref().is_some_and(wanted);
+        if !taken {
+            self.ahead = next;
+        }
+        taken
+    }
+
+    fn word(&mut self, word: &str) -> bool {
+        self.next_if(|token| token.is_word(word))
+    }
+
+    /// What follows CREATE; `None` when it is no table, or no statement but a heading.
+    fn create_table(&mut self) -> Option<CreateTable> {
+        while self.word("OR") || self.word("REPLACE") || self.word("TEMPORARY") {}
+        if !self.word("TABLE") {
+            return None;
+        }
+        if self.word("IF") {
+            let _said = self.word("NOT") && self.word("EXISTS");
+        }
+        let mut name = self.name()?;
+        while self.next_if(|token| token.is_symbol(b'.')) {
+            name = self.name()?;
+        }
+        let body = if self.next_if(|token| token.is_symbol(b'(')) {
+            if self.skip_brackets() {
+                self.options()
+            } else {
+                Body::Cut
+            }
+        } else if self.word("LIKE") {
+            Body::Like
+        } else {
+            return None;
+        };
+        Some(CreateTable { name, body })
+    }
+
+    /// A name; what cannot be one is left to be read again.
+    fn name(&mut self) -> Option<String> {
+        let next = self.next()?;
+        if matches!(next, Token::Symbol(_) | Token::Cut) {
+            self.ahead = Some(next);
+            return None;
+        }
+        next.into_text()
+    }
+
+    /// Goes past the bracket that closes the one just read; false when there is none.
+    fn skip_brackets(&mut self) -> bool {
+        let mut open = 1;
+        while let Some(token) = self.next() {
+            match token {
+                Token::Symbol(b'(') => open += 1,
+                Token::Symbol(b')') => open -= 1,
+                _ => {}
+            }
+            if open == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The options after the columns: in any order, with or without `=`, up to the end of the statement, or of what
+    /// stands for it in the client's output.
+    fn options(&mut self) -> Body {
+        let (mut engine, mut comment) = (None, None);
+        while let Some(token) = self.next() {
+            match token {
+                Token::Symbol(b';' | b'|' | b'*') => break,
+                Token::Symbol(b'(') if !self.skip_brackets() => return Body::Cut,
+                Token::Cut => return Body::Cut,
+                token if token.is_word("CREATE") => {
+                    self.ahead = Some(token);
+                    break;
+                }
+                token if token.is_word("ENGINE") || token.is_word("TYPE") => {
+                    engine = self.value().or(engine);
+                }
+                token if token.is_word("COMMENT") => comment = self.value().or(comment),
+                _ => {}
+            }
+        }
+        Body::Options { engine, comment }
+    }
+
+    /// The value of an option.
+    fn value(&mut self) -> Option<String> {
+        let _sign = self.next_if(|token| token.is_symbol(b'='));
+        self.name()
+    }
+}
+
+#[cfg(test)]
+mod tests;

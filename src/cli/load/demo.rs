@@ -1,0 +1,297 @@
+//! The traffic of `pinbad demo`: a small shop's day, compressed to ten minutes.
+//!
+//! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix of databases,
+//! caches and other services. Visitors come and go in a daily wave. Things happen that a newcomer may find in the
+//! reports, soon enough to be seen in the first minute: a search that is slow for half a minute out of two, because of
+//! one database server; a host that answers with errors for a while; a release that is rolled out host by host.
+//!
+//! Packets go over UDP to the daemon's own socket, so that the demonstration takes the real path. [`run`] is one
+//! thread's loop; it holds one request at a time. While nobody listens (the daemon is starting, or ending) packets are
+//! lost and counted. [`Shop`] makes the requests from a time that is handed in, so a test sees a whole day at once.
+
+use std::f64::consts::TAU;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use prost::Message;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, Exp1, LogNormal, Poisson};
+
+use crate::input::pinba::model::Request;
+use crate::shutdown::Shutdown;
+
+use super::packet::{self, Measured};
+use super::traffic::{share, whole_micros};
+
+mod scripts;
+
+use scripts::{Backend, SCRIPTS, Script};
+
+/// Average requests a second when nothing else is said.
+pub const RATE_DEFAULT: f64 = 200.0;
+
+/// A day, from one morning to the next.
+const DAY: Duration = Duration::from_secs(600);
+/// The seed of the demo: it plays the same day each time.
+const SEED: u64 = 30_002;
+/// No sleep is longer, so that a stop is heard soon; none shorter, so that a high rate does not wake for each request.
+const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// What [`run`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DemoCounts {
+    /// Packets that the kernel took.
+    pub sent: u64,
+    /// Packets that it refused, most likely because nobody listened.
+    pub refused: u64,
+}
+
+/// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is requested. Blocks: give it a
+/// thread. A `rate` that is not above zero sends nothing.
+///
+/// # Errors
+/// When no socket can be opened towards `target`.
+pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<DemoCounts> {
+    let local = match target {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(local)?;
+    socket.connect(target)?;
+    let mut shop = Shop::new(SEED, rate);
+    let (start, mut counts, mut packet) = (Instant::now(), DemoCounts::default(), Vec::new());
+    while !shutdown.requested() {
+        let now = start.elapsed();
+        let wait = shop.next_at().saturating_sub(now);
+        if !wait.is_zero() {
+            thread::sleep(wait.clamp(SLEEP.0, SLEEP.1));
+            continue;
+        }
+        packet.clear();
+        shop.next_request()
+            .encode(&mut packet)
+            .expect("a Vec grows as it needs to");
+        match socket.send(&packet) {
+            Ok(_) => counts.sent += 1,
+            Err(_) => counts.refused += 1,
+        }
+    }
+    Ok(counts)
+}
+
+/// The shop: which request comes when.
+#[derive(Debug)]
+pub struct Shop {
+    rng: StdRng,
+    rate: f64,
+    next_at: Duration,
+    weight_total: f64,
+}
+
+impl Shop {
+    /// A shop that is asked `rate` times a second on average. The same seed gives the same requests.
+    pub fn new(seed: u64, rate: f64) -> Self {
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            rate,
+            next_at: if rate > 0.0 {
+                Duration::ZERO
+            } else {
+                Duration::MAX
+            },
+            weight_total: SCRIPTS.iter().map(|script| script.weight).sum(),
+        }
+    }
+
+    /// When the next request comes, measured from the start of the demo.
+    pub const fn next_at(&self) -> Duration {
+        self.next_at
+    }
+
+    /// The next request; the one after it is on its way.
+    pub fn next_request(&mut self) -> Request {
+        let at = self.next_at;
+        let gap: f64 = Exp1.sample(&mut self.rng);
+        let gap = Duration::try_from_secs_f64(gap / (self.rate * wave(at)));
+        self.next_at = at.saturating_add(gap.unwrap_or(Duration::MAX));
+        let script = self.draw_script();
+        self.request(script, at)
+    }
+
+    fn draw_script(&mut self) -> &'static Script {
+        let mut left = self.rng.random_range(0.0..self.weight_total);
+        let found = SCRIPTS.iter().find(|script| {
+            left -= script.weight;
+            left < 0.0
+        });
+        found.unwrap_or(&SCRIPTS[0])
+    }
+
+    fn request(&mut self, script: &Script, at: Duration) -> Request {
+        let rng = &mut self.rng;
+        let host = script.site.hosts[rng.random_range(0..script.site.hosts.len())];
+        let staging = script.site.server == "api.example.com" && rng.random_bool(0.04);
+        let db = rng.random_range(1..=3);
+        let slowed = script.path == SLOW_SCRIPT && db == SLOW_DB && in_phase(at, REGRESSION);
+        let failing = host == BROKEN_HOST && in_phase(at, ERRORS) && rng.random_bool(0.4);
+
+        let spread =
+            LogNormal::new(0.0, script.spread).expect("a spread that is finite and positive");
+        let mut secs = script.median_ms / 1000.0 * spread.sample(rng);
+        // Busy hours are slower for all.
+        secs *= 0.85 + 0.25 * wave(at);
+        // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after
+        // waiting for it.
+        let waited = failing && rng.random_bool(0.5);
+        let waited = if waited { AUTH_TIMEOUT } else { Duration::ZERO };
+        let time = whole_micros(if failing {
+            0.004
+        } else {
+            secs.clamp(0.0005, 30.0)
+        });
+        let late = if slowed {
+            time.mul_f64(rng.random_range(4.0..9.0))
+        } else {
+            Duration::ZERO
+        };
+
+        let mut request = Request {
+            document_size: Some((script.document_kb * 1024.0 * spread.sample(rng)).min(2e7) as u32),
+            memory_peak: Some(script.memory_mb.div_ceil(2) * 2_097_152),
+            request_time: Some(packet::seconds(time + late + waited)),
+            ru_utime: Some(packet::seconds(share(time, rng.random_range(0.2..0.4)))),
+            ru_stime: Some(packet::seconds(share(time, rng.random_range(0.02..0.06)))),
+            status: Some(draw_status(rng, script, failing)),
+            memory_footprint: Some(rng.random_range(512..3000) * 4096),
+            schema: Some(
+                if rng.random_bool(0.97) {
+                    "https"
+                } else {
+                    "http"
+                }
+                .into(),
+            ),
+            ..Request::named(host, script.site.server, script.path)
+        };
+        let env = if staging { "staging" } else { "production" };
+        let mut tags = [("env", env), ("release", release(host, at))];
+        packet::set_request_tags(&mut request, &mut tags);
+        if !waited.is_zero() {
+            add_call(&mut request, "http", "auth.internal", "GET", 1, waited);
+        }
+        for call in script.calls.iter().filter(|_| !failing) {
+            let hits = Poisson::new(call.hits)
+                .expect("a mean above zero")
+                .sample(rng) as u32;
+            let late = if call.backend == Backend::Mysql {
+                late
+            } else {
+                Duration::ZERO
+            };
+            if hits > 0 || !late.is_zero() {
+                let server = call.backend.server(rng, db);
+                let hits = hits.max(1);
+                let value = share(time, call.share * rng.random_range(0.6..1.15)) + late;
+                add_call(
+                    &mut request,
+                    call.backend.group(),
+                    &server,
+                    call.operation,
+                    hits,
+                    value,
+                );
+            }
+        }
+        request
+    }
+}
+
+fn add_call(
+    request: &mut Request,
+    group: &str,
+    server: &str,
+    operation: &str,
+    hits: u32,
+    value: Duration,
+) {
+    let measured = Measured {
+        hits,
+        value,
+        ru_utime: share(value, 0.08),
+        ru_stime: share(value, 0.02),
+    };
+    let mut tags = [
+        ("group", group),
+        ("server", server),
+        ("operation", operation),
+    ];
+    packet::add_timer(request, measured, &mut tags);
+}
+
+/// How busy the shop is at `at`, 1 on average: up to half more at noon, as much less at night. It opens in
+/// mid-morning.
+fn wave(at: Duration) -> f64 {
+    1.0 + 0.5 * (TAU * at.as_secs_f64() / DAY.as_secs_f64()).sin()
+}
+
+/// Something that comes again: its period, and from when to when in it, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Phase {
+    period: u64,
+    from: u64,
+    to: u64,
+}
+
+/// The search is slow for 35 s out of two minutes.
+const REGRESSION: Phase = Phase {
+    period: 120,
+    from: 20,
+    to: 55,
+};
+const SLOW_SCRIPT: &str = "/catalog/search.php";
+const SLOW_DB: u32 = 2;
+/// One host answers with errors for 14 s out of a minute and a half.
+const ERRORS: Phase = Phase {
+    period: 90,
+    from: 30,
+    to: 44,
+};
+const BROKEN_HOST: &str = "api-02";
+/// How long a request waits for the service that does not answer.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn in_phase(at: Duration, phase: Phase) -> bool {
+    (phase.from..phase.to).contains(&(at.as_secs() % phase.period))
+}
+
+/// The release that `host` runs. Every five minutes there is a new one, and the next host gets it every eight seconds.
+fn release(host: &str, at: Duration) -> &'static str {
+    const RELEASES: [&str; 4] = ["2024.48.0", "2024.48.1", "2024.49.0", "2024.49.1"];
+    let place = scripts::HOSTS
+        .iter()
+        .position(|known| *known == host)
+        .unwrap_or(0) as u64;
+    let rollouts = (at.as_secs() + 270).saturating_sub(place * 8) / 300;
+    RELEASES[rollouts as usize % RELEASES.len()]
+}
+
+fn draw_status(rng: &mut StdRng, script: &Script, failing: bool) -> u32 {
+    if failing {
+        return if rng.random_bool(0.6) { 503 } else { 500 };
+    }
+    match rng.random_range(0..1000) {
+        0..2 => 500,
+        2..12 => 404,
+        12..16 => 403,
+        // Forms answer with a redirect to what they did.
+        16..400 if script.redirects => 302,
+        16..40 => 304,
+        _ => 200,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! `pinbad load` and the traffic of `pinbad demo`: Pinba packets made and sent by ourselves.
+//!
+//! Outside the data path: nothing of the daemon calls this but the command line, tests and benches, and what it sends
+//! goes through the kernel like anybody's packets. In reading order: `options` (the flags), `traffic` (what a request
+//! looks like; `vocabulary` has the names, `packet` the ways of the PHP extension), `corpus` (packets encoded ahead),
+//! `pace` (when), `sender` (one call into the kernel for 64 packets), `run` (the sending threads), `summary` and
+//! `totals` (what was sent, exactly). `demo` is a traffic of its own: a small shop's day in ten minutes.
+//!
+//! Only loopback is sent to unless remote targets are allowed: a mistyped address must not flood somebody.
+
+mod corpus;
+pub mod demo;
+pub mod options;
+mod pace;
+mod packet;
+mod run;
+mod sender;
+mod summary;
+pub mod totals;
+pub mod traffic;
+mod vocabulary;
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use crate::shutdown::Shutdown;
+
+pub use options::{Distribution, LoadOptions, SummaryFormat, TrafficOptions};
+pub use run::{Packets, Sent, run};
+pub use summary::Summary;
+
+/// Why nothing was sent, or why sending ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The target is somewhere else.
+    #[error("{target} is not a loopback address; --allow-remote sends there all the same")]
+    NotLoopback {
+        /// Where packets should have gone.
+        target: SocketAddr,
+    },
+    /// One packet would be longer than a datagram can be.
+    #[error(
+        "a packet would be {bytes} bytes long, and a UDP datagram holds 65507; \
+         ask for fewer --timers, --tags, --request-tags or --nested"
+    )]
+    PacketTooLong {
+        /// Its length, bytes.
+        bytes: usize,
+    },
+    /// The prepared packets would take more than 2 GiB.
+    #[error("{packets} prepared packets fill 2 GiB; ask for no more than that with --corpus")]
+    CorpusTooLarge {
+        /// How many fit.
+        packets: usize,
+    },
+    /// The kernel said that no socket is bound to the target.
+    #[error("nobody listens on {target}; is the daemon running, and on that port?")]
+    NobodyListens {
+        /// Where the packets went.
+        target: SocketAddr,
+    },
+    /// A socket could not be opened or refused to send.
+    #[error("cannot send to {target}: {error}")]
+    Send {
+        /// Where packets should have gone.
+        target: SocketAddr,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// A thread could not be started, or the output could not be written.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// The command `load`: runs it, then prints the totals to `out`, also of a run that ended early; a line a second goes
+/// to `progress` when the options ask for it.
+///
+/// # Errors
+/// As for [`run()`], and what writing to `out` says.
+pub fn execute(
+    options: &LoadOptions,
+    shutdown: &Shutdown,
+    out: &mut dyn Write,
+    progress: &mut dyn Write,
+) -> Result<(), LoadError> {
+    let summary = run(options, shutdown, progress)?;
+    match options.format {
+        SummaryFormat::Text => write!(out, "{summary}")?,
+        SummaryFormat::Json => writeln!(out, "{}", summary.to_json())?,
+    }
+    out.flush()?;
+    summary.sent.ended_by.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests;

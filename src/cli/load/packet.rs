@@ -1,0 +1,180 @@
+//! A request put together the way the PHP extension does it (packet layout, dictionary order, merged timers).
+//!
+//! Both traffics, `traffic` and `demo`, describe a request in texts; this turns the texts into dictionary indexes.
+//! What the extension does and a receiver may come to rely on is kept here: the dictionary is de-duplicated, request
+//! tags come before timer tags, a request tag adds its value before its name and a timer tag its name before its
+//! value, tags stand sorted by name, and timers with equal tags are sent as one with their hits and times summed.
+//! Encoding is prost's: unpacked repeated fields in the order of their numbers, which is the extension's order too.
+//! Not the hot path: packets are made before they are sent, so a linear search in a short dictionary is fine.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use crate::input::pinba::model::Request;
+
+/// What was measured for one timer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Measured {
+    pub(super) hits: u32,
+    pub(super) value: Duration,
+    pub(super) ru_utime: Duration,
+    pub(super) ru_stime: Duration,
+}
+
+/// Seconds as the wire carries them.
+pub(super) const fn seconds(time: Duration) -> f32 {
+    time.as_secs_f32()
+}
+
+/// Adds request tags. Call it once, before any timer: the extension fills the dictionary in that order.
+pub(super) fn set_request_tags(request: &mut Request, tags: &mut [(&str, &str)]) {
+    tags.sort_unstable_by_key(|(name, _)| *name);
+    for (name, value) in tags {
+        request.add_tag(name, value);
+    }
+}
+
+/// Adds a timer, or adds `measured` to the timer that has exactly these tags.
+pub(super) fn add_timer(request: &mut Request, measured: Measured, tags: &mut [(&str, &str)]) {
+    tags.sort_unstable_by_key(|(name, _)| *name);
+    let value = seconds(measured.value);
+    let rusage = (seconds(measured.ru_utime), seconds(measured.ru_stime));
+    if let Some(timer) = find_timer(request, tags) {
+        request.timer_hit_count[timer] += measured.hits;
+        request.timer_value[timer] += value;
+        request.timer_ru_utime[timer] += rusage.0;
+        request.timer_ru_stime[timer] += rusage.1;
+    } else {
+        request.add_timer_with_rusage(measured.hits, value, rusage, tags);
+    }
+}
+
+/// The timer whose tags are these, names and values alike.
+fn find_timer(request: &Request, tags: &[(&str, &str)]) -> Option<usize> {
+    let is_word = |index: &u32, text: &str| request.dictionary[*index as usize] == text.as_bytes();
+    let mut start = 0;
+    request.timer_tag_count.iter().position(|count| {
+        let end = start + *count as usize;
+        let names = &request.timer_tag_name[start..end];
+        let pairs = names.iter().zip(&request.timer_tag_value[start..end]);
+        start = end;
+        names.len() == tags.len()
+            && pairs
+                .zip(tags)
+                .all(|((name, value), tag)| is_word(name, tag.0) && is_word(value, tag.1))
+    })
+}
+
+/// Fills the datagram up to `bytes` with dictionary words that nothing refers to (within one byte: a word costs at
+/// least two). A request that is longer already stays as it is. Keys and numbers are untouched, so two sizes of the
+/// same seed compare.
+pub(super) fn pad_to(request: &mut Request, bytes: usize) {
+    loop {
+        let missing = bytes.saturating_sub(request.encoded_len());
+        // Field number and length take two bytes up to 127 bytes of text; longer gaps take more words.
+        let Some(text_bytes) = missing.checked_sub(2) else {
+            return;
+        };
+        let text_bytes = match text_bytes {
+            // 128 would leave one byte that no word can fill.
+            128 => 64,
+            bytes => bytes.min(127),
+        };
+        request.dictionary.push(vec![b'x'; text_bytes]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(ms: u64) -> Measured {
+        Measured {
+            hits: 1,
+            value: Duration::from_millis(ms),
+            ru_utime: Duration::ZERO,
+            ru_stime: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn dictionary_is_in_the_order_of_the_extension() {
+        // The request of a recorded packet of PHP 8.2: three request tags and one timer.
+        let mut request = Request::default();
+        let mut tags = [
+            ("app", "shop"),
+            ("env", "production"),
+            ("browser", "chrome"),
+        ];
+        set_request_tags(&mut request, &mut tags);
+        add_timer(
+            &mut request,
+            millis(1),
+            &mut [("op", "get"), ("group", "redis")],
+        );
+        let expected = [
+            "shop",
+            "app",
+            "chrome",
+            "browser",
+            "production",
+            "env",
+            "group",
+            "redis",
+            "op",
+            "get",
+        ];
+        assert_eq!(request.dictionary, expected.map(str::as_bytes));
+        assert_eq!(
+            (request.tag_name, request.tag_value),
+            (vec![1, 3, 5], vec![0, 2, 4])
+        );
+        assert_eq!(
+            (request.timer_tag_name, request.timer_tag_value),
+            (vec![6, 8], vec![7, 9])
+        );
+    }
+
+    #[test]
+    fn timers_with_equal_tags_are_sent_as_one() {
+        let mut request = Request::default();
+        add_timer(
+            &mut request,
+            millis(250),
+            &mut [("group", "mysql"), ("server", "dbs1")],
+        );
+        add_timer(
+            &mut request,
+            millis(500),
+            &mut [("group", "mysql"), ("server", "dbs2")],
+        );
+        add_timer(
+            &mut request,
+            millis(125),
+            &mut [("server", "dbs1"), ("group", "mysql")],
+        );
+        add_timer(&mut request, millis(1), &mut [("group", "mysql")]);
+        assert_eq!(request.timer_hit_count, [2, 1, 1]);
+        assert_eq!(request.timer_value, [0.375, 0.5, 0.001]);
+        assert_eq!(request.timer_tag_count, [2, 2, 1]);
+    }
+
+    #[test]
+    fn padding_reaches_every_size_within_a_byte() {
+        let empty = Request::named("host", "server", "script");
+        let natural = empty.encoded_len();
+        for bytes in natural..natural + 700 {
+            let mut request = empty.clone();
+            pad_to(&mut request, bytes);
+            let missing = bytes - request.encoded_len();
+            assert!(
+                missing == 0 || bytes == natural + 1,
+                "{bytes} bytes: {missing} missing"
+            );
+        }
+        let mut request = empty.clone();
+        pad_to(&mut request, natural - 1);
+        assert_eq!(request, empty);
+    }
+}

@@ -1,0 +1,318 @@
+//! What `load` sends: seeded requests that look like a busy site's.
+//!
+//! Latencies are log-normal with a median and a spread of each script's own, a few scripts get most of the requests,
+//! nearly all answers are 200, and timers name backends that the script waits for. The same seed and options give the
+//! same packets, byte for byte (as long as `rand` stays at its locked version). Used by `corpus` before a run, and by
+//! tests and benches directly. Texts are made per request, so this is for preparing packets, not for sending them at
+//! full speed.
+
+use std::time::Duration;
+
+use prost::Message;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, LogNormal, Zipf};
+
+use crate::input::pinba::model::{NestedRequest, Request};
+
+use super::options::{Distribution, TrafficOptions};
+use super::packet::{self, Measured};
+use super::totals::{Tally, Totals};
+use super::vocabulary::{self, BACKENDS};
+
+/// How steeply popularity falls with the rank.
+const ZIPF_EXPONENT: f64 = 1.05;
+/// Requests take no less and no more than this.
+const REQUEST_SECS: (f64, f64) = (0.0002, 60.0);
+
+/// A source of packets.
+#[derive(Debug)]
+pub struct Traffic {
+    options: TrafficOptions,
+    rng: StdRng,
+    scripts: Vec<Script>,
+    /// Requests made so far; `Distribution::Each` counts through the keys with it.
+    made: u64,
+    tally: Tally,
+    encoded: Vec<u8>,
+}
+
+/// How one script behaves.
+#[derive(Debug)]
+struct Script {
+    name: String,
+    time: LogNormal<f64>,
+    document: LogNormal<f64>,
+    memory_peak: u32,
+    /// Where in the list of backends and operations its timers begin.
+    first_call: u32,
+}
+
+impl Traffic {
+    /// Traffic as `options` describe it. Takes time and memory in proportion to the number of scripts.
+    pub fn new(options: &TrafficOptions) -> Self {
+        let mut rng = StdRng::seed_from_u64(options.seed);
+        let scripts = (0..options.scripts)
+            .map(|index| Script::new(index, &mut rng))
+            .collect();
+        Self {
+            options: options.clone(),
+            rng,
+            scripts,
+            made: 0,
+            tally: Tally::default(),
+            encoded: Vec::new(),
+        }
+    }
+
+    /// The next packet, encoded. It is added to [`totals`](Self::totals).
+    pub fn packet(&mut self) -> &[u8] {
+        let request = self.next_request();
+        self.encoded.clear();
+        request
+            .encode(&mut self.encoded)
+            .expect("a Vec grows as it needs to");
+        self.tally.add_packet(&request, self.encoded.len(), 1);
+        &self.encoded
+    }
+
+    /// What all packets taken by [`packet`](Self::packet) add up to.
+    pub fn totals(&self) -> Totals {
+        self.tally.totals()
+    }
+
+    /// The next packet before it is encoded; not counted in the totals.
+    pub fn next_request(&mut self) -> Request {
+        let mut request = self.request();
+        for _ in 0..self.options.nested {
+            let nested = self.request().encode_to_vec();
+            let nested =
+                NestedRequest::decode(&*nested).expect("the same fields in the same types");
+            request.requests.push(nested);
+        }
+        if let Some(bytes) = self.options.size {
+            packet::pad_to(&mut request, bytes as usize);
+        }
+        request
+    }
+
+    fn request(&mut self) -> Request {
+        let (host, server, script) = self.keys();
+        self.made += 1;
+        let rng = &mut self.rng;
+        let options = &self.options;
+        let shape = &self.scripts[script as usize];
+        let secs = shape.time.sample(rng).clamp(REQUEST_SECS.0, REQUEST_SECS.1);
+        let time = whole_micros(secs);
+        let mut request = Request {
+            document_size: Some(shape.document.sample(rng).clamp(120.0, 8e6) as u32),
+            memory_peak: Some(shape.memory_peak),
+            request_time: Some(packet::seconds(time)),
+            ru_utime: Some(packet::seconds(share(time, rng.random_range(0.15..0.5)))),
+            ru_stime: Some(packet::seconds(share(time, rng.random_range(0.01..0.08)))),
+            status: Some(vocabulary::status(draw_status(rng, options.statuses))),
+            memory_footprint: Some(rng.random_range(256..4096) * 4096),
+            schema: draw_schema(rng, options.schemas)
+                .map(|number| vocabulary::schema(number).into()),
+            // The request count stays 0: nothing in the extension counts it up.
+            ..Request::named(
+                vocabulary::host(host),
+                vocabulary::server(server),
+                &*shape.name,
+            )
+        };
+        let tags: Vec<_> = (0..options.request_tags)
+            .map(|tag| vocabulary::request_tag(tag, rng.random()))
+            .collect();
+        let mut tags: Vec<_> = tags
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        packet::set_request_tags(&mut request, &mut tags);
+        if options.timers > 0 {
+            add_timers(&mut request, rng, options, shape.first_call, time);
+        }
+        request
+    }
+
+    /// Numbers of the next request's host, server and script.
+    fn keys(&mut self) -> (u32, u32, u32) {
+        let TrafficOptions {
+            hosts,
+            servers,
+            scripts,
+            distribution,
+            ..
+        } = self.options;
+        let rng = &mut self.rng;
+        match distribution {
+            // A load balancer spreads requests evenly over the hosts.
+            Distribution::Zipf => (
+                rng.random_range(0..hosts),
+                draw_zipf(rng, servers),
+                draw_zipf(rng, scripts),
+            ),
+            Distribution::Uniform => (
+                rng.random_range(0..hosts),
+                rng.random_range(0..servers),
+                rng.random_range(0..scripts),
+            ),
+            Distribution::Each => {
+                let [hosts, servers, scripts] = [hosts, servers, scripts].map(u64::from);
+                let digit = |value: u64| u32::try_from(value).expect("less than a u32");
+                (
+                    digit(self.made % hosts),
+                    digit(self.made / hosts % servers),
+                    digit(self.made / hosts / servers % scripts),
+                )
+            }
+        }
+    }
+}
+
+impl Script {
+    fn new(index: u32, rng: &mut StdRng) -> Self {
+        // Most scripts answer within 5 to 150 ms, one in twenty takes its time.
+        let slow = if rng.random_bool(0.05) { 10.0 } else { 1.0 };
+        let median = slow * 0.005 * 30_f64.powf(rng.random());
+        let log_normal = |median: f64, spread| {
+            LogNormal::new(median.ln(), spread).expect("a spread that is finite and above zero")
+        };
+        Self {
+            name: vocabulary::script(index),
+            time: log_normal(median, rng.random_range(0.3..0.8)),
+            document: log_normal(rng.random_range(800.0..60_000.0), 0.5),
+            // The allocator of PHP takes memory from the system by 2 MiB.
+            memory_peak: rng.random_range(1..24) * 2_097_152,
+            first_call: rng.random(),
+        }
+    }
+}
+
+/// The timers of a request that took `time`: together they explain a good part of it.
+fn add_timers(
+    request: &mut Request,
+    rng: &mut StdRng,
+    options: &TrafficOptions,
+    first_call: u32,
+    time: Duration,
+) {
+    let waited = share(time, rng.random_range(0.3..0.8));
+    let weights: Vec<f64> = (0..options.timers)
+        .map(|_| rng.random_range(0.1..1.0))
+        .collect();
+    let weight_total: f64 = weights.iter().sum();
+    let first_value = rng.random_range(0..options.tag_values);
+    for (timer, weight) in (0..options.timers).zip(weights) {
+        let call = Call::new(options, first_call, first_value, timer);
+        let value = share(waited, weight / weight_total);
+        let measured = Measured {
+            hits: rng.random_range(1..=call.hits_max),
+            value,
+            ru_utime: share(value, 0.1),
+            ru_stime: share(value, 0.02),
+        };
+        let mut tags: Vec<_> = call
+            .tags
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        packet::add_timer(request, measured, &mut tags);
+    }
+}
+
+/// What one timer of a request stands for.
+struct Call {
+    tags: Vec<(String, String)>,
+    hits_max: u32,
+}
+
+impl Call {
+    /// The call of timer number `timer`. Calls of one request differ as long as the options allow for so many tag
+    /// sets; where they do not, equal timers are merged, as PHP does.
+    fn new(options: &TrafficOptions, first_call: u32, first_value: u32, timer: u32) -> Self {
+        let values = options.tag_values;
+        let backends = BACKENDS.len() as u32;
+        let operations = BACKENDS[0].operations.len() as u32;
+        // Kinds of call that differ before their server does.
+        let kinds = match options.tags {
+            1 => backends.max(values),
+            2 => backends,
+            _ => backends * operations,
+        };
+        let kind = (first_call % kinds + timer) % kinds;
+        let round = timer / kinds;
+        let value = |tag: u32| {
+            u64::from(first_value) + u64::from(kind) * 7 + u64::from(round) + u64::from(tag)
+        };
+        let value = |tag: u32| value(tag) % u64::from(values);
+
+        let (backend, operation) = if options.tags < 3 {
+            (kind, 0)
+        } else {
+            (kind / operations, kind % operations)
+        };
+        let backend = &BACKENDS[(backend % backends) as usize];
+        let group = if options.tags == 1 {
+            vocabulary::group(kind)
+        } else {
+            backend.group.to_owned()
+        };
+        let mut tags = vec![("group".to_owned(), group)];
+        if options.tags >= 2 {
+            let server = format!("{}{:02}", backend.server, value(0) + 1);
+            tags.push(("server".to_owned(), server));
+        }
+        if options.tags >= 3 {
+            let operation = backend.operations[operation as usize];
+            tags.push(("operation".to_owned(), operation.to_owned()));
+        }
+        for tag in 3..options.tags {
+            let name = vocabulary::timer_tag_name(tag);
+            let text = format!("{name}{}", value(tag));
+            tags.push((name, text));
+        }
+        Self {
+            tags,
+            hits_max: backend.hits_max,
+        }
+    }
+}
+
+/// A number below `count`, 0 being the most frequent.
+fn draw_zipf(rng: &mut StdRng, count: u32) -> u32 {
+    let zipf = Zipf::new(f64::from(count), ZIPF_EXPONENT).expect("a count of at least 1");
+    zipf.sample(rng) as u32 - 1
+}
+
+/// 0 (status 200) for 93 of 100 requests.
+fn draw_status(rng: &mut StdRng, statuses: u32) -> u32 {
+    if statuses == 1 || rng.random_bool(0.93) {
+        0
+    } else {
+        1 + draw_zipf(rng, statuses - 1)
+    }
+}
+
+/// Nine of ten requests have the first schema; none has one when there are none.
+fn draw_schema(rng: &mut StdRng, schemas: u32) -> Option<u32> {
+    match schemas {
+        0 => None,
+        1 => Some(0),
+        _ if rng.random_bool(0.9) => Some(0),
+        _ => Some(rng.random_range(1..schemas)),
+    }
+}
+
+/// `secs` as PHP's clocks measure it: to the microsecond.
+pub(super) fn whole_micros(secs: f64) -> Duration {
+    Duration::from_micros((secs * 1e6) as u64)
+}
+
+/// A part of `time`, to the microsecond.
+pub(super) fn share(time: Duration, part: f64) -> Duration {
+    whole_micros(time.as_secs_f64() * part)
+}
+
+#[cfg(test)]
+mod tests;

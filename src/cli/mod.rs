@@ -1,0 +1,104 @@
+//! The command line: `args` says which commands there are, and each command has a module of its name.
+//!
+//! `query`, `top`, `tail` and `import` read a running daemon over HTTP, through `client`. Answers go to stdout, errors and
+//! the log to stderr; a command that fails says so with a [`Failure`], which `main` turns into the exit code.
+
+pub mod args;
+pub mod check;
+pub mod client;
+pub mod doctor;
+pub mod format;
+pub mod import;
+mod lexer;
+pub mod load;
+pub mod man;
+pub mod query;
+pub mod serve;
+pub mod signals;
+pub mod tables;
+pub mod tail;
+pub mod top;
+
+use std::fmt::Display;
+use std::io::Write;
+
+use crate::config::ConfigErrors;
+use crate::daemon::StartError;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code: 1 failure, 2 wrong usage or configuration.
+    pub code: u8,
+    /// What [`complain`] is to print; nothing when that has been done.
+    pub problems: Vec<String>,
+}
+
+impl Failure {
+    /// Exit code 1.
+    pub fn failed(problem: impl Display) -> Self {
+        Self::new(problem, false)
+    }
+
+    /// Exit code 2.
+    pub fn usage(problem: impl Display) -> Self {
+        Self::new(problem, true)
+    }
+
+    /// A failure of the command, or of its usage.
+    pub fn new(problem: impl Display, is_usage: bool) -> Self {
+        Self {
+            code: if is_usage { 2 } else { 1 },
+            problems: vec![problem.to_string()],
+        }
+    }
+
+    /// Exit code 1 of a command that has reported everything itself.
+    #[must_use]
+    pub const fn reported() -> Self {
+        Self {
+            code: 1,
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        Self {
+            code: 2,
+            problems: errors.0.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::new(&error, error.is_configuration())
+    }
+}
+
+/// Prints an answer on stdout. A reader that goes away (`| head`) is no failure.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print(answer: &str) -> Result<(), Failure> {
+    match writeln!(std::io::stdout(), "{answer}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a problem on stderr.
+#[expect(
+    clippy::print_stderr,
+    reason = "errors of the command line have no other way out"
+)]
+pub fn complain(problem: impl Display) {
+    // Errors of a daemon quote names that came in packets.
+    let problem = problem.to_string();
+    let lines: Vec<_> = problem.lines().map(format::visible).collect();
+    eprintln!("pinbad: {}", lines.join("\n"));
+}

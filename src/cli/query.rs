@@ -1,0 +1,386 @@
+//! `pinbad query`: statements sent to a running daemon, their rows printed while they come.
+//!
+//! Called by `main`, on its thread. As a table on a terminal, as CSV into a file or a pipe, or as the flag says; all but the
+//! table is passed on to a file or a pipe as the daemon sends it. Several statements run one after the other, each in a session
+//! of its own, until one fails. A table's columns are as wide as its first `WIDTH_ROWS` rows need; on a terminal names are
+//! shown, never executed ([`format`](mod@crate::cli::format)), in whichever format. An answer whose end is missing is an error.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+
+use clap::{Args as FlagGroup, ValueEnum};
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::lexer::statements;
+use crate::cli::client::{Client, ClientError, ClientFlags};
+use crate::cli::format;
+
+/// Rows that a table's widths are taken from.
+const WIDTH_ROWS: u64 = 1_000;
+
+/// The widest a column gets.
+const WIDTH_MAX: usize = 100;
+
+/// The longest text that is read from stdin, bytes.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// What `query` takes.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct QueryFlags {
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+    /// The statement, or several with `;` between them; `-` reads them from stdin.
+    pub statement: String,
+    /// How the rows are shown [default: table on a terminal, csv elsewhere].
+    #[arg(long, short, value_enum)]
+    pub format: Option<Format>,
+}
+
+/// How rows are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns; an empty line between results.
+    Table,
+    /// A line of names, then a line a row; an empty line between results.
+    Csv,
+    /// One object a result: columns and rows.
+    Json,
+    /// An object a row, a line each.
+    Ndjson,
+    /// An Arrow IPC stream a result.
+    Arrow,
+}
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The daemon, or the way to it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Reading the statements or writing the rows.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// The rows stopped before the end.
+    #[error("the answer broke off{0}; the daemon's log says why")]
+    BrokenOff(String),
+    /// One of several statements.
+    #[error("statement {number}: {source}")]
+    Statement {
+        /// Which, counted from 1.
+        number: usize,
+        /// What went wrong.
+        source: Box<Self>,
+    },
+}
+
+impl QueryError {
+    /// Whether the command line is to blame.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Usage(_)))
+    }
+}
+
+/// Runs the statements and prints each answer to `out`, until one fails.
+///
+/// # Errors
+/// When there is no daemon, a statement cannot be run, or an answer breaks off. A reader that goes away (`| head`) is none.
+pub fn execute(
+    flags: &QueryFlags,
+    terminal: bool,
+    stdin: impl Read,
+    out: impl Write,
+) -> Result<(), QueryError> {
+    let client = Client::of(&flags.client)?;
+    let default = if terminal { Format::Table } else { Format::Csv };
+    let format = flags.format.unwrap_or(default);
+    if terminal && format == Format::Arrow {
+        let problem = "--format arrow: stdout is a terminal; accepted: a file or a pipe";
+        return Err(ClientError::Usage(problem.to_owned()).into());
+    }
+    let text = match flags.statement.as_str() {
+        "-" => io::read_to_string(stdin.take(TEXT_BYTES_MAX)).map_err(|source| QueryError::Io {
+            what: "read the statements",
+            source,
+        })?,
+        text => text.to_owned(),
+    };
+    let mut statements = statements(&text);
+    if statements.is_empty() {
+        // The daemon says that there is none.
+        statements.push(&text);
+    }
+    let mut out = BufWriter::new(out);
+    for (at, statement) in statements.iter().enumerate() {
+        if at > 0 && matches!(format, Format::Table | Format::Csv) {
+            writeln!(out).map_err(writing)?;
+        }
+        let printed = run(&client, statement, format, terminal, &mut out);
+        match printed.and_then(|()| out.flush().map_err(writing)) {
+            Ok(()) => {}
+            Err(QueryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(());
+            }
+            Err(error) if statements.len() == 1 => return Err(error),
+            Err(error) => {
+                return Err(QueryError::Statement {
+                    number: at + 1,
+                    source: Box::new(error),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs one statement and prints its answer.
+fn run(
+    client: &Client,
+    statement: &str,
+    format: Format,
+    terminal: bool,
+    out: &mut impl Write,
+) -> Result<(), QueryError> {
+    let name = match format {
+        Format::Table | Format::Json => "json",
+        Format::Csv => "csv",
+        Format::Ndjson => "ndjson",
+        Format::Arrow => "arrow",
+    };
+    let body = serde_json::json!({ "query": statement });
+    let answer = client.post_stream(&format!("/api/v1/sql?format={name}"), &body)?;
+    match format {
+        Format::Table => print_table(BufReader::new(answer), out),
+        Format::Csv if terminal => show_lines(BufReader::new(answer), format::visible, out),
+        _ if terminal => show_lines(BufReader::new(answer), format::visible_json, out),
+        _ => pass_on(answer, out),
+    }
+}
+
+fn writing(source: io::Error) -> QueryError {
+    QueryError::Io {
+        what: "write",
+        source,
+    }
+}
+
+fn broken_off(error: &io::Error) -> QueryError {
+    QueryError::BrokenOff(format!(" ({error})"))
+}
+
+fn pass_on(mut answer: impl Read, out: &mut impl Write) -> Result<(), QueryError> {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match answer.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(read) => out.write_all(&piece[..read]).map_err(writing)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(broken_off(&error)),
+        }
+    }
+}
+
+/// Passes lines on to a terminal, which is to show what they hold. Their ends stay.
+fn show_lines(
+    mut answer: impl BufRead,
+    show: impl Fn(&str) -> Cow<'_, str>,
+    out: &mut impl Write,
+) -> Result<(), QueryError> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = answer.read_until(b'\n', &mut line);
+        if read.map_err(|error| broken_off(&error))? == 0 {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&line);
+        let bare = text.strip_suffix('\n').unwrap_or(&text);
+        let bare = bare.strip_suffix('\r').unwrap_or(bare);
+        let end = if text.ends_with('\n') { "\n" } else { "" };
+        write!(out, "{}{end}", show(bare)).map_err(writing)?;
+    }
+}
+
+/// The first line of an answer that has rows.
+#[derive(Deserialize)]
+struct Head {
+    columns: Vec<Column>,
+}
+
+/// A column of a table that is being printed.
+#[derive(Deserialize)]
+struct Column {
+    name: String,
+    #[serde(rename = "type")]
+    sql_type: String,
+    #[serde(skip)]
+    width: usize,
+}
+
+/// The daemon's JSON has a row a line, which is all that this relies on beside JSON itself.
+fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), QueryError> {
+    let missing = || QueryError::BrokenOff(String::new());
+    let mut lines = answer.lines();
+    let mut next = || match lines.next() {
+        Some(line) => line.map_err(|error| broken_off(&error)),
+        None => Err(missing()),
+    };
+    // `{"columns":[..],"rows":[` and the rest in lines of its own; or all of it, when there are no rows.
+    let head = next()?;
+    if let Ok(done) = serde_json::from_str::<Json>(&head) {
+        let affected = done["affected_rows"].as_u64().unwrap_or_default();
+        let info = format::visible(done["info"].as_str().unwrap_or_default());
+        return writeln!(out, "OK, {affected} rows affected {info}").map_err(writing);
+    }
+    let Head { mut columns } =
+        serde_json::from_str(&format!("{head}]}}")).map_err(|_| missing())?;
+    for column in &mut columns {
+        column.name = format::visible(&column.name).into_owned();
+        column.width = format::width(&column.name);
+    }
+    let mut waiting = Vec::new();
+    let mut rows = 0;
+    loop {
+        let line = next()?;
+        let ended = line == "]}";
+        if !ended {
+            let row: Vec<Json> =
+                serde_json::from_str(line.trim_end_matches(',')).map_err(|_| missing())?;
+            let row: Vec<String> = row.iter().map(cell).collect();
+            if rows < WIDTH_ROWS {
+                for (column, cell) in columns.iter_mut().zip(&row) {
+                    column.width = column.width.max(format::width(cell).min(WIDTH_MAX));
+                }
+            }
+            waiting.push(row);
+            rows += 1;
+        }
+        let widths_known = if ended {
+            rows < WIDTH_ROWS
+        } else {
+            rows == WIDTH_ROWS
+        };
+        if widths_known {
+            let names = columns.iter().map(|column| column.name.clone());
+            let rules = columns.iter().map(|column| "-".repeat(column.width));
+            waiting.splice(..0, [names.collect(), rules.collect()]);
+        }
+        if rows >= WIDTH_ROWS || ended {
+            for row in waiting.drain(..) {
+                print_row(out, &columns, &row)?;
+            }
+        }
+        if ended {
+            let what = if rows == 1 { "row" } else { "rows" };
+            return writeln!(out, "({rows} {what})").map_err(writing);
+        }
+    }
+}
+
+fn cell(value: &Json) -> String {
+    match value {
+        Json::Null => "NULL".to_owned(),
+        Json::String(text) => format::visible(text).into_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Numbers stand to the right.
+fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result<(), QueryError> {
+    const NUMBERS: [&str; 5] = ["bigint", "int", "float", "double", "decimal"];
+    let cells = columns.iter().zip(row).map(|(column, cell)| {
+        let space = " ".repeat(column.width.saturating_sub(format::width(cell)));
+        match NUMBERS.iter().any(|name| column.sql_type.starts_with(name)) {
+            true => space + cell,
+            false => cell.clone() + &space,
+        }
+    });
+    let line = cells.collect::<Vec<_>>().join("  ");
+    writeln!(out, "{}", line.trim_end()).map_err(writing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(answer: &str) -> Result<String, QueryError> {
+        let mut out = Vec::new();
+        print_table(answer.as_bytes(), &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    const HEAD: &str = r#"{"columns":[{"name":"script_name","type":"varchar(512)"},{"name":"n","type":"bigint"}],"rows":["#;
+
+    #[test]
+    fn columns_are_aligned_numbers_to_the_right() {
+        let answer = format!("{HEAD}\n[\"/a\",1],\n[\"/longer.php\",1000],\n[null,null]\n]}}\n");
+        assert_eq!(
+            printed(&answer).unwrap(),
+            "script_name     n\n-----------  ----\n/a              1\n/longer.php  1000\nNULL         NULL\n(3 rows)\n"
+        );
+    }
+
+    #[test]
+    fn no_rows_are_a_table_too() {
+        let answer = format!("{HEAD}\n]}}\n");
+        assert!(
+            printed(&answer)
+                .unwrap()
+                .ends_with("-----------  -\n(0 rows)\n")
+        );
+    }
+
+    #[test]
+    fn names_are_shown_and_not_executed() {
+        let answer = format!("{HEAD}\n[\"\\u001b[2J\",1]\n]}}\n");
+        assert!(printed(&answer).unwrap().contains("\\x1b[2J"));
+    }
+
+    #[test]
+    fn lines_on_a_terminal_say_the_same_and_do_nothing() {
+        let printed = |answer: &str, show: fn(&str) -> Cow<'_, str>| {
+            let mut out = Vec::new();
+            show_lines(answer.as_bytes(), show, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let csv = "script,n\r\n\u{1b}]0;owned\u{7}\u{9b}2J,1\r\n\"a\nb\rc\",2\n/日本,3";
+        assert_eq!(
+            printed(csv, format::visible),
+            "script,n\n\\x1b]0;owned\\x07\\u{9b}2J,1\n\"a\nb\\rc\",2\n/日本,3"
+        );
+        let json = "{\"x\":\"\u{9b}2J\u{202e}\u{7f}\"}\n{\"x\":\"日\"}\n";
+        let shown = printed(json, format::visible_json);
+        assert_eq!(
+            shown,
+            "{\"x\":\"\\u009b2J\\u202e\\u007f\"}\n{\"x\":\"日\"}\n"
+        );
+        for (line, told) in json.lines().zip(shown.lines()) {
+            let read = |text| serde_json::from_str::<Json>(text).unwrap();
+            assert_eq!(read(line), read(told));
+        }
+    }
+
+    #[test]
+    fn an_answer_without_its_end_is_an_error() {
+        for answer in [
+            String::new(),
+            HEAD.to_owned(),
+            format!("{HEAD}\n[\"/a\",1],\n"),
+        ] {
+            let error = printed(&answer).unwrap_err().to_string();
+            assert!(error.starts_with("the answer broke off"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_statement_without_rows_prints_its_outcome() {
+        let done = r#"{"columns":[],"rows":[],"affected_rows":0,"info":""}"#;
+        assert_eq!(printed(done).unwrap().trim_end(), "OK, 0 rows affected");
+    }
+}

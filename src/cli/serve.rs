@@ -1,0 +1,90 @@
+//! `pinbad serve` and `pinbad demo`: the daemon, until SIGTERM or SIGINT. SIGHUP reloads the configuration.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::signals::Signals;
+use super::{Failure, load};
+use crate::clock::SystemClock;
+use crate::config::{Config, ConfigFlags};
+use crate::daemon::socket_activation::ActivatedSockets;
+use crate::daemon::{self, Daemon, supervisor};
+use crate::shutdown::Shutdown;
+use crate::telemetry::log::{self, LogControl};
+
+/// Runs the daemon; with a demo rate, also sends it traffic, to its first address.
+///
+/// # Errors
+/// When the configuration is not valid, the daemon cannot start, or the last snapshot cannot be written.
+pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
+    let mut config = Config::load(flags, std::env::vars_os())?;
+    let log = log::init(config.log.format, config.log.level.as_str()).map_err(Failure::failed)?;
+    // Before any thread: it removes its variables from the environment.
+    let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
+    // Signals first: one that arrives while the daemon is starting must not kill it half way.
+    let mut signals = Signals::listen()?;
+    let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated)?;
+    let shutdown = Shutdown::new();
+    let traffic = demo_rate.and_then(|rate| start_demo(&daemon, rate, &shutdown));
+    let catalog = Arc::clone(daemon.catalog());
+    supervisor::watch(&shutdown, move || catalog.merger_runs());
+    supervisor::ready();
+    let signal = loop {
+        match signals.wait() {
+            "SIGHUP" => {
+                supervisor::reloading();
+                reload(&daemon, flags, &mut config, &log);
+                supervisor::ready();
+            }
+            stop => break stop,
+        }
+    };
+    tracing::info!(signal, "Stopping.");
+    supervisor::stopping();
+    shutdown.request();
+    if let Some(traffic) = traffic
+        && traffic.join().is_err()
+    {
+        tracing::warn!("The demo's traffic ended in a panic.");
+    }
+    let saved = daemon.stop();
+    tracing::info!("Stopped.");
+    // The log has the error.
+    saved.map_err(|_| Failure::reported())
+}
+
+/// Reads the configuration again, as at start. An invalid one changes nothing.
+fn reload(daemon: &Daemon, flags: &ConfigFlags, config: &mut Config, log: &LogControl) {
+    let errors = match Config::load(flags, std::env::vars_os()) {
+        Ok(new) => match daemon.reload(config, &new) {
+            Ok(()) => {
+                if let Err(error) = log.set(new.log.level.as_str()) {
+                    tracing::error!(%error, "Cannot change the log level.");
+                }
+                return;
+            }
+            Err(error) => vec![error.to_string()],
+        },
+        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+    };
+    for error in errors {
+        tracing::error!(%error, "Cannot reload the configuration: the old one stays.");
+    }
+}
+
+/// Sends the daemon what a small shop would, on a thread of its own.
+fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
+    let target = daemon::local(*daemon.udp_addresses().first()?);
+    let shutdown = shutdown.clone();
+    let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
+        Ok(counts) => tracing::info!(counts.sent, counts.refused, "The demo's traffic ended."),
+        Err(error) => tracing::error!(%error, %target, "Cannot send the demo's traffic."),
+    };
+    if let Some(http) = daemon.http_address() {
+        tracing::info!(rate, "A small shop sends requests. Look at http://{http}/");
+    }
+    std::thread::Builder::new()
+        .name("demo".to_owned())
+        .spawn(send)
+        .ok()
+}

@@ -1,0 +1,72 @@
+//! SIGTERM, SIGINT and SIGHUP, for the commands that run until one comes.
+
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Failure;
+use crate::shutdown::Shutdown;
+
+/// The signals, caught from the moment this exists.
+#[derive(Debug)]
+pub(super) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let listen = || -> io::Result<Self> {
+            let runtime = Builder::new_current_thread().enable_io().build()?;
+            let entered = runtime.enter();
+            let terminate = signal(SignalKind::terminate())?;
+            let interrupt = signal(SignalKind::interrupt())?;
+            let hangup = signal(SignalKind::hangup())?;
+            drop(entered);
+            Ok(Self {
+                runtime,
+                terminate,
+                interrupt,
+                hangup,
+            })
+        };
+        listen().map_err(cannot_wait)
+    }
+
+    /// Waits for any of them and gives its name.
+    pub(super) fn wait(&mut self) -> &'static str {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.hangup.recv() => "SIGHUP",
+            }
+        })
+    }
+}
+
+fn cannot_wait(error: io::Error) -> Failure {
+    Failure::failed(format!("cannot wait for signals: {error}"))
+}
+
+/// Runs a command that ends by itself, or soon after a signal.
+///
+/// # Errors
+/// That of the command.
+pub fn until_signal(command: impl FnOnce(&Shutdown) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let shutdown = Shutdown::new();
+    let requested = shutdown.clone();
+    // Not joined: it waits for a signal that may never come, and ends with the process.
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            signals.wait();
+            requested.request();
+        })
+        .map_err(cannot_wait)?;
+    command(&shutdown)
+}

@@ -1,0 +1,53 @@
+//! `pinbad tables`: a CREATE TABLE statement for everything that a daemon of this configuration would have.
+
+use super::args::TablesFlags;
+use super::{Failure, complain, print};
+use crate::config::Config;
+use crate::query::definitions::Definitions;
+use crate::{daemon, state};
+
+/// Prints the statements.
+///
+/// # Errors
+/// When the configuration is not valid, or what `state.dir` keeps cannot be read.
+pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
+    let config = Config::load(&flags.config, std::env::vars_os())?;
+    let defaults = daemon::defaults(&config);
+    let mut definitions =
+        Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
+    if let Some(dir) = flags.state_dir.as_ref().or(config.state.dir.as_ref()) {
+        let kept = state::saved_reports(dir).map_err(Failure::failed)?;
+        for left_out in definitions.add_kept(&kept, &defaults) {
+            complain(format!("left out {}: {}", left_out.name, left_out.reason));
+        }
+    }
+    let server = flags.federated.as_deref();
+    let server = server.map(|given| federated_server(given, &config));
+    let server = server.transpose().map_err(Failure::usage)?;
+    let statements = definitions.statements(&defaults, server.as_deref());
+    print(statements.trim_end())
+}
+
+/// Where a MariaDB in front finds the daemon, from the value of `--federated`: `mysql://user[:password]@host:port`, the
+/// database left out; "" for the address of the configuration.
+fn federated_server(given: &str, config: &Config) -> Result<String, String> {
+    if given.is_empty() {
+        let listen = config.mysql.listen.ok_or(
+            "--federated: mysql.listen is off; accepted: a server, --federated=mysql://user:password@host:port",
+        )?;
+        return Ok(format!("mysql://pinba@{}/pinba", daemon::local(listen)));
+    }
+    let server = given.trim_end_matches('/');
+    let server = server.strip_suffix("/pinba").unwrap_or(server);
+    match server
+        .strip_prefix("mysql://")
+        .and_then(|rest| rest.rsplit_once('@'))
+    {
+        Some((user, host)) if !user.is_empty() && !host.is_empty() && !host.contains('/') => {
+            Ok(format!("{server}/pinba"))
+        }
+        _ => Err(format!(
+            "--federated={given}: not a server; accepted: mysql://user:password@host:port (the password may be left out)"
+        )),
+    }
+}

@@ -1,0 +1,378 @@
+//! `pinbad tail`: the requests of a running daemon as they pass, a line each.
+//!
+//! Called by `main`, on its thread; the connection is read on another one (`stream`), so a stop is noticed within a moment
+//! even while nothing comes. What passes is the daemon's stream with the filters that the flags name. A lost connection is
+//! said on stderr and taken up again where it broke, for as long as it takes; only the first one must succeed. Names are
+//! shown, never executed ([`format`](mod@crate::cli::format)).
+
+use std::io::{self, BufWriter, Write};
+use std::time::Duration;
+
+use clap::Args as FlagGroup;
+use crossbeam::channel::RecvTimeoutError;
+use serde_json::Value as Json;
+
+use crate::cli::client::address::encoded;
+use crate::cli::client::{Client, ClientError, ClientFlags};
+use crate::cli::format;
+use crate::config::units::parse_duration;
+use crate::shutdown::Shutdown;
+
+mod columns;
+mod stream;
+
+use columns::Columns;
+use stream::Event;
+
+/// How long a stop may go unnoticed.
+const EVENT_WAIT: Duration = Duration::from_millis(100);
+
+/// What `tail` takes.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct TailFlags {
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+    /// Only of this script.
+    #[arg(long, value_name = "NAME")]
+    pub script: Option<String>,
+    /// Only of this host.
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Only of this server.
+    #[arg(long, value_name = "NAME")]
+    pub server: Option<String>,
+    /// Only of this schema.
+    #[arg(long, value_name = "NAME")]
+    pub schema: Option<String>,
+    /// Only with this status.
+    #[arg(long, value_name = "NUMBER")]
+    pub status: Option<u32>,
+    /// Only those that took this long or longer: 250ms, 1.5s; a plain number is seconds.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub min_time: Option<String>,
+    /// Only those that took this long or less.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub max_time: Option<String>,
+    /// Only those with this request tag; may be given for several tags, and all must be there.
+    #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = pair)]
+    pub tags: Vec<(String, String)>,
+    /// At most so many a second; the others are left out [default: as many as come].
+    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub rate: Option<u32>,
+    /// End after so many.
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Under each request its timers.
+    #[arg(long)]
+    pub timers: bool,
+    /// The lines as the daemon sends them: an object each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A duration as seconds with six decimals, as the daemon takes it.
+fn seconds(text: &str) -> Result<String, String> {
+    let time = parse_duration(text)
+        .map_err(|why| format!("{why}; accepted: 250ms, 1.5s, or seconds such as 0.25"))?;
+    Ok(format!("{}.{:06}", time.as_secs(), time.subsec_micros()))
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("no tag; accepted: NAME=VALUE, as in env=production".to_owned()),
+    }
+}
+
+/// Why it ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum TailError {
+    /// The daemon, or the way to it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// What was to be said could not be.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl TailError {
+    /// Whether the command line is to blame.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Client(ClientError::Usage(_)))
+    }
+}
+
+/// What to ask the daemon for, and how far it has come.
+struct StreamQuery {
+    query: String,
+    after_id: Option<u64>,
+    left: Option<u64>,
+}
+
+impl StreamQuery {
+    fn new(flags: &TailFlags) -> Self {
+        let mut query = String::from("/api/v1/stream/requests?format=ndjson");
+        let mut add = |name: &str, value: &str| {
+            query.push('&');
+            query.push_str(&encoded(name));
+            query.push('=');
+            query.push_str(&encoded(value));
+        };
+        let number = |number: u32| number.to_string();
+        for (name, value) in [
+            ("script_name", flags.script.clone()),
+            ("hostname", flags.host.clone()),
+            ("server_name", flags.server.clone()),
+            ("schema", flags.schema.clone()),
+            ("status", flags.status.map(number)),
+            ("min_time", flags.min_time.clone()),
+            ("max_time", flags.max_time.clone()),
+            ("rate", flags.rate.map(number)),
+            ("timers", flags.timers.then(|| "1".to_owned())),
+        ] {
+            if let Some(value) = value {
+                add(name, &value);
+            }
+        }
+        for (name, value) in &flags.tags {
+            add(&format!("tag.{name}"), value);
+        }
+        Self {
+            query,
+            after_id: None,
+            left: flags.limit,
+        }
+    }
+
+    /// The path to connect to next; `None`: enough requests have come.
+    fn path(&self) -> Option<String> {
+        let mut path = self.query.clone();
+        if let Some(id) = self.after_id {
+            path.push_str(&format!("&after_id={id}"));
+        }
+        match self.left {
+            Some(0) => return None,
+            Some(left) => path.push_str(&format!("&limit={left}")),
+            None => {}
+        }
+        Some(path)
+    }
+
+    fn received(&mut self, line: &str) {
+        #[derive(serde::Deserialize)]
+        struct Row {
+            id: u64,
+        }
+        if let Ok(Row { id }) = serde_json::from_str(line) {
+            self.after_id = Some(id);
+            self.left = self.left.map(|left| left.saturating_sub(1));
+        }
+    }
+}
+
+/// Prints requests until there are enough, or a stop. `colour`: the output is a terminal that may be coloured.
+///
+/// # Errors
+/// When the daemon cannot be asked at all, or refuses; when nothing can be written, unless the reader just went away.
+pub fn execute(
+    flags: &TailFlags,
+    colour: bool,
+    shutdown: &Shutdown,
+    out: impl Write,
+    err: impl Write,
+) -> Result<(), TailError> {
+    let client = Client::of(&flags.client)?;
+    let events = stream::follow(client, StreamQuery::new(flags))?;
+    let mut printer = Printer {
+        out: BufWriter::new(out),
+        err,
+        columns: (!flags.json).then(|| Columns::new(colour)),
+        connection: Connection::First,
+    };
+    while !shutdown.requested() {
+        let event = match events.recv_timeout(EVENT_WAIT) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        match printer.handle(event, events.is_empty()) {
+            Ok(true) => {}
+            Ok(false) => break,
+            // Whoever reads has seen enough, as in `| head`.
+            Err(TailError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(printer.out.flush()?)
+}
+
+/// What is known of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Connection {
+    First,
+    There,
+    Lost,
+}
+
+struct Printer<O: Write, E: Write> {
+    out: BufWriter<O>,
+    err: E,
+    /// `None`: lines as they come.
+    columns: Option<Columns>,
+    connection: Connection,
+}
+
+impl<O: Write, E: Write> Printer<O, E> {
+    /// True: go on. Output waits for more only while there is more.
+    fn handle(&mut self, event: Event, last: bool) -> Result<bool, TailError> {
+        match event {
+            Event::Connected => {
+                if self.connection == Connection::Lost {
+                    self.notify("connected again")?;
+                }
+                self.connection = Connection::There;
+                if let Some(columns) = &mut self.columns {
+                    columns.begin(&mut self.out)?;
+                }
+            }
+            Event::Line(line) => self.line(&line)?,
+            Event::Lost(error) => {
+                if self.connection == Connection::First {
+                    return Err(error.into());
+                }
+                if self.connection != Connection::Lost {
+                    self.notify(&format!("{error}; trying again"))?;
+                }
+                self.connection = Connection::Lost;
+            }
+            Event::Ended(end) => {
+                end?;
+                return Ok(false);
+            }
+        }
+        if last {
+            self.out.flush()?;
+        }
+        Ok(true)
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), TailError> {
+        let Some(columns) = &mut self.columns else {
+            return Ok(writeln!(self.out, "{}", format::visible_json(line))?);
+        };
+        let row: Json = serde_json::from_str(line).unwrap_or_default();
+        match row.get("missed").and_then(Json::as_u64) {
+            Some(missed) => {
+                let missed = format::grouped(missed as f64);
+                self.notify(&format!("missed {missed} requests: this end is too slow"))
+            }
+            None => Ok(columns.row(&mut self.out, &row)?),
+        }
+    }
+
+    /// A word about the connection, in its place between the lines.
+    fn notify(&mut self, text: &str) -> Result<(), TailError> {
+        self.out.flush()?;
+        Ok(writeln!(self.err, "pinbad: {}", format::visible(text))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(line: &str) -> Result<TailFlags, clap::Error> {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            flags: TailFlags,
+        }
+        let words = std::iter::once("tail").chain(line.split_whitespace());
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.flags)
+    }
+
+    #[test]
+    fn flags_become_the_query() {
+        let query = StreamQuery::new(
+            &flags("--script /a&b --host h --min-time 250ms --max-time 2 --tag env=x=y --rate 5 --timers -n 3")
+                .unwrap(),
+        );
+        assert_eq!(
+            query.path().unwrap(),
+            "/api/v1/stream/requests?format=ndjson&script_name=%2Fa%26b&hostname=h&min_time=0.250000\
+             &max_time=2.000000&rate=5&timers=1&tag.env=x%3Dy&limit=3"
+        );
+        for bad in [
+            "--rate 0",
+            "--rate 20001",
+            "-n 0",
+            "--min-time 1x",
+            "--tag env",
+            "--tag =x",
+            "--status ok",
+        ] {
+            assert_eq!(flags(bad).unwrap_err().exit_code(), 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_new_connection_goes_on_where_the_last_one_was() {
+        let mut query = StreamQuery::new(&flags("-n 2").unwrap());
+        query.received(r#"{"missed":5}"#);
+        query.received(r#"{"id":7,"hostname":"h"}"#);
+        assert!(query.path().unwrap().ends_with("&after_id=7&limit=1"));
+        query.received(r#"{"id":9}"#);
+        assert_eq!(query.path(), None);
+    }
+
+    fn printed(events: Vec<Event>) -> (String, String, Result<bool, TailError>) {
+        let mut printer = Printer {
+            out: BufWriter::new(Vec::new()),
+            err: Vec::new(),
+            columns: Some(Columns::new(false)),
+            connection: Connection::First,
+        };
+        let mut last = Ok(true);
+        for event in events {
+            last = printer.handle(event, true);
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (
+            text(printer.out.into_inner().unwrap()),
+            text(printer.err),
+            last,
+        )
+    }
+
+    #[test]
+    fn an_outage_is_said_once_but_the_first_is_the_end() {
+        let lost = || {
+            Event::Lost(ClientError::Unreachable {
+                url: "http://h:1".to_owned(),
+                problem: "refused".to_owned(),
+            })
+        };
+        assert!(printed(vec![lost()]).2.is_err());
+        let missed = Event::Line(r#"{"missed":1204}"#.to_owned());
+        let (out, err, last) = printed(vec![
+            Event::Connected,
+            lost(),
+            lost(),
+            Event::Connected,
+            missed,
+            Event::Ended(Ok(())),
+        ]);
+        assert_eq!(
+            err,
+            "pinbad: http://h:1: refused; trying again\npinbad: connected again\n\
+             pinbad: missed 1,204 requests: this end is too slow\n"
+        );
+        assert_eq!(out.lines().count(), 1, "the heading, once: {out}");
+        assert!(!last.unwrap());
+    }
+}

@@ -1,0 +1,225 @@
+//! The screen as ratatui's test terminal sees it.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use serde_json::json;
+
+use super::*;
+use crate::cli::client::ClientError;
+use crate::cli::top::model::Action;
+use crate::cli::top::poll::{Page, Update};
+use crate::cli::top::stats::Sample;
+use crate::cli::top::{timers, views};
+
+const NAMES: [&str; 3] = [
+    "/catalog/search.php",
+    "/checkout/pay.php",
+    "/\u{1b}[2J\u{9b}31m\u{202e}日本",
+];
+
+fn model() -> Model {
+    let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
+    let sample = |requests: u64| {
+        let mut sample = Sample::of(
+            &json!({"requests_merged": requests, "datagrams_received": requests,
+            "received_bytes": requests * 300, "kernel_drops": requests / 100, "request_rows": 5904,
+            "timer_rows": 13343, "dictionary_size": 90, "report_memory_bytes": 497_000,
+            "report_memory_bytes_max": 268_435_456, "ring_depth": 1, "merge_lag_us": 5752}),
+        );
+        sample.latency = Some((0.03, 0.198));
+        sample.unix_secs = 1_700_000_000;
+        sample
+    };
+    model.take(Update::Sample(sample(1000), Duration::ZERO));
+    model.take(Update::Sample(sample(1200), Duration::from_secs(1)));
+    let rows: Vec<_> = NAMES
+        .iter()
+        .zip(1_u32..)
+        .map(|(name, at)| {
+            json!({"script_name": name, "req_count": at * 100, "req_per_sec": at, "req_time_total": f64::from(at) * 1.5,
+                "req_time_percent": at * 10, "req_time_median": 0.035 * f64::from(at), "p95": 0.09 * f64::from(at), "error_count": at - 1,
+                "ru_utime_total": 1, "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
+        })
+        .collect();
+    let page = Page {
+        about: Vec::new(),
+        tables: vec![views::by_key(Tab::Scripts, &json!({"rows": rows}))],
+    };
+    model.take(Update::Page(0, page));
+    model
+}
+
+fn drawn(model: &mut Model, columns: u16, rows: u16, colour: bool) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    let theme = Theme { colour };
+    terminal.draw(|frame| draw(frame, model, theme)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(buffer: &Buffer) -> Vec<String> {
+    let width = usize::from(buffer.area.width.max(1));
+    let rows = buffer.content.chunks(width);
+    let line = |cells: &[ratatui::buffer::Cell]| {
+        let text: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+        text.trim_end().to_owned()
+    };
+    rows.map(line).collect()
+}
+
+#[test]
+fn a_screen_of_80_by_24() {
+    let lines = text(&drawn(&mut model(), 80, 24, true));
+    let expected = "\
+pinbad 127.0.0.1:30080                                    every 1s  22:13:20 UTC
+200 req/s  200 pkt/s  60.0 kB/s  lost 2.00/s (12)  refused 0/s (0)  lag 5.75 ms
+rows 5,904 requests, 13,343 timers, 90 words; reports 497 kB of 268 MB; 1 waiti…
+req/s                       █ 200        p95                         █ 198 ms
+ 1 scripts  2 servers  3 hosts  4 statuses  5 timers  6 requests  7 reports
+scripts (3)
+script                          count   req/s  ▼total   % time   median      p95
+/\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s    30.0%   105 ms   270 ms
+/checkout/pay.php                 200    2.00  3.00 s    20.0%  70.0 ms   180 ms
+/catalog/search.php               100    1.00  1.50 s    10.0%  35.0 ms  90.0 ms";
+    assert_eq!(lines[..10].join("\n"), expected);
+    assert_eq!(lines[10..23], vec![""; 13]);
+    assert_eq!(
+        lines[23],
+        "q end  ? help  Enter open  <> sort  r turn  / filter  p pause  +- pace  1-7 view"
+    );
+}
+
+#[test]
+fn no_size_is_too_small_and_the_table_stays_longest() {
+    for columns in [0, 1, 2, 5, 20, 39, 80, 300] {
+        for rows in [0, 1, 2, 3, 4, 7, 8, 17, 18, 60] {
+            let mut model = model();
+            for action in [
+                Action::Help,
+                Action::Help,
+                Action::Filter,
+                Action::Type('x'),
+                Action::Open,
+            ] {
+                drawn(&mut model, columns, rows, true);
+                model.act(action);
+            }
+            model.act(Action::Back);
+            model.act(Action::Open);
+            drawn(&mut model, columns, rows, false);
+        }
+    }
+    let lines = text(&drawn(&mut model(), 40, 4, true));
+    assert!(
+        lines[1].contains("/\\x1b[2J") || lines[2].contains("/\\x1b[2J"),
+        "{lines:?}"
+    );
+    assert!(text(&drawn(&mut model(), 40, 1, true))[0].contains("/\\x1b[2J"));
+}
+
+#[test]
+fn without_colours_there_are_none_and_the_selection_shows_all_the_same() {
+    let mut failing = model();
+    let lost = ClientError::Unreachable {
+        url: "http://h".to_owned(),
+        problem: "refused".to_owned(),
+    };
+    failing.take(Update::Lost(lost));
+    for model in [&mut model(), &mut failing] {
+        let plain = drawn(model, 80, 24, false);
+        let coloured =
+            |cell: &&ratatui::buffer::Cell| cell.fg != Color::Reset || cell.bg != Color::Reset;
+        assert_eq!(plain.content.iter().find(coloured), None);
+        let selected = plain.cell((0, 7)).unwrap();
+        assert!(selected.modifier.contains(Modifier::REVERSED));
+        assert!(
+            drawn(model, 80, 24, true)
+                .content
+                .iter()
+                .any(|cell| coloured(&cell))
+        );
+    }
+    assert!(
+        text(&drawn(&mut failing, 80, 24, false))[1].starts_with("No answer: http://h: refused")
+    );
+}
+
+#[test]
+fn nothing_that_a_terminal_would_execute_is_drawn() {
+    let mut model = model();
+    let evil = "\u{1b}[2J\u{7}\u{9b}x\u{202e}\n";
+    let request = json!({"id": 1, "script_name": evil, "hostname": evil, "server_name": evil, "schema": evil,
+        "req_time": 1, "status": 200, "timestamp": 1, "tags": {evil: evil},
+        "timers": [{"value": 0.5, "hit_count": 1, "tags": {evil: [evil, evil]}}]});
+    model.act(Action::Open);
+    let tables = vec![
+        timers::added_up(std::slice::from_ref(&request), Some(evil)),
+        views::slowest(
+            evil.escape_debug().to_string(),
+            &[],
+            std::slice::from_ref(&request),
+        ),
+    ];
+    model.take(Update::Page(
+        model.query().serial,
+        Page {
+            about: Vec::new(),
+            tables,
+        },
+    ));
+    let check = |model: &mut Model| {
+        let lines = text(&drawn(model, 200, 40, true));
+        let acts = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(!lines.concat().contains(acts), "{lines:#?}");
+        lines.join("\n")
+    };
+    assert!(check(&mut model).contains("\\x1b[2J\\x07\\u{9b}x\\u{202e}\\n"));
+    model.act(Action::Other);
+    model.act(Action::Open);
+    let page = Page {
+        about: views::about(&request),
+        tables: vec![timers::of_request(&request)],
+    };
+    model.take(Update::Page(model.query().serial, page));
+    assert!(check(&mut model).contains("tags  \\x1b[2J"));
+    model.take(Update::Refused(model.query().serial, "gone".to_owned()));
+    assert!(check(&mut model).contains("gone"));
+    model.act(Action::Filter);
+    check(&mut model);
+}
+
+#[test]
+fn the_selected_row_stays_in_sight() {
+    let mut model = model();
+    let rows: Vec<_> = (0..500)
+        .map(|at| json!({"script_name": format!("/{at:03}"), "req_time_total": 1000 - at}))
+        .collect();
+    let page = Page {
+        about: Vec::new(),
+        tables: vec![views::by_key(Tab::Scripts, &json!({"rows": rows}))],
+    };
+    model.take(Update::Page(0, page));
+    let mut seen = |action: Option<Action>| {
+        if let Some(action) = action {
+            model.act(action);
+        }
+        let buffer = drawn(&mut model, 80, 24, false);
+        let lines = text(&buffer);
+        let selected_style = (7..23).find(|row| {
+            buffer
+                .cell((0, *row))
+                .unwrap()
+                .modifier
+                .contains(Modifier::REVERSED)
+        });
+        lines[usize::from(selected_style.expect("the selection is in sight"))][..4].to_owned()
+    };
+    assert_eq!(seen(None), "/000");
+    assert_eq!(seen(Some(Action::Page(1))), "/016");
+    assert_eq!(seen(Some(Action::Move(isize::MAX))), "/499");
+    assert_eq!(seen(Some(Action::Move(-3))), "/496");
+    assert_eq!(seen(Some(Action::Page(-1))), "/480");
+    assert_eq!(seen(Some(Action::Move(isize::MIN))), "/000");
+}

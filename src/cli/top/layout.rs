@@ -1,0 +1,183 @@
+//! Columns in the width there is: which of them fit, how wide each is, and the text of a row.
+//!
+//! Numbers take what they need; names share what is left, down to a smallest width; columns that do not fit are left out at
+//! the right, but never the one that is sorted by. The screen and the plain output are both made from this. Pure.
+
+use super::cell::Unit;
+use super::table::{Row, Table};
+use crate::cli::format::{cut, fit, width};
+
+/// Blanks between columns.
+const GAP: usize = 2;
+/// The least that a column of names gets; the first one, which tells rows apart, gets two fifths of the width before others
+/// give way to it.
+const NAME_MIN: usize = 12;
+/// Rows that are looked at for widths.
+const LOOKED_AT: usize = 200;
+
+/// The columns to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Number and width of each.
+    pub columns: Vec<(usize, usize)>,
+}
+
+impl Layout {
+    /// The layout of a table in so many columns of the terminal.
+    pub fn new(table: &Table, columns: usize) -> Self {
+        let natural = natural(table);
+        let least = |at: usize| match table.columns()[at].unit {
+            Unit::Text if at == 0 => natural[at].min(NAME_MIN.max(columns * 2 / 5)),
+            Unit::Text => natural[at].min(NAME_MIN),
+            _ => natural[at],
+        };
+        let needed = |chosen: &[usize]| {
+            let gaps = GAP * chosen.len().saturating_sub(1);
+            chosen.iter().map(|at| least(*at)).sum::<usize>() + gaps
+        };
+        let sorted = table.sort().0;
+        let mut chosen: Vec<usize> = (0..natural.len()).collect();
+        while chosen.len() > 1 && needed(&chosen) > columns {
+            // The last that is neither the sorted one nor the first, which names the row.
+            let Some(out) = chosen.iter().rposition(|at| *at != sorted && *at != 0) else {
+                break;
+            };
+            chosen.remove(out);
+        }
+        let mut left = columns.saturating_sub(needed(&chosen));
+        let widths = chosen.iter().map(|at| {
+            let more = left.min(natural[*at] - least(*at));
+            left -= more;
+            (*at, least(*at) + more)
+        });
+        Self {
+            columns: widths.collect(),
+        }
+    }
+
+    /// The headings, the sorted one marked.
+    pub fn heading(&self, table: &Table) -> Vec<String> {
+        let (sorted, descending) = table.sort();
+        self.line(table, |at| {
+            let title = &table.columns()[at].title;
+            match at == sorted {
+                true => format!("{}{title}", if descending { '▼' } else { '▲' }),
+                false => title.clone(),
+            }
+        })
+    }
+
+    /// The texts of a row, one a column, with the blanks behind it.
+    pub fn row(&self, table: &Table, row: &Row) -> Vec<String> {
+        self.line(table, |at| {
+            let unit = table.columns()[at].unit;
+            row.cells
+                .get(at)
+                .map_or_else(String::new, |cell| cell.format(unit))
+        })
+    }
+
+    fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> Vec<String> {
+        let last = self.columns.len().saturating_sub(1);
+        let part = |(place, (at, columns)): (usize, &(usize, usize))| {
+            let text = text(*at);
+            let mut part = match table.columns()[*at].unit {
+                Unit::Text => fit(&text, *columns),
+                _ => {
+                    let text = cut(&text, *columns);
+                    let blanks = columns.saturating_sub(width(&text));
+                    format!("{}{text}", " ".repeat(blanks))
+                }
+            };
+            if place < last {
+                part.push_str(&" ".repeat(GAP));
+            }
+            part
+        };
+        self.columns.iter().enumerate().map(part).collect()
+    }
+}
+
+/// What each column would take.
+fn natural(table: &Table) -> Vec<usize> {
+    let mut widths: Vec<usize> = table
+        .columns()
+        .iter()
+        // Room for the mark of the sorted column.
+        .map(|column| width(&column.title) + 1)
+        .collect();
+    for row in table.rows().take(LOOKED_AT) {
+        for ((widest, cell), column) in widths.iter_mut().zip(&row.cells).zip(table.columns()) {
+            *widest = (*widest).max(width(&cell.format(column.unit)));
+        }
+    }
+    widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::top::cell::Cell;
+    use crate::cli::top::table::{Column, Content, Severity};
+
+    fn table() -> Table {
+        let mut table = Table::default();
+        table.take(Content {
+            columns: vec![
+                Column::known("script_name", "script", Unit::Text),
+                Column::known("req_count", "count", Unit::Count),
+                Column::known("req_time_total", "total", Unit::Seconds),
+                Column::known("tags", "tags", Unit::Text),
+            ],
+            rows: vec![Row {
+                cells: vec![
+                    Cell::text("/catalog/a-long-name/search.php"),
+                    Cell::Number(1234.0),
+                    Cell::Number(1.5),
+                    Cell::text("x"),
+                ],
+                target: None,
+                severity: Severity::Normal,
+            }],
+            sort: "req_time_total".to_owned(),
+            ..Content::default()
+        });
+        table
+    }
+
+    fn shown(columns: usize) -> (String, String) {
+        let table = table();
+        let layout = Layout::new(&table, columns);
+        let row = table.rows().next().unwrap();
+        (
+            layout.heading(&table).concat(),
+            layout.row(&table, row).concat(),
+        )
+    }
+
+    #[test]
+    fn all_of_it_where_there_is_room() {
+        let (heading, row) = shown(100);
+        assert_eq!(
+            heading,
+            "script                            count  ▼total  tags "
+        );
+        assert_eq!(
+            row,
+            "/catalog/a-long-name/search.php   1,234  1.50 s  x    "
+        );
+    }
+
+    #[test]
+    fn names_give_way_then_columns_but_not_the_sorted_one() {
+        assert_eq!(shown(40).1, "/catalog/a-long-…   1,234  1.50 s  x    ");
+        assert_eq!(shown(30).1, "/catalog/a-lo…   1,234  1.50 s");
+        assert_eq!(shown(22).1, "/catalog/a-lo…  1.50 s");
+        for columns in 0..120 {
+            let (heading, row) = shown(columns);
+            assert_eq!(width(&heading), width(&row), "{columns}");
+            assert!(columns < 20 || width(&row) <= columns, "{columns}: {row:?}");
+            assert!(heading.contains("▼total"), "{columns}");
+        }
+    }
+}

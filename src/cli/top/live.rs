@@ -1,0 +1,83 @@
+//! The event loop: keys and updates in, frames out, until a key or a signal ends it.
+//!
+//! Runs on the main thread and never blocks on the daemon. It waits up to `EVENT_WAIT` for keys, then takes the updates that
+//! have come and draws if something changed. The terminal is put back as it was however this ends, a panic included.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::TryRecvError;
+use ratatui::crossterm::event::{self, Event};
+
+use super::draw::{Theme, draw};
+use super::keys;
+use super::model::Model;
+use super::poll;
+use crate::cli::client::Client;
+use crate::shutdown::Shutdown;
+
+/// How long a key, a signal or an update may wait.
+const EVENT_WAIT: Duration = Duration::from_millis(50);
+
+/// Puts the terminal back.
+struct TerminalGuard(ratatui::DefaultTerminal);
+
+impl Drop for TerminalGuard {
+    fn drop(&mut self) {
+        // It may be gone, as with a lost connection; then there is nothing to put back.
+        let _put_back = ratatui::try_restore();
+    }
+}
+
+/// Runs until `q` or a stop.
+///
+/// # Errors
+/// When the terminal cannot be used, or the system gives no thread.
+pub fn run(client: Client, mut model: Model, theme: Theme, shutdown: &Shutdown) -> io::Result<()> {
+    let mut query = model.query();
+    let (queries, updates) = poll::start(client, query.clone())?;
+    let mut screen = TerminalGuard(ratatui::try_init()?);
+    let mut changed = true;
+    while !shutdown.requested() {
+        if changed {
+            screen.0.draw(|frame| draw(frame, &mut model, theme))?;
+        }
+        changed = false;
+        let deadline = Instant::now() + EVENT_WAIT;
+        while event::poll(deadline.saturating_duration_since(Instant::now()))? {
+            match event::read()? {
+                Event::Key(key) => {
+                    if let Some(action) = keys::action(key, model.typing)
+                        && !model.act(action)
+                    {
+                        return Ok(());
+                    }
+                    changed = true;
+                }
+                Event::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+        loop {
+            match updates.try_recv() {
+                Ok(update) => {
+                    model.take(update);
+                    changed = true;
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    return Err(io::Error::other(
+                        "the thread that asks the daemon has ended",
+                    ));
+                }
+            }
+        }
+        let newer = model.query();
+        if newer != query {
+            query = newer;
+            // A thread that is gone is noticed above.
+            drop(queries.send(query.clone()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! Polls the daemon, on a thread of its own, so that the screen responds however slow the daemon is.
+//!
+//! The screen sends what it shows ([`Query`]); the thread `poll` fetches that and the counters once an interval and sends the
+//! tables made of it ([`Update`]). A new query is fetched at once. Answers are bounded by their row limits and by the client's;
+//! the channel holds `WAITING` updates, and when it is full the thread waits. It ends when the screen has ended.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use serde_json::Value as Json;
+
+use super::location::{Location, Tab};
+use super::stats::{self, Sample};
+use super::table::Content;
+use super::timers;
+use super::views::{self, ReportInfo};
+use crate::cli::client::address::encoded;
+use crate::cli::client::{Client, ClientError};
+use crate::cli::format::visible;
+
+/// Updates in the channel.
+const WAITING: usize = 4;
+/// Row limit of a report, and the limit where the daemon cannot sort or a filter is set.
+const ROWS: (usize, usize) = (1_000, 10_000);
+/// Points of history at the start: five minutes by the second.
+const PAST_POINTS: u64 = 300;
+/// Newest requests that latency is computed from.
+const LATENCY_REQUESTS: usize = 200;
+/// Newest requests whose timers are added up.
+const TIMER_REQUESTS: usize = 300;
+/// Slowest requests that are shown.
+const SLOWEST: usize = 100;
+/// Row limit of a search for the slowest, and how many searches.
+const SEARCH: (usize, usize) = (1_000, 3);
+
+/// What to fetch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// Comes back with the answer.
+    pub serial: u64,
+    /// What is shown.
+    pub location: Location,
+    /// The daemon's sort order.
+    pub sort: Option<String>,
+    /// Whether more rows than usual are needed.
+    pub all: bool,
+    /// The tag by which timers are added up.
+    pub tag: Option<String>,
+    /// How often.
+    pub interval: Duration,
+}
+
+/// What the poller reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Update {
+    /// History from before the first sample: requests a second and their 95th percentile.
+    Past(Vec<Option<f64>>, Vec<Option<f64>>),
+    /// The counters, so long after the previous ones.
+    Sample(Sample, Duration),
+    /// The tables of a view.
+    Page(u64, Page),
+    /// The daemon refuses what the view shows.
+    Refused(u64, String),
+    /// The daemon does not answer.
+    Lost(ClientError),
+}
+
+/// What a view shows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// Lines above the tables.
+    pub about: Vec<(String, String)>,
+    /// The tables.
+    pub tables: Vec<Content>,
+}
+
+/// Starts the thread. Of several queries the last counts.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn start(client: Client, first: Query) -> io::Result<(Sender<Query>, Receiver<Update>)> {
+    let (queries, wanted) = unbounded();
+    let (updates, update) = bounded(WAITING);
+    thread::Builder::new()
+        .name("poll".to_owned())
+        .spawn(move || drop(run(Poller::new(client), first, &wanted, &updates)))?;
+    Ok((queries, update))
+}
+
+/// The screen has ended.
+struct Closed;
+
+fn run(
+    mut poller: Poller,
+    mut query: Query,
+    wanted: &Receiver<Query>,
+    updates: &Sender<Update>,
+) -> Result<(), Closed> {
+    let tell = |update: Update| updates.send(update).map_err(|_| Closed);
+    let mut before: Option<Instant> = None;
+    let mut shown = None;
+    let (requests, latency) = (
+        poller.past("req_per_sec", query.interval),
+        poller.past("p95", query.interval),
+    );
+    tell(Update::Past(requests, latency))?;
+    loop {
+        let start = Instant::now();
+        match poller.sample() {
+            Ok(sample) => {
+                let since = before
+                    .replace(start)
+                    .map_or(Duration::ZERO, |it| start - it);
+                tell(Update::Sample(sample, since))?;
+            }
+            Err(error) => {
+                before = None;
+                tell(update(query.serial, error))?;
+            }
+        }
+        loop {
+            // One request does not change.
+            let again =
+                !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
+            if again && before.is_some() {
+                match poller.page(&query) {
+                    Ok(page) => {
+                        shown = Some(query.serial);
+                        tell(Update::Page(query.serial, page))?;
+                    }
+                    Err(error) => tell(update(query.serial, error))?,
+                }
+            }
+            let left = query.interval.saturating_sub(start.elapsed());
+            match wanted.recv_timeout(left) {
+                Ok(newer) => query = wanted.try_iter().last().unwrap_or(newer),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return Err(Closed),
+            }
+        }
+    }
+}
+
+fn update(serial: u64, error: ClientError) -> Update {
+    match error {
+        ClientError::Refused { detail, .. } => {
+            Update::Refused(serial, visible(&detail).into_owned())
+        }
+        error => Update::Lost(error),
+    }
+}
+
+/// Fetches one thing after the other.
+#[derive(Debug)]
+pub struct Poller {
+    client: Client,
+    /// The newest request that was seen.
+    last_id: u64,
+    /// Whether there is raw data.
+    raw: bool,
+    /// The report that was fetched last.
+    info: Option<(String, ReportInfo)>,
+}
+
+impl Poller {
+    /// Nothing is fetched yet.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            last_id: 0,
+            raw: true,
+            info: None,
+        }
+    }
+
+    /// What the daemon kept of a metric, in steps of about the interval; nothing where it keeps nothing.
+    fn past(&self, metric: &str, interval: Duration) -> Vec<Option<f64>> {
+        let step = interval.as_secs().max(1);
+        let reach = step * PAST_POINTS;
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .as_secs();
+        let from = now.saturating_sub(reach.min(3_600));
+        let path = format!(
+            "/api/v1/reports/info/series?metric={metric}&from={from}&step={}",
+            step.min(3_600)
+        );
+        let Ok(answer) = self.client.get(&path) else {
+            return Vec::new();
+        };
+        let points = answer["points"].as_array().into_iter().flatten();
+        points.map(Json::as_f64).collect()
+    }
+
+    /// The counters, and the latency of the requests since the last sample.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn sample(&mut self) -> Result<Sample, ClientError> {
+        let mut sample = Sample::of(&self.client.get("/api/v1/status")?);
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        sample.unix_secs = now.as_secs();
+        if self.raw {
+            match self.requests(&[], &format!("limit={LATENCY_REQUESTS}")) {
+                Ok(rows) => sample.latency = self.latency(&rows),
+                Err(ClientError::Refused { status: 404, .. }) => self.raw = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sample)
+    }
+
+    fn latency(&mut self, rows: &[Json]) -> Option<(f64, f64)> {
+        let id = |row: &Json| row["id"].as_u64().unwrap_or_default();
+        let newest = rows.first().map(id)?;
+        // Ids that begin anew are those of another daemon.
+        let seen = if newest < self.last_id {
+            0
+        } else {
+            self.last_id
+        };
+        self.last_id = newest;
+        let new = rows.iter().take_while(|row| id(row) > seen);
+        stats::latency(new.filter_map(|row| row["req_time"].as_f64()).collect())
+    }
+
+    /// What a view shows.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn page(&mut self, query: &Query) -> Result<Page, ClientError> {
+        let tables = match &query.location {
+            Location::Tab(Tab::Timers) => {
+                let rows = self.requests(&[], &format!("timers=1&limit={TIMER_REQUESTS}"))?;
+                vec![timers::added_up(&rows, query.tag.as_deref())]
+            }
+            Location::Tab(Tab::Requests) => {
+                let newest = self.requests(&[], &format!("limit={TIMER_REQUESTS}"))?;
+                vec![self.slowest(&[], newest)?]
+            }
+            Location::Tab(Tab::Reports) => vec![views::list(&self.client.get("/api/v1/reports")?)],
+            Location::Tab(tab) => {
+                let Some((report, key)) = tab.report() else {
+                    return Ok(Page::default());
+                };
+                let sort = query.sort.as_deref().unwrap_or("-req_time_total");
+                let columns = views::BY_KEY.join(",");
+                let columns = format!("&percentiles={}&columns={key},{columns}", views::PERCENTILE);
+                let body = self.report(report, query.all, sort, &columns)?;
+                vec![views::by_key(*tab, &body)]
+            }
+            Location::Report(name) => vec![self.any_report(name, query)?],
+            Location::Requests(conditions) => {
+                let limit = format!("timers=1&limit={TIMER_REQUESTS}");
+                let newest = self.requests(conditions, &limit)?;
+                vec![
+                    timers::added_up(&newest, query.tag.as_deref()),
+                    self.slowest(conditions, newest)?,
+                ]
+            }
+            Location::Request(id) => {
+                let request = self.client.get(&format!("/api/v1/requests/{id}"))?;
+                return Ok(Page {
+                    about: views::about(&request),
+                    tables: vec![timers::of_request(&request)],
+                });
+            }
+        };
+        Ok(Page {
+            about: Vec::new(),
+            tables,
+        })
+    }
+
+    fn any_report(&mut self, name: &str, query: &Query) -> Result<Content, ClientError> {
+        if self.info.as_ref().is_none_or(|(known, _)| known != name) {
+            let list = self.client.get("/api/v1/reports")?;
+            let mut listed = list["reports"].as_array().into_iter().flatten();
+            // One that is not listed may have an alias; if not, reading it says so.
+            if let Some(listed) = listed.find(|listed| listed["name"] == name) {
+                self.info = Some((name.to_owned(), ReportInfo::of(listed)));
+            }
+        }
+        let known = self.info.as_ref().filter(|(known, _)| known == name);
+        let info = known.map(|(_, info)| info.clone());
+        let first = info.as_ref().and_then(ReportInfo::first_sort);
+        let sort = match (&query.sort, first) {
+            (Some(sort), _) => sort.clone(),
+            (None, Some(first)) => format!("-{first}"),
+            (None, None) => String::new(),
+        };
+        let body = self.report(name, query.all, &sort, "")?;
+        let info = info.unwrap_or_else(|| ReportInfo::seen(&body));
+        Ok(views::any(name, &info, &body))
+    }
+
+    fn report(&self, name: &str, all: bool, sort: &str, more: &str) -> Result<Json, ClientError> {
+        let limit = if all { ROWS.1 } else { ROWS.0 };
+        let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encoded(name));
+        if !sort.is_empty() {
+            path.push_str(&format!("&sort={}", encoded(sort)));
+        }
+        self.client.get(&path)
+    }
+
+    fn requests(
+        &self,
+        conditions: &[(String, String)],
+        more: &str,
+    ) -> Result<Vec<Json>, ClientError> {
+        let mut path = format!("/api/v1/requests?{more}");
+        for (name, value) in conditions {
+            path.push_str(&format!("&{}={}", encoded(name), encoded(value)));
+        }
+        match self.client.get(&path)?.get_mut("rows").map(Json::take) {
+            Some(Json::Array(rows)) => Ok(rows),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The slowest of all that are in memory. The newest say what is slow among them; then a search from that time on finds
+    /// those that are slower, wherever they are, unless they are too many: then the bound is raised and it begins anew.
+    fn slowest(
+        &self,
+        conditions: &[(String, String)],
+        newest: Vec<Json>,
+    ) -> Result<Content, ClientError> {
+        let time = |row: &Json| row["req_time"].as_f64().unwrap_or_default();
+        let mut rows = newest;
+        let mut whole = rows.len() < TIMER_REQUESTS;
+        for _ in 0..SEARCH.1 {
+            if whole {
+                break;
+            }
+            rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
+            // A tenth of the newest, so that the search finds some more than are shown.
+            let bound = rows.get(rows.len() / 10).map_or(0.0, time);
+            let more = format!("limit={}&min_time={bound:.6}", SEARCH.0);
+            rows = self.requests(conditions, &more)?;
+            whole = rows.len() < SEARCH.0;
+        }
+        rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
+        rows.truncate(SLOWEST);
+        let title = match whole {
+            true => "slowest requests in memory".to_owned(),
+            false => format!("slowest of the newest {} or more requests", SEARCH.0),
+        };
+        Ok(views::slowest(title, conditions, &rows))
+    }
+}

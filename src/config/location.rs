@@ -1,0 +1,157 @@
+//! Where a setting was given: a line of the file, a variable, a flag, or nowhere (the default).
+//!
+//! Every value carries its location through checking, so that an error found late, even one found by the report module
+//! in a `[[report]]` entry, still names file and line and shows the text that was given. The texts are kept whole for
+//! that, once, behind an `Arc`; a configuration is a few kilobytes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Longest piece of a given text that an error repeats, characters.
+const GIVEN_CHARS_MAX: usize = 60;
+
+/// Where a text comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A configuration file, by the name it was opened with.
+    File(String),
+    /// An environment variable.
+    Variable(String),
+    /// A flag of the command line, with its dashes.
+    Flag(&'static str),
+    /// The default of this key.
+    Default(&'static str),
+}
+
+/// A range of one of the texts that settings were given in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Location {
+    origin: Arc<Origin>,
+    text: Arc<str>,
+    /// Bytes of `text`.
+    span: Range<usize>,
+    /// Whether the text may be a secret.
+    hidden: bool,
+}
+
+impl Location {
+    /// All of `text`.
+    #[must_use]
+    pub fn whole(origin: Origin, text: &str) -> Self {
+        Self {
+            origin: Arc::new(origin),
+            text: Arc::from(text),
+            span: 0..text.len(),
+            hidden: false,
+        }
+    }
+
+    /// Another range of the same text.
+    #[must_use]
+    pub fn at(&self, span: Range<usize>) -> Self {
+        Self {
+            origin: Arc::clone(&self.origin),
+            text: Arc::clone(&self.text),
+            span,
+            hidden: self.hidden,
+        }
+    }
+
+    /// The same location of what may be a secret: [`Location::given`] does not show it.
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
+    /// Whether what was given may be a secret.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// The text as a whole, whatever the range.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the text comes from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The line in the file, from 1; `None` for what was not given in a file.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        let Origin::File(_) = *self.origin else {
+            return None;
+        };
+        let before = self
+            .text
+            .as_bytes()
+            .get(..self.span.start)
+            .unwrap_or(self.text.as_bytes());
+        Some(1 + before.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    /// The text here, in one line and not too long.
+    #[must_use]
+    pub fn given(&self) -> String {
+        if self.hidden {
+            return "(not shown)".to_owned();
+        }
+        let text = self.text.get(self.span.clone()).unwrap_or_default();
+        let mut given = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((cut, _)) = given.char_indices().nth(GIVEN_CHARS_MAX) {
+            given.truncate(cut);
+            given.push_str("...");
+        }
+        if given.is_empty() {
+            "\"\"".to_owned()
+        } else {
+            given
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.origin {
+            Origin::File(name) => write!(f, "{name}:{}", self.line().unwrap_or(1)),
+            Origin::Variable(name) => write!(f, "{name}"),
+            Origin::Flag(name) => write!(f, "{name}"),
+            Origin::Default(key) => write!(f, "default of {key}"),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_in_a_file_knows_its_line_and_text() {
+        let file = Location::whole(Origin::File("a.toml".to_owned()), "x = 1\ny = [\n  2,\n]\n");
+        let y = file.at(10..18);
+        assert_eq!(format!("{y} {}", y.given()), "a.toml:2 [ 2, ]");
+        assert_eq!(y.line(), Some(2));
+        // Past the end, as a parser may point when it misses something: the last line, and no panic.
+        assert_eq!(file.at(900..901).to_string(), "a.toml:5");
+    }
+
+    #[test]
+    fn a_long_text_is_cut() {
+        let flag = Location::whole(Origin::Flag("--set"), &"ä".repeat(100));
+        assert_eq!(flag.given(), format!("{}...", "ä".repeat(60)));
+        assert_eq!(flag.line(), None);
+        assert_eq!(Location::whole(Origin::Flag("--udp"), "").given(), "\"\"");
+    }
+}

@@ -1,0 +1,309 @@
+//! The configuration as it was given: file, environment and flags laid over each other, nothing checked but names.
+//!
+//! [`RawConfig`] holds, for each key, the value of the strongest layer with its location. A layer is read to its end
+//! whatever is wrong in it: errors are collected. Runs at start only; the file is read by the caller.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::entry::{Entry, LISTS, of_list};
+use super::error::ConfigError;
+use super::flags::ConfigFlags;
+use super::given::Given;
+use super::location::{Location, Origin};
+use super::settings::{self, KEYS};
+use super::suggest::{nearest, nearest_key};
+
+/// The variable that names the configuration file.
+pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
+
+/// The variable that holds the token of the commands that read a running daemon; no setting of the daemon itself.
+pub const TOKEN_VARIABLE: &str = "PINBAD_TOKEN";
+
+/// What was given, all layers together.
+#[derive(Default)]
+pub(super) struct RawConfig {
+    /// By key; only what was given.
+    pub(super) settings: BTreeMap<&'static str, Given>,
+    /// The entries of `[[report]]`, of the strongest layer that has any.
+    pub(super) reports: Vec<Entry>,
+    /// The entries of `[[rewrite]]`, likewise.
+    pub(super) rewrites: Vec<Entry>,
+    /// The entries of `[[user]]`, likewise.
+    pub(super) users: Vec<Entry>,
+    /// What was wrong so far.
+    pub(super) errors: Vec<ConfigError>,
+}
+
+impl RawConfig {
+    /// Lays a file over what is there; `name` is what errors call it.
+    pub(super) fn add_file(&mut self, name: &str, text: &str) {
+        let location = Location::whole(Origin::File(name.to_owned()), text);
+        let (table, wrong) = DeTable::parse_recoverable(text);
+        if !wrong.is_empty() {
+            // What could be recovered has holes; errors about those would only mislead.
+            let errors = wrong.iter().map(|error| syntax(&location, error));
+            self.errors.extend(errors);
+            return;
+        }
+        for (name, value) in in_order(table.get_ref()) {
+            if LISTS.contains(&name) {
+                self.add_list(name, value, &location);
+            } else if settings::sections().contains(&name) {
+                self.add_section(name, value, &location);
+            } else {
+                self.errors.push(unknown_at_top(name, value, &location));
+            }
+        }
+    }
+
+    /// Lays the `PINBAD_` variables of an environment over what is there.
+    pub(super) fn add_variables(
+        &mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) {
+        let ours = variables.into_iter().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let ours = name.starts_with("PINBAD_")
+                && ![CONFIG_VARIABLE, TOKEN_VARIABLE].contains(&name.as_str());
+            ours.then_some((name, value))
+        });
+        for (name, value) in ours.collect::<BTreeMap<_, _>>() {
+            let origin = Origin::Variable(name.clone());
+            let Ok(value) = value.into_string() else {
+                let location = Location::whole(origin, "");
+                self.errors.push(ConfigError::new(location, "not UTF-8"));
+                continue;
+            };
+            let location = Location::whole(origin, value.trim());
+            if let Some(key) = names().find(|key| settings::variable(key) == name) {
+                self.add_text(key, &location);
+            } else if !is_service_link(&name, &value) {
+                self.errors.push(unknown_variable(&name, location));
+            }
+        }
+    }
+
+    /// Lays the flags of the command line over what is there.
+    pub(super) fn add_flags(&mut self, flags: &ConfigFlags) {
+        let mut set: Vec<&str> = Vec::new();
+        for pair in &flags.set {
+            let Some((name, value)) = pair.split_once('=') else {
+                let problem =
+                    format!("{pair}: no value; accepted: KEY=VALUE, as in pool.stats_history=60s");
+                let location = Location::whole(Origin::Flag("--set"), pair);
+                self.errors.push(ConfigError::new(location, problem));
+                continue;
+            };
+            let name = name.trim();
+            let location = Location::whole(Origin::Flag("--set"), value.trim());
+            if names().any(|known| known == name) {
+                self.add_text(name, &location);
+                set.push(name);
+            } else {
+                self.errors.push(unknown_key(name, location));
+            }
+        }
+        for (flag, name, value) in flags.shorthands() {
+            let location = Location::whole(Origin::Flag(flag), value.trim());
+            if set.contains(&name) {
+                let problem = format!("{name} is given by --set too; leave one of the two out");
+                self.errors.push(ConfigError::new(location, problem));
+            } else {
+                self.add_text(name, &location);
+            }
+        }
+    }
+
+    /// The text of a flag or a variable for the key or list `name`.
+    fn add_text(&mut self, name: &str, location: &Location) {
+        if let Some(key) = settings::find(name) {
+            let given = Given::from_text(location, key.kind.unquoted());
+            self.settings.insert(key.name, given);
+            return;
+        }
+        match DeValue::parse(location.text()) {
+            Ok(value) => self.add_list(name, &value, location),
+            Err(_) => self.errors.push(ConfigError::value(
+                of_list(name, location.clone()),
+                name,
+                "not valid TOML",
+                &format!(
+                    "a list of tables, quoted for the shell: --set '{name}={}'",
+                    example(name)
+                ),
+            )),
+        }
+    }
+
+    fn add_section(&mut self, section: &str, value: &Spanned<DeValue<'_>>, location: &Location) {
+        let Some(table) = value.get_ref().as_table() else {
+            let list = section
+                .strip_suffix('s')
+                .filter(|list| LISTS.contains(list));
+            let accepted = match list {
+                Some(list) => format!("[{section}] for settings, [[{list}]] for each {list}"),
+                None => format!("[{section}]"),
+            };
+            self.errors.push(ConfigError::value(
+                location.at(value.span()),
+                section,
+                "a section stands once",
+                &accepted,
+            ));
+            return;
+        };
+        for (name, value) in in_order(table) {
+            let full = format!("{section}.{name}");
+            match settings::find(&full) {
+                Some(key) => {
+                    let given = Given::from_toml(value, location);
+                    self.settings.insert(key.name, given);
+                }
+                None => {
+                    let location = location.at(value.span());
+                    self.errors.push(unknown_key(&full, location));
+                }
+            }
+        }
+    }
+
+    /// The entries of one of [`LISTS`]; they replace those of a weaker layer.
+    fn add_list(&mut self, list: &str, value: &Spanned<DeValue<'_>>, location: &Location) {
+        let entries: Option<Vec<Entry>> = match value.get_ref() {
+            DeValue::Array(items) => items
+                .iter()
+                .map(|item| Entry::new(list, item, location))
+                .collect(),
+            _ => None,
+        };
+        match (entries, list) {
+            (Some(entries), "report") => self.reports = entries,
+            (Some(entries), "user") => self.users = entries,
+            (Some(entries), _) => self.rewrites = entries,
+            (None, _) => self.errors.push(ConfigError::value(
+                of_list(list, location.at(value.span())),
+                list,
+                "not a list of tables",
+                &format!("[[{list}]] once for each, or {list} = {}", example(list)),
+            )),
+        }
+    }
+}
+
+/// All keys and lists.
+fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|key| key.name).chain(LISTS)
+}
+
+/// How a list of tables is written in one line.
+fn example(list: &str) -> &'static str {
+    match list {
+        "rewrite" => "[{field = \"script_name\", ..}]",
+        _ => "[{name = \"x\", ..}]",
+    }
+}
+
+/// The entries of a table as they stand in the file (the map itself sorts by name).
+fn in_order<'t>(table: &'t DeTable<'_>) -> Vec<(&'t str, &'t Spanned<DeValue<'t>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+        .into_iter()
+        .map(|(name, value)| (&**name.get_ref(), value))
+        .collect()
+}
+
+fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
+    let end = location.text().len();
+    let message: Vec<&str> = error.message().split_whitespace().collect();
+    ConfigError::new(
+        location.at(error.span().unwrap_or(end..end)),
+        format!("not valid TOML: {}", message.join(" ")),
+    )
+}
+
+/// A key that does not exist, with what was probably meant.
+fn unknown_key(name: &str, location: Location) -> ConfigError {
+    let lower = name.to_ascii_lowercase();
+    let secret = ["password", "token", "secret", "hash"];
+    let location = match secret.iter().any(|word| lower.contains(word)) {
+        true => location.hidden(),
+        false => location,
+    };
+    let section = name.split('.').next().unwrap_or(name);
+    let in_section = settings::names_in(section);
+    let hint = if let Some(meant) = nearest_key(name).or_else(|| nearest(name, LISTS)) {
+        format!("did you mean {meant}?")
+    } else if in_section.is_empty() {
+        format!(
+            "accepted are the sections {}",
+            settings::sections().join(", ")
+        )
+    } else {
+        format!("[{section}] takes {}", in_section.join(", "))
+    };
+    let given = location.given();
+    ConfigError::new(
+        location,
+        format!("{name} = {given}: unknown setting; {hint}"),
+    )
+}
+
+/// A section, or a key outside of all sections, that does not exist.
+fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location) -> ConfigError {
+    let location = location.at(value.span());
+    if !value.get_ref().is_table() && !value.get_ref().is_array() {
+        return unknown_key(name, location);
+    }
+    let sections = settings::sections();
+    let hint = match nearest(name, sections.iter().copied().chain(LISTS)) {
+        Some(list) if LISTS.contains(&list) => format!("did you mean [[{list}]]?"),
+        Some(section) => format!("did you mean [{section}]?"),
+        None => format!(
+            "accepted are [{}] and [[{}]]",
+            sections.join("], ["),
+            LISTS.join("]], [[")
+        ),
+    };
+    ConfigError::new(location, format!("[{name}]: unknown section; {hint}"))
+}
+
+/// A `PINBAD_` variable that is no setting; [`super::Config`] lets it pass if a user's secret is in it.
+fn unknown_variable(name: &str, location: Location) -> ConfigError {
+    let mut known: Vec<String> = names().map(settings::variable).collect();
+    known.push(CONFIG_VARIABLE.to_owned());
+    let hint = match nearest(name, known.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => {
+            "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY"
+                .to_owned()
+        }
+    };
+    let problem = format!("no setting has this variable; {hint}");
+    let mut error = ConfigError::new(location, problem);
+    error.is_unknown_variable = true;
+    error
+}
+
+/// Whether nobody set this variable: next to a service called `pinbad` (or `pinbad-http`), Kubernetes and Docker links put
+/// `PINBAD_SERVICE_HOST`, `PINBAD_PORT=udp://10.0.0.7:30002`, `PINBAD_PORT_30002_UDP_ADDR` and the like into every
+/// container. They are neither settings nor slips, so they are ignored.
+fn is_service_link(name: &str, value: &str) -> bool {
+    let protocols = ["tcp://", "udp://", "sctp://"];
+    let is_port = |rest: &str| {
+        let (number, rest) = rest.split_once('_').unwrap_or((rest, ""));
+        let protocol = rest.split('_').next().unwrap_or(rest);
+        number.parse::<u16>().is_ok() && ["TCP", "UDP", "SCTP"].contains(&protocol)
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && protocols.iter().any(|start| value.starts_with(start)))
+        || name
+            .split_once("_PORT_")
+            .is_some_and(|(_, rest)| is_port(rest))
+}

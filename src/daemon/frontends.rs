@@ -1,0 +1,277 @@
+//! The front ends: HTTP and the MySQL wire, each on a runtime of its own.
+//!
+//! Their addresses are bound before anything is received, so that one in use ends the start; they are served once the catalog
+//! is there, until [`Frontends::stop`].
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::StartError;
+use super::threads::Vital;
+use crate::access::tls::{Tls, TlsError};
+use crate::access::{Access, UserStore};
+use crate::config::{Config, FrontConfig};
+use crate::daemon::memory_plan::MemoryPlan;
+use crate::http::{self, Answers, HttpSettings};
+use crate::metrics::Metrics;
+#[cfg(feature = "sql")]
+use crate::mysql::{self, MySql, MySqlSettings};
+use crate::query::catalog::Catalog;
+use crate::query::read_model::ReadModel;
+use crate::series::Series;
+#[cfg(feature = "sql")]
+use crate::sql::{Engine, SqlSettings};
+#[cfg(feature = "sql")]
+use crate::telemetry::Counters;
+
+/// What answers SQL.
+#[cfg(feature = "sql")]
+pub(super) type FrontEngine = Engine;
+/// Nothing does.
+#[cfg(not(feature = "sql"))]
+pub(super) type FrontEngine = ();
+
+/// What front ends answer from.
+pub(super) struct Served<'a> {
+    pub(super) config: &'a Config,
+    pub(super) catalog: &'a Arc<Catalog>,
+    pub(super) users: &'a Arc<UserStore>,
+    pub(super) series: Option<Series>,
+    pub(super) metrics: Metrics,
+    pub(super) engine: FrontEngine,
+    #[cfg(feature = "sql")]
+    pub(super) counters: &'a Counters,
+}
+
+/// The front ends that run.
+#[derive(Debug)]
+pub(super) struct Frontends {
+    stop: watch::Sender<bool>,
+    running: Vec<Front>,
+    /// The certificates of those that speak TLS.
+    certificates: Vec<Arc<Tls>>,
+}
+
+/// TLS of a front end, and what it is to take connections with.
+pub(super) type NewCertificate = (Arc<Tls>, Arc<rustls::ServerConfig>);
+
+/// A front end: its task, on a runtime of its own.
+#[derive(Debug)]
+struct Front {
+    name: &'static str,
+    task: tokio::task::JoinHandle<()>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Frontends {
+    pub(super) fn new() -> Self {
+        Self {
+            stop: watch::Sender::new(false),
+            running: Vec::new(),
+            certificates: Vec::new(),
+        }
+    }
+
+    /// What the files of certificates and keys hold now, for each front end that has them; nothing changes yet.
+    pub(super) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
+        let each = self.certificates.iter();
+        each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?)))
+            .collect()
+    }
+
+    /// Serves HTTP; gives the address with its real port.
+    pub(super) fn start_http(
+        &mut self,
+        served: &Served<'_>,
+        listener: TcpListener,
+    ) -> Result<SocketAddr, StartError> {
+        let config = served.config;
+        let front = config.http.front();
+        let stopped = self.stopped();
+        self.start("HTTP", front, config, listener, |listener, address, tls| {
+            let mut names = config.http.host_names.clone();
+            names.push(address.ip().to_string());
+            let settings = HttpSettings {
+                access: Access::new(Arc::clone(served.users), front.allow_anonymous),
+                tls,
+                open_health: config.http.open_health,
+                memory_plan: MemoryPlan::of(config).lines.into(),
+                series: served.series.clone(),
+                metrics: served.metrics.clone(),
+                ..HttpSettings::new(&names)
+            };
+            http::serve(listener, answers(served), settings, stopped)
+        })
+    }
+
+    /// Serves MySQL clients; gives the address with its real port.
+    #[cfg(feature = "sql")]
+    pub(super) fn start_mysql(
+        &mut self,
+        served: &Served<'_>,
+        listener: TcpListener,
+    ) -> Result<SocketAddr, StartError> {
+        let config = served.config;
+        let front = config.mysql.front();
+        let stopped = self.stopped();
+        self.start(
+            "MySQL clients",
+            front,
+            config,
+            listener,
+            |listener, _, tls| {
+                let settings = MySqlSettings {
+                    access: Access::new(Arc::clone(served.users), front.allow_anonymous),
+                    tls,
+                    connections_max: config.mysql.connections_max,
+                    idle_max: config.mysql.idle_max,
+                    packet_max: config.mysql.packet_max,
+                    statements_max: config.mysql.statements_max,
+                    memory_max: config.mysql.memory,
+                    ..MySqlSettings::default()
+                };
+                let counters = Arc::clone(&served.counters.mysql);
+                let service = MySql::new(served.engine.clone(), settings, counters);
+                mysql::serve(listener, service, stopped)
+            },
+        )
+    }
+
+    /// Starts a front end on a runtime of its own. `serve` gets the listener, the address to reach it by, and TLS.
+    fn start<S: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        clients: &'static str,
+        front: FrontConfig<'_>,
+        config: &Config,
+        listener: TcpListener,
+        serve: impl FnOnce(tokio::net::TcpListener, SocketAddr, Option<Arc<Tls>>) -> S,
+    ) -> Result<SocketAddr, StartError> {
+        let failed = |what| move |source| StartError::Thread { what, source };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name(front.section)
+            .enable_all()
+            .build()
+            .map_err(failed("the threads of a front end"))?;
+        let (listener, bound) =
+            listen(&runtime, listener).map_err(failed("the listener of a front end"))?;
+        let address = front.listen.unwrap_or(bound);
+        let tls = front.tls().as_ref().map(Tls::load).transpose()?;
+        let tls = tls.map(Arc::new);
+        let encrypted = tls.is_some();
+        self.certificates.extend(tls.clone());
+        if !encrypted && !address.ip().to_canonical().is_loopback() && !config.users.is_empty() {
+            let section = front.section;
+            warn!(
+                %address,
+                "Passwords and answers cross the network unencrypted; set {section}.tls_cert and {section}.tls_key."
+            );
+        }
+        let serve = serve(listener, address, tls);
+        let vital = Vital(front.section.to_owned());
+        let task = runtime.spawn(async move {
+            let _vital = vital;
+            serve.await;
+        });
+        self.running.push(Front {
+            name: clients,
+            task,
+            runtime,
+        });
+        info!(address = %bound, tls = encrypted, "Listening for {clients}.");
+        Ok(bound)
+    }
+
+    /// Nobody is served who speaks SQL.
+    #[cfg(not(feature = "sql"))]
+    #[expect(clippy::needless_pass_by_value, reason = "with SQL it is taken")]
+    pub(super) fn start_mysql(
+        &mut self,
+        _served: &Served<'_>,
+        listener: TcpListener,
+    ) -> Result<SocketAddr, StartError> {
+        info!("Not listening for MySQL clients: this program was built without SQL.");
+        let bound = listener.local_addr();
+        bound.map_err(|source| StartError::Thread {
+            what: "the MySQL listener",
+            source,
+        })
+    }
+
+    /// Done when the front ends are to stop.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopped = self.stop.subscribe();
+        async move {
+            // An error means that the daemon is gone, which is a stop too.
+            let _gone = stopped.wait_for(|stop| *stop).await;
+        }
+    }
+
+    /// Ends them, and waits for that.
+    pub(super) fn stop(&mut self) {
+        self.stop.send_replace(true);
+        for front in self.running.drain(..) {
+            if front.runtime.block_on(front.task).is_err() {
+                warn!(front = front.name, "A front end ended in a panic.");
+            }
+            front.runtime.shutdown_background();
+        }
+    }
+}
+
+/// Where the HTTP front end's answers come from.
+fn answers(served: &Served<'_>) -> Answers {
+    let source: Arc<dyn ReadModel> = Arc::clone(served.catalog) as Arc<dyn ReadModel>;
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(unused_mut, reason = "there is nothing to add")
+    )]
+    let mut answers = Answers::new(source);
+    #[cfg(feature = "sql")]
+    {
+        answers.sql = Some(served.engine.clone());
+    }
+    #[cfg(not(feature = "sql"))]
+    let () = served.engine;
+    answers
+}
+
+/// The one engine of all front ends: what bounds queries bounds those of all together.
+#[cfg(feature = "sql")]
+pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
+    let sql = &config.sql;
+    let settings = SqlSettings {
+        threads: sql.threads,
+        queries_max: sql.queries_max,
+        time_max: sql.time_max,
+        memory_max: sql.memory,
+        rows_max: sql.rows_max,
+        text_max: sql.text_max,
+        case_insensitive: sql.case_insensitive,
+        variables: super::variables::variables(config),
+    };
+    Engine::new(Arc::clone(catalog), settings).map_err(|source| StartError::Thread {
+        what: "the SQL threads",
+        source,
+    })
+}
+
+#[cfg(not(feature = "sql"))]
+pub(super) fn engine(_config: &Config, _catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
+    Ok(())
+}
+
+/// Hands a listener to a front end's runtime; also gives its address.
+fn listen(
+    runtime: &tokio::runtime::Runtime,
+    listener: TcpListener,
+) -> std::io::Result<(tokio::net::TcpListener, SocketAddr)> {
+    let _entered = runtime.enter();
+    let bound = listener.local_addr()?;
+    listener.set_nonblocking(true)?;
+    Ok((tokio::net::TcpListener::from_std(listener)?, bound))
+}

@@ -1,0 +1,473 @@
+//! The daemon: all stages built in path order, each on its named threads, and stopped in the same order.
+//!
+//! ```text
+//!   receivers (one a socket) -> ring -> merger -> Live <- catalog <- http, mysql
+//! ```
+//!
+//! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Receivers run while the
+//! snapshot is still being read: packets wait in the temporary ring meanwhile. Stopping goes from the sockets inwards:
+//! receivers first, then the merger drains the ring, then the front ends end, then the snapshot is written. A panic on one
+//! of these threads ends the process (`threads`).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use self::frontends::{Frontends, NewCertificate, Served};
+use self::receivers::Receiver;
+use self::startup::{Past, Startup};
+use self::threads::Worker;
+use crate::access::tls::{self, TlsError};
+use crate::access::{SecretError, UserStore, Users};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::daemon::socket_activation::{ActivatedSockets, SocketActivationError};
+use crate::input::pinba::Decoder;
+use crate::input::record::{Hasher, TextLimits};
+use crate::input::rewrite::{NameRules, RuleCounters};
+use crate::input::udp::senders::Senders;
+use crate::input::udp::socket::SocketError;
+use crate::merger::{GatheringPeriod, Merger, Pulse};
+use crate::metrics::Metrics;
+use crate::query::catalog::Catalog;
+use crate::query::definitions::{ConfiguredError, Definitions};
+use crate::query::status::Status;
+use crate::report::definition::Defaults;
+use crate::ring::{RingPlan, TempRing};
+use crate::series::{self, ChoiceError, Series};
+use crate::shutdown::Shutdown;
+use crate::state::counters::SocketName;
+use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
+use crate::state::{self, StateError};
+use crate::telemetry::Counters;
+
+mod frontends;
+pub mod malloc;
+pub mod memory_plan;
+mod receivers;
+pub mod reload;
+pub mod socket_activation;
+mod startup;
+pub mod supervisor;
+mod threads;
+#[cfg(feature = "sql")]
+mod variables;
+
+/// Why the daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A UDP address.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The HTTP address.
+    #[error(
+        "http.listen: cannot listen on {address}: {source}; change `http.listen` or use --http"
+    )]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The address of the MySQL wire.
+    #[error(
+        "mysql.listen: cannot listen on {address}: {source}; change `mysql.listen` or use --mysql"
+    )]
+    MySql {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A report of the configuration.
+    #[error(transparent)]
+    Report(#[from] ConfiguredError),
+    /// The secrets of a user.
+    #[error(transparent)]
+    User(#[from] SecretError),
+    /// Certificate or key.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A list of reports.
+    #[error("{key}: {source}")]
+    Choice {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong with it.
+        source: ChoiceError,
+    },
+    /// The folder of what survives a restart.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A socket that was handed over.
+    #[error(transparent)]
+    ActivatedSockets(#[from] SocketActivationError),
+    /// A thread or the runtime.
+    #[error("cannot start {what}: {source}")]
+    Thread {
+        /// What was to be started.
+        what: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+impl StartError {
+    /// Whether it is the configuration that has to change, and not the machine.
+    #[must_use]
+    pub const fn is_configuration(&self) -> bool {
+        match self {
+            Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
+            Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
+            Self::Socket(_)
+            | Self::Http { .. }
+            | Self::MySql { .. }
+            | Self::ActivatedSockets(_)
+            | Self::Thread { .. } => false,
+        }
+    }
+}
+
+/// A running daemon. Dropping it stops it.
+#[derive(Debug)]
+pub struct Daemon {
+    udp: Vec<SocketAddr>,
+    http: Option<SocketAddr>,
+    mysql: Option<SocketAddr>,
+    catalog: Arc<Catalog>,
+    users: Arc<UserStore>,
+    receivers: Vec<Worker>,
+    gathering: Arc<GatheringPeriod>,
+    merger: Option<Worker>,
+    series: Option<Series>,
+    metrics: Metrics,
+    series_thread: Option<Worker>,
+    snapshot_writer: Option<Arc<SnapshotWriter>>,
+    snapshot_thread: Option<Worker>,
+    frontends: Frontends,
+}
+
+impl Daemon {
+    /// Builds every stage and starts its threads.
+    ///
+    /// # Errors
+    /// When an address cannot be bound, a report cannot be defined, `state.dir` cannot be used, or the system gives no
+    /// thread; whatever had been started is stopped again.
+    pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        Self::start_with(config, clock, ActivatedSockets::default())
+    }
+
+    /// The same with sockets that somebody else opened, which take the place of those of the configuration.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        activated: ActivatedSockets,
+    ) -> Result<Self, StartError> {
+        let defaults = defaults(config);
+        let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
+        let users = Users::load(&config.users, |name| std::env::var_os(name))?;
+        let past = Past::of(config, &definitions)?;
+        let sockets = startup::open_sockets(config, activated.udp)?;
+        // After the sockets: a second daemon of one configuration should fail on its port.
+        let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
+        // And the addresses of the front ends: one that is taken ends the start before anything is received.
+        let http = startup::open_front(config.http.listen, activated.http)
+            .map_err(|(address, source)| StartError::Http { address, source })?;
+        let mysql = startup::open_front(config.mysql.listen, activated.mysql)
+            .map_err(|(address, source)| StartError::MySql { address, source })?;
+        startup::log_start(config, &sockets);
+
+        let dir = config.state.dir.as_deref();
+        let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
+        let clock = startup::continued(clock, previous.as_ref());
+        let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
+        let hasher = Hasher::new();
+        let counters = Counters {
+            logins: Arc::clone(&users.attempts.counters),
+            ..Counters::new(sockets.len())
+        };
+        startup::go_on_counting(&counters, &sockets, previous.as_ref());
+        let plan = RingPlan::new(
+            config.ingest.temp_pool_size,
+            config.ingest.temp_pool_bytes,
+            sockets.len(),
+        );
+        let (ring, producers, consumer) = TempRing::new(plan, &counters.sockets);
+        let rule_counters = Arc::new(RuleCounters::new(config.rewrites.len()));
+        let mut udp: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
+        udp.dedup();
+        let names = sockets.iter().map(SocketName::of).collect();
+        let status_sockets = startup::socket_statuses(&sockets, &counters);
+        let watched = config.ingest.watches_sources();
+        let senders =
+            watched.then(|| Senders::new(&config.ingest.allow, config.ingest.source_rate_max));
+        let mut receivers = Vec::with_capacity(sockets.len());
+        let limits = TextLimits::new(
+            config.ingest.text_bytes_max,
+            config.ingest.script_name_bytes_max,
+        );
+        for (index, (socket, producer)) in sockets.into_iter().zip(producers).enumerate() {
+            let hasher = hasher.clone();
+            let receiver = Receiver {
+                index,
+                socket,
+                producer,
+                counters: Arc::clone(&counters.sockets[index]),
+                clock: Arc::clone(&clock),
+                senders: senders.clone(),
+            };
+            receivers.push(if config.rewrites.is_empty() {
+                receiver.start(Decoder::new(limits, hasher))?
+            } else {
+                let shared = Arc::clone(&rule_counters);
+                let rules = NameRules::new(&config.rewrites, hasher.clone(), shared);
+                receiver.start(Decoder::with_rules(limits, hasher, rules))?
+            });
+        }
+
+        let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
+        let startup = Startup {
+            config,
+            hasher: &hasher,
+            clock: &*clock,
+            reports: definitions.reports,
+        };
+        let live = Arc::new(RwLock::new(
+            startup.live(previous, snapshots.as_deref().zip(dir)),
+        ));
+        let pulse = Arc::new(Pulse::new(clock.mono_ms()));
+        let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
+        let status = Status {
+            sockets: status_sockets,
+            counters: counters.clone(),
+            sources: senders,
+            ring,
+            temp_pool_size: config.ingest.temp_pool_size,
+            gathering_period: Arc::clone(&gathering),
+            rewrites: config.rewrites.clone(),
+            rule_counters,
+            snapshots: snapshots.clone(),
+        };
+        let catalog = Catalog::new(
+            Arc::clone(&live),
+            Arc::clone(&clock),
+            defaults,
+            config.pool.request_pool_size > 0,
+            status,
+            Arc::clone(&pulse),
+        );
+        let catalog = Arc::new(catalog.keeping(definitions.tables, state));
+        let snapshot_writer = snapshots.map(|snapshots| {
+            Arc::new(SnapshotWriter {
+                snapshots,
+                live: Arc::clone(&live),
+                counters: counters.clone(),
+                sockets: names,
+                clock: Arc::clone(&clock),
+            })
+        });
+        let feed = series::Feed {
+            live: Arc::clone(&live),
+            pulse: Arc::clone(&pulse),
+            clock: Arc::clone(&clock),
+        };
+        let (series, series_thread) = Series::new(past.plan, feed);
+        let mut daemon = Self {
+            udp,
+            http: None,
+            mysql: None,
+            catalog,
+            users,
+            receivers,
+            gathering: Arc::clone(&gathering),
+            merger: None,
+            // Set when all runs: a start that fails half way writes nothing.
+            snapshot_writer: None,
+            snapshot_thread: None,
+            series: (config.series.memory > 0).then_some(series),
+            metrics: past.metrics,
+            series_thread: None,
+            frontends: Frontends::new(),
+        };
+        let served = Served {
+            config,
+            catalog: &daemon.catalog,
+            users: &daemon.users,
+            series: daemon.series.clone(),
+            metrics: daemon.metrics.clone(),
+            engine: frontends::engine(config, &daemon.catalog)?,
+            #[cfg(feature = "sql")]
+            counters: &counters,
+        };
+        if let Some(listener) = http {
+            daemon.http = Some(daemon.frontends.start_http(&served, listener)?);
+        }
+        if let Some(listener) = mysql {
+            daemon.mysql = Some(daemon.frontends.start_mysql(&served, listener)?);
+        }
+        let merger = Merger {
+            consumer,
+            live,
+            counters: Arc::clone(&counters.merge),
+            pulse,
+            clock,
+            period: gathering,
+        };
+        let merge = move |stop: &Shutdown| merger.run(stop);
+        daemon.merger = Some(Worker::start("merge", "the merger thread", merge)?);
+        let run = move |stop: &Shutdown| series_thread.run(stop);
+        daemon.series_thread = Some(Worker::start("series", "the series thread", run)?);
+        if let Some(writer) = snapshot_writer {
+            let run = Arc::clone(&writer);
+            let run = move |stop: &Shutdown| run.run(stop);
+            daemon.snapshot_thread = Some(Worker::start("snapshot", "the snapshot thread", run)?);
+            daemon.snapshot_writer = Some(writer);
+        }
+        Ok(daemon)
+    }
+
+    /// The UDP addresses that are bound, with real ports.
+    #[must_use]
+    pub fn udp_addresses(&self) -> &[SocketAddr] {
+        &self.udp
+    }
+
+    /// The HTTP address that is bound, with its real port.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The address of the MySQL wire that is bound, with its real port.
+    #[must_use]
+    pub fn mysql_address(&self) -> Option<SocketAddr> {
+        self.mysql
+    }
+
+    /// What the files of `tls_cert` and `tls_key` hold now, as after a renewal; nothing changes yet.
+    pub(crate) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
+        self.frontends.read_certificates()
+    }
+
+    /// The users of all front ends; who they are can be replaced while the daemon runs.
+    #[must_use]
+    pub fn users(&self) -> &Arc<UserStore> {
+        &self.users
+    }
+
+    /// The last hour; `None`: not kept.
+    #[must_use]
+    pub fn series(&self) -> Option<&Series> {
+        self.series.as_ref()
+    }
+
+    /// What the front ends read from.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// How often the merger runs.
+    #[must_use]
+    pub fn gathering(&self) -> &GatheringPeriod {
+        &self.gathering
+    }
+
+    /// Where snapshots are kept, if they are.
+    #[must_use]
+    pub fn snapshots(&self) -> Option<&Arc<Snapshots>> {
+        let writer = self.snapshot_writer.as_ref();
+        writer.map(|writer| &writer.snapshots)
+    }
+
+    /// Stops every stage and waits for it, then writes the snapshot.
+    ///
+    /// # Errors
+    /// When it cannot be written; everything has stopped all the same.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        self.stop_all()
+    }
+
+    fn stop_all(&mut self) -> std::io::Result<()> {
+        self.receivers.iter().for_each(Worker::request_stop);
+        self.receivers.clear();
+        if let Some(thread) = &self.snapshot_thread {
+            // One that is being written right now is given up: the last one will have more.
+            thread.request_stop();
+        }
+        self.merger = None;
+        // After the merger: what it merged last is counted too.
+        self.series_thread = None;
+        self.frontends.stop();
+        self.snapshot_thread = None;
+        let last = |writer: Arc<SnapshotWriter>| writer.save(&Shutdown::new());
+        let saved = self.snapshot_writer.take().map_or(Ok(()), last);
+        let saved = saved.map_err(std::io::Error::other);
+        self.catalog.close();
+        saved
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // What went wrong is in the log.
+        let _logged = self.stop_all();
+    }
+}
+
+/// Checks what a configuration names: reports, secrets, certificates, a `state.dir` that is no file. Starts nothing and
+/// binds nothing.
+///
+/// # Errors
+/// Everything that a start could not use.
+pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
+    let mut errors = Vec::new();
+    match Definitions::new(&config.configured_reports, &defaults(config)) {
+        Ok(definitions) => errors.extend(Past::of(config, &definitions).err()),
+        Err(error) => errors.push(error.into()),
+    }
+    let users = Users::load(&config.users, |name| std::env::var_os(name));
+    errors.extend(users.err().map(StartError::from));
+    for files in [config.http.front().tls(), config.mysql.front().tls()] {
+        let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
+        errors.extend(acceptor.err().map(StartError::from));
+    }
+    // The user who runs this need not be the daemon's: permissions are left to `doctor`.
+    if let Some(Err(error @ StateError::NotAFolder { .. })) =
+        config.state.dir.as_deref().map(state::folder)
+    {
+        errors.push(error.into());
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
+}
+
+/// What report definitions take from the configuration.
+#[must_use]
+pub fn defaults(config: &Config) -> Defaults {
+    let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
+    Defaults {
+        history: config.pool.stats_history,
+        script_name_bytes_max: length(config.ingest.script_name_bytes_max),
+        text_bytes_max: length(config.ingest.text_bytes_max),
+        ..Defaults::default()
+    }
+}
+
+/// Where to send so that it arrives at `bound` on this machine.
+#[must_use]
+pub fn local(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}

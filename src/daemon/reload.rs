@@ -1,0 +1,56 @@
+//! A new configuration for a running daemon: what can change does, what needs a restart is named in the log.
+//!
+//! `main` reads the configuration again on SIGHUP, from the same file, environment and flags as at start, and calls
+//! [`Daemon::reload`] only with a valid one: a bad file changes nothing. Files with secrets and certificates are read before
+//! anything changes, so a bad one of these changes nothing either. Keys declared `live` in `config::settings`, `[[report]]`
+//! entries, users and certificates take effect; every other key keeps its value, also for the next comparison.
+
+use tracing::{info, warn};
+
+use super::{Daemon, StartError, defaults};
+use crate::access::Users;
+use crate::config::Config;
+use crate::query::definitions::Definitions;
+
+impl Daemon {
+    /// Takes over what can change from `new`, in place of `old`, which is brought up to date, and logs what did. The level of
+    /// the log is the caller's to change.
+    ///
+    /// # Errors
+    /// When a `[[report]]` of it cannot be defined, or a file or variable with a secret or certificate cannot be used; then
+    /// nothing has changed.
+    pub fn reload(&self, old: &mut Config, new: &Config) -> Result<(), StartError> {
+        // What definitions leave open comes from the settings in force, which need not be the new ones.
+        let definitions = Definitions::new(&new.configured_reports, &defaults(old))?;
+        // Always, also when the configuration says the same: the files may have new content.
+        let users = Users::load(&new.users, |name| std::env::var_os(name))?;
+        let certificates = self.read_certificates()?;
+        let changes = old.reload(new);
+        for key in changes.needs_restart {
+            warn!(
+                key,
+                "This setting changes at the next start only: the old value stays."
+            );
+        }
+        self.gathering().set(new.ingest.stats_gathering_period);
+        if let Some(snapshots) = self.snapshots() {
+            snapshots.set_period(new.state.snapshot_period);
+        }
+        for (tls, config) in certificates {
+            tls.replace(config);
+        }
+        self.users().replace(users);
+        old.configured_reports.clone_from(&new.configured_reports);
+        let reports = self.catalog().reconfigure(definitions);
+        for (report, reason) in &reports.refused {
+            warn!(report, reason, "Cannot create this configured report.");
+        }
+        info!(
+            changed = ?changes.live,
+            reports_made = ?reports.made,
+            reports_dropped = ?reports.dropped,
+            "Reloaded the configuration."
+        );
+        Ok(())
+    }
+}

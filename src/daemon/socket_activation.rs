@@ -1,0 +1,166 @@
+//! Socket activation: sockets that systemd, or whoever speaks its protocol, opened and hands over.
+//!
+//! `LISTEN_FDS` is their number, from descriptor 3 on, `LISTEN_PID` the process that they are for, `LISTEN_FDNAMES` their
+//! names. A socket named `udp`, `http` or `mysql` is that; any other is recognised by its type and port: UDP is for packets,
+//! TCP for the front end whose `listen` has its port. Read once, before any thread starts; they replace the sockets that
+//! `daemon` would open. They outlive the process: what arrives between two processes waits in the kernel.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use listenfd::ListenFd;
+
+use crate::config::Config;
+
+/// The sockets that were handed over, by what they are for.
+#[derive(Debug, Default)]
+pub struct ActivatedSockets {
+    /// For packets, each with a receiver.
+    pub udp: Vec<UdpSocket>,
+    /// For HTTP.
+    pub http: Option<TcpListener>,
+    /// For MySQL clients.
+    pub mysql: Option<TcpListener>,
+}
+
+/// A descriptor that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketActivationError {
+    /// It is neither a UDP socket nor a TCP listener.
+    #[error(
+        "descriptor {fd}{name} was handed over (LISTEN_FDS) and is neither a UDP socket nor a TCP listener; accepted: \
+         ListenDatagram= for packets, ListenStream= for HTTP and MySQL"
+    )]
+    NotASocket {
+        /// Its number.
+        fd: usize,
+        /// Its name in quotes, or nothing.
+        name: String,
+    },
+    /// It is for neither front end.
+    #[error(
+        "descriptor {fd}{name} was handed over (LISTEN_FDS) and listens at {address}, where neither http.listen nor \
+         mysql.listen is; accepted: the port of one of them, or FileDescriptorName=http or mysql"
+    )]
+    WhatFor {
+        /// Its number.
+        fd: usize,
+        /// Its name in quotes, or nothing.
+        name: String,
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// Two for the same.
+    #[error("two TCP sockets were handed over (LISTEN_FDS) for {0}; accepted: one")]
+    Twice(&'static str),
+    /// Everyone who reaches it could read everything.
+    #[error(
+        "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback address, and no \
+         credentials are configured; accepted: a loopback address, a [[user]] who can log in there, or \
+         {section}.allow_anonymous = true if that is wanted"
+    )]
+    Exposed {
+        /// `http` or `mysql`.
+        section: &'static str,
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// The system refused it.
+    #[error("cannot use descriptor {fd}, which was handed over (LISTEN_FDS): {source}")]
+    Refused {
+        /// Its number.
+        fd: usize,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl ActivatedSockets {
+    /// The sockets that the environment hands to this process, if any. Call it once, before any thread starts.
+    ///
+    /// # Errors
+    /// The first descriptor that cannot be used.
+    pub fn from_environment(config: &Config) -> Result<Self, SocketActivationError> {
+        // `from_env` removes the variables, so that no child is misled by them.
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut fds = ListenFd::from_env();
+        let names: Vec<&str> = names.split(':').collect();
+        let mut activated = Self::default();
+        for at in 0..fds.len() {
+            let name = names.get(at).copied().unwrap_or_default();
+            activated.take(&mut fds, at, name, config)?;
+        }
+        activated.check_exposure(config)?;
+        Ok(activated)
+    }
+
+    fn take(
+        &mut self,
+        fds: &mut ListenFd,
+        at: usize,
+        name: &str,
+        config: &Config,
+    ) -> Result<(), SocketActivationError> {
+        let fd = at + 3;
+        let shown = || match name {
+            "" => String::new(),
+            name => format!(" ('{name}')"),
+        };
+        if name != "http"
+            && name != "mysql"
+            && let Ok(Some(socket)) = fds.take_udp_socket(at)
+        {
+            self.udp.push(socket);
+            return Ok(());
+        }
+        let Ok(Some(listener)) = fds.take_tcp_listener(at) else {
+            return Err(SocketActivationError::NotASocket { fd, name: shown() });
+        };
+        let address = listener
+            .local_addr()
+            .map_err(|source| SocketActivationError::Refused { fd, source })?;
+        let at_port = |listen: Option<SocketAddr>| {
+            listen.is_some_and(|listen| listen.port() == address.port())
+        };
+        let (slot, section) = match name {
+            "http" => (&mut self.http, "http"),
+            "mysql" => (&mut self.mysql, "mysql"),
+            _ if at_port(config.http.listen) => (&mut self.http, "http"),
+            _ if at_port(config.mysql.listen) => (&mut self.mysql, "mysql"),
+            _ => {
+                return Err(SocketActivationError::WhatFor {
+                    fd,
+                    name: shown(),
+                    address,
+                });
+            }
+        };
+        match slot.replace(listener) {
+            None => Ok(()),
+            Some(_) => Err(SocketActivationError::Twice(section)),
+        }
+    }
+
+    /// As for addresses of the configuration.
+    fn check_exposure(&self, config: &Config) -> Result<(), SocketActivationError> {
+        let anybody = !config.users.is_empty();
+        let with_password = config.users.iter().any(|user| user.password.is_some());
+        for (section, listener, allowed) in [
+            ("http", &self.http, config.http.allow_anonymous || anybody),
+            (
+                "mysql",
+                &self.mysql,
+                config.mysql.allow_anonymous || with_password,
+            ),
+        ] {
+            let address = listener.as_ref().and_then(|it| it.local_addr().ok());
+            if let Some(address) = address
+                && !allowed
+                && !address.ip().to_canonical().is_loopback()
+            {
+                return Err(SocketActivationError::Exposed { section, address });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! What a process starts with: the sockets that it opens or was handed over, `state.dir`, the restored snapshot, and the
+//! definitions of what the last hour and the metrics keep.
+//!
+//! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
+
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::{info, warn};
+
+use super::StartError;
+use crate::clock::{Clock, ContinuedClock};
+use crate::config::Config;
+use crate::daemon::memory_plan::MemoryPlan;
+use crate::input::record::Hasher;
+use crate::input::udp::kernel::{self, KernelGauge};
+use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
+use crate::merger::Live;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::query::definitions::Definitions;
+use crate::query::status::SocketStatus;
+use crate::report::definition::{Defaults, Definition};
+use crate::report::{DefinedBy, NotRestored, Reports, Ticks};
+use crate::series;
+use crate::state::snapshot::{self, Restored};
+use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
+use crate::state::{self, State, StateError};
+use crate::telemetry::Counters;
+use std::net::SocketAddr;
+
+/// What the rows and reports of a process begin with.
+pub(super) struct Startup<'a> {
+    pub(super) config: &'a Config,
+    pub(super) hasher: &'a Hasher,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) reports: Vec<(Definition, DefinedBy)>,
+}
+
+impl Startup<'_> {
+    /// What the snapshot has, or nothing when there is none, or it turns out to be damaged after all.
+    pub(super) fn live(
+        self,
+        previous: Option<SnapshotFile>,
+        kept: Option<(&Snapshots, &Path)>,
+    ) -> Live {
+        let now_ms = self.clock.mono_ms();
+        if let (Some(previous), Some((snapshots, dir))) = (previous, kept) {
+            match self.restored(&previous, now_ms) {
+                Ok((live, restored)) => {
+                    snapshots.set_restored(restored);
+                    return live;
+                }
+                Err(error) => snapshot_writer::set_aside(dir, &error, self.clock.unix_secs()),
+            }
+        }
+        let mut live = self.empty();
+        let Live { pool, reports, .. } = &mut live;
+        reports.define_at_start(self.reports, pool, now_ms);
+        live
+    }
+
+    fn empty(&self) -> Live {
+        let history = Ticks::of(self.config.pool.stats_history);
+        let pool = Pool::new(&self.config.pool, self.hasher.clone());
+        Live::new(pool, Reports::new(&self.config.reports, history), history)
+    }
+
+    fn restored(
+        &self,
+        previous: &SnapshotFile,
+        now_ms: u64,
+    ) -> Result<(Live, RestoredSnapshot), String> {
+        let start = Instant::now();
+        let mut live = self.empty();
+        let reader = previous.reader().map_err(|error| error.to_string())?;
+        let Restored { requests, left_out } =
+            snapshot::restore(reader, &mut live, self.reports.clone(), now_ms)
+                .map_err(|error| error.to_string())?;
+        for NotRestored { report, reason } in &left_out {
+            warn!(
+                report,
+                reason, "A report of the snapshot did not come back as it was."
+            );
+        }
+        let unix_ms = previous.contents.unix_ms;
+        let seconds = start.elapsed().as_secs_f64();
+        info!(
+            requests,
+            away_secs = self.clock.unix_ms().saturating_sub(unix_ms) / 1000,
+            secs = seconds,
+            "Restored the snapshot."
+        );
+        let restored = RestoredSnapshot {
+            time: unix_ms as f64 / 1e3,
+            requests,
+            seconds,
+            left_out,
+        };
+        Ok((live, restored))
+    }
+}
+
+/// The clock that goes on where the snapshot's ended.
+pub(super) fn continued(clock: Arc<dyn Clock>, previous: Option<&SnapshotFile>) -> Arc<dyn Clock> {
+    match previous {
+        None => clock,
+        Some(previous) => {
+            let now_ms = previous.contents.mono_now(clock.unix_ms());
+            Arc::new(ContinuedClock::new(clock, now_ms))
+        }
+    }
+}
+
+/// Lets counters go on where those of the snapshot ended, before anything counts.
+pub(super) fn go_on_counting(
+    counters: &Counters,
+    sockets: &[ReceiveSocket],
+    previous: Option<&SnapshotFile>,
+) {
+    for (socket, counters) in sockets.iter().zip(&counters.sockets) {
+        if socket.handed_over {
+            state::counters::begin_drops(socket, counters);
+        }
+    }
+    if let Some(previous) = previous {
+        previous.contents.counters.restore(counters, sockets);
+    }
+}
+
+/// Opens the sockets of the configuration, or takes those that were handed over in their place.
+pub(super) fn open_sockets(
+    config: &Config,
+    handed: Vec<UdpSocket>,
+) -> Result<Vec<ReceiveSocket>, SocketError> {
+    let (listen, buffer) = (&config.ingest.listen, config.ingest.recv_buffer);
+    if handed.is_empty() {
+        return socket::open(listen, config.ingest.receivers, buffer);
+    }
+    let sockets = socket::adopt(handed, buffer)?;
+    let bound = |address: &SocketAddr| sockets.iter().any(|it| it.address == *address);
+    for address in listen.iter().filter(|address| !bound(address)) {
+        warn!(
+            %address,
+            "Not received on, though it is in ingest.listen: the sockets that were handed over take the place of all."
+        );
+    }
+    Ok(sockets)
+}
+
+/// Binds the address of a front end, unless its listener was handed over; `None`: it is switched off.
+pub(super) fn open_front(
+    address: Option<SocketAddr>,
+    handed: Option<TcpListener>,
+) -> Result<Option<TcpListener>, (SocketAddr, std::io::Error)> {
+    if handed.is_some() {
+        return Ok(handed);
+    }
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let refused = |source| (address, source);
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM.cloexec(),
+        Some(socket2::Protocol::TCP),
+    )
+    .map_err(refused)?;
+    // What tokio does too: the port is free again although connections of the last process linger.
+    socket.set_reuse_address(true).map_err(refused)?;
+    socket.bind(&address.into()).map_err(refused)?;
+    socket.listen(1024).map_err(refused)?;
+    Ok(Some(socket.into()))
+}
+
+/// The sockets as the status shows them.
+pub(super) fn socket_statuses(sockets: &[ReceiveSocket], counters: &Counters) -> Vec<SocketStatus> {
+    let sockets = sockets.iter().zip(&counters.sockets);
+    sockets
+        .map(|(socket, counters)| SocketStatus {
+            address: socket.address,
+            gauge: KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters)),
+            handed_over: socket.handed_over,
+        })
+        .collect()
+}
+
+/// The last hour and the metrics, before there is anything to fill them from.
+pub(super) struct Past {
+    pub(super) plan: series::Plan,
+    pub(super) metrics: Metrics,
+}
+
+impl Past {
+    pub(super) fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
+        let chosen = |key: &'static str, names: &[String]| {
+            let everything = std::iter::once(series::EVERYTHING.to_owned());
+            let names: Vec<String> = everything.chain(names.iter().cloned()).collect();
+            series::chosen(&names, &definitions.reports)
+                .map_err(|source| StartError::Choice { key, source })
+        };
+        let shown = chosen("metrics.reports", &config.metrics.reports)?;
+        let mut reports = chosen("series.reports", &config.series.reports)?;
+        if config.series.memory == 0 {
+            reports.clear();
+        }
+        for definition in &shown {
+            if reports.iter().all(|known| known.name != definition.name) {
+                reports.push(definition.clone());
+            }
+        }
+        let metrics = &config.metrics;
+        let metrics = Metrics::new(&shown, &metrics.buckets, metrics.series_max);
+        Ok(Self {
+            plan: series::Plan {
+                reports,
+                memory: config.series.memory,
+                error_status: config.reports.error_status,
+                keeps_raw: config.pool.request_pool_size > 0,
+                sinks: vec![metrics.sink()],
+            },
+            metrics,
+        })
+    }
+}
+
+/// Opens `state.dir`, where one is configured, and adds what is kept there.
+pub(super) fn open_state(
+    config: &Config,
+    clock: &dyn Clock,
+    definitions: &mut Definitions,
+    defaults: &Defaults,
+) -> Result<Option<State>, StateError> {
+    let Some(dir) = &config.state.dir else {
+        return Ok(None);
+    };
+    let state = State::open(dir, clock.unix_secs())?;
+    for left_out in definitions.add_kept(state.reports(), defaults) {
+        warn!(
+            report = left_out.name,
+            reason = left_out.reason,
+            dir = %dir.display(),
+            "Left out a report that was made at run time; it stays in state.dir."
+        );
+    }
+    let reports = state.reports().len();
+    info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
+    Ok(Some(state))
+}
+
+/// Says what was bound and what it may take.
+pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
+    for socket in sockets {
+        let buffer = &socket.buffer;
+        info!(
+            address = %socket.address,
+            asked_bytes = buffer.asked_bytes,
+            granted_bytes = buffer.granted_bytes,
+            "Receiving."
+        );
+        if buffer.granted_bytes < buffer.asked_bytes {
+            warn!(
+                granted_bytes = buffer.granted_bytes,
+                "The receive buffer is smaller than asked for: raise net.core.rmem_max, or give the \
+                 process CAP_NET_ADMIN."
+            );
+        }
+    }
+    let buffers: Vec<_> = sockets.iter().map(|socket| socket.buffer).collect();
+    MemoryPlan::of(config)
+        .granted(&buffers, kernel::udp_memory_max())
+        .log();
+}

@@ -1,0 +1,117 @@
+//! Notifications to systemd, or another supervisor that speaks its protocol.
+//!
+//! Ready when every socket is bound, reloading and stopping when that begins, and watchdog notifications as often as
+//! `WatchdogSec=` requires, but only while the merger runs: a daemon that stands still is restarted. Without
+//! `NOTIFY_SOCKET` in the environment all of it does nothing. Called by `serve`; the watchdog has a thread of its own.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use crate::shutdown::Shutdown;
+
+/// Within this time the watchdog thread notices a stop.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Every socket is bound.
+pub fn ready() {
+    notify(&[NotifyState::Ready]);
+}
+
+/// The configuration is being reloaded; [`ready`] ends it.
+pub fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
+    }
+}
+
+/// The stop has begun.
+pub fn stopping() {
+    notify(&[NotifyState::Stopping]);
+}
+
+/// Notifies the watchdog until `shutdown`, as long as `alive` says so. Does nothing without a watchdog.
+pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
+    let shutdown = shutdown.clone();
+    let thread = std::thread::Builder::new().name("alive".to_owned());
+    let spawned = thread.spawn(move || {
+        watchdog(limit, &shutdown, alive, || notify(&[NotifyState::Watchdog]));
+    });
+    if let Err(error) = spawned {
+        warn!(%error, "No thread for watchdog notifications: the supervisor may restart the daemon.");
+    }
+}
+
+/// Three notifications in the time in which the supervisor expects one, but none while it is not `alive`.
+fn watchdog(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, notify: impl Fn()) {
+    let every = limit / 3;
+    let nap = NAP.min(every);
+    let mut silent = Duration::MAX;
+    while !shutdown.requested() {
+        if silent >= every {
+            silent = Duration::ZERO;
+            if alive() {
+                notify();
+            } else {
+                warn!("The merger stands still: the watchdog is not notified.");
+            }
+        }
+        std::thread::sleep(nap);
+        silent += nap;
+    }
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        warn!(%error, "Cannot notify the supervisor.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_notified_only_while_the_merger_is_alive() {
+        let (alive, asked, given) = (
+            AtomicBool::new(true),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        let shutdown = Shutdown::new();
+        let until = |counter: &AtomicUsize, count: usize| {
+            while counter.load(Ordering::SeqCst) < count {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let is_alive = || {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    alive.load(Ordering::SeqCst)
+                };
+                let sign = || {
+                    given.fetch_add(1, Ordering::SeqCst);
+                };
+                watchdog(Duration::from_millis(6), &shutdown, is_alive, sign);
+            });
+            until(&given, 3);
+            alive.store(false, Ordering::SeqCst);
+            // One may be on its way.
+            until(&asked, asked.load(Ordering::SeqCst) + 2);
+            let before = given.load(Ordering::SeqCst);
+            until(&asked, asked.load(Ordering::SeqCst) + 3);
+            assert_eq!(given.load(Ordering::SeqCst), before);
+            alive.store(true, Ordering::SeqCst);
+            until(&given, before + 1);
+            shutdown.request();
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The body of an answer: small ones in one piece with their length, large ones written as the client takes them.
+//!
+//! A table is turned into bytes row by row. What is done after [`WHOLE_BYTES`] goes out in one piece. Of a larger answer
+//! only the beginning is written at first; the rest follows in pieces of [`PIECE_BYTES`], [`PIECES_AHEAD`] of them written
+//! while one is sent. A client that reads slowly costs the memory of its table and those pieces, and no thread waits for it.
+//! How many such answers there are at once is bounded by permits (`concurrency_limit.rs`), and how long one may take by the
+//! connection (`connection.rs`).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Response};
+use futures::{StreamExt as _, stream};
+use serde_json::Value as Json;
+
+use super::format::Format;
+use super::order::Rows;
+use super::writer::RowWriter;
+use crate::http::concurrency_limit::Permit;
+use crate::query::table::Table;
+
+/// Answers up to about this size are sent in one piece: 0.1 ms of work. What is longer is written by all processors at once.
+pub(in crate::http) const WHOLE_BYTES: usize = 96 * 1024;
+
+/// What a piece of a larger answer has, about: some 0.2 ms of work, so that writing it does not hold up other connections.
+pub(in crate::http) const PIECE_BYTES: usize = 192 * 1024;
+
+/// Pieces that are written while an earlier one is being sent, each on whichever thread is free.
+const PIECES_AHEAD: usize = 2;
+
+/// What an answer is written from; shared by the pieces that are being written.
+struct Source {
+    table: Box<dyn Table>,
+    rows: Rows,
+    writer: RowWriter,
+    /// What closes the document.
+    tail: Vec<u8>,
+}
+
+impl Source {
+    /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and what closes the answer after the last
+    /// of all. Returns the row after those written.
+    fn write(&self, out: &mut Vec<u8>, first: usize, last: usize, bytes: usize) -> usize {
+        let rows = self.rows.len();
+        let mut next = first;
+        while next < last.min(rows) && out.len() < bytes {
+            if let Some(row) = self.rows.get(next) {
+                self.writer.row(out, self.table.as_ref(), row, next == 0);
+            }
+            next += 1;
+        }
+        if next == rows {
+            self.writer.end(out, rows == 0, &self.tail);
+        }
+        next
+    }
+}
+
+/// The rows of one table as bytes, as far as they are written.
+pub(in crate::http) struct RowBody {
+    source: Arc<Source>,
+    /// The beginning.
+    ready: Vec<u8>,
+    /// The row after those in `ready`.
+    next: usize,
+    /// What the document says beside the rows, for formats that have no place for it.
+    headers: Vec<(String, String)>,
+}
+
+impl RowBody {
+    /// Starts the answer and writes its beginning: up to `WHOLE_BYTES`, all of it if it is no longer than that. In JSON it is
+    /// an object of the members of `head`, `rows`, and the members of `tail`; the other formats have the numbers among them as
+    /// headers: `as_of` as `x-pinbad-as-of`.
+    pub(in crate::http) fn start(
+        table: Box<dyn Table>,
+        rows: Rows,
+        writer: RowWriter,
+        head: &Json,
+        tail: &Json,
+    ) -> Self {
+        let mut ready = Vec::new();
+        let mut headers = Vec::new();
+        let mut end = Vec::new();
+        if writer.format() == Format::Json {
+            ready = head.to_string().into_bytes();
+            ready.pop();
+            ready.extend_from_slice(b",\"rows\":");
+            end = tail.to_string().into_bytes();
+            end[0] = b',';
+            if end == b",}" {
+                end.remove(0);
+            }
+            end.push(b'\n');
+        } else {
+            let members = [head, tail]
+                .into_iter()
+                .filter_map(Json::as_object)
+                .flatten();
+            headers.extend(
+                members
+                    .filter(|(_, value)| value.is_number())
+                    .map(|(name, value)| {
+                        let name = format!("x-pinbad-{}", name.replace('_', "-"));
+                        (name, value.to_string())
+                    }),
+            );
+        }
+        writer.start(&mut ready, |column| &table.columns()[column].name);
+        let source = Source {
+            table,
+            rows,
+            writer,
+            tail: end,
+        };
+        let next = source.write(&mut ready, 0, usize::MAX, WHOLE_BYTES);
+        Self {
+            source: Arc::new(source),
+            ready,
+            next,
+            headers,
+        }
+    }
+
+    /// Whether all of it is written.
+    pub(in crate::http) fn is_whole(&self) -> bool {
+        self.next == self.source.rows.len()
+    }
+
+    /// The answer. One that is not whole holds on to the permit until it is sent or given up.
+    pub(in crate::http) fn into_response(self, permit: Permit) -> Response<Body> {
+        let format = self.source.writer.format();
+        let headers = self.headers.clone();
+        let body = match self.is_whole() {
+            true => Body::from(self.ready),
+            false => self.stream(permit),
+        };
+        let mut response = format.response(body);
+        for (name, value) in headers {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::try_from(value))
+            {
+                response.headers_mut().insert(name, value);
+            }
+        }
+        response
+    }
+
+    fn stream(self, permit: Permit) -> Body {
+        // Rows are about as long as those at the beginning.
+        let row_bytes = (self.ready.len() / self.next.max(1)).max(1);
+        let step = (PIECE_BYTES / row_bytes).max(1);
+        let rows = self.source.rows.len();
+        let source = self.source;
+        let rest = (self.next..rows).step_by(step).map(move |first| {
+            let (source, last) = (Arc::clone(&source), (first + step).min(rows));
+            let _until_sent = &permit;
+            tokio::spawn(async move {
+                let mut piece = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
+                source.write(&mut piece, first, last, usize::MAX);
+                piece
+            })
+        });
+        let start = self.ready;
+        let start = std::iter::once_with(move || tokio::spawn(async move { start }));
+        Body::from_stream(stream::iter(start.chain(rest)).buffered(1 + PIECES_AHEAD))
+    }
+}

@@ -1,0 +1,27 @@
+//! Answers that go on for as long as the client stays: server-sent events and followed requests.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, Response};
+use futures::{Stream, StreamExt as _};
+
+use super::format::Format;
+
+/// The mark of such an answer: it may take as long as it likes, as long as bytes move.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct Endless;
+
+/// An answer of the pieces of a stream.
+pub(in crate::http) fn endless(
+    format: Format,
+    pieces: impl Stream<Item = Bytes> + Send + 'static,
+) -> Response<Body> {
+    let mut response = format.response(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
+    response.extensions_mut().insert(Endless);
+    // Asks nginx to pass on what it gets, when it gets it.
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    let headers = response.headers_mut();
+    headers.insert(buffering, HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,10 @@
+//! Rows as bytes: which format a client wants, one row writer for all of them, and the body that sends them.
+
+#[cfg(feature = "sql")]
+pub(super) mod batches;
+pub(super) mod body;
+pub(super) mod endless;
+pub(super) mod format;
+pub(super) mod json;
+pub(super) mod order;
+pub(super) mod writer;

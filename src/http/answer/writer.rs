@@ -1,0 +1,260 @@
+//! One row after the other in one format: JSON, newline-delimited JSON or CSV.
+//!
+//! A [`RowWriter`] has ready what stands before each value, the column's name included, so that a row costs its values and
+//! nothing else. It is pure: where rows come from and how they are sent is not its business.
+
+use super::format::Format;
+use super::json::{self, Lead};
+use crate::query::table::Table;
+use crate::value::Value;
+
+/// What rows are written from.
+pub(in crate::http) trait Cells {
+    /// Writes a value as JSON.
+    fn json(&self, out: &mut Vec<u8>, row: usize, column: usize);
+    /// Writes a value as a field of CSV: NULL is an empty field, an empty text is two quotes.
+    fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize);
+}
+
+impl Cells for dyn Table {
+    fn json(&self, out: &mut Vec<u8>, row: usize, column: usize) {
+        json::value(out, &self.value(row, column));
+    }
+
+    fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize) {
+        match self.value(row, column) {
+            Value::Text(text) => csv_text(out, &text),
+            Value::Null => {}
+            Value::Float(number) if !number.is_finite() => {}
+            number => json::value(out, &number),
+        }
+    }
+}
+
+/// Writes the value of a member that is no column, of the row of that number.
+pub(in crate::http) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>;
+
+/// Writes rows of some columns in one format.
+pub(in crate::http) struct RowWriter {
+    format: Format,
+    /// The columns to show, by number, each with what stands before its value.
+    columns: Vec<(usize, Lead)>,
+    /// What stands before a last member, and what writes it; CSV has no such thing.
+    member: Option<(Lead, Member)>,
+    /// What closes a row of JSON.
+    close: u8,
+}
+
+impl RowWriter {
+    /// A writer for these columns, in this order. Rows are objects by column names; in one document of JSON they are arrays
+    /// unless they are `named`.
+    pub(in crate::http) fn new<'a>(
+        format: Format,
+        named: bool,
+        columns: impl IntoIterator<Item = (usize, &'a str)>,
+    ) -> Self {
+        let array = format == Format::Json && !named;
+        let (open, close) = if array { (b'[', b']') } else { (b'{', b'}') };
+        let lead = |(at, (column, name)): (usize, (usize, &str))| {
+            let mut lead = match (format, at) {
+                (Format::Csv, 0) => Vec::new(),
+                (_, 0) => vec![open],
+                _ => vec![b','],
+            };
+            if format != Format::Csv && !array {
+                json::name(&mut lead, name);
+            }
+            (column, Lead::new(lead))
+        };
+        Self {
+            format,
+            columns: columns.into_iter().enumerate().map(lead).collect(),
+            member: None,
+            close,
+        }
+    }
+
+    /// A writer for all columns of a table.
+    pub(in crate::http) fn of_table(format: Format, table: &dyn Table) -> Self {
+        let columns = table.columns().iter().enumerate();
+        Self::new(
+            format,
+            true,
+            columns.map(|(at, column)| (at, column.name.as_str())),
+        )
+    }
+
+    /// Adds a last member to each row.
+    pub(in crate::http) fn with_member(mut self, name: &str, member: Member) -> Self {
+        let mut lead = vec![if self.columns.is_empty() { b'{' } else { b',' }];
+        json::name(&mut lead, name);
+        self.member = Some((Lead::new(lead), member));
+        self
+    }
+
+    /// The format.
+    pub(in crate::http) const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What comes before the rows: the array's bracket; in CSV the names of the columns.
+    pub(in crate::http) fn start<'a>(&self, out: &mut Vec<u8>, name: impl Fn(usize) -> &'a str) {
+        match self.format {
+            Format::Json => out.push(b'['),
+            Format::Csv => {
+                for (column, lead) in &self.columns {
+                    lead.write(out);
+                    csv_text(out, name(*column));
+                }
+                out.extend_from_slice(b"\r\n");
+            }
+            Format::Ndjson | Format::Arrow | Format::Sse => {}
+        }
+    }
+
+    /// One row and what stands between it and the one before it; `first` of all rows has none.
+    pub(in crate::http) fn row<C: Cells + ?Sized>(
+        &self,
+        out: &mut Vec<u8>,
+        cells: &C,
+        row: usize,
+        first: bool,
+    ) {
+        if self.format == Format::Csv {
+            for (column, lead) in &self.columns {
+                lead.write(out);
+                cells.csv(out, row, *column);
+            }
+            out.extend_from_slice(b"\r\n");
+            return;
+        }
+        if self.format == Format::Json {
+            out.extend_from_slice(if first { b"\n" } else { b",\n" });
+        }
+        self.bare_row(out, cells, row);
+        if self.format != Format::Json {
+            out.push(b'\n');
+        }
+    }
+
+    /// A row as JSON and nothing else.
+    pub(in crate::http) fn bare_row<C: Cells + ?Sized>(
+        &self,
+        out: &mut Vec<u8>,
+        cells: &C,
+        row: usize,
+    ) {
+        for (column, lead) in &self.columns {
+            lead.write(out);
+            cells.json(out, row, *column);
+        }
+        if let Some((lead, member)) = &self.member {
+            lead.write(out);
+            member(out, row);
+        }
+        out.push(self.close);
+    }
+
+    /// What comes after the rows: the array's bracket, and in JSON what closes the document.
+    pub(in crate::http) fn end(&self, out: &mut Vec<u8>, empty: bool, document: &[u8]) {
+        if self.format == Format::Json {
+            out.extend_from_slice(if empty { b"]" } else { b"\n]" });
+            out.extend_from_slice(document);
+        }
+    }
+}
+
+/// A text of a CSV line, in quotes where it needs them.
+pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
+    let plain = |byte: u8| !matches!(byte, b'"' | b',' | b'\r' | b'\n');
+    if !text.is_empty() && text.bytes().all(plain) && text.trim() == text {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::{Column, ColumnType};
+
+    struct Sample([Column; 3]);
+
+    impl Table for Sample {
+        fn columns(&self) -> &[Column] {
+            &self.0
+        }
+
+        fn len(&self) -> usize {
+            2
+        }
+
+        fn value(&self, row: usize, column: usize) -> Value<'_> {
+            match (row, column) {
+                (0, 0) => Value::Text("a \"b\", c".into()),
+                (0, 1) => Value::Micros(1_500_000),
+                (1, 0) => Value::Text("".into()),
+                _ => Value::Null,
+            }
+        }
+    }
+
+    fn written(format: Format, columns: &[usize]) -> String {
+        let column = |name: &str| Column {
+            name: name.into(),
+            column_type: ColumnType::Text,
+        };
+        let table = Sample([column("the key"), column("time"), column("say \"n\"")]);
+        let table: &dyn Table = &table;
+        let names = ["the key", "time", "say \"n\""];
+        let writer = RowWriter::new(format, true, columns.iter().map(|at| (*at, names[*at])));
+        let mut out = Vec::new();
+        writer.start(&mut out, |column| names[column]);
+        for row in 0..table.len() {
+            writer.row(&mut out, table, row, row == 0);
+        }
+        writer.end(&mut out, false, b"");
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn members_stand_in_the_order_asked_for() {
+        let expected = r#"[
+{"the key":"a \"b\", c","time":1.5,"say \"n\"":null},
+{"the key":"","time":null,"say \"n\"":null}
+]"#;
+        assert_eq!(written(Format::Json, &[0, 1, 2]), expected);
+        assert_eq!(
+            written(Format::Ndjson, &[1, 0]).lines().nth(1).unwrap(),
+            r#"{"time":null,"the key":""}"#
+        );
+    }
+
+    #[test]
+    fn a_member_comes_last() {
+        let table = Sample(["a", "b", "c"].map(|name| Column {
+            name: name.into(),
+            column_type: ColumnType::Text,
+        }));
+        let table: &dyn Table = &table;
+        let writer = RowWriter::new(Format::Ndjson, true, [(1, "b")]);
+        let writer = writer.with_member("row", Box::new(|out, row| json::uint(out, row as u64)));
+        let mut out = Vec::new();
+        writer.row(&mut out, table, 1, true);
+        assert_eq!(out, b"{\"b\":null,\"row\":1}\n");
+    }
+
+    #[test]
+    fn csv_tells_null_from_empty() {
+        let expected = "the key,time,\"say \"\"n\"\"\"\r\n\"a \"\"b\"\", c\",1.5,\r\n\"\",,\r\n";
+        assert_eq!(written(Format::Csv, &[0, 1, 2]), expected);
+    }
+}

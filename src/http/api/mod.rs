@@ -1,0 +1,14 @@
+//! The endpoints for programs: reports, raw requests, SQL, streams, metrics, and what describes them.
+
+pub(super) mod health;
+pub(super) mod metrics;
+pub(super) mod openapi;
+pub(super) mod reports;
+pub(super) mod requests;
+mod schemas;
+pub(super) mod search;
+pub(super) mod series;
+pub(super) mod sources;
+#[cfg(feature = "sql")]
+pub(super) mod sql;
+pub(super) mod stream;

@@ -1,0 +1,58 @@
+//! The conditions of a search among raw requests, as parameters: the API, the stream and the pages share them.
+//!
+//! All bounds belong to the range they bound.
+
+use crate::http::error::Problem;
+use crate::http::params::{Params, Rounding};
+use crate::query::read_model::{NumberField, RequestSearch, TextField};
+
+/// Text columns that can be searched.
+pub(in crate::http) const TEXTS: [(&str, TextField); 4] = [
+    ("hostname", TextField::Hostname),
+    ("server_name", TextField::ServerName),
+    ("script_name", TextField::ScriptName),
+    ("schema", TextField::Schema),
+];
+
+/// Whole-number columns that can be searched.
+const NUMBERS: [(&str, NumberField); 5] = [
+    ("req_count", NumberField::ReqCount),
+    ("timers_cnt", NumberField::TimersCnt),
+    ("status", NumberField::Status),
+    ("tags_cnt", NumberField::TagsCnt),
+    ("timestamp", NumberField::Timestamp),
+];
+
+/// The parameter `timers`: whether rows come with their timers.
+pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem> {
+    Ok(params.word("timers", &["0", "1"])? == "1")
+}
+
+/// Which part of all requests: older than one, between two moments.
+pub(in crate::http) fn range(params: &mut Params) -> Result<RequestSearch, Problem> {
+    Ok(RequestSearch {
+        before_id: params.number("before_id")?,
+        since: params.moment("since", Rounding::Up)?,
+        until: params.moment("until", Rounding::Down)?,
+        ..RequestSearch::default()
+    })
+}
+
+/// What a request must be like, wherever it stands.
+pub(in crate::http) fn conditions(
+    params: &mut Params,
+    search: &mut RequestSearch,
+) -> Result<(), Problem> {
+    search.min_time_us = params.micros("min_time", Rounding::Up)?;
+    search.max_time_us = params.micros("max_time", Rounding::Down)?;
+    for (name, field) in TEXTS {
+        let text = params.text(name);
+        search.texts.extend(text.map(|text| (field, text)));
+    }
+    for (name, field) in NUMBERS {
+        let number = params.number(name)?;
+        search.numbers.extend(number.map(|number| (field, number)));
+    }
+    search.tags = params.prefixed("tag.NAME");
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! `GET /api/v1/reports/{name}/series`: one metric of one row over the last hour.
+//!
+//! The row is named as rows are filtered elsewhere, by key columns; without any it is all rows together. What is not
+//! kept is a 404 that says why. A line has some thousand points at most, so the answer is written in one piece.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Map, Value as Json, json};
+
+use crate::http::answer::format;
+use crate::http::answer::json::number;
+use crate::http::app::{Answer, App};
+use crate::http::error::Problem;
+use crate::http::params::{self, KEY_PREFIX, Params, PathParts, Rounding};
+use crate::query::error::QueryError;
+use crate::query::read_model::ReadModel;
+use crate::series::{Metric, Series, TrackedReport};
+
+/// Points of an answer at most: an hour by the second.
+const POINTS_MAX: u64 = 3_600;
+/// How far back an answer reaches when `from` is not given, seconds.
+const SPAN_DEFAULT: u64 = 300;
+
+/// `GET /api/v1/reports/{name}/series`
+pub(in crate::http) async fn read(
+    State(app): State<Arc<App>>,
+    PathParts(name): PathParts<String>,
+    params: Params,
+) -> Answer {
+    let query = Query::parse(params)?;
+    let series = app.series.clone().unwrap_or_else(Series::nothing);
+    let body = app.query(move |source| query.answer(&name, &series, source));
+    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+}
+
+/// What a client wants to see.
+#[derive(Debug)]
+struct Query {
+    metric: Metric,
+    step: Option<u64>,
+    from: Option<u64>,
+    to: Option<u64>,
+    /// Key columns and the texts they must show.
+    keys: Vec<(String, String)>,
+    /// The other parameters, for messages.
+    known: Vec<&'static str>,
+}
+
+impl Query {
+    fn parse(mut params: Params) -> Result<Self, Problem> {
+        let metric = match params.text("metric") {
+            None => Metric::ReqPerSec,
+            Some(name) => Metric::parse(&name).ok_or_else(|| {
+                let names = Metric::ALL.iter().map(Metric::name);
+                Problem::parameter("metric", format!("there is no metric {name:?}"))
+                    .accepting(names.chain(["p99_9 and the like".to_owned()]))
+            })?,
+        };
+        let step = params.number_in("step", 1..=3_600)?;
+        let from = params.moment("from", Rounding::Down)?;
+        let to = params.moment("to", Rounding::Up)?;
+        let (keys, known) = params.into_keys();
+        Ok(Self {
+            metric,
+            step,
+            from,
+            to,
+            keys,
+            known,
+        })
+    }
+
+    fn answer(&self, name: &str, series: &Series, source: &dyn ReadModel) -> Result<Json, Problem> {
+        if source.reports().iter().all(|report| report.name != name) {
+            let name = name.to_owned();
+            return Err(QueryError::UnknownReport { name }.into());
+        }
+        let tracked = series.tracked();
+        let Some(report) = tracked.iter().find(|report| report.name == name) else {
+            let why = series.why_not(name, None);
+            return Err(Problem::not_found(why.unwrap_or_default()));
+        };
+        let key = self.key(report)?;
+        let (from, to, step) = self.span(series)?;
+        let line = series.line(name, key.as_deref(), self.metric, from, to, step);
+        let line = line.ok_or_else(|| {
+            let why = series.why_not(name, key.as_deref());
+            // It may have come in between.
+            Problem::not_found(why.unwrap_or_else(|| "no such row is kept; ask again".to_owned()))
+        })?;
+        let key = key.map(|values| {
+            let values = values.into_iter().map(Json::from);
+            report
+                .keys
+                .iter()
+                .cloned()
+                .zip(values)
+                .collect::<Map<_, _>>()
+        });
+        let points = line.points.iter().map(|point| point.map(number));
+        Ok(json!({
+            "report": report.name,
+            "key": key,
+            "metric": self.metric.name(),
+            "unit": self.metric.unit(),
+            "step": line.step,
+            "from": line.from,
+            "points": points.collect::<Vec<_>>(),
+        }))
+    }
+
+    /// From when to when, by which step.
+    fn span(&self, series: &Series) -> Result<(u64, u64, u64), Problem> {
+        let end = series.coverage().map_or(0, |reach| reach.to);
+        // Before the first second is complete there is no end yet, and no point.
+        let to = self.to.unwrap_or(end.max(self.from.unwrap_or_default()));
+        let from = self.from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+        if from > to {
+            return Err(Problem::parameter("from", "is later than to"));
+        }
+        // What is beyond the end has no points.
+        let span = to.min(end).saturating_sub(from);
+        let step_default = if span <= SPAN_DEFAULT { 1 } else { 10 };
+        let step = self.step.unwrap_or(step_default);
+        if span.div_ceil(step) > POINTS_MAX {
+            let why = format!(
+                "{span} seconds by steps of {step} are too many points; accepted: up to {POINTS_MAX}, by a later from or a \
+                 larger step (no more than an hour is kept)"
+            );
+            return Err(Problem::parameter("from", why));
+        }
+        Ok((from, to, step))
+    }
+
+    /// The key values in column order; `None`: all rows together.
+    fn key(&self, report: &TrackedReport) -> Result<Option<Vec<String>>, Problem> {
+        let mut values: Vec<Option<&String>> = vec![None; report.keys.len()];
+        for (name, value) in &self.keys {
+            let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
+            let named = |name: &str| report.keys.iter().position(|key| key == name);
+            let at = named(name).or_else(|| named(bare)).ok_or_else(|| {
+                let known = self.known.iter().map(|known| (*known).to_owned());
+                params::unknown(name, known.chain(report.keys.iter().cloned()))
+            })?;
+            if values[at].replace(value).is_some() {
+                return Err(Problem::parameter(name, "is given more than once"));
+            }
+        }
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        if let Some(missing) = values.iter().position(Option::is_none) {
+            let why = "is missing: a row is named by all of its key columns; none of them means all rows together";
+            return Err(Problem::parameter(&report.keys[missing], why)
+                .accepting(report.keys.iter().cloned()));
+        }
+        Ok(Some(values.into_iter().flatten().cloned().collect()))
+    }
+}

@@ -1,0 +1,51 @@
+//! `/api/v1/sources`: who sends packets, the busiest first.
+//!
+//! At most as many as the table of the receivers has rows (4,096), so the answer is made in one piece.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+
+use crate::http::answer::format;
+use crate::http::app::{Answer, App};
+use crate::http::error::Problem;
+use crate::http::params::Params;
+use crate::input::udp::senders::Counts;
+
+/// Senders that are listed unless `limit` says otherwise.
+const LIMIT_DEFAULT: usize = 100;
+
+/// `GET /api/v1/sources`
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Params) -> Answer {
+    let limit = match params.count("limit", LIMIT_DEFAULT)? {
+        0 => usize::MAX,
+        limit => limit,
+    };
+    params.finish()?;
+    let sources = app.query(move |source| {
+        source.sources(limit).ok_or_else(|| {
+            let how = "ingest.count_sources = true in the configuration does that";
+            Problem::not_found(format!("sources are not counted; {how}"))
+        })
+    });
+    let (list, other) = sources.await?;
+    let list = list.into_iter().map(|source| {
+        let mut object = counts(source.counts);
+        object["address"] = json!(source.address.to_string());
+        object["silent_seconds"] = json!(source.silent_ms as f64 / 1000.0);
+        object
+    });
+    let body = json!({"sources": list.collect::<Vec<Json>>(), "other": counts(other)});
+    Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+fn counts(counts: Counts) -> Json {
+    json!({
+        "address": null,
+        "datagrams": counts.datagrams,
+        "bytes": counts.bytes,
+        "refused": counts.refused,
+    })
+}

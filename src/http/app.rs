@@ -1,0 +1,163 @@
+//! What every handler shares: the read model, the limits on queries at once, and what pages keep between requests.
+//!
+//! Queries run on threads that may block, each with a permit of its limit, so that neither a slow query nor a panic in one
+//! touches the tasks that move bytes. A query goes on when its client leaves, and so does its permit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Response;
+use axum::routing::MethodRouter;
+use tokio::sync::watch;
+use tracing::error;
+
+use super::answer::body::RowBody;
+use super::concurrency_limit::{ConcurrencyLimit, Permit};
+use super::error::Problem;
+use super::page::cache::PageCache;
+use super::page::listeners::Listeners;
+use super::page::rates::Rates;
+use super::settings::{Answers, HttpSettings, Planned};
+use crate::metrics::Metrics;
+use crate::query::read_model::ReadModel;
+use crate::series::Series;
+use crate::telemetry::reading::Group;
+
+/// Short queries at once: status, lists, single requests.
+const SHORT_MAX: usize = 4;
+
+/// What handlers answer with.
+pub(super) type Answer = Result<Response<Body>, Problem>;
+
+/// A path, the methods it knows, and their handlers. GET brings HEAD with it.
+pub(super) type Endpoint = (&'static str, &'static str, MethodRouter<Arc<App>>);
+
+/// What every handler has.
+pub(super) struct App {
+    pub(super) answers: Answers,
+    /// For queries with short answers.
+    short: ConcurrencyLimit,
+    /// For reports, pages of requests and pages for people.
+    readings: ConcurrencyLimit,
+    /// For answers that are written while they are sent.
+    streams: ConcurrencyLimit,
+    /// For clients that follow requests as they pass: nobody waits for a permit.
+    pub(super) followers: ConcurrencyLimit,
+    /// How long a client may take for a body.
+    pub(super) body_max: Duration,
+    /// The last hour; `None`: not kept.
+    pub(super) series: Option<Series>,
+    pub(super) metrics: Metrics,
+    /// Becomes true when the server stops.
+    stopped: watch::Receiver<bool>,
+    pub(super) pages: PageCache,
+    pub(super) listeners: Listeners,
+    pub(super) rates: Rates,
+    pub(super) memory_plan: Arc<[Planned]>,
+}
+
+impl App {
+    pub(super) fn new(
+        answers: Answers,
+        settings: &HttpSettings,
+        stopped: watch::Receiver<bool>,
+    ) -> Arc<Self> {
+        let limit = |what, permits| {
+            ConcurrencyLimit::new(what, permits, settings.waiting_max, settings.patience)
+        };
+        Arc::new(Self {
+            answers,
+            short: limit("queries", SHORT_MAX),
+            readings: limit("readings", settings.readings_max),
+            streams: limit("large answers", settings.streams_max),
+            followers: ConcurrencyLimit::new(
+                "followers",
+                settings.followers_max,
+                0,
+                Duration::ZERO,
+            ),
+            body_max: settings.body_max,
+            series: settings.series.clone(),
+            metrics: settings.metrics.clone(),
+            stopped,
+            pages: PageCache::default(),
+            listeners: Listeners::default(),
+            rates: Rates::default(),
+            memory_plan: Arc::clone(&settings.memory_plan),
+        })
+    }
+
+    /// Done when the server stops.
+    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stopped = self.stopped.clone();
+        async move {
+            // An error means that the server is gone, which is a stop as well.
+            let _gone = stopped.wait_for(|stopped| *stopped).await;
+        }
+    }
+
+    /// Queries the read model, with whatever permit the caller has.
+    pub(super) async fn query_with<T: Send + 'static>(
+        &self,
+        permit: Option<Permit>,
+        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let source = Arc::clone(&self.answers.source);
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            query(source.as_ref())
+        });
+        work.await.unwrap_or_else(|failure| {
+            error!(%failure, "A query panicked.");
+            Err(Problem::internal())
+        })
+    }
+
+    /// A query with a short answer.
+    pub(super) async fn query<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.short.enter().await?;
+        self.query_with(Some(permit), query).await
+    }
+
+    /// A query that may read whole reports.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.readings.enter().await?;
+        self.query_with(Some(permit), query).await
+    }
+
+    /// A query whose rows are the answer.
+    pub(super) async fn read_rows(
+        &self,
+        query: impl FnOnce(&dyn ReadModel) -> Result<RowBody, Problem> + Send + 'static,
+    ) -> Answer {
+        let permit = self.readings.enter().await?;
+        let read = move |source: &dyn ReadModel| Ok((query(source)?, permit));
+        let (body, permit) = self.query_with(None, read).await?;
+        if body.is_whole() {
+            return Ok(body.into_response(permit));
+        }
+        // The permit of the reading is held until the stream has its own, so tables never outnumber permits.
+        let stream = self.streams.enter().await?;
+        drop(permit);
+        Ok(body.into_response(stream))
+    }
+
+    /// The status, with that of the series and the metrics.
+    pub(super) async fn status(&self) -> Result<Vec<Group>, Problem> {
+        let (series, metrics) = (self.series.clone(), self.metrics.clone());
+        self.query(move |source| {
+            let mut status = source.status_groups();
+            status.extend(series.map(|series| series.status()));
+            status.push(metrics.status());
+            Ok(status)
+        })
+        .await
+    }
+}

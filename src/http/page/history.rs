@@ -1,0 +1,251 @@
+//! The last hour of a row as charts: traffic, times, errors, CPU, each also at an address of its own.
+//!
+//! Data comes from the last hour in memory ([`Series`]), which follows the rows of some reports; of others, and of rows too
+//! light to be kept, the page says why there is no chart. `span` is how far back a chart goes: what there is, up to an hour, when
+//! it is not given.
+
+use maud::{Markup, html};
+
+use super::chart::{Chart, Line, Theme, Unit};
+use super::frame;
+use super::render::View;
+use super::row::{self, Row};
+use super::show::{self, visible};
+use crate::http::error::Problem;
+use crate::http::params::Params;
+use crate::series::{Metric, Series};
+
+/// How far back a chart can go: in the address, seconds, seconds from one point to the next.
+const SPANS: [(&str, u64, u64); 4] = [
+    ("1m", 60, 1),
+    ("5m", 300, 2),
+    ("15m", 900, 10),
+    ("1h", 3600, 20),
+];
+
+/// What a chart shows.
+#[derive(Debug)]
+struct Kind {
+    /// In the address.
+    name: &'static str,
+    title: &'static str,
+    unit: Unit,
+    /// Name, colour, metric.
+    lines: &'static [(&'static str, usize, Metric)],
+}
+
+const fn kind(
+    name: &'static str,
+    title: &'static str,
+    unit: Unit,
+    lines: &'static [(&'static str, usize, Metric)],
+) -> Kind {
+    Kind {
+        name,
+        title,
+        unit,
+        lines,
+    }
+}
+
+const TIMES: &[(&str, usize, Metric)] = &[
+    ("p99", 2, Metric::P99),
+    ("p95", 1, Metric::P95),
+    ("p50", 0, Metric::P50),
+];
+const TRAFFIC: &[(&str, usize, Metric)] = &[("requests", 0, Metric::ReqPerSec)];
+const HITS: &[(&str, usize, Metric)] = &[("hits", 0, Metric::HitPerSec)];
+const ERRORS: &[(&str, usize, Metric)] = &[("errors", 2, Metric::ErrorsPerSec)];
+const CPU: &[(&str, usize, Metric)] = &[("busy", 3, Metric::CpuPerSec)];
+
+const REQUESTS: [Kind; 4] = [
+    kind("traffic", "Requests per second", Unit::Rate, TRAFFIC),
+    kind("times", "Request time", Unit::Secs, TIMES),
+    kind("errors", "Errors per second", Unit::Rate, ERRORS),
+    kind("cpu", "CPU, cores", Unit::Cores, CPU),
+];
+
+const TIMERS: [Kind; 3] = [
+    kind("traffic", "Hits per second", Unit::Rate, HITS),
+    kind("times", "Time per hit", Unit::Secs, TIMES),
+    kind("cpu", "CPU, cores", Unit::Cores, CPU),
+];
+
+/// The parameter `span`, checked.
+pub(super) fn span(params: &mut Params) -> Result<Option<&'static str>, Problem> {
+    let names = SPANS.map(|(name, _, _)| name);
+    let span = params.word("span", &names)?;
+    Ok(params.get("span").map(|_| span))
+}
+
+/// A row whose history is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct History<'a> {
+    pub(super) series: &'a Series,
+    pub(super) report: &'a str,
+    /// The keys, in the order of the report's columns.
+    pub(super) keys: &'a [(String, String)],
+    pub(super) timers: bool,
+    pub(super) span: Option<&'static str>,
+}
+
+impl History<'_> {
+    /// The values of the keys; `None`: all rows together.
+    fn key(&self) -> Option<Vec<String>> {
+        let key = self.keys.iter().map(|(_, value)| value.clone());
+        (!self.keys.is_empty()).then(|| key.collect())
+    }
+
+    /// Why nothing is kept.
+    fn why_not(&self) -> Option<String> {
+        self.series.why_not(self.report, self.key().as_deref())
+    }
+
+    /// The charts of this row, as figures of a page, or why there are none.
+    pub(super) fn figures(&self) -> Markup {
+        if let Some(why) = self.why_not() {
+            return html! { p.note { "No charts: " (visible(&why)) } };
+        }
+        let more = self.span.map(|span| ("span", span));
+        let address = |name| row::address(self.report, &format!("{name}.svg"), self.keys, more);
+        html! {
+            @for kind in self.kinds() {
+                div id={ "past-" (kind.name) } data-live {
+                    @if let Some(chart) = self.chart(kind, kind.title) { (chart.figure(kind.name, &address(kind.name))) }
+                }
+            }
+        }
+    }
+
+    /// Links to other spans. `address` makes the address of the page with that span.
+    pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
+        let (now, _, _) = self.reach();
+        let choices = SPANS.map(|(name, secs, _)| {
+            (
+                address(name),
+                html! { (show::roughly(secs as f64)) },
+                name == now,
+            )
+        });
+        frame::views("How far back", "Charts of the last", &choices)
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        if self.timers { &TIMERS } else { &REQUESTS }
+    }
+
+    /// How far back: the name, seconds, step. Without a choice, as far as there is anything.
+    fn reach(&self) -> (&'static str, u64, u64) {
+        let coverage = self.series.coverage();
+        let covered = coverage.map_or(0, |it| it.to.saturating_sub(it.from));
+        let wanted = |(name, secs, _): &&(&str, u64, u64)| match self.span {
+            Some(span) => *name == span,
+            // What does not fit is a third at most.
+            None => *secs * 3 / 2 >= covered,
+        };
+        *SPANS.iter().find(wanted).unwrap_or(&SPANS[3])
+    }
+
+    fn chart(&self, kind: &Kind, title: &str) -> Option<Chart> {
+        let to = self.series.coverage()?.to;
+        let (_, span, step) = self.reach();
+        let from = to.saturating_sub(span);
+        let metrics: Vec<Metric> = kind.lines.iter().map(|(_, _, metric)| *metric).collect();
+        let key = self.key();
+        let key = key.as_deref();
+        let found = self
+            .series
+            .lines(self.report, key, &metrics, from, to, step)?;
+        let step_secs = found.first()?.step as f64;
+        let lines = kind.lines.iter().zip(found);
+        let lines = lines.map(|((name, colour, _), line)| Line {
+            name,
+            colour: *colour,
+            points: line
+                .points
+                .into_iter()
+                .map(|it| it.unwrap_or(f64::NAN))
+                .collect(),
+        });
+        Some(Chart {
+            title: title.to_owned(),
+            unit: kind.unit,
+            lines: lines.collect(),
+            step_secs,
+        })
+    }
+}
+
+/// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
+pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
+    let file = view.path.get(1).map_or("", String::as_str);
+    let known =
+        |chart: &&str| *chart == "spread" || REQUESTS.iter().any(|kind| kind.name == *chart);
+    let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
+        let all = REQUESTS.iter().map(|kind| format!("{}.svg", kind.name));
+        let all = all.chain(["spread.svg".to_owned(), "row".to_owned()]);
+        Problem::not_found("a report has no such page").accepting(all)
+    })?;
+    let mut params = view.params()?;
+    let theme = match params.word("theme", &["light", "dark"])? {
+        "dark" => Theme::Dark,
+        _ => Theme::Light,
+    };
+    let span = span(&mut params)?;
+    let row = Row::read(view.source, view.name(), &row::keys(params))?;
+    if chart == "spread" {
+        return row.histogram_alone(view.source, theme);
+    }
+    let series = view.app.series.as_ref();
+    let off = || Problem::not_found("no history is kept: series.memory is 0");
+    let history = History {
+        series: series.ok_or_else(off)?,
+        report: view.name(),
+        keys: &row.keys,
+        timers: row.ranking.timers,
+        span,
+    };
+    let kind = history.kinds().iter().find(|kind| kind.name == chart);
+    let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
+    let title = format!("{}: {}", row.title(), kind.title);
+    let chart = history.chart(kind, &title).ok_or_else(|| {
+        let why = history.why_not();
+        Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))
+    })?;
+    Ok(chart.svg("alone", theme))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::POINTS_MAX;
+    use super::*;
+
+    #[test]
+    fn no_line_has_more_points_than_a_chart_is_drawn_with() {
+        for (name, secs, step) in SPANS {
+            assert!((secs / step) as usize <= POINTS_MAX, "{name}");
+        }
+        let span = |text| super::span(&mut Params::parse(Some(text)).unwrap());
+        assert_eq!(span(""), Ok(None));
+        assert_eq!(span("span=15m"), Ok(Some("15m")));
+        let problem = span("span=2h").unwrap_err();
+        assert!(problem.detail().contains("1m, 5m, 15m, 1h"), "{problem:?}");
+    }
+
+    #[test]
+    fn without_data_there_is_a_reason() {
+        let series = Series::nothing();
+        let history = History {
+            series: &series,
+            report: "<x>",
+            keys: &[],
+            timers: false,
+            span: None,
+        };
+        let page = history.figures().into_string();
+        assert!(
+            page.contains("No charts: ") && !page.contains("<x>"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Pages as answers: made on a thread that may block, shared for a second, with a refusal that is a page too.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Response, Uri};
+use axum::response::IntoResponse;
+use axum::routing::{MethodRouter, get};
+use maud::Markup;
+
+use super::compressed::Text;
+use super::frame;
+use crate::http::app::App;
+use crate::http::error::Problem;
+use crate::http::params::Params;
+use crate::query::error::QueryError;
+use crate::query::read_model::ReadModel;
+
+/// What a page may load and do. Nothing inline, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// What a page is made from.
+pub(super) struct View<'a> {
+    pub(super) source: &'a dyn ReadModel,
+    pub(super) app: &'a App,
+    /// The parts of the path that the route names.
+    pub(super) path: Vec<String>,
+    query: Option<&'a str>,
+}
+
+impl View<'_> {
+    /// The parameters; empty ones count as not given, since forms send them.
+    pub(super) fn form(&self) -> Result<Params, Problem> {
+        Params::of_form(self.query)
+    }
+
+    /// The parameters, empty ones too: a key may be the empty text.
+    pub(super) fn params(&self) -> Result<Params, Problem> {
+        Params::parse(self.query)
+    }
+
+    /// The first part of the path that the route names.
+    pub(super) fn name(&self) -> &str {
+        self.path.first().map_or("", String::as_str)
+    }
+}
+
+/// Makes a page, or a picture.
+pub(super) type Page = fn(&View<'_>) -> Result<Markup, Problem>;
+
+/// How a page is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Made once a second at most, however many look at it.
+    Shared,
+    /// Made each time: one's own changes must be seen at once.
+    Fresh,
+    /// A chart alone, for wikis and tickets. What goes wrong is a problem document: nobody reads a page inside of a picture.
+    Picture,
+}
+
+/// The route of a page.
+pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
+    get(
+        move |State(app): State<Arc<App>>,
+              path: Result<Path<Vec<String>>, PathRejection>,
+              uri: Uri| async move {
+            let made = match path {
+                Ok(Path(path)) => make(app, path, uri, kind, page).await,
+                Err(PathRejection::MissingPathParams(_)) => {
+                    make(app, Vec::new(), uri, kind, page).await
+                }
+                Err(_) => {
+                    Err(QueryError::bad_value("name", "is not UTF-8 in percent-encoding").into())
+                }
+            };
+            match made {
+                Ok(text) if kind == Kind::Picture => html(text, "image/svg+xml"),
+                Ok(text) => html(text, "text/html; charset=utf-8"),
+                Err(problem) if kind == Kind::Picture => problem.into_response(),
+                Err(problem) => refusal(&problem),
+            }
+        },
+    )
+}
+
+async fn make(
+    app: Arc<App>,
+    path: Vec<String>,
+    uri: Uri,
+    kind: Kind,
+    page: Page,
+) -> Result<Text, Problem> {
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let (shared, query) = (Arc::clone(&app), uri.query().map(str::to_owned));
+    let text = app.read(move |source| {
+        let view = View {
+            source,
+            app: &shared,
+            path,
+            query: query.as_deref(),
+        };
+        Ok(Text::new(page(&view)?.into_string()))
+    });
+    match kind {
+        Kind::Fresh => text.await,
+        Kind::Shared | Kind::Picture => app.pages.get(target, text).await,
+    }
+}
+
+/// Whether a client prefers a page to a problem document, as browsers do.
+pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// For a browser that is not let in: no links and no names, and nothing that would have to be loaded.
+pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
+    let page = frame::alone(problem.status, problem.detail()).into_string();
+    let mut response = problem.into_response();
+    let media_type = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    *response.body_mut() = page.into();
+    response
+}
+
+/// A page that says why there is no other.
+fn refusal(problem: &Problem) -> Response<Body> {
+    let page = frame::problem(problem.status, problem.detail());
+    let mut response = html(Text::new(page.into_string()), "text/html; charset=utf-8");
+    *response.status_mut() = problem.status;
+    response
+}
+
+fn html(text: Text, media_type: &'static str) -> Response<Body> {
+    let mut response = text.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+}

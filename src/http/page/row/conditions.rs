@@ -1,0 +1,139 @@
+//! What the keys of a row mean for a search among raw requests and raw timers.
+//!
+//! What each key column counts by stands in the report's definition, in the native form and in their order. What a search cannot have (an
+//! empty key, the row for all others, a filter with `!=` or a prefix) is left out, and the page says so.
+
+use maud::{Markup, html};
+use serde_json::Value as Json;
+
+use crate::http::api::search;
+use crate::http::error::Problem;
+use crate::http::page::show::visible;
+use crate::http::params::Params;
+use crate::query::read_model::RequestSearch;
+use crate::report::layout::OTHER;
+
+/// Conditions.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    /// Parameters of a search for requests.
+    pub(super) requests: Vec<(String, String)>,
+    /// Timer tags.
+    pub(super) timers: Vec<(String, String)>,
+    /// Keys or filters that a search cannot have.
+    left_out: Vec<String>,
+}
+
+/// Request fields and bounds that a search takes by their names.
+const FIELDS: [&str; 7] = [
+    "hostname",
+    "server_name",
+    "script_name",
+    "schema",
+    "status",
+    "min_time",
+    "max_time",
+];
+
+impl Conditions {
+    /// From a report's definition and the keys of a row, in column order.
+    pub(super) fn of(definition: &Json, keys: &[(String, String)]) -> Self {
+        let mut conditions = Self::default();
+        let member = |name: &str| definition.get(name).and_then(Json::as_array);
+        let sources = member("keys").into_iter().flatten().map(|key| match key {
+            Json::String(text) => text.as_str(),
+            other => other.get("key").and_then(Json::as_str).unwrap_or_default(),
+        });
+        for (source, (key, value)) in sources.zip(keys) {
+            conditions.add(source, key, value);
+        }
+        for filter in member("filters").into_iter().flatten() {
+            let text = filter
+                .as_str()
+                .map_or_else(|| filter.to_string(), str::to_owned);
+            match text.split_once('=') {
+                Some((source, value)) if !value.ends_with('*') && !source.ends_with('!') => {
+                    conditions.add(source, &text, value);
+                }
+                _ => conditions.left_out.push(text),
+            }
+        }
+        conditions
+    }
+
+    /// A condition in the terms of the native form; `shown` is what it is called when it is left out.
+    fn add(&mut self, source: &str, shown: &str, value: &str) {
+        let pair = |name: &str| (name.to_owned(), value.to_owned());
+        if value.is_empty() || value == OTHER {
+            self.left_out.push(shown.to_owned());
+        } else if FIELDS.contains(&source) {
+            self.requests.push(pair(source));
+        } else if let Some(tag) = source.strip_prefix('+') {
+            self.requests.push(pair(&format!("tag.{tag}")));
+        } else if let Some(tag) = source.strip_prefix('@') {
+            self.timers.push(pair(tag));
+        } else {
+            self.left_out.push(shown.to_owned());
+        }
+    }
+
+    /// The search for requests.
+    pub(super) fn search(&self) -> Result<RequestSearch, Problem> {
+        let mut params = Params::from_pairs(self.requests.clone());
+        let mut search = RequestSearch::default();
+        search::conditions(&mut params, &mut search)?;
+        Ok(search)
+    }
+
+    /// What was left out, for the page.
+    pub(super) fn note(&self) -> Markup {
+        html! {
+            @if !self.left_out.is_empty() {
+                p.note { "Not part of this search: "
+                    @for (at, left) in self.left_out.iter().enumerate() { @if at > 0 { ", " } code { (visible(left)) } } "."
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_filters_become_conditions() {
+        let definition = json!({
+            "keys": ["script_name", "+env", {"key": "@group", "missing": "empty"}, "status"],
+            "filters": ["min_time=0.5", "server_name!=x", "hostname=web*", "+a=b", "max_time<2", {"key": "+a", "equals": "b*"}],
+        });
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let keys = [
+            pair("script_name", "/<x>"),
+            pair("tag_env", "p"),
+            pair("timer_group", "db"),
+            pair("status", ""),
+        ];
+        let conditions = Conditions::of(&definition, &keys);
+        assert_eq!(
+            conditions.requests,
+            [
+                pair("script_name", "/<x>"),
+                pair("tag.env", "p"),
+                pair("min_time", "0.5"),
+                pair("tag.a", "b")
+            ]
+        );
+        assert_eq!(conditions.timers, [pair("group", "db")]);
+        let left_out = [
+            "status",
+            "server_name!=x",
+            "hostname=web*",
+            "max_time<2",
+            r#"{"key":"+a","equals":"b*"}"#,
+        ];
+        assert_eq!(conditions.left_out, left_out);
+    }
+}

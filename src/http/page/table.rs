@@ -1,0 +1,229 @@
+//! One table of a page: caption, heads that sort, rows, and a line for when there are none.
+
+use maud::{Markup, html};
+
+use super::show;
+
+/// The head of one column.
+#[derive(Debug)]
+pub(super) struct Head {
+    title: Markup,
+    class: Option<&'static str>,
+    /// What the column means, in full.
+    hint: Option<String>,
+    /// For a column that sorts: where a click leads, and the order if rows are sorted by it now.
+    sort: Option<(String, Option<&'static str>)>,
+}
+
+impl Head {
+    fn new(title: Markup, class: Option<&'static str>) -> Self {
+        Self {
+            title,
+            class,
+            hint: None,
+            sort: None,
+        }
+    }
+
+    /// Of numbers.
+    pub(super) fn number(title: &str) -> Self {
+        Self::new(html! { (title) }, None)
+    }
+
+    /// Of texts.
+    pub(super) fn text(title: &str) -> Self {
+        Self::new(html! { (title) }, Some("key"))
+    }
+
+    /// Of texts, under a heading that only screen readers need.
+    pub(super) fn hidden(title: &str) -> Self {
+        Self::new(html! { span.hidden { (title) } }, Some("key"))
+    }
+
+    /// Of texts, under anything.
+    pub(super) fn markup(title: Markup) -> Self {
+        Self::new(title, Some("key"))
+    }
+
+    /// The same with a class of its own.
+    pub(super) fn class(mut self, class: &'static str) -> Self {
+        self.class = Some(class);
+        self
+    }
+
+    /// The same with its meaning in full.
+    pub(super) fn hint(mut self, hint: &str) -> Self {
+        self.hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self
+    }
+
+    /// The same, and rows can be sorted by it: the largest number or the first text first, a second click turns the order.
+    /// `address` is where a click leads, for a sort parameter.
+    pub(super) fn sorts(
+        mut self,
+        column: &str,
+        sort: &Sort,
+        address: impl Fn(&str) -> String,
+    ) -> Self {
+        let is_text = self.class.is_some();
+        let is_this = sort.column == column;
+        let descending = match is_this {
+            true => !sort.descending,
+            false => !is_text,
+        };
+        let next = if descending {
+            format!("-{column}")
+        } else {
+            column.to_owned()
+        };
+        let order = if sort.descending {
+            "descending"
+        } else {
+            "ascending"
+        };
+        self.sort = Some((address(&next), is_this.then_some(order)));
+        self
+    }
+
+    fn render(&self) -> Markup {
+        let (address, order) = self.sort.clone().unzip();
+        let order = order.flatten();
+        html! {
+            th class=[self.class] scope="col" title=[&self.hint] aria-sort=[order] {
+                @if let Some(address) = address {
+                    a href=(address) {
+                        (self.title)
+                        @if let Some(order) = order {
+                            span aria-hidden="true" { @if order == "descending" { " \u{2193}" } @else { " \u{2191}" } }
+                        }
+                    }
+                } @else { (self.title) }
+            }
+        }
+    }
+}
+
+/// By which column rows are sorted, and whether the largest comes first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sort {
+    pub(super) column: String,
+    pub(super) descending: bool,
+}
+
+impl Sort {
+    /// The largest first.
+    pub(super) fn largest(column: &str) -> Self {
+        Self {
+            column: column.to_owned(),
+            descending: true,
+        }
+    }
+
+    /// As the parameter `sort` says it: a minus before the column puts the largest first.
+    pub(super) fn parse(text: &str) -> Self {
+        let column = text.strip_prefix('-');
+        Self {
+            column: column.unwrap_or(text).to_owned(),
+            descending: column.is_some(),
+        }
+    }
+}
+
+/// A table that can be scrolled sideways. `rows` are the cells of each; `empty` stands there when there are none.
+pub(super) fn table(
+    label: &str,
+    caption: &Markup,
+    heads: &[Head],
+    rows: &[Markup],
+    empty: &str,
+) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(label) {
+            table {
+                caption { (caption) }
+                thead { tr { @for head in heads { (head.render()) } } }
+                tbody {
+                    @for row in rows { tr { (row) } }
+                    @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
+                }
+            }
+        }
+    }
+}
+
+/// A table that is as narrow as its column of the page.
+pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
+    html! {
+        table {
+            caption { (title) }
+            @if !heads.is_empty() { thead { tr { @for head in heads { (head.render()) } } } }
+            tbody { @for row in rows { tr { (row) } } }
+        }
+    }
+}
+
+/// Links to the pages before and after this one, and where this one is.
+pub(super) fn pager(
+    offset: usize,
+    shown: usize,
+    total: usize,
+    limit: usize,
+    address: impl Fn(&str) -> String,
+) -> Markup {
+    html! {
+        nav.pager aria-label="Pages of the table" {
+            @if offset > 0 {
+                a rel="prev" href=(address(&offset.saturating_sub(limit).to_string())) { "\u{2190} previous" }
+            }
+            span {
+                @if shown == 0 { "no rows" } @else {
+                    (show::count(offset as u64 + 1)) "\u{2013}" (show::count((offset + shown) as u64))
+                    " of " (show::count(total as u64))
+                }
+            }
+            @if offset + shown < total {
+                a rel="next" href=(address(&(offset + limit).to_string())) { "next \u{2192}" }
+            }
+        }
+    }
+}
+
+/// The conditions in force, each with a link to the page without it.
+pub(super) fn conditions<'a>(
+    label: &str,
+    conditions: impl IntoIterator<Item = (&'a str, &'a str)>,
+    without: impl Fn(&str) -> String,
+) -> Markup {
+    let conditions: Vec<_> = conditions.into_iter().collect();
+    html! {
+        @if !conditions.is_empty() {
+            ul.conditions aria-label=(label) {
+                @for (name, value) in conditions {
+                    @let shown = show::visible(name.strip_prefix("tag.").or(name.strip_prefix("t.")).unwrap_or(name));
+                    li {
+                        (shown) " = " (show::Name(value)) " "
+                        a href=(without(name)) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Numbers as parts of the largest of them.
+pub(super) fn parts_of_largest(numbers: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let numbers: Vec<f64> = numbers.into_iter().collect();
+    let largest = numbers.iter().copied().fold(0.0, f64::max);
+    let part = |number: f64| if largest > 0.0 { number / largest } else { 0.0 };
+    numbers.into_iter().map(part).collect()
+}
+
+/// A bar behind a name, from 0 to 1. Decoration: the number that it shows stands in the row.
+pub(super) fn bar(part: f64) -> Markup {
+    let width = (100.0 * part.clamp(0.0, 1.0)).round();
+    html! {
+        @if width > 0.0 {
+            svg.bar viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { rect width=(width) height="1" {} }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the overview and on a row's page.
+//!
+//! The newest raw requests in memory are searched, as many as a page that is made every second can afford; the heading of the
+//! small table leads to the page that searches further, with the same conditions. There timers are grouped by the tag `group`, or
+//! by the first that there is.
+
+use maud::{Markup, html};
+
+use super::ranking::Ranking;
+use super::show::{self, visible};
+use super::table::{Sort, table};
+use crate::http::error::Problem;
+use crate::http::params::link;
+use crate::query::error::QueryError;
+use crate::query::read_model::{
+    ReadModel, ReportAnswer, RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch,
+};
+use crate::query::table::Rows;
+use crate::report::definition::KeySource;
+use crate::value::{Column, ColumnType, Value};
+
+/// Groups in the small table.
+const ROWS: usize = 8;
+/// Raw rows searched for them.
+const SEARCHED_MAX: usize = 100_000;
+/// Groups told apart.
+pub(super) const GROUPS_MAX: usize = 1_000;
+
+/// The groups as rows, the sum of all others last if there are any.
+pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
+    const NUMBERS: [&str; 10] = [
+        "time", "share", "p50", "p95", "p99", "max", "hits", "timers", "requests", "cpu",
+    ];
+    let rows = || groups.rows.iter().chain(&groups.other);
+    let all_us: u64 = rows().map(|row| row.value_us).sum();
+    let count = |count: u64| Value::Int(count as i64);
+    let values = |row: &TimerGroup| {
+        let key = |at: usize| match row.keys.get(at) {
+            Some(Some(key)) => Value::Text(key.clone().into()),
+            _ => Value::Null,
+        };
+        let [p50, p95, p99] = row.quantiles.map(Value::Float);
+        let share = 100.0 * row.value_us as f64 / all_us.max(1) as f64;
+        let numbers = [
+            Value::Micros(row.value_us),
+            Value::Float(share),
+            p50,
+            p95,
+            p99,
+            Value::Micros(row.max_us),
+            count(row.hits),
+            count(row.timers),
+            count(row.requests),
+            Value::Micros(row.ru_utime_us + row.ru_stime_us),
+        ];
+        numbers
+            .into_iter()
+            .chain((0..keys.len()).map(key))
+            .collect()
+    };
+    let column = |(name, column_type): (&str, ColumnType)| Column {
+        name: name.to_owned(),
+        column_type,
+    };
+    // A key may have the name of a number: numbers come first, so that they are found by their names.
+    let numbers = NUMBERS.map(|name| (name, ColumnType::Double)).into_iter();
+    let columns = numbers.chain(keys.iter().map(|key| (key.as_str(), ColumnType::Text)));
+    Ranking::timer_groups(ReportAnswer {
+        window_seconds: 0.0,
+        covered_seconds: 0,
+        as_of_ms: 0,
+        key_columns: (NUMBERS.len()..NUMBERS.len() + keys.len()).collect(),
+        table: Box::new(Rows {
+            columns: columns.map(column).collect(),
+            rows: rows().map(values).collect(),
+        }),
+    })
+}
+
+/// Which requests were searched, in words.
+pub(super) fn searched(searched: &Scanned) -> String {
+    let requests = show::count(searched.requests);
+    match searched.all {
+        true => format!("all {requests} raw requests in memory"),
+        false => format!("the newest {requests} raw requests"),
+    }
+}
+
+/// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as
+/// parameters. `None`: raw rows are not kept.
+pub(super) fn small_table(
+    source: &dyn ReadModel,
+    requests: &RequestSearch,
+    column: &str,
+    conditions: &[(String, String)],
+) -> Result<Option<Markup>, Problem> {
+    let search = |tag: &str| {
+        source.timer_groups(&TimerSearch {
+            requests: requests.clone(),
+            by: vec![KeySource::TimerTag(tag.to_owned())],
+            scanned_max: SEARCHED_MAX,
+            groups_max: GROUPS_MAX,
+            ..TimerSearch::default()
+        })
+    };
+    let mut tag = "group".to_owned();
+    let mut groups = match search(&tag) {
+        Ok(groups) => groups,
+        Err(QueryError::RawDataOff) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(first) = groups.tag_names.first()
+        && !groups.tag_names.contains(&tag)
+    {
+        tag.clone_from(first);
+        groups = search(&tag)?;
+    }
+    groups.other = None;
+    let ranking = ranking(&groups, std::slice::from_ref(&tag));
+    let sort = Sort::largest(column);
+    let rows = ranking.choose(None, &sort, (0, ROWS))?.rows;
+    let address = |more: [(&str, &str); 2]| {
+        let conditions = conditions.iter().map(|(a, b)| (a.as_str(), b.as_str()));
+        link("/timers", more.into_iter().chain(conditions))
+    };
+    let narrowed = format!("t.{tag}");
+    let columns = ranking.columns_named("time share p50 p95 hits");
+    let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
+        let value = groups.rows[row].keys.first()?.as_deref()?;
+        Some(address([("by", &tag), (&narrowed, value)]))
+    });
+    let by = format!("-{column}");
+    let caption = html! {
+        a href=(address([("by", &tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
+        " " small { "in " (searched(&groups.scanned)) }
+    };
+    let heads = ranking.heads(&columns, None);
+    Ok(Some(table(
+        "Timers, rows",
+        &caption,
+        &heads,
+        &cells,
+        "No timers.",
+    )))
+}

@@ -1,0 +1,188 @@
+//! A checked request -> a record.
+//!
+//! Called by `decode` (mod.rs) after [`Lists::check`], on a receiver thread: appends texts, tags and timers to a
+//! [`RecordWriter`]. Dictionary words become strings of the record when the first tag uses them.
+//!
+//! Why a record takes at most [`RECORD_GROWTH_MAX`] (4) times what the request took on the wire: the head stands for
+//! fields 1 to 9, which take 27 bytes when the texts are empty; a text grows by escapes, one byte to four; a word takes
+//! 4 for 2; a tag 4 for 2 (packed indexes); a timer that is kept 26 for 6 (packed) and it has a tag, so 30 for 8.
+
+use super::dictionary::Word;
+use super::request::{Fields, Lists};
+use super::tag_memo::TagMemo;
+use super::timers::RawTimers;
+use crate::input::record::{
+    HEAD_BYTES, Hasher, Interned, RecordWriter, RejectReason, Repair, STRING_BYTES, TAG_BYTES,
+    TIMER_BYTES, TagSetWriter, TextLimits,
+};
+use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::limits::{RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
+
+// The sum of the header comment. Least bytes on the wire: fields 1-9 27, a word 2, a pair 2, a timer 6 and one pair.
+const _: () = {
+    assert!(HEAD_BYTES <= RECORD_GROWTH_MAX * 27);
+    assert!(STRING_BYTES <= RECORD_GROWTH_MAX * 2);
+    assert!(TAG_BYTES <= RECORD_GROWTH_MAX * 2);
+    assert!(TIMER_BYTES + TAG_BYTES <= RECORD_GROWTH_MAX * (6 + 2));
+};
+
+/// The record being written, and what name rules said about the tags of its request.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    pub(super) record: RecordWriter,
+    memo: TagMemo,
+}
+
+/// What one request is encoded from, besides its fields.
+struct Source<'a, R> {
+    message: &'a [u8],
+    rules: &'a mut R,
+    dictionary: &'a mut [Word],
+}
+
+impl Encoder {
+    /// `rules_for_tags`: whether there will be any.
+    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules_for_tags: bool) -> Self {
+        Self {
+            record: RecordWriter::new(limits, hasher),
+            memo: TagMemo::new(rules_for_tags),
+        }
+    }
+
+    /// Prepares the record of a checked request and gives its length in bytes. `message` is what `fields` and `lists` were
+    /// parsed from.
+    pub(super) fn prepare<R: Rewrite>(
+        &mut self,
+        message: &[u8],
+        fields: &Fields<'_>,
+        lists: &mut Lists,
+        received_secs: u32,
+        rules: &mut R,
+    ) -> Result<usize, RejectReason> {
+        let timers = RawTimers {
+            hit_counts: &lists.timer_hit_counts,
+            values: &lists.timer_values,
+            tag_counts: &lists.timer_tag_counts,
+            tag_names: &lists.timer_tag_names,
+            tag_values: &lists.timer_tag_values,
+            ru_utimes: &lists.timer_ru_utimes,
+            ru_stimes: &lists.timer_ru_stimes,
+            timers_done: 0,
+            pairs_done: 0,
+        };
+        let mut from = Source {
+            message,
+            rules,
+            dictionary: &mut lists.dictionary,
+        };
+        let record = &mut self.record;
+        record.begin();
+        record.text(TextField::Hostname, Some(fields.hostname), from.rules);
+        record.text(TextField::ServerName, Some(fields.server_name), from.rules);
+        record.text(TextField::ScriptName, Some(fields.script_name), from.rules);
+        record.text(TextField::Schema, fields.schema, from.rules);
+        record.end_texts(fields.numbers.status);
+
+        if from.rules.has_tag_chains() {
+            self.memo.begin(from.dictionary.len());
+        }
+        let (names, values) = (&lists.tag_names, &lists.tag_values);
+        let tags = self.tags(TagOf::Request, names, values, REQUEST_TAGS_MAX, &mut from);
+        self.record.end_request_tags(&tags);
+        self.timers(timers, &mut from);
+        self.record.finish(&fields.numbers, received_secs)
+    }
+
+    #[inline]
+    fn timers<R: Rewrite>(&mut self, timers: RawTimers<'_>, from: &mut Source<'_, R>) {
+        for timer in timers {
+            let timer = match timer {
+                Ok(timer) => timer,
+                Err(skipped) => {
+                    self.record.count(skipped);
+                    continue;
+                }
+            };
+            let place = self.record.begin_timer(
+                timer.hit_count,
+                timer.value,
+                timer.ru_utime,
+                timer.ru_stime,
+            );
+            let (names, values) = (timer.names, timer.values);
+            let tags = self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);
+            self.record.end_timer(place, &tags);
+        }
+    }
+
+    /// Appends tag pairs.
+    #[inline]
+    fn tags<R: Rewrite>(
+        &mut self,
+        of: TagOf,
+        names: &[u32],
+        values: &[u32],
+        max: usize,
+        from: &mut Source<'_, R>,
+    ) -> TagSetWriter {
+        let mut set = self.record.tag_set(max);
+        for (name, value) in names.iter().zip(values) {
+            let (name, value) = (*name as usize, *value as usize);
+            let words = (from.dictionary.get(name), from.dictionary.get(value));
+            let (Some(&name_word), Some(&value_word)) = words else {
+                self.record.count(Repair::TagIndex);
+                continue;
+            };
+            let (name_bytes, value_bytes) = (name_word.span.len(), value_word.span.len());
+            if !self.record.has_room(&mut set, name_bytes, value_bytes) {
+                continue;
+            }
+            let name_string = self.word(name, name_word, from);
+            let value_string = if from.rules.has_tag_chains() {
+                self.value_by_rules(of, (name, name_string), (value, value_word), from)
+            } else {
+                self.word(value, value_word, from)
+            };
+            self.record.tag(&mut set, name_string, value_string);
+        }
+        set
+    }
+
+    /// The record's string for `word`, which is number `index` of the dictionary.
+    #[inline(always)]
+    fn word<R>(&mut self, index: usize, word: Word, from: &mut Source<'_, R>) -> Interned {
+        if let Some(known) = word.interned() {
+            return known;
+        }
+        match from.dictionary.get_mut(index) {
+            Some(word) => word.intern(from.message, &mut self.record),
+            // The word comes from there.
+            None => Interned { number: 0, hash: 0 },
+        }
+    }
+
+    /// The same for the value of a tag, after the rules; name and value with their numbers in the dictionary. The value
+    /// as sent becomes a string only if it is kept.
+    fn value_by_rules<R: Rewrite>(
+        &mut self,
+        of: TagOf,
+        (name_at, name): (usize, Interned),
+        (value_at, value): (usize, Word),
+        from: &mut Source<'_, R>,
+    ) -> Interned {
+        let chain = self.memo.chain(of, name_at, || {
+            from.rules.tag_chain(of, self.record.string_text(name))
+        });
+        let Some(chain) = chain else {
+            return self.word(value_at, value, from);
+        };
+        if let Some(known) = self.memo.value(chain, value_at) {
+            return known;
+        }
+        let sent = value.span.of(from.message);
+        let rewritten = self.record.rewritten_string(chain, sent, from.rules);
+        let made = rewritten.unwrap_or_else(|| self.word(value_at, value, from));
+        self.memo.note_value(chain, value_at, made);
+        made
+    }
+}

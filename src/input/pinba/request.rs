@@ -1,0 +1,316 @@
+//! One `Pinba.Request` taken apart: single fields by name, repeated ones as flat lists, nested ones as ranges.
+//!
+//! `decode` (mod.rs) calls [`Lists::parse`] and then [`Lists::check`]; a receiver thread runs both. The lists are made
+//! once, for the worst datagram there can be (each list holds as many elements as that has bytes), so that parsing
+//! takes no memory; they are read by `encode.rs` before the next message is parsed.
+//!
+//! A field key is matched whole, number and wire type in one: a known field with another wire type falls through to
+//! the last arm and is refused there, an unknown one is skipped.
+
+use super::cursor::{Cursor, wire_type};
+use super::dictionary::{Span, Word};
+use crate::input::record::{Numbers, RejectReason};
+use crate::limits::{DATAGRAM_BYTES_MAX, GROUP_DEPTH_MAX};
+
+/// Keys of the fields of `proto/pinba.proto`: field number times 8 plus wire type.
+mod key {
+    use super::wire_type::{FIXED32, LENGTH, VARINT};
+
+    const fn key(field: u32, wire_type: u32) -> u32 {
+        (field << 3) | wire_type
+    }
+
+    /// The key of the packed form of a list.
+    pub(super) const fn packed(key: u32) -> u32 {
+        key >> 3 << 3 | LENGTH
+    }
+
+    pub(super) const HOSTNAME: u32 = key(1, LENGTH);
+    pub(super) const SERVER_NAME: u32 = key(2, LENGTH);
+    pub(super) const SCRIPT_NAME: u32 = key(3, LENGTH);
+    pub(super) const REQUEST_COUNT: u32 = key(4, VARINT);
+    pub(super) const DOCUMENT_SIZE: u32 = key(5, VARINT);
+    pub(super) const MEMORY_PEAK: u32 = key(6, VARINT);
+    pub(super) const REQUEST_TIME: u32 = key(7, FIXED32);
+    pub(super) const RU_UTIME: u32 = key(8, FIXED32);
+    pub(super) const RU_STIME: u32 = key(9, FIXED32);
+    pub(super) const TIMER_HIT_COUNT: u32 = key(10, VARINT);
+    pub(super) const TIMER_VALUE: u32 = key(11, FIXED32);
+    pub(super) const TIMER_TAG_COUNT: u32 = key(12, VARINT);
+    pub(super) const TIMER_TAG_NAME: u32 = key(13, VARINT);
+    pub(super) const TIMER_TAG_VALUE: u32 = key(14, VARINT);
+    pub(super) const DICTIONARY: u32 = key(15, LENGTH);
+    pub(super) const STATUS: u32 = key(16, VARINT);
+    pub(super) const MEMORY_FOOTPRINT: u32 = key(17, VARINT);
+    pub(super) const REQUESTS: u32 = key(18, LENGTH);
+    pub(super) const SCHEMA: u32 = key(19, LENGTH);
+    pub(super) const TAG_NAME: u32 = key(20, VARINT);
+    pub(super) const TAG_VALUE: u32 = key(21, VARINT);
+    pub(super) const TIMER_RU_UTIME: u32 = key(22, FIXED32);
+    pub(super) const TIMER_RU_STIME: u32 = key(23, FIXED32);
+    /// The last known field; all numbers below are known too.
+    pub(super) const LAST: u32 = TIMER_RU_STIME;
+}
+
+/// The fields that occur once. Texts are as sent; an absent number is 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fields<'a> {
+    pub(super) hostname: &'a [u8],
+    pub(super) server_name: &'a [u8],
+    pub(super) script_name: &'a [u8],
+    /// `None`: not sent. (Sent and empty is another value.)
+    pub(super) schema: Option<&'a [u8]>,
+    pub(super) numbers: Numbers,
+}
+
+/// Which of the required fields 1 to 9 were there: bit n is field n.
+struct Seen(u32);
+
+impl Seen {
+    const ALL: u32 = 0b11_1111_1110;
+
+    /// Notes that the field with this key was there; returns its value.
+    #[inline(always)]
+    fn field<T>(&mut self, key: u32, value: T) -> T {
+        self.0 |= 1_u32.wrapping_shl(key >> 3);
+        value
+    }
+}
+
+/// The repeated fields of the message parsed last, in packet order.
+#[derive(Debug)]
+pub(super) struct Lists {
+    pub(super) timer_hit_counts: Vec<u32>,
+    pub(super) timer_values: Vec<f32>,
+    pub(super) timer_tag_counts: Vec<u32>,
+    pub(super) timer_tag_names: Vec<u32>,
+    pub(super) timer_tag_values: Vec<u32>,
+    pub(super) timer_ru_utimes: Vec<f32>,
+    pub(super) timer_ru_stimes: Vec<f32>,
+    pub(super) tag_names: Vec<u32>,
+    pub(super) tag_values: Vec<u32>,
+    pub(super) dictionary: Vec<Word>,
+}
+
+impl Lists {
+    /// Bytes that all lists together take, for the memory plan.
+    pub(super) const BYTES: usize = {
+        let numbers = DATAGRAM_BYTES_MAX * 6 * size_of::<u32>();
+        let floats = DATAGRAM_BYTES_MAX / 4 * 3 * size_of::<f32>();
+        numbers + floats + DATAGRAM_BYTES_MAX / 2 * size_of::<Word>()
+    };
+
+    /// Lists that no datagram can fill: a packed number takes a byte at least, a float four, a word two.
+    pub(super) fn new() -> Self {
+        let numbers = || Vec::with_capacity(DATAGRAM_BYTES_MAX);
+        let floats = || Vec::with_capacity(DATAGRAM_BYTES_MAX / 4);
+        Self {
+            timer_hit_counts: numbers(),
+            timer_values: floats(),
+            timer_tag_counts: numbers(),
+            timer_tag_names: numbers(),
+            timer_tag_values: numbers(),
+            timer_ru_utimes: floats(),
+            timer_ru_stimes: floats(),
+            tag_names: numbers(),
+            tag_values: numbers(),
+            dictionary: Vec::with_capacity(DATAGRAM_BYTES_MAX / 2),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.timer_hit_counts.clear();
+        self.timer_values.clear();
+        self.timer_tag_counts.clear();
+        self.timer_tag_names.clear();
+        self.timer_tag_values.clear();
+        self.timer_ru_utimes.clear();
+        self.timer_ru_stimes.clear();
+        self.tag_names.clear();
+        self.tag_values.clear();
+        self.dictionary.clear();
+    }
+
+    /// Takes `message` apart; the lists are overwritten. `nested` is where the nested requests of an outer message are
+    /// noted; `None` for a nested one: requests nested deeper are skipped unread.
+    ///
+    /// `message` is at most [`DATAGRAM_BYTES_MAX`] long; the caller sees to that.
+    pub(super) fn parse<'a>(
+        &mut self,
+        message: &'a [u8],
+        mut nested: Option<&mut Vec<Span>>,
+    ) -> Result<Fields<'a>, RejectReason> {
+        debug_assert!(
+            message.len() <= DATAGRAM_BYTES_MAX,
+            "positions have 16 bits"
+        );
+        self.clear();
+        let mut fields = Fields::default();
+        let numbers = &mut fields.numbers;
+        let mut seen = Seen(0);
+        let mut cursor = Cursor::new(message);
+        // The lists that the wire repeats key by key are read in runs: the key that was just seen is likely next.
+        while cursor.left() > 0 {
+            let key = cursor.key()?;
+            match key {
+                key::HOSTNAME => fields.hostname = seen.field(key, cursor.bytes()?),
+                key::SERVER_NAME => fields.server_name = seen.field(key, cursor.bytes()?),
+                key::SCRIPT_NAME => fields.script_name = seen.field(key, cursor.bytes()?),
+                key::REQUEST_COUNT => numbers.request_count = seen.field(key, cursor.uint32()?),
+                key::DOCUMENT_SIZE => numbers.document_size = seen.field(key, cursor.uint32()?),
+                key::MEMORY_PEAK => numbers.memory_peak = seen.field(key, cursor.uint32()?),
+                key::REQUEST_TIME => numbers.request_time = seen.field(key, cursor.float()?),
+                key::RU_UTIME => numbers.ru_utime = seen.field(key, cursor.float()?),
+                key::RU_STIME => numbers.ru_stime = seen.field(key, cursor.float()?),
+                key::TIMER_HIT_COUNT => number_run(&mut cursor, key, &mut self.timer_hit_counts)?,
+                key::TIMER_VALUE => float_run(&mut cursor, key, &mut self.timer_values)?,
+                key::TIMER_TAG_COUNT => number_run(&mut cursor, key, &mut self.timer_tag_counts)?,
+                key::TIMER_TAG_NAME => number_run(&mut cursor, key, &mut self.timer_tag_names)?,
+                key::TIMER_TAG_VALUE => number_run(&mut cursor, key, &mut self.timer_tag_values)?,
+                key::DICTIONARY => loop {
+                    let len = cursor.bytes()?.len();
+                    let span = Span::before(message.len(), cursor.left(), len);
+                    self.dictionary.push(Word::new(span));
+                    if !cursor.eat(key::DICTIONARY) {
+                        break;
+                    }
+                },
+                key::STATUS => numbers.status = cursor.uint32()?,
+                key::MEMORY_FOOTPRINT => numbers.memory_footprint = cursor.uint32()?,
+                key::REQUESTS => {
+                    let len = cursor.bytes()?.len();
+                    if let Some(nested) = nested.as_deref_mut() {
+                        nested.push(Span::before(message.len(), cursor.left(), len));
+                    }
+                }
+                key::SCHEMA => fields.schema = Some(cursor.bytes()?),
+                key::TAG_NAME => number_run(&mut cursor, key, &mut self.tag_names)?,
+                key::TAG_VALUE => number_run(&mut cursor, key, &mut self.tag_values)?,
+                key::TIMER_RU_UTIME => float_run(&mut cursor, key, &mut self.timer_ru_utimes)?,
+                key::TIMER_RU_STIME => float_run(&mut cursor, key, &mut self.timer_ru_stimes)?,
+                _ => cursor = self.rare(key, cursor, nested.is_some())?,
+            }
+        }
+        if seen.0 == Seen::ALL {
+            Ok(fields)
+        } else {
+            Err(RejectReason::MissingField)
+        }
+    }
+
+    /// Packed lists, which no known client sends; unknown fields; and what is not allowed.
+    #[cold]
+    fn rare<'a>(
+        &mut self,
+        key: u32,
+        mut cursor: Cursor<'a>,
+        outer: bool,
+    ) -> Result<Cursor<'a>, RejectReason> {
+        let lists = [
+            (key::TIMER_HIT_COUNT, &mut self.timer_hit_counts),
+            (key::TIMER_TAG_COUNT, &mut self.timer_tag_counts),
+            (key::TIMER_TAG_NAME, &mut self.timer_tag_names),
+            (key::TIMER_TAG_VALUE, &mut self.timer_tag_values),
+            (key::TAG_NAME, &mut self.tag_names),
+            (key::TAG_VALUE, &mut self.tag_values),
+        ];
+        for (of, list) in lists {
+            if key == key::packed(of) {
+                let mut packed = Cursor::new(cursor.bytes()?);
+                while packed.left() > 0 {
+                    list.push(packed.uint32()?);
+                }
+                return Ok(cursor);
+            }
+        }
+        let lists = [
+            (key::TIMER_VALUE, &mut self.timer_values),
+            (key::TIMER_RU_UTIME, &mut self.timer_ru_utimes),
+            (key::TIMER_RU_STIME, &mut self.timer_ru_stimes),
+        ];
+        for (of, list) in lists {
+            if key == key::packed(of) {
+                let mut packed = Cursor::new(cursor.bytes()?);
+                while packed.left() > 0 {
+                    list.push(packed.float()?);
+                }
+                return Ok(cursor);
+            }
+        }
+        match key {
+            // Wire types 6 and 7 do not exist, whatever the field.
+            _ if key & 7 > wire_type::FIXED32 => return Err(RejectReason::BadKey),
+            _ if (1..=key::LAST >> 3).contains(&(key >> 3)) => {
+                return Err(RejectReason::WrongWireType);
+            }
+            _ => cursor.skip(key, groups_max(outer))?,
+        }
+        Ok(cursor)
+    }
+
+    /// Rules V1 to V4 and V6, in this order: a request that breaks one is not taken.
+    #[inline]
+    pub(super) fn check(&self) -> Result<(), RejectReason> {
+        self.check_timer_counts()?;
+        if self.tag_names.len() != self.tag_values.len() {
+            return Err(RejectReason::RequestTagCounts);
+        }
+        let words = self.dictionary.len();
+        if words == 0 && (!self.timer_hit_counts.is_empty() || !self.tag_names.is_empty()) {
+            return Err(RejectReason::NoDictionary);
+        }
+        let outside = |index: &u32| *index as usize >= words;
+        if self.tag_names.iter().any(outside) || self.tag_values.iter().any(outside) {
+            return Err(RejectReason::RequestTagIndex);
+        }
+        let pairs = self
+            .timer_tag_counts
+            .iter()
+            .fold(0_u64, |all, count| all.saturating_add(u64::from(*count)));
+        if pairs != self.timer_tag_names.len() as u64 || pairs != self.timer_tag_values.len() as u64
+        {
+            return Err(RejectReason::TimerTagCounts);
+        }
+        Ok(())
+    }
+
+    /// Rule V1 alone: in an outer request it decides over the nested ones too.
+    #[inline]
+    pub(super) fn check_timer_counts(&self) -> Result<(), RejectReason> {
+        let timers = self.timer_hit_counts.len();
+        if timers == self.timer_values.len() && timers == self.timer_tag_counts.len() {
+            Ok(())
+        } else {
+            Err(RejectReason::TimerCounts)
+        }
+    }
+}
+
+/// How deep groups may go in a message: a nested message is itself one level deep.
+const fn groups_max(outer: bool) -> usize {
+    if outer {
+        GROUP_DEPTH_MAX
+    } else {
+        GROUP_DEPTH_MAX - 1
+    }
+}
+
+/// A run of unpacked numbers under one key, which was just read.
+#[inline(always)]
+fn number_run(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<u32>) -> Result<(), RejectReason> {
+    list.push(cursor.uint32()?);
+    while let Some(number) = cursor.next_number(key) {
+        list.push(number);
+    }
+    Ok(())
+}
+
+/// A run of unpacked floats under one key, which was just read.
+#[inline(always)]
+fn float_run(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<f32>) -> Result<(), RejectReason> {
+    list.push(cursor.float()?);
+    while let Some(float) = cursor.next_float(key) {
+        list.push(float);
+    }
+    Ok(())
+}

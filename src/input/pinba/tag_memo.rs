@@ -1,0 +1,117 @@
+//! What has been found out about the tags of one request, so that rules are asked once for each name and each value.
+//!
+//! One dictionary word may be name or value of many tags, under several names, of the request and of timers. By word:
+//! which rules its values have as a name (of a request tag, of a timer tag), and what became of it as a value, by rules.
+//! Work for the rules is thus bounded by the words of the packet times the chains of the configuration, however
+//! often words are used. `encode.rs` starts it anew for each request.
+
+use crate::input::record::Interned;
+use crate::input::rewrite::{Chain, NameRules, TagOf};
+use crate::limits::{DATAGRAM_BYTES_MAX, RULES_SCRATCH_BYTES, TEXT_BYTES_MAX};
+
+/// Words that a packet can have: a key and a length each, of one byte.
+const WORDS_MAX: usize = DATAGRAM_BYTES_MAX / 2;
+
+/// The notes of one request.
+#[derive(Debug)]
+pub(super) struct TagMemo {
+    /// Parallel to the dictionary.
+    words: Vec<WordNote>,
+    /// Lists, one a word, each of at most as many as there are chains.
+    values: Vec<ValueNote>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct WordNote {
+    /// The chain for tags of this name: of the request, of timers.
+    chains: [u16; 2],
+    /// The first note on it as a value, by position in `values`.
+    first: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ValueNote {
+    value: Interned,
+    chain: Chain,
+    next: u32,
+}
+
+const UNKNOWN: u16 = u16::MAX;
+const NO_CHAIN: u16 = u16::MAX - 1;
+const END: u32 = u32::MAX;
+
+impl TagMemo {
+    /// Bytes that one for tags takes.
+    const BYTES: usize = WORDS_MAX * (size_of::<WordNote>() + size_of::<ValueNote>());
+
+    /// One that never grows, or, where no rule is about tags, one that takes nothing.
+    pub(super) fn new(for_tags: bool) -> Self {
+        let words = if for_tags { WORDS_MAX } else { 0 };
+        Self {
+            words: Vec::with_capacity(words),
+            // A tag takes a name and a value, two bytes at least, so there are no more of them than words.
+            values: Vec::with_capacity(words),
+        }
+    }
+
+    /// Begins a request with so many words in its dictionary.
+    pub(super) fn begin(&mut self, words: usize) {
+        let fresh = WordNote {
+            chains: [UNKNOWN; 2],
+            first: END,
+        };
+        self.words.clear();
+        self.words.resize(words, fresh);
+        self.values.clear();
+    }
+
+    /// The chain for tags whose name is word number `name`; asked for by `ask` the first time.
+    pub(super) fn chain(
+        &mut self,
+        of: TagOf,
+        name: usize,
+        ask: impl FnOnce() -> Option<Chain>,
+    ) -> Option<Chain> {
+        let [of_request, of_timer] = &mut self.words.get_mut(name)?.chains;
+        let note = match of {
+            TagOf::Request => of_request,
+            TagOf::Timer => of_timer,
+        };
+        if *note == UNKNOWN {
+            *note = ask().map_or(NO_CHAIN, |chain| chain.0);
+        }
+        (*note != NO_CHAIN).then_some(Chain(*note))
+    }
+
+    /// What these rules made of word number `value`, if they were asked.
+    pub(super) fn value(&self, chain: Chain, value: usize) -> Option<Interned> {
+        let mut at = self.words.get(value)?.first;
+        while let Some(note) = self.values.get(at as usize) {
+            if note.chain == chain {
+                return Some(note.value);
+            }
+            at = note.next;
+        }
+        None
+    }
+
+    /// Notes it.
+    pub(super) fn note_value(&mut self, chain: Chain, value: usize, made: Interned) {
+        // Below WORDS_MAX.
+        let at = self.values.len() as u32;
+        if let Some(word) = self.words.get_mut(value) {
+            self.values.push(ValueNote {
+                value: made,
+                chain,
+                next: word.first,
+            });
+            word.first = at;
+        }
+    }
+}
+
+// What the memory plan says of a receiver's rules; two texts of them are the record writer's.
+const _: () = {
+    let bytes = NameRules::SCRATCH_BYTES + TagMemo::BYTES + 2 * TEXT_BYTES_MAX;
+    assert!(bytes as u64 <= RULES_SCRATCH_BYTES);
+};

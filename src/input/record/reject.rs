@@ -1,0 +1,111 @@
+//! Why a datagram or one of its requests was rejected, and what was repaired in those that were taken.
+//!
+//! Small `Copy` enums for the hot path: no text, no allocation, no log line a packet. Each variant has one counter under
+//! the name given here, which is also its name in JSON, SQL and the metrics. Each input uses those that apply to it.
+
+/// An enum with a counter for each variant, numbered from 0, and the counters' names.
+macro_rules! counted {
+    ($(#[$doc:meta])* $Enum:ident { $($(#[$of:meta])* $Variant:ident = $name:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $Enum {
+            $($(#[$of])* $Variant,)+
+        }
+
+        impl $Enum {
+            /// All of them, in the order of their numbers.
+            pub const ALL: [Self; [$(Self::$Variant),+].len()] = [$(Self::$Variant),+];
+
+            /// How many there are: the length of an array indexed by `as usize`.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name that counters have for it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+counted! {
+    /// Why a whole datagram, or one request of an accepted datagram, was not taken.
+    ///
+    /// Those up to `MissingField` and the last two can only hit a whole datagram; the others hit one request, and the datagram
+    /// with it when none of its requests is left. Where two apply, the one that comes first here is given, `Lz4Header` apart.
+    RejectReason {
+        /// No bytes at all.
+        Empty = "empty",
+        /// More bytes than a UDP length field can say: not from a socket.
+        TooLong = "too_long",
+        /// Cannot be decoded, and begins with the compression header of pinba2, which is not supported.
+        Lz4Header = "lz4_header",
+        /// The bytes end inside a field, or a length points past the end.
+        Truncated = "truncated",
+        /// A variable-length integer of more than 64 bits.
+        BadVarint = "bad_varint",
+        /// A field key that cannot be: field number 0, wire type 6 or 7, or more than 32 bits.
+        BadKey = "bad_key",
+        /// A field of the message with a wire type that its declaration does not allow.
+        WrongWireType = "wrong_wire_type",
+        /// A group that is closed but not open, closed under another number, or too deep.
+        BadGroup = "bad_group",
+        /// One of the required fields 1 to 9 is missing, in the request or in a nested one.
+        MissingField = "missing_field",
+        /// V1: the numbers of hit counts, values and tag counts differ. In the outer request the nested ones go too.
+        TimerCounts = "timer_counts_differ",
+        /// V2: the numbers of request tag names and values differ.
+        RequestTagCounts = "request_tag_counts_differ",
+        /// V3: there are timers or request tags, but no dictionary.
+        NoDictionary = "no_dictionary",
+        /// V4: a request tag points outside the dictionary.
+        RequestTagIndex = "request_tag_index_out_of_range",
+        /// V6: the tag counts of the timers do not add up to the tag names or tag values present.
+        TimerTagCounts = "timer_tag_counts_differ",
+        /// The record would not fit a block of the ring, or the sink had no room for it.
+        TooLarge = "too_large",
+        /// Not read: it came from an address outside of `ingest.allow`.
+        SourceNotAllowed = "source_not_allowed",
+        /// Not read: its sender sent more than `ingest.source_rate_max`.
+        SourceRate = "source_rate_exceeded",
+    }
+}
+
+impl RejectReason {
+    /// Whether the datagram was rejected for where it came from, and its bytes were not read.
+    #[must_use]
+    pub const fn is_unread(self) -> bool {
+        matches!(self, Self::SourceNotAllowed | Self::SourceRate)
+    }
+
+    /// Whether the bytes are not a message at all (as opposed to a message that breaks Pinba's rules).
+    #[must_use]
+    pub const fn is_malformed(self) -> bool {
+        self as u8 <= Self::MissingField as u8
+    }
+}
+
+counted! {
+    /// What was left out of, or changed in, a request that was taken.
+    Repair {
+        /// V7: a timer with hit count 0 was skipped (its tags too: the later timers keep theirs).
+        TimerWithoutHits = "timers_without_hits",
+        /// V8: a timer with tag count 0 was skipped.
+        TimerWithoutTags = "timers_without_tags",
+        /// V5: a tag pair of a timer points outside the dictionary and was skipped; the timer stays.
+        TagIndex = "tag_index_out_of_range",
+        /// A tag pair past [`TIMER_TAGS_MAX`](crate::limits::TIMER_TAGS_MAX),
+        /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) or, by the length of all,
+        /// [`TAGS_TEXT_BYTES_MAX`](crate::limits::TAGS_TEXT_BYTES_MAX) was skipped.
+        TagOverLimit = "tags_over_limit",
+        /// A text was longer than what is kept of it.
+        TextCut = "texts_cut",
+        /// A text was not UTF-8; each bad byte became `\xNN`.
+        TextNotUtf8 = "texts_not_utf8",
+        /// V9 to V16: a time was negative, not a number, infinite or past 2,147,483,647 s and became 0.
+        TimeZeroed = "times_zeroed",
+    }
+}

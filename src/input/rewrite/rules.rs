@@ -1,0 +1,404 @@
+//! The rules of `[[rewrite]]` at work: each receiver's decoder has a set of its own and asks it for every name.
+//!
+//! The rules about one text (a field, the tags of one name) are a chain: they run in the order of the configuration,
+//! each on what the one before made of it, until one with `stop` matches. Memory is taken when the set is made, apart
+//! from what patterns note down while they run, which is bounded (`REWRITE_DFA_BYTES_MAX`). No text takes long:
+//! patterns take time in proportion to it, and it ends at `TEXT_BYTES_MAX`, before and after each rule.
+
+use std::sync::Arc;
+
+use regex::{CaptureLocations, Regex};
+
+use super::recent::{Known, Recent};
+use super::{Chain, Rewrite, RuleCounters, RuleCounts, TagOf, TextField};
+use crate::config::rewrite::{Change, Piece, RewriteField, RewriteRule, Template};
+use crate::input::record::Hasher;
+use crate::limits::{
+    PATTERN_SCRATCH_BYTES, REWRITE_DFA_BYTES_MAX, REWRITE_MATCHES_MAX, REWRITES_MAX, TEXT_BYTES_MAX,
+};
+
+/// The rules of a configuration, for one receiver.
+#[derive(Debug)]
+pub struct NameRules {
+    rules: Box<[Rule]>,
+    /// By the number of a [`Chain`].
+    chains: Box<[Links]>,
+    /// By `TextField as usize`.
+    fields: [Option<Chain>; 4],
+    tags: Box<[TagChain]>,
+    recent: Recent,
+    made: Made,
+    /// Since they were published last, in the order of `rules`.
+    counts: Box<[RuleCounts]>,
+    shared: Arc<RuleCounters>,
+}
+
+/// What the rules so far made of a text.
+#[derive(Debug)]
+struct Made {
+    now: String,
+    /// What the next one writes to.
+    next: String,
+}
+
+#[derive(Debug)]
+struct Rule {
+    work: Work,
+    stop: bool,
+    /// Its own in an [`Outcome`].
+    bit: u64,
+}
+
+/// [`Change`], made ready.
+#[derive(Debug)]
+enum Work {
+    Pattern {
+        regex: Regex,
+        template: Template,
+        /// Where the groups of a match go, if the template has any.
+        groups: Option<CaptureLocations>,
+    },
+    CutAt(char),
+    Cut(String),
+    Digits(String),
+    Prefix(String, String),
+}
+
+/// The rules of a chain.
+#[derive(Debug)]
+struct Links {
+    /// Positions in the list of all rules.
+    rules: Box<[u16]>,
+    /// Results are kept for texts to come. Looking one up takes longer than a single `cut` or `prefix`, and less than
+    /// anything else.
+    keep: bool,
+}
+
+#[derive(Debug)]
+struct TagChain {
+    of: TagOf,
+    name: Box<[u8]>,
+    chain: Chain,
+}
+
+/// Which rules were asked about a text, and which of them matched: a bit each, in the order of the rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) tried: u64,
+    pub(super) matched: u64,
+}
+
+impl NameRules {
+    /// Bytes that the rules of a receiver take, patterns apart, for the memory plan.
+    pub(in crate::input) const SCRATCH_BYTES: usize = Recent::BYTES + 2 * TEXT_BYTES_MAX;
+
+    /// The rules in `configured`, in their order. `shared` has a counter for each; all receivers share it.
+    ///
+    /// # Panics
+    /// With more than [`REWRITES_MAX`] rules, which the configuration refuses.
+    #[must_use]
+    pub fn new(configured: &[RewriteRule], hasher: Hasher, shared: Arc<RuleCounters>) -> Self {
+        assert!(configured.len() <= REWRITES_MAX);
+        let mut about: Vec<(&RewriteField, Vec<u16>)> = Vec::new();
+        for (number, rule) in (0..).zip(configured) {
+            match about.iter_mut().find(|(field, _)| **field == rule.field) {
+                Some((_, rules)) => rules.push(number),
+                None => about.push((&rule.field, vec![number])),
+            }
+        }
+        let rules: Box<[Rule]> = (0..)
+            .zip(configured)
+            .map(|(n, rule)| Rule::new(rule, n))
+            .collect();
+        let is_slow = |number: &u16| {
+            let rule = rules.get(usize::from(*number));
+            rule.is_some_and(|rule| matches!(rule.work, Work::Pattern { .. } | Work::Digits(_)))
+        };
+        let mut fields = [None; 4];
+        let mut tags = Vec::new();
+        for (number, (field, _)) in (0..).zip(&about) {
+            let chain = Chain::new(number);
+            let mut tag = |of, name: &str| {
+                let name = name.as_bytes().into();
+                tags.push(TagChain { of, name, chain });
+            };
+            let field = match field {
+                RewriteField::Hostname => TextField::Hostname,
+                RewriteField::ServerName => TextField::ServerName,
+                RewriteField::ScriptName => TextField::ScriptName,
+                RewriteField::Schema => TextField::Schema,
+                RewriteField::RequestTag(name) => {
+                    tag(TagOf::Request, name);
+                    continue;
+                }
+                RewriteField::TimerTag(name) => {
+                    tag(TagOf::Timer, name);
+                    continue;
+                }
+            };
+            if let Some(place) = fields.get_mut(field as usize) {
+                *place = Some(chain);
+            }
+        }
+        let chains = about.iter().map(|(_, numbers)| Links {
+            rules: numbers.as_slice().into(),
+            keep: numbers.len() > 1 || numbers.iter().any(is_slow),
+        });
+        Self {
+            chains: chains.collect(),
+            rules,
+            fields,
+            tags: tags.into_boxed_slice(),
+            recent: Recent::new(hasher),
+            made: Made {
+                now: String::with_capacity(TEXT_BYTES_MAX),
+                next: String::with_capacity(TEXT_BYTES_MAX),
+            },
+            counts: vec![RuleCounts::default(); configured.len()].into_boxed_slice(),
+            shared,
+        }
+    }
+
+    /// Counts once more what a chain did.
+    #[inline]
+    fn count(counts: &mut [RuleCounts], rules: &[Rule], links: &Links, outcome: Outcome) {
+        for number in links.rules.iter().map(|number| usize::from(*number)) {
+            let (Some(counts), Some(rule)) = (counts.get_mut(number), rules.get(number)) else {
+                continue;
+            };
+            let is_in = |set: u64| u64::from(set & rule.bit != 0);
+            counts.tried = counts.tried.wrapping_add(is_in(outcome.tried));
+            counts.matched = counts.matched.wrapping_add(is_in(outcome.matched));
+        }
+    }
+}
+
+impl Rewrite for NameRules {
+    #[inline]
+    fn field_chain(&self, field: TextField) -> Option<Chain> {
+        self.fields.get(field as usize).copied().flatten()
+    }
+
+    #[inline]
+    fn has_tag_chains(&self) -> bool {
+        !self.tags.is_empty()
+    }
+
+    fn tag_chain(&self, of: TagOf, name: &[u8]) -> Option<Chain> {
+        let mut tags = self.tags.iter();
+        tags.find(|tag| tag.of == of && *tag.name == *name)
+            .map(|tag| tag.chain)
+    }
+
+    fn apply(&mut self, chain: Chain, text: &[u8], fresh: &mut Vec<u8>) -> bool {
+        let Some(links) = self.chains.get(usize::from(chain.0)) else {
+            return false;
+        };
+        let key = links.keep.then(|| self.recent.key(chain, text));
+        if let Some(Known { outcome, made }) = key.and_then(|key| self.recent.find(key, text)) {
+            Self::count(&mut self.counts, &self.rules, links, outcome);
+            if let Some(made) = made {
+                fresh.extend_from_slice(made);
+            }
+            return made.is_some();
+        }
+        // It always is: it was made so.
+        let Ok(sent) = std::str::from_utf8(text) else {
+            return false;
+        };
+        let outcome = links.run(&mut self.rules, sent, &mut self.made);
+        Self::count(&mut self.counts, &self.rules, links, outcome);
+        let made = self.made.now.as_str();
+        let made = (outcome.matched != 0 && made != sent).then_some(made.as_bytes());
+        if let Some(key) = key {
+            self.recent.keep(key, text, outcome, made);
+        }
+        if let Some(made) = made {
+            fresh.extend_from_slice(made);
+        }
+        made.is_some()
+    }
+
+    fn publish_counts(&mut self) {
+        self.shared.take(&mut self.counts);
+    }
+}
+
+impl Links {
+    /// Runs the rules on `sent`. What they make of it is in `made.now`, if any matched.
+    fn run(&self, rules: &mut [Rule], sent: &str, made: &mut Made) -> Outcome {
+        let mut outcome = Outcome::default();
+        for number in &self.rules {
+            let Some(rule) = rules.get_mut(usize::from(*number)) else {
+                continue;
+            };
+            outcome.tried |= rule.bit;
+            let text = if outcome.matched == 0 {
+                sent
+            } else {
+                &made.now
+            };
+            made.next.clear();
+            if rule.work.run(text, &mut made.next) {
+                outcome.matched |= rule.bit;
+                std::mem::swap(&mut made.now, &mut made.next);
+                if rule.stop {
+                    break;
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Rule {
+    fn new(configured: &RewriteRule, number: u32) -> Self {
+        let work = match &configured.change {
+            Change::Pattern(pattern, template) => Work::Pattern {
+                // A clone, made for this receiver: it has its own memory to search with, so receivers do not wait for
+                // each other.
+                groups: template.has_groups().then(|| pattern.0.capture_locations()),
+                regex: pattern.0.clone(),
+                template: template.clone(),
+            },
+            Change::Cut(text) => {
+                let mut chars = text.chars();
+                match (chars.next(), chars.next()) {
+                    (Some(one), None) => Work::CutAt(one),
+                    _ => Work::Cut(text.clone()),
+                }
+            }
+            Change::Digits(with) => Work::Digits(with.clone()),
+            Change::Prefix(prefix, with) => Work::Prefix(prefix.clone(), with.clone()),
+        };
+        Self {
+            work,
+            stop: configured.stop,
+            bit: 1_u64.wrapping_shl(number),
+        }
+    }
+}
+
+impl Work {
+    /// Whether `text` matches; then `out`, which comes in empty, has what becomes of it.
+    fn run(&mut self, text: &str, out: &mut String) -> bool {
+        let mut out = Out {
+            text: out,
+            full: false,
+        };
+        match self {
+            Self::Pattern {
+                regex,
+                template,
+                groups,
+            } => replace_all(regex, template, groups, text, &mut out),
+            Self::CutAt(mark) => cut(text, text.find(*mark), &mut out),
+            Self::Cut(mark) => cut(text, text.find(mark.as_str()), &mut out),
+            Self::Digits(with) => replace_digits(text, with, &mut out),
+            Self::Prefix(prefix, with) => {
+                let matches = text.starts_with(prefix.as_str());
+                if matches {
+                    out.push(with);
+                }
+                matches
+            }
+        }
+    }
+}
+
+fn cut(text: &str, at: Option<usize>, out: &mut Out<'_>) -> bool {
+    let kept = at.and_then(|at| text.get(..at));
+    out.push(kept.unwrap_or_default());
+    kept.is_some()
+}
+
+fn replace_digits(text: &str, with: &str, out: &mut Out<'_>) -> bool {
+    let mut done = 0;
+    let mut matches = false;
+    let mut start = 0;
+    let mut is_number = true;
+    // A slash at the end, so that the last segment is seen like the others.
+    for (at, byte) in text.bytes().chain([b'/']).enumerate() {
+        if byte != b'/' {
+            is_number &= byte.is_ascii_digit();
+            continue;
+        }
+        if is_number && at > start {
+            matches = true;
+            out.push(text.get(done..start).unwrap_or_default());
+            out.push(with);
+            done = at;
+        }
+        start = at.saturating_add(1);
+        is_number = true;
+    }
+    if matches {
+        out.push(text.get(done..).unwrap_or_default());
+    }
+    matches
+}
+
+fn replace_all(
+    regex: &Regex,
+    template: &Template,
+    groups: &mut Option<CaptureLocations>,
+    text: &str,
+    out: &mut Out<'_>,
+) -> bool {
+    let mut done = 0;
+    let mut matches = false;
+    for found in regex.find_iter(text).take(REWRITE_MATCHES_MAX) {
+        matches = true;
+        out.push(text.get(done..found.start()).unwrap_or_default());
+        if let Some(groups) = groups {
+            // The same match again, now with its groups.
+            regex.captures_read_at(groups, text, found.start());
+        }
+        for piece in template.pieces() {
+            out.push(match piece {
+                Piece::Text(text) => text,
+                Piece::Group(group) => groups
+                    .as_ref()
+                    .and_then(|groups| groups.get(*group))
+                    .and_then(|(start, end)| text.get(start..end))
+                    .unwrap_or_default(),
+            });
+        }
+        done = found.end();
+        if out.full {
+            break;
+        }
+    }
+    if matches {
+        out.push(text.get(done..).unwrap_or_default());
+    }
+    matches
+}
+
+/// What a rule writes to: ends at [`TEXT_BYTES_MAX`], with a whole character.
+struct Out<'o> {
+    text: &'o mut String,
+    /// Something was cut off; nothing may follow.
+    full: bool,
+}
+
+impl Out<'_> {
+    fn push(&mut self, more: &str) {
+        if self.full {
+            return;
+        }
+        let room = TEXT_BYTES_MAX.saturating_sub(self.text.len());
+        let fits = more.floor_char_boundary(room.min(more.len()));
+        self.text.push_str(more.get(..fits).unwrap_or_default());
+        self.full = fits < more.len();
+    }
+}
+
+const _: () = {
+    assert!(REWRITES_MAX <= u64::BITS as usize);
+    // What the memory plan says of a pattern.
+    assert!(2 * REWRITE_DFA_BYTES_MAX as u64 <= PATTERN_SCRATCH_BYTES);
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The receiver: batch -> decode -> push, for as long as the daemon runs.
+//!
+//! `daemon.rs` starts one thread a socket with [`run`], and hands it all it needs: socket, decoder, its end of the
+//! ring, counters, clock and stop flag. The thread takes no memory after its start, waits for the next datagram when
+//! they come slowly and for half a millisecond's worth of them when they come fast, and logs nothing that a sender can
+//! cause. Counts are kept in plain numbers and booked once a batch; the clock is read once a batch, so all datagrams
+//! of a batch carry the same second.
+//!
+//! The stop flag is looked at after every batch, and at least ten times a second. What then still waits in the
+//! socket's buffer is received for half a second at most, unless the socket lives on with who handed it over.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::batch::{BATCH_DATAGRAMS_MAX, Batch};
+use super::kernel::KernelGauge;
+use super::senders::SenderFilter;
+use super::socket::ReceiveSocket;
+use crate::clock::Clock;
+use crate::input::Decode;
+use crate::ring::Producer;
+use crate::shutdown::Shutdown;
+use crate::telemetry::SocketCounters;
+use crate::telemetry::log::Limit;
+
+/// How often the kernel is asked for its drops.
+const KERNEL_GAUGE_MS: u64 = 1000;
+
+/// Pause after an error of the kernel, so that one which stays (no memory) does not take a whole processor.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long what waits in a socket's buffer is received after the stop: a buffer of 64 MB is empty long before, unless
+/// packets go on coming as fast as they are taken.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+
+/// One line about such errors in this time.
+const ERROR_LOG_MS: u64 = 10_000;
+
+/// Receives from `socket` until `shutdown` is requested. Datagrams that `senders` lets through are decoded; records go to
+/// `producer`, all counts to `counters`, which must be those that the ring has for this producer.
+pub fn run(
+    socket: &ReceiveSocket,
+    senders: Option<SenderFilter>,
+    decoder: impl Decode,
+    producer: Producer,
+    counters: &Arc<SocketCounters>,
+    clock: &dyn Clock,
+    shutdown: &Shutdown,
+) {
+    counters
+        .recv_buffer_asked_bytes
+        .set(socket.buffer.asked_bytes as u64);
+    counters
+        .recv_buffer_granted_bytes
+        .set(socket.buffer.granted_bytes as u64);
+    let mut kernel = KernelWatch::new(socket, counters);
+    let errors = Limit::new(ERROR_LOG_MS);
+    let mut batch = match senders {
+        Some(_) => Batch::with_senders(),
+        None => Batch::new(),
+    };
+    let mut handler = BatchHandler {
+        senders,
+        decoder,
+        producer,
+        counters,
+        clock,
+    };
+    let mut pauses = Pauses::new(socket.buffer.granted_bytes);
+    while !shutdown.requested() {
+        match batch.receive(socket.socket.as_fd()) {
+            // Nothing came: time to write down what was counted.
+            Ok(0) => {
+                if let Some(senders) = &mut handler.senders {
+                    senders.end(false);
+                }
+            }
+            Ok(received) => {
+                handler.handle(&batch, received);
+                pauses.after(received);
+            }
+            Err(error) => {
+                counters.receive_errors.add(1);
+                if let Some(repeated) = errors.pass(clock.mono_ms()) {
+                    warn!(%error, repeated, address = %socket.address, "Could not receive.");
+                }
+                thread::sleep(ERROR_PAUSE);
+            }
+        }
+        kernel.watch(clock.mono_ms());
+    }
+    if !socket.handed_over && socket.socket.set_nonblocking(true).is_ok() {
+        let start = Instant::now();
+        while let Ok(received @ 1..) = batch.receive(socket.socket.as_fd()) {
+            handler.handle(&batch, received);
+            if start.elapsed() > DRAIN_MAX {
+                break;
+            }
+        }
+    }
+    kernel.refresh(clock.mono_ms());
+}
+
+/// Longest pause of a receiver that has taken all there was.
+const PAUSE_MAX: Duration = Duration::from_micros(500);
+
+/// The fastest that a buffer is taken to fill, bytes of it a microsecond: half a million packets a second, a kilobyte each
+/// with what the kernel keeps beside them.
+const FILLS_BYTES_PER_US: usize = 512;
+
+/// Pauses while packets come fast: to be woken for each of them costs receiver and sender more than the packet itself.
+///
+/// What comes meanwhile waits in the socket's buffer; a pause is as long as a quarter of it lasts, and at most
+/// [`PAUSE_MAX`]. Packets that come farther apart than that are each taken at once.
+#[derive(Debug)]
+struct Pauses {
+    length: Duration,
+    last: Option<Instant>,
+}
+
+impl Pauses {
+    fn new(buffer_bytes: usize) -> Self {
+        let lasts = buffer_bytes / 4 / FILLS_BYTES_PER_US;
+        Self {
+            length: Duration::from_micros(lasts as u64).min(PAUSE_MAX),
+            last: None,
+        }
+    }
+
+    /// To be called when a batch of so many was taken.
+    fn after(&mut self, received: usize) {
+        if self.due(received, Instant::now()) {
+            thread::sleep(self.length);
+        }
+    }
+
+    /// Whether they came fast: a batch of so many was taken at `now`.
+    fn due(&mut self, received: usize, now: Instant) -> bool {
+        if received == BATCH_DATAGRAMS_MAX {
+            return false;
+        }
+        let soon = |last: Instant| now - last < self.length / 4;
+        let came_fast = received > 1 || self.last.is_some_and(soon);
+        self.last = Some(now);
+        came_fast
+    }
+}
+
+/// Decodes batches into the ring.
+struct BatchHandler<'a, D> {
+    senders: Option<SenderFilter>,
+    decoder: D,
+    producer: Producer,
+    counters: &'a SocketCounters,
+    clock: &'a dyn Clock,
+}
+
+impl<D: Decode> BatchHandler<'_, D> {
+    /// Decodes the datagrams of a batch, and counts.
+    fn handle(&mut self, batch: &Batch, received: usize) {
+        let received_secs = self.clock.unix_secs();
+        let mut bytes = 0;
+        if let Some(senders) = &mut self.senders {
+            senders.begin(self.clock.mono_ms());
+            for (datagram, sender) in batch.datagrams().zip(batch.senders()) {
+                bytes += datagram.len() as u64;
+                match senders.pass(sender, datagram.len()) {
+                    Ok(()) => {
+                        let _: Result<u32, _> =
+                            self.decoder
+                                .decode(datagram, received_secs, &mut self.producer);
+                    }
+                    Err(reason) => self.decoder.reject(reason),
+                }
+            }
+            senders.end(received == BATCH_DATAGRAMS_MAX);
+        } else {
+            for datagram in batch.datagrams() {
+                bytes += datagram.len() as u64;
+                // Why one is rejected is in the decoder's counts.
+                let _: Result<u32, _> =
+                    self.decoder
+                        .decode(datagram, received_secs, &mut self.producer);
+            }
+        }
+        self.counters.batches_received.add(1);
+        self.counters.datagrams_received.add(received as u64);
+        self.counters.received_bytes.add(bytes);
+        self.counters.add_decoded(&self.decoder.take_counts());
+        // Last: what can be popped has been counted.
+        self.producer.publish();
+    }
+}
+
+/// Asks the kernel for its figures once a second.
+struct KernelWatch {
+    gauge: KernelGauge,
+    due_ms: u64,
+    errors: Limit,
+}
+
+impl KernelWatch {
+    fn new(socket: &ReceiveSocket, counters: &Arc<SocketCounters>) -> Self {
+        let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
+        // It will not get better: one line an hour.
+        Self {
+            gauge,
+            due_ms: 0,
+            errors: Limit::new(3_600_000),
+        }
+    }
+
+    fn watch(&mut self, now_ms: u64) {
+        if now_ms >= self.due_ms {
+            self.due_ms = now_ms.saturating_add(KERNEL_GAUGE_MS);
+            self.refresh(now_ms);
+        }
+    }
+
+    fn refresh(&self, now_ms: u64) {
+        if let Err(error) = self.gauge.refresh()
+            && let Some(repeated) = self.errors.pass(now_ms)
+        {
+            warn!(%error, repeated, "Cannot see what the kernel drops; `kernel_drops` stays as it is.");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "receive/tests.rs"]
+mod tests;

@@ -1,0 +1,394 @@
+//! The UDP sockets: every socket option is set in this file.
+//!
+//! `daemon.rs` calls [`open`] once at start; each [`ReceiveSocket`] then goes to a receiver thread of its own. An
+//! address gets one or more sockets that share its port (SO_REUSEPORT). The kernel picks the socket by a hash of the
+//! sender's and the receiver's address and port, so **all packets of one sending socket land on one of ours**: a
+//! host with many PHP workers spreads well, one busy `pinbad load` keeps one receiver busy and leaves the rest idle.
+//!
+//! SO_REUSEPORT would also let a second daemon of the same user bind the port and take half of the packets. The first
+//! socket of an address is therefore bound without it, which fails if anyone else is there, and gets the option
+//! only then, which lets our others in and nobody who asks the same question.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// How long a receiver waits for a datagram before it looks at the stop flag: the most that a stop has to wait for it.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Why there is no socket. The text says which setting to change.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody else has the port.
+    #[error(
+        "cannot receive on {address}: the address is in use, maybe by another pinbad; \
+         stop that one, or give another address with `ingest.listen` (or --udp)"
+    )]
+    InUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// Two of our own addresses collide.
+    #[error(
+        "`ingest.listen` (or --udp) has {address} and {other}, which overlap: leave one of them out"
+    )]
+    Overlap {
+        /// The address that could not be bound.
+        address: SocketAddr,
+        /// One that comes before it in the list.
+        other: SocketAddr,
+    },
+    /// Anything else that the kernel refuses at an address: not ours, not permitted, no IPv6.
+    #[error("cannot receive on {address}, see `ingest.listen` (or --udp): {action}: {source}")]
+    Refused {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What was being done.
+        action: &'static str,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// A socket that was handed over.
+    #[error("cannot receive on a socket that was handed over (LISTEN_FDS): {0}")]
+    ActivatedSockets(io::Error),
+}
+
+/// What became of `ingest.recv_buffer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvBuffer {
+    /// Bytes asked for.
+    pub asked_bytes: usize,
+    /// Bytes granted, in the same measure; less than asked for if `net.core.rmem_max` is smaller and the process may
+    /// not go beyond it (CAP_NET_ADMIN).
+    pub granted_bytes: usize,
+    /// Bytes that the kernel really sets aside: twice as much, because it counts its own book-keeping too. A
+    /// datagram of up to a few hundred bytes takes 768 or more of these, so 64 MiB are room for about 170,000.
+    pub kernel_bytes: usize,
+}
+
+/// A bound socket, with what a receiver needs to know of it.
+#[derive(Debug)]
+pub struct ReceiveSocket {
+    /// The socket; shared with the gauge that reads the kernel's drops.
+    pub socket: Arc<Socket>,
+    /// Where it is bound: the real port if 0 was asked for.
+    pub address: SocketAddr,
+    /// Its receive buffer.
+    pub buffer: RecvBuffer,
+    /// Whether somebody else opened it, and keeps it when this process ends.
+    pub handed_over: bool,
+}
+
+/// Binds `receivers` sockets to each of `addresses`, and returns them address by address.
+///
+/// For port 0 the first socket gets a free port and the others of the address share it.
+///
+/// # Errors
+/// When an address cannot be had; sockets opened before are closed again.
+pub fn open(
+    addresses: &[SocketAddr],
+    receivers: usize,
+    recv_buffer_bytes: usize,
+) -> Result<Vec<ReceiveSocket>, SocketError> {
+    let mut sockets = Vec::with_capacity(addresses.len() * receivers);
+    for (index, &address) in addresses.iter().enumerate() {
+        let bound = open_group(address, receivers.max(1), recv_buffer_bytes, &mut sockets);
+        bound.map_err(|error| match error {
+            SocketError::InUse { address } => addresses[..index]
+                .iter()
+                .find(|other| overlap(**other, address))
+                .map_or(error, |&other| SocketError::Overlap { address, other }),
+            other => other,
+        })?;
+    }
+    Ok(sockets)
+}
+
+fn open_group(
+    address: SocketAddr,
+    receivers: usize,
+    recv_buffer_bytes: usize,
+    sockets: &mut Vec<ReceiveSocket>,
+) -> Result<(), SocketError> {
+    let refused = |action| {
+        move |source| SocketError::Refused {
+            address,
+            action,
+            source,
+        }
+    };
+    let mut bind_to = address;
+    for index in 0..receivers {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))
+            .map_err(refused("making a socket"))?;
+        if address.is_ipv6() {
+            // Else [::] would take IPv4 too, and collide with 0.0.0.0 beside it.
+            socket
+                .set_only_v6(true)
+                .map_err(refused("setting IPV6_V6ONLY"))?;
+        }
+        socket
+            .set_read_timeout(Some(RECEIVE_TIMEOUT))
+            .map_err(refused("setting SO_RCVTIMEO"))?;
+        // Before it is bound: from then on datagrams arrive.
+        let buffer = set_recv_buffer(&socket, recv_buffer_bytes)
+            .map_err(refused("setting the receive buffer"))?;
+        let alone = index == 0;
+        if !alone {
+            socket
+                .set_reuse_port(true)
+                .map_err(refused("setting SO_REUSEPORT"))?;
+        }
+        socket
+            .bind(&bind_to.into())
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AddrInUse => SocketError::InUse { address },
+                _ => refused("binding")(source),
+            })?;
+        if alone && receivers > 1 {
+            socket
+                .set_reuse_port(true)
+                .map_err(refused("setting SO_REUSEPORT"))?;
+        }
+        let local = socket
+            .local_addr()
+            .map_err(refused("asking for the address"))?;
+        bind_to = local.as_socket().unwrap_or(bind_to);
+        sockets.push(ReceiveSocket {
+            socket: Arc::new(socket),
+            address: bind_to,
+            buffer,
+            handed_over: false,
+        });
+    }
+    Ok(())
+}
+
+/// Takes sockets that somebody else has opened and bound: they get the options that [`open`] gives its own.
+///
+/// # Errors
+/// When the system refuses one.
+pub fn adopt(
+    sockets: Vec<UdpSocket>,
+    recv_buffer_bytes: usize,
+) -> Result<Vec<ReceiveSocket>, SocketError> {
+    let adopt = |socket: UdpSocket| {
+        let address = socket.local_addr()?;
+        let socket = Socket::from(socket);
+        // The flag belongs to the socket, and whoever opened it may have set it.
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
+        Ok(ReceiveSocket {
+            buffer: set_recv_buffer(&socket, recv_buffer_bytes)?,
+            socket: Arc::new(socket),
+            address,
+            handed_over: true,
+        })
+    };
+    let adopted = sockets.into_iter().map(adopt);
+    adopted
+        .collect::<io::Result<_>>()
+        .map_err(SocketError::ActivatedSockets)
+}
+
+/// What the kernel would grant to a socket, without an address: for when that one is taken.
+///
+/// # Errors
+/// When the system refuses a socket.
+pub fn grantable(recv_buffer_bytes: usize) -> io::Result<RecvBuffer> {
+    let any = |domain| Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP));
+    let socket = any(Domain::IPV4).or_else(|_| any(Domain::IPV6))?;
+    set_recv_buffer(&socket, recv_buffer_bytes)
+}
+
+/// Asks with SO_RCVBUFFORCE, which needs CAP_NET_ADMIN, then with SO_RCVBUF, which `net.core.rmem_max` bounds.
+fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer> {
+    // The kernel doubles the figure in 31 bits.
+    let bytes = asked_bytes.min(i32::MAX as usize / 2);
+    let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket.as_fd(), bytes);
+    if forced.is_err() {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    let kernel_bytes = socket.recv_buffer_size()?;
+    Ok(RecvBuffer {
+        asked_bytes,
+        granted_bytes: kernel_bytes / 2,
+        kernel_bytes,
+    })
+}
+
+/// Whether one of the two addresses takes what the other one asks for.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_ip =
+        one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && same_ip
+}
+
+impl ReceiveSocket {
+    /// The socket as the standard library has it, for tests and tools; the descriptor is a new one.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<UdpSocket> {
+        self.socket.try_clone().map(UdpSocket::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn any_v4() -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+
+    /// How many datagrams each socket gets, once `all` of them are there.
+    fn received(sockets: &[ReceiveSocket], all: usize) -> Vec<usize> {
+        let start = std::time::Instant::now();
+        let mut got = vec![0; sockets.len()];
+        while got.iter().sum::<usize>() < all {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{got:?} of {all}"
+            );
+            for (socket, got) in sockets.iter().zip(&mut got) {
+                let socket = socket.try_clone().unwrap();
+                // The kernel keeps the flag with the socket, not the descriptor.
+                socket.set_nonblocking(true).unwrap();
+                *got += std::iter::from_fn(|| socket.recv(&mut [0; 10]).ok()).count();
+            }
+        }
+        got
+    }
+
+    /// The first thing that comes of a port for which `try_with` has a use: one that is free at one address may be taken at
+    /// another, by this very process.
+    fn with_some_port<T>(mut try_with: impl FnMut(u16) -> Result<T, SocketError>) -> T {
+        let mut last = None;
+        for _ in 0..100 {
+            let port = open(&[any_v4()], 1, 1 << 16).unwrap()[0].address.port();
+            match try_with(port) {
+                Ok(found) => return found,
+                Err(error) => last = Some(error),
+            }
+        }
+        panic!("no port of a hundred: {last:?}");
+    }
+
+    #[test]
+    fn a_group_shares_one_port_and_every_socket_gets_packets() {
+        for address in [any_v4(), "[::1]:0".parse().unwrap()] {
+            let sockets = open(&[address], 3, 1 << 20).unwrap();
+            let addresses: HashSet<_> = sockets.iter().map(|socket| socket.address).collect();
+            assert_eq!((sockets.len(), addresses.len()), (3, 1));
+            assert_ne!(sockets[0].address.port(), 0);
+            let senders: Vec<_> = (0..200)
+                .map(|_| UdpSocket::bind(address).unwrap())
+                .collect();
+            for sender in &senders {
+                for _ in 0..2 {
+                    sender.send_to(b"x", sockets[0].address).unwrap();
+                }
+            }
+            let got = received(&sockets, 400);
+            assert_eq!(got.iter().sum::<usize>(), 400);
+            for count in got {
+                // 133 each if the hash is fair, and 40 is a chance of one in a million million; two packets of one sender
+                // never part.
+                assert!(count > 40 && count % 2 == 0, "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_instance_is_refused_and_told_what_to_change() {
+        for (first, second) in [(1, 1), (1, 3), (3, 1), (3, 3)] {
+            let sockets = open(&[any_v4()], first, 1 << 16).unwrap();
+            let address = sockets[0].address;
+            // What a first instance leaves is free for a second one.
+            with_some_port(|port| {
+                let address = SocketAddr::new(address.ip(), port);
+                drop(open(&[address], first, 1 << 16)?);
+                open(&[address], second, 1 << 16)
+            });
+            let error = open(&[address], second, 1 << 16).unwrap_err();
+            assert!(matches!(error, SocketError::InUse { .. }), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("ingest.listen") && text.contains("--udp"),
+                "{text}"
+            );
+            assert!(text.contains(&address.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn v4_and_v6_live_side_by_side_on_one_port() {
+        let (v4, v6) = with_some_port(|port| {
+            let v4 = SocketAddr::new("0.0.0.0".parse().unwrap(), port);
+            let v6 = SocketAddr::new("::".parse().unwrap(), port);
+            Ok((open(&[v4], 1, 1 << 16)?, open(&[v6], 2, 1 << 16)?))
+        });
+        let port = v4[0].address.port();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(b"4", ("127.0.0.1", port)).unwrap();
+        let sender = UdpSocket::bind("[::1]:0").unwrap();
+        sender.send_to(b"6", ("::1", port)).unwrap();
+        assert_eq!(received(&v4, 1), [1]);
+        assert_eq!(received(&v6, 1).iter().sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn addresses_of_our_own_that_overlap_are_named() {
+        with_some_port(|port| {
+            let addresses = [
+                SocketAddr::new("0.0.0.0".parse().unwrap(), port),
+                SocketAddr::new("127.0.0.1".parse().unwrap(), port),
+            ];
+            match open(&addresses, 2, 1 << 16) {
+                Err(SocketError::Overlap { .. }) => {}
+                Err(error) => return Err(error),
+                Ok(_) => panic!("they overlap"),
+            }
+            // All is closed again.
+            open(&addresses[1..], 2, 1 << 16)
+        });
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused() {
+        let error = open(&["192.0.2.1:30002".parse().unwrap()], 1, 1 << 16).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                SocketError::Refused {
+                    action: "binding",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("ingest.listen"));
+    }
+
+    #[test]
+    fn the_buffer_is_reported_in_the_measure_it_was_asked_in() {
+        let sockets = open(&[any_v4()], 1, 100_000).unwrap();
+        let buffer = RecvBuffer {
+            asked_bytes: 100_000,
+            granted_bytes: 100_000,
+            kernel_bytes: 200_000,
+        };
+        assert_eq!(sockets[0].buffer, buffer);
+        // More than anyone is granted: as much as there is, and no error.
+        let sockets = open(&[any_v4()], 1, usize::MAX).unwrap();
+        assert!(sockets[0].buffer.granted_bytes < usize::MAX);
+        assert!(sockets[0].buffer.granted_bytes >= 100_000);
+    }
+}

@@ -1,0 +1,41 @@
+//! What the merger keeps, restored from a snapshot: rows, then reports, before anything is merged.
+//!
+//! Called at start, by whoever reads the snapshot, on a [`Live`] that is empty and not shared yet. Time is that of the
+//! running process already: what has left its window since the snapshot was written is left out, or leaves at the end.
+
+use super::Live;
+use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
+use crate::report::{NotRestored, ReportsRestore};
+
+impl Live {
+    /// Takes in a chunk of raw rows; returns how many of them are still in the history.
+    ///
+    /// # Errors
+    /// When it cannot be one.
+    pub fn restore_rows(&mut self, rows: &SavedRows, now_ms: u64) -> Result<u64, Damage> {
+        let history = self.history;
+        let gone = history.last_gone(history.at(now_ms));
+        let taken = self
+            .pool
+            .restore_rows(rows, |ms| history.at(ms), gone, now_ms);
+        self.notify_freed();
+        taken
+    }
+
+    /// Ends the restoring: ids go on where they were, reports that did not come back are filled from the raw rows, and what
+    /// expired meanwhile leaves. Returns what was left out.
+    pub fn finish_restore(
+        &mut self,
+        ids: Option<PoolIds>,
+        reports: ReportsRestore,
+        now_ms: u64,
+    ) -> Vec<NotRestored> {
+        if let Some(ids) = ids {
+            self.pool.restore_ids(ids);
+            self.notify_freed();
+        }
+        let left_out = reports.finish(&mut self.reports, &mut self.pool);
+        self.advance(now_ms);
+        left_out
+    }
+}

@@ -1,0 +1,200 @@
+//! Statements, in text or prepared, and lists of fields: what the engine answers, written as packets.
+
+use std::sync::Arc;
+
+use mysql_common::constants::CapabilityFlags;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::cells::Cells;
+use super::columns::{self, Charset};
+use super::errors::{error, malformed, not_utf8};
+use super::federated;
+use super::interruption::{Fault, wait};
+use super::kill;
+use super::session::Client;
+use super::{DATABASE, packets};
+use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
+
+/// Bytes of an answer that are sent together.
+const FLUSH: usize = 64 << 10;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), Fault> {
+        // Before it is cut: a packet may be many times as long as a statement.
+        self.service.engine.check_length(body.len())?;
+        let mut pieces = sql::split(utf8(body)?).peekable();
+        let Some(first) = pieces.next() else {
+            return Err(error(1065, "42000", "Query was empty").into());
+        };
+        if pieces.peek().is_some() && !self.multi {
+            return Err(SqlError::parse(
+                "several statements in one text, which this connection did not ask for (CLIENT_MULTI_STATEMENTS)",
+            )
+            .into());
+        }
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            next = pieces.next();
+            let more = next.is_some();
+            self.service.counters.mysql_statements.add(1);
+            if let Some(kill) = kill::parse(piece) {
+                self.kill(kill?, more)?;
+                continue;
+            }
+            let ordered = federated::ordered(piece);
+            let piece = ordered.as_deref().unwrap_or(piece);
+            let run = self.service.engine.run(&mut self.session, piece, &[]);
+            let reply = wait(&mut self.frames, &mut self.watch, run).await??;
+            self.reply(reply, more, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn reply(&mut self, reply: Reply, more: bool, binary: bool) -> Result<(), Fault> {
+        match reply {
+            Reply::Rows(rows) => self.rows(rows, more, binary).await,
+            Reply::Done(done) => {
+                self.put_ok(done.affected_rows, &done.info, more);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends rows as they are made.
+    async fn rows(&mut self, mut rows: Rows, more: bool, binary: bool) -> Result<(), Fault> {
+        // What fails at once fails before the columns are told.
+        let mut batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
+        if let Some(Err(error)) = batch {
+            return Err(error.into());
+        }
+        let columns = Arc::clone(&rows.columns);
+        self.frames
+            .packet(|body| packets::put_number(body, columns.len() as u64));
+        self.put_columns(&columns, binary);
+        while let Some(made) = batch {
+            let cells = Cells::of(&made?, &columns)?;
+            for row in 0..cells.rows() {
+                self.frames.packet(|body| {
+                    if binary {
+                        cells.put_binary_row(row, body);
+                    } else {
+                        cells.put_text_row(row, body);
+                    }
+                });
+                if self.frames.waiting() >= FLUSH {
+                    self.send().await?;
+                }
+            }
+            batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
+        }
+        self.put_end_with(more);
+        Ok(())
+    }
+
+    /// Definitions of columns, and the end of them where the client wants one.
+    fn put_columns(&mut self, columns: &[SqlColumn], binary: bool) {
+        let charset = self.charset();
+        for column in columns {
+            self.frames
+                .packet(|body| columns::put_column(body, column, DATABASE, charset, binary));
+        }
+        self.put_end_of_columns();
+    }
+
+    fn put_end_of_columns(&mut self) {
+        if !self
+            .login
+            .capabilities
+            .contains(CapabilityFlags::CLIENT_DEPRECATE_EOF)
+        {
+            self.put_end();
+        }
+    }
+
+    /// How texts are announced: as the client asked last.
+    fn charset(&self) -> Charset {
+        let named = self.session.variables.get("character_set_results");
+        named
+            .and_then(|name| Charset::named(name))
+            .unwrap_or_else(|| Charset::of_collation(self.login.collation.into()))
+    }
+
+    pub(super) async fn field_list(&mut self, body: &[u8]) -> Result<(), Fault> {
+        let end = body
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(body.len());
+        let table = utf8(&body[..end])?;
+        let text = format!("SELECT * FROM `{}` LIMIT 0", table.replace('`', "``"));
+        let prepare = self.service.engine.prepare(&self.session, &text);
+        let prepared = wait(&mut self.frames, &mut self.watch, prepare).await??;
+        let charset = self.charset();
+        for column in &*prepared.columns {
+            self.frames.packet(|body| {
+                columns::put_column(body, column, DATABASE, charset, false);
+                columns::put_no_default(body);
+            });
+        }
+        self.put_end();
+        Ok(())
+    }
+
+    pub(super) async fn prepare(&mut self, body: &[u8]) -> Result<(), Fault> {
+        self.statements.none_prepared();
+        let text = utf8(body)?;
+        let prepare = self.service.engine.prepare(&self.session, text);
+        let prepared = wait(&mut self.frames, &mut self.watch, prepare).await??;
+        let (parameters, columns) = (prepared.parameters, Arc::clone(&prepared.columns));
+        let too_many = |_| {
+            error(
+                1390,
+                "HY000",
+                "Prepared statement contains too many placeholders or columns",
+            )
+        };
+        let counts = [
+            u16::try_from(columns.len()).map_err(too_many)?,
+            u16::try_from(parameters).map_err(too_many)?,
+        ];
+        let id = self.statements.add(prepared)?;
+        self.frames.packet(|body| {
+            body.push(0x00);
+            body.extend_from_slice(&id.to_le_bytes());
+            body.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
+            // A filler, and no warnings.
+            body.extend_from_slice(&[0, 0, 0]);
+        });
+        if parameters > 0 {
+            for _ in 0..parameters {
+                self.frames.packet(columns::put_parameter);
+            }
+            self.put_end_of_columns();
+        }
+        if !columns.is_empty() {
+            self.put_columns(&columns, true);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn execute(&mut self, body: &[u8]) -> Result<(), Fault> {
+        self.service.counters.mysql_statements.add(1);
+        let id = statement_id(body)?;
+        let statement = self.statements.get(id, "mysqld_stmt_execute")?;
+        // The kind of cursor and a count of one: without a cursor all rows are sent at once, which clients that wish for
+        // one understand.
+        let values = statement.values(body.get(9..).ok_or_else(|| malformed(""))?)?;
+        let text = Arc::clone(&statement.prepared.text);
+        let run = self.service.engine.run(&mut self.session, &text, &values);
+        let reply = wait(&mut self.frames, &mut self.watch, run).await??;
+        self.reply(reply, false, true).await
+    }
+}
+
+pub(super) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
+    std::str::from_utf8(bytes).map_err(|_| not_utf8())
+}
+
+pub(super) fn statement_id(body: &[u8]) -> Result<u32, SqlError> {
+    let id = body.first_chunk().ok_or_else(|| malformed(""))?;
+    Ok(u32::from_le_bytes(*id))
+}

@@ -1,0 +1,67 @@
+//! The errors that the wire itself answers with; statements have the engine's.
+
+use super::frames::FrameError;
+use crate::sql::SqlError;
+
+/// An error by its number and SQLSTATE.
+pub(super) fn error(code: u16, state: &'static str, message: impl Into<String>) -> SqlError {
+    SqlError {
+        code,
+        state,
+        message: message.into(),
+    }
+}
+
+/// A text that is not UTF-8.
+pub(super) fn not_utf8() -> SqlError {
+    let message = "Invalid utf8mb4 character string; only UTF-8 is understood";
+    error(1300, "HY000", message)
+}
+
+/// A packet that ends too early, or has not the values that were announced.
+pub(super) fn malformed(what: &str) -> SqlError {
+    error(
+        1835,
+        "HY000",
+        format!("Malformed communication packet{what}"),
+    )
+}
+
+/// A command that MySQL has and this server has not, or that neither has.
+pub(super) fn unknown_command() -> SqlError {
+    error(1047, "08S01", "Unknown command")
+}
+
+/// A login packet that is none.
+pub(super) fn bad_handshake() -> SqlError {
+    error(1043, "08S01", "Bad handshake")
+}
+
+/// The budget of all connections is used up.
+pub(super) fn no_statement_memory() -> SqlError {
+    SqlError::out_of_memory(
+        "the memory of all connections is used up (mysql.memory); close statements",
+    )
+}
+
+impl FrameError {
+    /// What a client is told about its frames; `None` when there is nobody to tell.
+    pub(super) fn answer(&self) -> Option<SqlError> {
+        Some(match self {
+            Self::Gone(_) | Self::Late(_) => return None,
+            Self::OutOfOrder => error(1156, "08S01", "Got packets out of order"),
+            Self::TooLarge(limit) => error(
+                1153,
+                "08S01",
+                format!(
+                    "Got a packet bigger than 'max_allowed_packet' bytes ({limit}; mysql.packet_max)"
+                ),
+            ),
+            Self::NoMemory => error(
+                1041,
+                "HY000",
+                "the memory for large packets is used up (mysql.memory); ask again in a moment",
+            ),
+        })
+    }
+}

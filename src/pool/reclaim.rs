@@ -1,0 +1,110 @@
+//! Reclamation of ids by epochs: what holds origins and tag sets, and for how long.
+//!
+//! Counting every row's use of its origin and tag sets up and down would touch them twice a row. Instead each run of
+//! 8,192 requests is an epoch that holds what its rows use, once; when the last row of the epoch has left the pool, the
+//! epoch lets go. A string may thus outlive its last row by up to 8,191 requests, which the memory plan allows for.
+
+use std::collections::VecDeque;
+
+use super::dimensions::{OTHER_ORIGIN, Origins};
+use super::tag_sets::TagSets;
+
+/// Requests in an epoch.
+pub(super) const EPOCH_REQUESTS: u64 = 8_192;
+
+/// How many epochs are kept when there is no raw data, so that names are not forgotten and learned over and over.
+pub(super) const EPOCHS_WITHOUT_ROWS: u64 = 16;
+
+/// What one epoch holds.
+#[derive(Debug, Default)]
+pub(super) struct Epoch {
+    pub(super) origins: Vec<u32>,
+    pub(super) tag_sets: Vec<u32>,
+}
+
+impl Epoch {
+    /// Holds an origin that one of its rows uses, if it does not yet. `epoch` is its own number.
+    pub(super) fn hold_origin(&mut self, id: u32, epoch: u32, origins: &mut Origins) {
+        if id == OTHER_ORIGIN {
+            return;
+        }
+        let origin = origins.get_mut(id);
+        if origin.last_epoch != epoch {
+            origin.last_epoch = epoch;
+            origin.epochs += 1;
+            self.origins.push(id);
+        }
+    }
+
+    /// The same for a tag set.
+    pub(super) fn hold_tag_set(&mut self, id: u32, epoch: u32, tag_sets: &mut TagSets) {
+        if tag_sets.use_in(id, epoch) {
+            self.tag_sets.push(id);
+        }
+    }
+}
+
+/// The epochs whose rows may still be in the pool, oldest first.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    epochs: VecDeque<Epoch>,
+    /// Number of the front epoch.
+    first: u64,
+    /// Emptied lists, to be filled again.
+    spare: Vec<Epoch>,
+}
+
+impl Epochs {
+    pub(super) fn new() -> Self {
+        Self {
+            epochs: VecDeque::from([Epoch::default()]),
+            first: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Begins with the epoch of request `id`, after all were [taken out](Self::pop).
+    pub(super) fn go_on_from(&mut self, id: u64) {
+        debug_assert!(self.epochs.is_empty(), "an epoch still holds something");
+        self.epochs.push_back(Epoch::default());
+        self.first = Self::of(id);
+    }
+
+    /// Takes out the oldest epoch, whatever its rows.
+    pub(super) fn pop(&mut self) -> Option<Epoch> {
+        self.epochs.pop_front()
+    }
+
+    /// The epoch of request `id`.
+    pub(super) fn of(id: u64) -> u64 {
+        id / EPOCH_REQUESTS
+    }
+
+    /// Opens the epoch of request `id` if it is not open yet, and returns its number (low bits) and its lists.
+    pub(super) fn open(&mut self, id: u64) -> (u32, &mut Epoch) {
+        let number = Self::of(id);
+        while self.first + self.epochs.len() as u64 <= number {
+            self.epochs.push_back(self.spare.pop().unwrap_or_default());
+        }
+        let at = self.epochs.len() - 1;
+        (number as u32, &mut self.epochs[at])
+    }
+
+    /// Takes out the oldest epoch if all its requests have ids below `oldest_id`.
+    pub(super) fn pop_before(&mut self, oldest_id: u64) -> Option<Epoch> {
+        if self.epochs.len() < 2 || (self.first + 1) * EPOCH_REQUESTS > oldest_id {
+            return None;
+        }
+        self.first += 1;
+        self.epochs.pop_front()
+    }
+
+    /// Takes back the lists of an epoch that was let go.
+    pub(super) fn recycle(&mut self, mut epoch: Epoch) {
+        epoch.origins.clear();
+        epoch.tag_sets.clear();
+        if self.spare.len() < 4 {
+            self.spare.push(epoch);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Cyclic columns of rows, made at start: what raw requests and raw timers are kept in.
+//!
+//! Row `id` lies in slot `id % slots`; ids count up from 1 and are never used again. The columns are zeroed pages that the
+//! system hands over when they are first written, so an empty pool costs next to nothing. Only the merger appends and
+//! evicts; readers look on under the lock that covers the whole pool.
+//!
+//! A row that is evicted stays where it is for a while: there are more slots than rows, and a query that began before the
+//! eviction may still read it ([`Rows::slices`]). It is gone when its slot is written again, or a little later.
+//!
+//! ```text
+//!       held      oldest          next
+//!         v         v               v
+//!   [ new | left left | old old old old |   ]   wraps: slot of `next` comes after the last slot
+//! ```
+
+use std::ops::Range;
+
+/// The columns of one kind of row, each as long as the others.
+pub trait Columns {
+    /// A row as it is appended and read.
+    type Row;
+    /// The columns of rows that lie side by side.
+    type Slices<'a>
+    where
+        Self: 'a;
+    /// Bytes that a row takes over all columns.
+    const ROW_BYTES: usize;
+    /// Columns of so many slots.
+    fn new(slots: usize) -> Self;
+    /// Writes a row.
+    fn set(&mut self, slot: usize, row: &Self::Row);
+    /// Reads a row.
+    fn get(&self, slot: usize) -> Self::Row;
+    /// Reads rows that lie side by side.
+    fn slices(&self, slots: Range<usize>) -> Self::Slices<'_>;
+}
+
+/// Declares a row, its columns and slices of them, from one list.
+macro_rules! columns {
+    (
+        $(#[$row_doc:meta])* $row:ident, $columns:ident, $slices:ident;
+        $( $(#[$doc:meta])* $name:ident: $type:ty, )+
+    ) => {
+        $(#[$row_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub struct $row { $( $(#[$doc])* pub $name: $type, )+ }
+
+        #[doc = concat!("The columns of [`", stringify!($row), "`].")]
+        #[derive(Debug)]
+        pub struct $columns { $($name: Box<[$type]>),+ }
+
+        impl $crate::pool::rows::Columns for $columns {
+            type Row = $row;
+            type Slices<'a> = $slices<'a>;
+            const ROW_BYTES: usize = 0 $(+ size_of::<$type>())+;
+
+            fn new(slots: usize) -> Self {
+                // `vec![0; n]` asks for zeroed pages, which cost nothing until they are written.
+                Self { $($name: vec![<$type>::default(); slots].into_boxed_slice()),+ }
+            }
+
+            #[inline]
+            fn set(&mut self, slot: usize, row: &$row) {
+                $(self.$name[slot] = row.$name;)+
+            }
+
+            #[inline]
+            fn get(&self, slot: usize) -> $row {
+                $row { $($name: self.$name[slot]),+ }
+            }
+
+            fn slices(&self, slots: std::ops::Range<usize>) -> $slices<'_> {
+                $slices { $($name: &self.$name[slots.clone()]),+ }
+            }
+        }
+
+        /// Columns of rows that lie side by side.
+        #[derive(Debug, Clone, Copy)]
+        pub struct $slices<'a> { $( $(#[$doc])* pub $name: &'a [$type], )+ }
+    };
+}
+pub(super) use columns;
+
+/// Rows of one kind.
+#[derive(Debug)]
+pub struct Rows<C> {
+    pub(super) columns: C,
+    /// Rows that are kept at most.
+    size: u64,
+    /// Slots: rows and spares.
+    slots: u64,
+    /// The oldest row whose slot still has it; never after `oldest`.
+    held: u64,
+    oldest: u64,
+    next: u64,
+    /// Slot of `next`.
+    slot: usize,
+}
+
+impl<C: Columns> Rows<C> {
+    /// Room for `size` rows, and `spare` that left and may still be read; 0 keeps none.
+    pub(super) fn new(size: usize, spare: usize) -> Self {
+        let slots = if size == 0 { 0 } else { size + spare };
+        Self {
+            columns: C::new(slots),
+            size: size as u64,
+            slots: slots as u64,
+            held: 1,
+            oldest: 1,
+            next: 1,
+            slot: 1 % slots.max(1),
+        }
+    }
+
+    /// Goes on with this id after whatever came before; no row is left.
+    pub(super) fn go_on_from(&mut self, id: u64) {
+        self.held = id;
+        self.oldest = id;
+        self.next = id;
+        self.slot = (id % self.slots.max(1)) as usize;
+    }
+
+    /// Rows that it has room for.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Rows that can be appended before the oldest have to be evicted.
+    pub(super) fn room(&self) -> u64 {
+        self.size - (self.next - self.oldest)
+    }
+
+    /// Slots that can be written before held rows have to be let go.
+    pub(super) fn slots_left(&self) -> u64 {
+        self.slots - (self.next - self.held)
+    }
+
+    /// Appends a row and returns its id; the caller has made room. With size 0 the id counts on and nothing is kept.
+    #[inline]
+    pub(super) fn append(&mut self, row: &C::Row) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        if self.size == 0 {
+            self.oldest = self.next;
+            self.held = self.next;
+            return id;
+        }
+        debug_assert!(id - self.oldest < self.size, "evict before you append");
+        debug_assert!(id - self.held < self.slots, "let go before you append");
+        self.columns.set(self.slot, row);
+        self.slot += 1;
+        if self.slot as u64 == self.slots {
+            self.slot = 0;
+        }
+        id
+    }
+
+    /// Takes every row with an id below `id` out of the pool; it is held for those who read it already.
+    pub(super) fn evict_before(&mut self, id: u64) {
+        self.oldest = id.clamp(self.oldest, self.next);
+    }
+
+    /// Lets go of rows with ids below `id` that were evicted.
+    pub(super) fn let_go_before(&mut self, id: u64) {
+        self.held = id.clamp(self.held, self.oldest);
+    }
+
+    /// Id of the oldest row that can still be read by who began to when it was kept.
+    #[must_use]
+    pub fn held_id(&self) -> u64 {
+        self.held
+    }
+
+    /// Id of the oldest row that is kept; equals [`next_id`](Self::next_id) when there is none.
+    #[must_use]
+    pub fn oldest_id(&self) -> u64 {
+        self.oldest
+    }
+
+    /// Id that the next row will get.
+    #[must_use]
+    pub fn next_id(&self) -> u64 {
+        self.next
+    }
+
+    /// Rows kept now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (self.next - self.oldest) as usize
+    }
+
+    /// Whether no row is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.oldest
+    }
+
+    /// The row of `id`, if it is kept.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<C::Row> {
+        let slot = self.held_slot(id).filter(|_| id >= self.oldest)?;
+        Some(self.columns.get(slot))
+    }
+
+    /// The row of `id`, if it is held: kept, or evicted a moment ago.
+    pub(super) fn held(&self, id: u64) -> Option<C::Row> {
+        Some(self.columns.get(self.held_slot(id)?))
+    }
+
+    /// The slot of row `id`, if it is held.
+    pub(super) fn held_slot(&self, id: u64) -> Option<usize> {
+        let is_held = (self.held..self.next).contains(&id);
+        is_held.then(|| (id % self.slots) as usize)
+    }
+
+    /// The columns of these rows, in two parts where they wrap; `None` when one of them is not held any more.
+    #[must_use]
+    pub fn slices(&self, ids: Range<u64>) -> Option<[C::Slices<'_>; 2]> {
+        if ids.start >= ids.end {
+            return Some([0..0, 0..0].map(|slots| self.columns.slices(slots)));
+        }
+        if ids.start < self.held || ids.end > self.next {
+            return None;
+        }
+        let first = (ids.start % self.slots) as usize;
+        let rows = (ids.end - ids.start) as usize;
+        let unwrapped = rows.min(self.slots as usize - first);
+        let parts = [first..first + unwrapped, 0..rows - unwrapped];
+        Some(parts.map(|slots| self.columns.slices(slots)))
+    }
+}

@@ -1,0 +1,616 @@
+//! An aggregate: the groups that reports share which count the same records over the same window.
+//!
+//! Level, window, filters and bucket layout say which records it counts and how; its group keys are as fine as its finest
+//! report. Each record is counted once, in one group, and reports are put together from groups when they are read. So the
+//! price of a packet grows with the number of aggregates, not of reports.
+//!
+//! The group of a record is remembered per origin or tag set number (a [`GroupCache`]); only what is not there yet is
+//! looked up by its key ids.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::budget::{Budget, Taken};
+use super::counts::grown;
+use super::definition::{Definition, Filter, Key, KeySource, Level, Missing};
+use super::group_cache::{GroupCache, Known};
+use super::group_key::{GroupKey, KeyIds, Names, RecordIds, RecordParts, intern_status, is_status};
+use super::groups::{Delta, Groups};
+use super::histogram::BucketLayout;
+use super::row_map::RowMap;
+use super::tick_log::{TickLogReader, TickLogWriter};
+use super::totals::Totals;
+use super::window::{Coverage, Ticks};
+use crate::pool::Freed;
+use crate::pool::dimensions::Origins;
+use crate::pool::strings::StringInterner;
+use crate::pool::tag_sets::TagSets;
+
+pub(super) mod close;
+pub(super) mod overflow;
+pub(super) mod snapshot;
+
+/// What aggregates of one store of reports have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scope {
+    pub(super) level: Level,
+    pub(super) ticks: Ticks,
+    pub(super) buckets: BucketLayout,
+    pub(super) extremes: bool,
+}
+
+/// Reports that share groups.
+#[derive(Debug)]
+pub(super) struct Aggregate {
+    pub(super) scope: Scope,
+    filters: Vec<Filter>,
+    pub(super) group_keys: Vec<GroupKey>,
+    group_cache: GroupCache,
+    pub(super) groups: Groups,
+    table: HashTable<u32>,
+    hasher: RandomState,
+    /// One per report, by the number the report got; `None`: dropped.
+    row_maps: Vec<Option<RowMap>>,
+    /// The running tick.
+    tick: u64,
+    tick_logs: VecDeque<TickLog>,
+    tick_log_bytes: usize,
+    writer: TickLogWriter,
+    pairs: Vec<(u32, u64)>,
+    /// Closed ticks in the window that had to leave their histograms out.
+    ticks_without_histograms: usize,
+    /// Whether the running tick is one of them already.
+    tick_without_histograms: bool,
+    /// Groups that took keys in for which there was no memory.
+    overflow_groups: HashSet<u32, RandomState>,
+    /// Pieces of tick logs in the window whose tick did not find room for all groups.
+    overflowed_tick_logs: usize,
+    /// Whether the running tick is one of them already.
+    overflows: bool,
+    /// Groups that lost what they had in the running tick, and had nothing else then.
+    emptied: Vec<u32>,
+    /// Told of groups that go while a snapshot is written.
+    forgotten: Mutex<Weak<snapshot::Forgotten>>,
+    /// Records counted in the running tick.
+    records: usize,
+    /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
+    overflow_remainder: Option<(u32, Totals)>,
+    /// When what it knows came in.
+    pub(super) coverage: Coverage,
+    /// Counts changes; equal versions mean equal answers.
+    pub(super) version: u64,
+    /// What came through since the aggregate is there.
+    pub(super) flow: Flow,
+}
+
+/// What an aggregate was offered, and what of it went into a group. Only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Requests looked at, back-fill included.
+    pub requests_offered: u64,
+    /// Requests counted, at timer level with at least one timer.
+    pub requests_counted: u64,
+    /// Timers looked at; 0 at request level.
+    pub timers_offered: u64,
+    /// Timers counted; 0 at request level.
+    pub timers_counted: u64,
+}
+
+/// What one closed tick added.
+#[derive(Debug)]
+struct TickLog {
+    tick: u64,
+    /// Shared with a snapshot that is being written, never for longer.
+    entries: Arc<[u8]>,
+    /// How many groups are spoken of.
+    groups: usize,
+    histograms: bool,
+    /// Some of what was counted in this tick lies under `(other)` for want of memory.
+    overflowed: bool,
+}
+
+/// The names of the pool, with the strings open for writing.
+#[derive(Debug)]
+pub(super) struct NamesMut<'a> {
+    pub(super) strings: &'a mut StringInterner,
+    pub(super) origins: &'a Origins,
+    pub(super) tag_sets: &'a TagSets,
+}
+
+impl NamesMut<'_> {
+    fn shared(&self) -> Names<'_> {
+        Names {
+            strings: self.strings,
+            origins: self.origins,
+            tag_sets: self.tag_sets,
+        }
+    }
+}
+
+impl Aggregate {
+    /// An aggregate whose group keys serve `keys`, counting from the tick that runs at `now_ms`.
+    pub(super) fn new(scope: Scope, filters: Vec<Filter>, keys: &[Key], now_ms: u64) -> Self {
+        let mut group_keys: Vec<GroupKey> = Vec::new();
+        for key in keys {
+            if !group_keys.iter().any(|group_key| group_key.serves(key)) {
+                group_keys.push(GroupKey::of(key));
+            }
+        }
+        Self::with_group_keys(scope, filters, group_keys, now_ms)
+    }
+
+    fn with_group_keys(
+        scope: Scope,
+        filters: Vec<Filter>,
+        group_keys: Vec<GroupKey>,
+        now_ms: u64,
+    ) -> Self {
+        let parts = RecordParts::of(&group_keys, &filters);
+        let mut groups = Groups::new(group_keys.len(), scope.extremes);
+        groups.ticks = scope.ticks.count;
+        Self {
+            scope,
+            filters,
+            groups,
+            group_keys,
+            group_cache: GroupCache::new(parts),
+            table: HashTable::new(),
+            hasher: RandomState::new(),
+            row_maps: Vec::new(),
+            tick: scope.ticks.at(now_ms),
+            tick_logs: VecDeque::new(),
+            tick_log_bytes: 0,
+            writer: TickLogWriter::default(),
+            pairs: Vec::new(),
+            ticks_without_histograms: 0,
+            tick_without_histograms: false,
+            overflow_groups: HashSet::default(),
+            overflowed_tick_logs: 0,
+            overflows: false,
+            emptied: Vec::new(),
+            forgotten: Mutex::default(),
+            records: 0,
+            overflow_remainder: None,
+            coverage: Coverage::new(scope.ticks),
+            version: 0,
+            flow: Flow::default(),
+        }
+    }
+
+    /// Whether a report can be answered from this aggregate's groups.
+    pub(super) fn serves(&self, scope: &Scope, definition: &Definition) -> bool {
+        let keys = &definition.keys;
+        self.scope == *scope
+            && self.filters == definition.filters
+            && keys
+                .iter()
+                .all(|key| self.group_keys.iter().any(|d| d.serves(key)))
+            && self.group_keys.iter().all(|group_key| {
+                // What the aggregate leaves out the report must leave out too, and a request that has several timers in a
+                // row must be in one group of that row: at timer level the timer's group keys have to be the same.
+                let wanted = keys.iter().any(|key| group_key.serves(key));
+                wanted
+                    || group_key.missing == Missing::Empty
+                        && !(scope.level == Level::Timer && group_key.source.is_of_timer())
+            })
+    }
+
+    /// Takes a report in; returns its number in this aggregate.
+    pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
+        let mut row_map = RowMap::new(definition, &self.group_keys, rows_max);
+        for id in (0..self.groups.end()).filter(|&id| self.groups.is_used(id)) {
+            row_map.add_group(id, &self.groups.key_ids(id));
+        }
+        // The number of one that was dropped is given again: each new group looks at all of them.
+        match self.row_maps.iter().position(Option::is_none) {
+            Some(free) => {
+                self.row_maps[free] = Some(row_map);
+                free
+            }
+            None => {
+                self.row_maps.push(Some(row_map));
+                self.row_maps.len() - 1
+            }
+        }
+    }
+
+    /// Lets a report go; true when it was the last.
+    pub(super) fn leave(&mut self, report: usize) -> bool {
+        self.row_maps[report] = None;
+        self.row_maps.iter().all(Option::is_none)
+    }
+
+    /// The view of report number `report`.
+    pub(super) fn row_map(&self, report: usize) -> &RowMap {
+        self.row_maps[report]
+            .as_ref()
+            .expect("only live reports hold their number")
+    }
+
+    /// Whether a request or timer of this request time passes the filters on time.
+    pub(super) fn time_passes(&self, time_us: u64) -> bool {
+        self.filters.iter().all(|it| it.time_passes(time_us))
+    }
+
+    /// The group in which a record of this aggregate counts; `None` when it is none of its records.
+    #[inline]
+    pub(super) fn group_of(
+        &mut self,
+        record: RecordIds,
+        names: &mut NamesMut<'_>,
+        budget: &mut Budget,
+    ) -> Option<u32> {
+        match self.group_cache.find(record, &self.groups) {
+            Known::Group(group) => Some(group),
+            Known::Skipped => None,
+            Known::Nothing => {
+                let found = self.find_group(record, names, budget);
+                let shared = names.shared();
+                let before = self.group_cache.heap_bytes();
+                let room = budget.cache_room();
+                self.group_cache
+                    .remember(record, found, &self.groups, room, |side| {
+                        shared.side_key_ids(side, &self.group_keys, &self.filters, record)
+                    });
+                budget.changed(before, self.group_cache.heap_bytes());
+                found
+            }
+        }
+    }
+
+    /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began: of each assignment the
+    /// group, and which of the gains is its.
+    pub(super) fn count(
+        &mut self,
+        assignments: &[(u32, u32)],
+        deltas: &[Delta],
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) {
+        let buckets = self.scope.buckets;
+        self.groups.prefetch(assignments, deltas, &buckets);
+        self.records += assignments.len();
+        let mut before = self.groups.heap_bytes();
+        let mut grown_before = grown();
+        for &(group, at) in assignments {
+            let delta = &deltas[at as usize];
+            if !self.groups.count(group, delta, &buckets) {
+                self.groups.slot_histograms_grew(grown_before);
+                budget.changed(before, self.groups.heap_bytes());
+                self.spill(group, strings, budget);
+                before = self.groups.heap_bytes();
+                grown_before = grown();
+                self.groups.count(group, delta, &buckets);
+            }
+        }
+        self.groups.slot_histograms_grew(grown_before);
+        budget.changed(before, self.groups.heap_bytes());
+    }
+
+    /// The slow path of [`group_of`](Self::group_of): filters, key ids, table.
+    #[cold]
+    fn find_group(
+        &mut self,
+        record: RecordIds,
+        names: &mut NamesMut<'_>,
+        budget: &mut Budget,
+    ) -> Option<u32> {
+        let shared = names.shared();
+        if !shared.passes(&self.filters, record) {
+            return None;
+        }
+        let mut key_ids = shared.key_ids(&self.group_keys, record)?;
+        let status = names.origins.get(record.origin).status;
+        intern_status(&mut key_ids, &self.group_keys, status, names.strings);
+        let group = self.find_or_make_group(&key_ids, names.strings, budget);
+        for (&key_id, group_key) in key_ids.iter().zip(&self.group_keys) {
+            if is_status(group_key) {
+                names.strings.release(key_id);
+            }
+        }
+        Some(group)
+    }
+
+    fn find_or_make_group(
+        &mut self,
+        key_ids: &KeyIds,
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) -> u32 {
+        if let Some(id) = self.find(key_ids) {
+            return id;
+        }
+        if !budget.exhausted(self.next_bytes()) {
+            return self.make_group(key_ids, strings, budget);
+        }
+        budget.overflowed(1);
+        self.overflow_target(key_ids, strings, budget)
+    }
+
+    /// Bytes that what finds and shows groups takes when the next one makes it grow; both copies, while it does.
+    fn next_bytes(&self) -> usize {
+        let table = match self.table.len() == self.table.capacity() {
+            true => self.table.capacity() * 12,
+            false => 0,
+        };
+        let row_maps = self.row_maps.iter().flatten();
+        let row_maps: usize = row_maps.map(RowMap::next_bytes).sum();
+        self.groups.next_bytes() + table + row_maps
+    }
+
+    fn find(&self, key_ids: &KeyIds) -> Option<u32> {
+        let hash = self.hasher.hash_one(&key_ids[..self.group_keys.len()]);
+        self.table
+            .find(hash, |&id| self.groups.is(id, key_ids))
+            .copied()
+    }
+
+    fn make_group(
+        &mut self,
+        key_ids: &KeyIds,
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) -> u32 {
+        let before = self.group_bytes();
+        let stride = self.group_keys.len();
+        for &key_id in &key_ids[..stride] {
+            strings.hold(key_id);
+        }
+        let id = self.groups.insert(key_ids);
+        let Self {
+            table,
+            hasher,
+            groups,
+            ..
+        } = self;
+        let hash = hasher.hash_one(&key_ids[..stride]);
+        table.insert_unique(hash, id, |&id| {
+            hasher.hash_one(&groups.key_ids(id)[..stride])
+        });
+        for row_map in self.row_maps.iter_mut().flatten() {
+            row_map.add_group(id, key_ids);
+        }
+        budget.changed(before, self.group_bytes());
+        id
+    }
+
+    /// Forgets a group under whose number nothing is counted any more.
+    fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
+        let key_ids = self.groups.key_ids(id);
+        let stride = self.group_keys.len();
+        let hash = self.hasher.hash_one(&key_ids[..stride]);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        for row_map in self.row_maps.iter_mut().flatten() {
+            row_map.remove_group(id, &key_ids);
+        }
+        for &key_id in &key_ids[..stride] {
+            strings.release(key_id);
+        }
+        self.overflow_groups.remove(&id);
+        self.groups.remove(id);
+        if let Some(forgotten) = self.forgotten.get_mut().upgrade() {
+            forgotten.note(id);
+        }
+    }
+
+    /// Something was merged at `now_ms`, whether or not it counts here.
+    pub(super) fn merged(&mut self, now_ms: u64) {
+        self.coverage.merged(now_ms);
+        self.version += 1;
+    }
+
+    /// Takes away what a tick that left the window had added.
+    fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
+        self.tick_log_bytes -= tick_log.entries.len();
+        self.ticks_without_histograms -= usize::from(!tick_log.histograms);
+        self.overflowed_tick_logs -= usize::from(tick_log.overflowed);
+        let mut pairs = std::mem::take(&mut self.pairs);
+        let mut reader = TickLogReader::new(&tick_log.entries);
+        while let Some((id, totals)) = reader.next(&mut pairs) {
+            let is_running = self.groups.is_running(id);
+            let group = self.groups.get_mut(id);
+            group.totals -= &totals;
+            let before = group.histogram.heap_bytes();
+            for &(bucket, count) in &pairs {
+                group.histogram.subtract(bucket, count);
+            }
+            group.histogram.tidy();
+            let after = group.histogram.heap_bytes();
+            let empty = group.totals == Totals::ZERO && !is_running;
+            self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
+            if let Some(extremes) = &mut self.groups.extremes {
+                let extremes = &mut extremes[id as usize];
+                let before = extremes.len();
+                extremes.retain(|&(tick, _)| tick > tick_log.tick);
+                self.groups.extremes_count -= before - extremes.len();
+            }
+            if empty {
+                self.forget_group(id, strings);
+            }
+        }
+        self.pairs = pairs;
+    }
+
+    /// Whether quantiles are known: no tick in the window had to leave its histograms out.
+    pub(super) fn has_histograms(&self) -> bool {
+        self.ticks_without_histograms == 0 && !self.tick_without_histograms
+    }
+
+    /// Origins and tag sets whose numbers stand for something else from now on.
+    pub(super) fn forget(&mut self, freed: &Freed) {
+        self.group_cache.forget(freed);
+    }
+
+    /// Forgets all cached groups, so that everything is looked up anew.
+    pub(super) fn reset_cache(&mut self) {
+        self.group_cache = GroupCache::new(RecordParts::of(&self.group_keys, &self.filters));
+    }
+
+    /// Drops everything that was counted.
+    pub(super) fn clear(&mut self, strings: &mut StringInterner) {
+        for at in 0..self.groups.dirty() {
+            self.groups.close_slot(at, self.tick, false);
+        }
+        self.groups.slots_closed();
+        self.emptied.clear();
+        for id in 0..self.groups.end() {
+            if self.groups.is_used(id) {
+                self.forget_group(id, strings);
+            }
+        }
+        self.tick_logs.clear();
+        self.writer = TickLogWriter::default();
+        self.coverage.clear();
+        self.tick_log_bytes = 0;
+        self.ticks_without_histograms = 0;
+        self.tick_without_histograms = false;
+        self.overflowed_tick_logs = 0;
+        self.overflows = false;
+        self.records = 0;
+        self.overflow_remainder = None;
+        self.give_end_back();
+        self.reset_cache();
+        self.version += 1;
+    }
+
+    /// How many reports share it.
+    pub(super) fn reports(&self) -> usize {
+        self.row_maps.iter().flatten().count()
+    }
+
+    /// Whether keys lie under `(other)`, for all of the window or for some ticks, because there was no memory for them.
+    pub(super) fn is_short_of_memory(&self) -> bool {
+        !self.overflow_groups.is_empty() || self.overflowed_tick_logs > 0 || self.overflows
+    }
+
+    /// Bytes that report number `report` takes: its own, and an even share of what all of the aggregate use.
+    pub(super) fn heap_bytes_of(&self, report: usize) -> usize {
+        let own = |row_map: &RowMap| row_map.heap_bytes();
+        let all: usize = self.row_maps.iter().flatten().map(own).sum();
+        let shared = self.heap_bytes() - all;
+        shared / self.reports().max(1) + own(self.row_map(report))
+    }
+
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.group_bytes()
+            + self.tick_log_bytes
+            + self.writer.unfinished().len()
+            + self.emptied.capacity() * 4
+            + self.overflow_groups.capacity() * 6
+            + self.coverage.heap_bytes()
+            + self.group_cache.heap_bytes()
+    }
+
+    /// Bytes taken, and by closed ticks.
+    pub(super) fn taken(&self) -> Taken {
+        Taken {
+            all: self.heap_bytes(),
+            closed: self.closed_bytes(),
+        }
+    }
+
+    /// Bytes that closed ticks take.
+    fn closed_bytes(&self) -> usize {
+        self.tick_log_bytes + self.writer.unfinished().len() + self.groups.closed_bytes()
+    }
+
+    /// Bytes that groups take, with what finds them and shows them.
+    fn group_bytes(&self) -> usize {
+        let row_maps = self.row_maps.iter().flatten();
+        let row_maps: usize = row_maps.map(RowMap::heap_bytes).sum();
+        self.groups.heap_bytes() + self.table.capacity() * 6 + row_maps
+    }
+}
+
+/// Keys of an aggregate that serves every report over request fields alone.
+pub(super) fn all_fields() -> Vec<Key> {
+    use super::definition::Field;
+    let all = [
+        Field::Hostname,
+        Field::ServerName,
+        Field::ScriptName,
+        Field::Status,
+        Field::Schema,
+    ];
+    all.map(|field| Key::of(KeySource::Field(field))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::input::record::Hasher;
+    use crate::pool::strings::OTHER;
+    use crate::report::definition::{DEFINITION_KEYS_MAX, Field, Occurrence};
+
+    /// Whatever comes and goes: an aggregate is short of memory while a group is there that took a key in for want of it, and
+    /// not because of groups that are `(other)` for another reason.
+    #[test]
+    fn it_is_short_of_memory_while_a_key_lies_under_other_for_want_of_it() {
+        const LIMIT: usize = 1 << 30;
+        let key = |field| Key {
+            source: KeySource::Field(field),
+            occurrence: Occurrence::First,
+            missing: Missing::Empty,
+        };
+        let scope = Scope {
+            level: Level::Request,
+            ticks: Ticks {
+                tick_ms: 1_000,
+                count: 60,
+            },
+            buckets: BucketLayout::LogLinear,
+            extremes: false,
+        };
+        let keys = [key(Field::ScriptName), key(Field::Hostname)];
+        let mut aggregate = Aggregate::new(scope, Vec::new(), &keys, 0);
+        let mut strings = StringInterner::new(1 << 20, Hasher::new());
+        let mut budget = Budget::new(LIMIT);
+        let mut short: BTreeSet<u32> = BTreeSet::new();
+        let mut groups: Vec<u32> = Vec::new();
+        let mut dice = 1_u64;
+        let mut roll = |sides: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (dice >> 33) % sides
+        };
+        for _ in 0..20_000 {
+            if roll(2) == 0 && !groups.is_empty() {
+                let group = groups.swap_remove(roll(groups.len() as u64) as usize);
+                aggregate.forget_group(group, &mut strings);
+                short.remove(&group);
+            } else {
+                // There is room, room for what many share, or none.
+                let all = [0, LIMIT / 100 * 66, LIMIT][roll(3) as usize];
+                budget.measure(Taken { all, closed: 0 });
+                // Some strings found no room, which is not the reports' memory.
+                let mut key_ids = [0; DEFINITION_KEYS_MAX];
+                for key_id in &mut key_ids[..2] {
+                    *key_id = match roll(4) {
+                        0 => OTHER,
+                        _ => strings.intern(format!("text-{}", roll(20)).as_bytes()),
+                    };
+                }
+                let group = aggregate.find_or_make_group(&key_ids, &mut strings, &mut budget);
+                if aggregate.groups.key_ids(group)[..2] != key_ids[..2] {
+                    short.insert(group);
+                }
+                if !groups.contains(&group) {
+                    groups.push(group);
+                }
+                key_ids
+                    .into_iter()
+                    .for_each(|key_id| strings.release(key_id));
+            }
+            assert_eq!(aggregate.is_short_of_memory(), !short.is_empty());
+        }
+    }
+}

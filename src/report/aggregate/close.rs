@@ -1,0 +1,317 @@
+//! The end of a tick: what groups gained goes to the tick log and to their sums, as far as there is memory for it.
+//!
+//! Called by the registry when time passes, on the merger's thread. As long as everything fits, every group gets its entry.
+//! When it does not, the groups with the fewest requests in the tick overflow for this tick
+//! ([`Aggregate::overflow_slot`]); the groups they overflow into are written last. What a group counted in other ticks
+//! stays its own, and a group that is left with nothing is forgotten. So every sum over all rows is exact; only the number
+//! of rows into which a tick is split is bounded.
+//!
+//! Aggregates whose ticks end together are closed together, level by level ([`Groups::level`]), so their order does not
+//! matter.
+
+use super::{Aggregate, TickLog};
+use crate::pool::strings::StringInterner;
+use crate::report::budget::Budget;
+use crate::report::groups::Groups;
+use crate::report::groups::overflow::LEVELS;
+use crate::report::totals::Totals;
+
+/// A tick log is cut into pieces of about this size, so that none has to be copied as a whole.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The most that a group without times can take of closed ticks: its entry's numbers, the first of its histogram, extremes.
+const GROUP_BYTES_MAX: usize = 78 + 32 + 48;
+
+/// The most that one more time takes in an entry and in a group's histogram (a place in twelve is used there, with some to
+/// either side).
+const TIME_BYTES_MAX: usize = 10 + 120;
+
+/// How much closed ticks may still take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::report) struct Allowance {
+    /// Bytes for entries, and for what histograms grow by.
+    pub(in crate::report) all: usize,
+    /// Bytes of these by which histograms may grow.
+    pub(in crate::report) histograms: usize,
+}
+
+impl Allowance {
+    fn take(&mut self, all: usize, histograms: usize) {
+        self.all = self.all.saturating_sub(all);
+        self.histograms = self.histograms.saturating_sub(histograms);
+    }
+
+    /// `part` of `whole` of it.
+    fn share(&self, part: usize, whole: usize) -> Self {
+        let share = |bytes: usize| (bytes as u128 * part as u128 / whole.max(1) as u128) as usize;
+        Self {
+            all: share(self.all),
+            histograms: share(self.histograms),
+        }
+    }
+}
+
+/// Closes the running ticks of aggregates, whose ticks end together, within an allowance.
+pub(in crate::report) fn close_together(
+    aggregates: &mut [&mut Aggregate],
+    mut allowance: Allowance,
+    strings: &mut StringInterner,
+    budget: &mut Budget,
+) {
+    let most: usize = aggregates.iter().map(|it| it.closing_bytes_max()).sum();
+    if most > allowance.all.min(allowance.histograms) {
+        // What the others fold into needs entries too.
+        let kept = allowance.share(1, 4);
+        allowance.take(kept.all, kept.histograms);
+        let left = close_within(aggregates, allowance, strings, budget);
+        let mut rest = Allowance {
+            all: left.all + kept.all,
+            histograms: left.histograms + kept.histograms,
+        };
+        for aggregate in &mut *aggregates {
+            aggregate.close_targets(&mut rest, strings, budget);
+        }
+    }
+    for aggregate in aggregates {
+        let before = aggregate.taken();
+        aggregate.close_freely();
+        budget.replaced(before, aggregate.taken());
+    }
+}
+
+/// Closes or overflows all slots but those into which others fold, from the highest level down; returns what is left.
+fn close_within(
+    aggregates: &mut [&mut Aggregate],
+    mut allowance: Allowance,
+    strings: &mut StringInterner,
+    budget: &mut Budget,
+) -> Allowance {
+    let costs: Vec<_> = aggregates.iter().map(|it| it.closing_costs()).collect();
+    for level in (0..LEVELS).rev() {
+        let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
+        for (aggregate, costs) in aggregates.iter_mut().zip(&costs) {
+            if costs[level] == 0 {
+                continue;
+            }
+            let share = allowance.share(costs[level], whole);
+            let left = aggregate.close_level(level, share, strings, budget);
+            allowance.take(share.all - left.all, share.histograms - left.histograms);
+            whole -= costs[level];
+        }
+    }
+    allowance
+}
+
+impl Aggregate {
+    /// Whether the running tick has ended at `now_ms`.
+    pub(in crate::report) fn is_due(&self, now_ms: u64) -> bool {
+        self.scope.ticks.at(now_ms) > self.tick
+    }
+
+    /// The ticks in the window, and bytes that are free when they leave, histograms aside.
+    pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let each = self.groups.extremes_each();
+        let tick_logs = self.tick_logs.iter();
+        tick_logs.map(move |it| (it.tick, it.entries.len() + it.groups * each))
+    }
+
+    /// Takes away the ticks that are outside the window at `now_ms`.
+    pub(in crate::report) fn retire_until(&mut self, now_ms: u64, strings: &mut StringInterner) {
+        let Some(gone) = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms)) else {
+            return;
+        };
+        while self.tick_logs.front().is_some_and(|it| it.tick <= gone) {
+            if let Some(tick_log) = self.tick_logs.pop_front() {
+                self.retire(&tick_log, strings);
+            }
+        }
+    }
+
+    /// Begins the tick at `now_ms`, when the one before is closed.
+    pub(in crate::report) fn begin_tick(&mut self, now_ms: u64, strings: &mut StringInterner) {
+        self.tick = self.scope.ticks.at(now_ms);
+        self.coverage.advance(now_ms);
+        // What was closed just now may lie outside of the window already.
+        self.retire_until(now_ms, strings);
+        for row_map in self.row_maps.iter_mut().flatten() {
+            if row_map.can_promote() {
+                row_map.promote(&self.groups);
+            }
+        }
+        self.give_end_back();
+        self.version += 1;
+    }
+
+    /// Gives back what groups took that went.
+    pub(super) fn give_end_back(&mut self) {
+        if !self.groups.give_end_back() {
+            return;
+        }
+        let end = self.groups.end();
+        for row_map in self.row_maps.iter_mut().flatten() {
+            row_map.give_back(end);
+        }
+        let Self {
+            table,
+            hasher,
+            groups,
+            group_keys,
+            ..
+        } = self;
+        let stride = group_keys.len();
+        table.shrink_to(table.len() * 2, |&id| {
+            hasher.hash_one(&groups.key_ids(id)[..stride])
+        });
+    }
+
+    /// Closes every slot there is.
+    fn close_freely(&mut self) {
+        for at in 0..self.groups.dirty() {
+            self.log_slot(at, true);
+            self.groups.close_slot(at, self.tick, true);
+            self.end_piece(false);
+        }
+        self.groups.slots_closed();
+        self.records = 0;
+        if let Some((other, totals)) = self.overflow_remainder.take() {
+            self.writer.entry(other, &totals, None);
+        }
+        self.end_piece(true);
+        self.writer.shrink();
+        self.tick_without_histograms = false;
+        self.overflows = false;
+    }
+
+    /// Writes the tick log's entry of slot `at`.
+    pub(super) fn log_slot(&mut self, at: usize, histogram: bool) {
+        let (slot, _) = self.groups.slot(at);
+        let counts = histogram.then_some(&slot.histogram);
+        self.writer.entry(slot.group, &slot.totals(), counts);
+    }
+
+    /// Puts what was written for the running tick among the tick logs when it is enough, or the `last`.
+    pub(super) fn end_piece(&mut self, last: bool) {
+        let bytes = self.writer.unfinished().len();
+        if bytes == 0 || bytes < PIECE_BYTES && !last {
+            return;
+        }
+        let histograms = !self.tick_without_histograms;
+        self.tick_log_bytes += bytes;
+        self.ticks_without_histograms += usize::from(!histograms);
+        self.overflowed_tick_logs += usize::from(self.overflows);
+        self.tick_logs.push_back(TickLog {
+            tick: self.tick,
+            groups: self.writer.entries(),
+            entries: self.writer.finish(),
+            histograms,
+            overflowed: self.overflows,
+        });
+    }
+
+    /// The most that closing the running tick takes: reckoned, not looked at.
+    fn closing_bytes_max(&self) -> usize {
+        self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX
+    }
+
+    /// What closing takes, by level.
+    pub(super) fn closing_costs(&self) -> [usize; LEVELS] {
+        self.costs(Groups::closing_bytes)
+    }
+
+    /// What slots take, by level.
+    pub(super) fn slot_costs(&self) -> [usize; LEVELS] {
+        self.costs(Groups::slot_bytes)
+    }
+
+    fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
+        let mut costs = [0; LEVELS];
+        for at in 0..self.groups.dirty() {
+            costs[self.groups.level(at)] += of(&self.groups, at);
+        }
+        costs
+    }
+
+    /// Closes the slots of a level as far as the allowance goes, and overflows the others; returns what is left of it.
+    fn close_level(
+        &mut self,
+        level: usize,
+        mut allowance: Allowance,
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) -> Allowance {
+        let (taken, before) = (budget.taken(), self.taken());
+        let mut at = 0;
+        while at < self.groups.dirty() {
+            let goes = self.groups.level(at) == level
+                && !self.is_target(at)
+                && (self.close_slot_within(at, &mut allowance)
+                    || self.overflow_slot(at, false, strings, budget));
+            // Another slot is in its place then.
+            at += usize::from(!goes);
+        }
+        budget.measured(taken);
+        budget.replaced(before, self.taken());
+        allowance
+    }
+
+    /// Closes slot `at` if that is allowed.
+    fn close_slot_within(&mut self, at: usize, allowance: &mut Allowance) -> bool {
+        let fits = self.groups.closing_bytes(at) <= allowance.all
+            && (allowance.histograms > 0 || !self.groups.histogram_grows(at));
+        if !fits {
+            return false;
+        }
+        let (closed, histograms) = (self.closed_bytes(), self.groups.histogram_bytes);
+        self.log_slot(at, true);
+        self.groups.close_and_fill(at, self.tick, true);
+        allowance.take(
+            self.closed_bytes().saturating_sub(closed),
+            self.groups.histogram_bytes.saturating_sub(histograms),
+        );
+        self.end_piece(false);
+        true
+    }
+
+    /// Closes what others overflowed into, within an allowance: what is not allowed overflows whole, and that comes last.
+    fn close_targets(
+        &mut self,
+        allowance: &mut Allowance,
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) {
+        let (taken, before) = (budget.taken(), self.taken());
+        let costs = self.closing_costs();
+        for level in (0..LEVELS).rev().filter(|&level| costs[level] > 0) {
+            let mut at = 0;
+            while at < self.groups.dirty() {
+                let goes = self.groups.level(at) == level
+                    && !self.is_other(at)
+                    && (self.close_slot_within(at, allowance)
+                        || self.overflow_slot(at, true, strings, budget));
+                at += usize::from(!goes);
+            }
+        }
+        if self.groups.dirty() > 0 {
+            let histogram = self.groups.closing_bytes(0) <= allowance.all;
+            self.log_slot(0, histogram);
+            self.groups.close_and_fill(0, self.tick, histogram);
+            // A tick of which a part had to leave its histogram out is blind as a whole.
+            self.tick_without_histograms |= !histogram;
+        }
+        self.forget_emptied(strings);
+        budget.measured(taken);
+        budget.replaced(before, self.taken());
+    }
+
+    /// Forgets groups that have nothing left. Not before everything was counted whose group is known already.
+    pub(in crate::report) fn forget_emptied(&mut self, strings: &mut StringInterner) {
+        for group in std::mem::take(&mut self.emptied) {
+            let is_empty = self.groups.is_used(group)
+                && !self.groups.is_running(group)
+                && self.groups.get(group).totals == Totals::ZERO;
+            if is_empty {
+                self.forget_group(group, strings);
+            }
+        }
+    }
+}

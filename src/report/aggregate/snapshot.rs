@@ -1,0 +1,733 @@
+//! A shared aggregate on its way into a snapshot, and back out of one.
+//!
+//! What a group's sums are follows from the tick logs of the window, so these are what is written: those of closed ticks,
+//! which never change, and one made on the spot from what the running tick has so far. That moment is the cut; it is
+//! taken under the lock, for all aggregates at once, and costs some tens of nanoseconds for each group that gained
+//! something in the running tick. Keys of groups are copied afterwards, a thousand at a time. A group that goes
+//! meanwhile either has nothing in the window any more, and the logs that mention it are not written any more, or was
+//! overflowed into `(other)` with all that it had, for want of memory: then it is written as `(other)`, whoever has its id
+//! now ([`Forgotten`]).
+//!
+//! On the way back groups get new ids and go through the budget as in a running daemon: past `reports.memory` they fold
+//! into `(other)`. Groups that no log mentions are dropped again. Nothing that is read back is trusted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Aggregate, Flow, Scope, TickLog};
+use crate::pool::snapshot::Damage;
+use crate::pool::strings::{NONE, OTHER, SavedString, StringInterner};
+use crate::report::budget::{Budget, Taken};
+use crate::report::counts::BUCKET_MAX;
+use crate::report::definition::{
+    DEFINITION_KEYS_MAX, Definition, FILTERS_MAX, Filter, WINDOW_SECS_MAX,
+};
+use crate::report::group_key::GroupKey;
+use crate::report::histogram::BucketLayout;
+use crate::report::reading::Extremes;
+use crate::report::row_map::{NO_ROW, OTHER_ROW, RowMap};
+use crate::report::tick_log::{TickLogReader, TickLogWriter};
+use crate::report::totals::Totals;
+use crate::report::window::{Coverage, Ticks};
+
+/// Groups that are copied under one hold of the lock.
+const GROUPS: u32 = 1_024;
+
+/// A part of a tick log, and a run of groups, ends when it takes more than about this.
+const PART_BYTES: usize = 512 << 10;
+
+/// Bytes of budget for each group id that is read back: a group takes far more than that.
+const GROUP_BYTES_MIN: usize = 64;
+
+/// Sums of one group in one tick stay below this, so that no number of them overflows.
+const SUM_END: u128 = 1 << 96;
+
+/// All samples of an aggregate stay below this.
+const SAMPLES_END: u64 = 1 << 62;
+
+/// Samples of one bucket in one tick; so many take megabytes.
+const SAMPLES_MAX: u64 = 1 << 54;
+
+/// Reports of an aggregate that are read back.
+const REPORTS_MAX: usize = 4_096;
+
+/// No group with that id.
+const NO_GROUP: u32 = u32::MAX;
+
+/// An aggregate without its groups: what it counts, and how far it came. A report goes on with what was counted only if
+/// this aggregate would serve it today.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SavedAggregate {
+    scope: Scope,
+    filters: Vec<Filter>,
+    group_keys: Vec<GroupKey>,
+    /// The running tick.
+    tick: u64,
+    /// First and last merge of each tick with data.
+    coverage: Vec<(u64, u64)>,
+    flow: Flow,
+    /// Groups that took keys in for which there was no memory.
+    overflow_groups: Vec<u32>,
+    /// Whether some did so for a tick.
+    has_overflowed_ticks: bool,
+    /// Names of its reports.
+    reports: Vec<String>,
+}
+
+/// What a group is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedGroup {
+    id: u32,
+    /// One for each dimension.
+    key: Vec<SavedString>,
+    /// Its row in each report, counted from 1; 0: none.
+    rows: Vec<u32>,
+    /// By tick.
+    extremes: Vec<(u64, Extremes)>,
+}
+
+/// A part of the log of one tick.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedTick {
+    tick: u64,
+    histograms: bool,
+    entries: Vec<SavedEntry>,
+}
+
+/// What one group gained in one tick.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedEntry {
+    group: u32,
+    totals: Totals,
+    /// Steps from one bucket to the next, and counts.
+    histogram: Vec<(u32, u64)>,
+}
+
+/// The groups of a cut that went since: a bit for each number.
+#[derive(Debug)]
+pub(super) struct Forgotten(Box<[AtomicU64]>);
+
+impl Forgotten {
+    fn up_to(end: u32) -> Self {
+        let strings = (0..end.div_ceil(64)).map(|_| AtomicU64::new(0));
+        Self(strings.collect())
+    }
+
+    /// Called with the lock held for writing, and [`has`](Self::has) for reading: that orders them.
+    pub(super) fn note(&self, id: u32) {
+        if let Some(string) = self.0.get(id as usize / 64) {
+            string.fetch_or(1 << (id % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, id: u32) -> bool {
+        let string = self.0.get(id as usize / 64);
+        string.is_some_and(|string| string.load(Ordering::Relaxed) & 1 << (id % 64) != 0)
+    }
+}
+
+/// An aggregate as it stood at the cut.
+#[derive(Debug)]
+pub(in crate::report) struct AggregateCut {
+    /// Its place among the aggregates.
+    pub(in crate::report) at: usize,
+    pub(in crate::report) saved: SavedAggregate,
+    /// Numbers of its reports in the aggregate, in the order of their names.
+    reports: Vec<usize>,
+    end: u32,
+    tick_logs: Vec<(u64, bool, Weak<[u8]>)>,
+    running: Arc<[u8]>,
+    running_histograms: bool,
+    /// Extremes of the running tick, by group.
+    extremes: Vec<(u32, Extremes)>,
+    forgotten: Arc<Forgotten>,
+}
+
+impl Aggregate {
+    /// The aggregate as it stands; `reports` are the numbers and names of those that are live.
+    pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
+        let mut writer = TickLogWriter::beginning_with(self.writer.unfinished());
+        if let Some((other, totals)) = &self.overflow_remainder {
+            writer.entry(*other, totals, None);
+        }
+        let mut extremes = Vec::new();
+        for at in 0..self.groups.dirty() {
+            let (slot, seen) = self.groups.slot(at);
+            writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
+            extremes.extend(seen.map(|seen| (slot.group, *seen)));
+        }
+        extremes.sort_unstable_by_key(|&(group, _)| group);
+        let forgotten = Arc::new(Forgotten::up_to(self.groups.end()));
+        *self.forgotten.lock() = Arc::downgrade(&forgotten);
+        let closed = self.tick_logs.iter();
+        AggregateCut {
+            at,
+            saved: SavedAggregate {
+                scope: self.scope,
+                filters: self.filters.clone(),
+                group_keys: self.group_keys.clone(),
+                tick: self.tick,
+                coverage: self.coverage.save(),
+                flow: self.flow,
+                overflow_groups: self.overflow_groups.iter().copied().collect(),
+                has_overflowed_ticks: self.overflowed_tick_logs > 0 || self.overflows,
+                reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
+            },
+            reports: reports.iter().map(|&(report, _)| report).collect(),
+            end: self.groups.end(),
+            tick_logs: closed
+                .map(|it| (it.tick, it.histograms, Arc::downgrade(&it.entries)))
+                .collect(),
+            running: writer.finish(),
+            running_histograms: !self.tick_without_histograms,
+            extremes,
+            forgotten,
+        }
+    }
+
+    /// What groups are, from id `from` on, and the id to go on with, `None` after the last.
+    pub(in crate::report) fn save_groups(
+        &self,
+        cut: &AggregateCut,
+        from: u32,
+        strings: &StringInterner,
+    ) -> (Vec<SavedGroup>, Option<u32>) {
+        let mut groups = Vec::new();
+        let mut bytes = 0;
+        let until = cut.end.min(from.saturating_add(GROUPS));
+        for id in from..until {
+            // Under `(other)` now, or without anything in the window any more.
+            let gone = cut.forgotten.has(id);
+            if !gone && (id >= self.groups.end() || !self.groups.is_used(id)) {
+                continue;
+            }
+            let key_id = |at| {
+                if gone {
+                    OTHER
+                } else {
+                    self.groups.key_id(id, at)
+                }
+            };
+            let row = |&report: &usize| match self.row_maps.get(report) {
+                Some(Some(row_map)) if !gone => row_map.row_of(id),
+                _ => NO_ROW,
+            };
+            let closed = self.groups.extremes.as_ref().map(|closed| {
+                let closed = closed.get(id as usize).filter(|_| !gone);
+                cut.extremes(id, closed.map_or(&[], |closed| closed))
+            });
+            let key = (0..self.group_keys.len()).map(key_id);
+            bytes += key
+                .clone()
+                .map(|it| 8 + strings.bytes(it).len())
+                .sum::<usize>();
+            groups.push(SavedGroup {
+                id,
+                key: key.map(|string| strings.save(string)).collect(),
+                // The row that is none becomes 0.
+                rows: cut
+                    .reports
+                    .iter()
+                    .map(row)
+                    .map(|it| it.wrapping_add(1))
+                    .collect(),
+                extremes: closed.unwrap_or_default(),
+            });
+            if bytes > PART_BYTES {
+                return (groups, Some(id + 1));
+            }
+        }
+        (groups, (until < cut.end).then_some(until))
+    }
+}
+
+impl AggregateCut {
+    /// The extremes of a group: those of ticks that were closed, and what it had at the cut.
+    fn extremes(&self, id: u32, closed: &[(u64, Extremes)]) -> Vec<(u64, Extremes)> {
+        let before = closed.iter().filter(|&&(tick, _)| tick < self.saved.tick);
+        let running = self.extremes.binary_search_by_key(&id, |&(group, _)| group);
+        let running = running
+            .ok()
+            .map(|at| (self.saved.tick, self.extremes[at].1));
+        let mut all: Vec<(u64, Extremes)> = Vec::new();
+        for (tick, seen) in before.copied().chain(running) {
+            // A tick whose sums did not fit one slot has more than one entry.
+            match all.last_mut() {
+                Some((last, all)) if *last == tick => all.widen(&seen),
+                _ => all.push((tick, seen)),
+            }
+        }
+        all
+    }
+
+    /// Gives the logs of the ticks that are in the window at `now_ms`, in parts.
+    pub(in crate::report) fn ticks<E>(
+        &self,
+        now_ms: u64,
+        mut each: impl FnMut(SavedTick) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let ticks = self.saved.scope.ticks;
+        let gone = ticks.last_gone(ticks.at(now_ms));
+        let running = (
+            self.saved.tick,
+            self.running_histograms,
+            Some(Arc::clone(&self.running)),
+        );
+        let closed = self.tick_logs.iter();
+        let closed =
+            closed.map(|(tick, histograms, entries)| (*tick, *histograms, entries.upgrade()));
+        let mut pairs = Vec::new();
+        for (tick, histograms, entries) in closed.chain([running]) {
+            // One that is not there any more has left the window since the last look at the clock.
+            let Some(entries) = entries.filter(|_| gone.is_none_or(|gone| tick > gone)) else {
+                continue;
+            };
+            let mut reader = TickLogReader::new(&entries);
+            while !reader.rest().is_empty() {
+                let end = reader.rest().len().saturating_sub(PART_BYTES);
+                let mut entries = Vec::new();
+                while reader.rest().len() > end
+                    && let Some((group, totals)) = reader.next(&mut pairs)
+                {
+                    let mut last = 0;
+                    let step =
+                        |&(bucket, count)| (bucket - std::mem::replace(&mut last, bucket), count);
+                    entries.push(SavedEntry {
+                        group,
+                        totals,
+                        histogram: pairs.iter().map(step).collect(),
+                    });
+                }
+                each(SavedTick {
+                    tick,
+                    histograms,
+                    entries,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why an aggregate cannot be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::report) enum NotRestorable {
+    /// It cannot be what was written.
+    Damage(Damage),
+    /// It is more than `reports.memory` allows.
+    TooLarge,
+}
+
+impl From<Damage> for NotRestorable {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+/// An error unless that holds.
+fn check(holds: bool, damage: &'static str) -> Result<(), Damage> {
+    if holds { Ok(()) } else { Err(Damage(damage)) }
+}
+
+/// Whether some definition makes such a layout.
+fn is_layout(layout: &BucketLayout) -> bool {
+    let made = match layout {
+        BucketLayout::LogLinear => return true,
+        BucketLayout::Linear { max_us, size } => BucketLayout::linear(max_us / 1_000_000, *size),
+        BucketLayout::V2(v2) => BucketLayout::v2(v2.min_ms(), v2.max_ms(), v2.buckets()),
+    };
+    made.is_ok_and(|made| made == *layout)
+}
+
+/// An aggregate that is being read back.
+#[derive(Debug)]
+pub(in crate::report) struct AggregateRestore {
+    pub(in crate::report) aggregate: Box<Aggregate>,
+    /// Names of its reports, and which row each group had in each.
+    pub(in crate::report) reports: Vec<(String, Vec<(u32, u32)>)>,
+    /// Ids of the groups, by the ids that they had.
+    groups: Vec<u32>,
+    overflow_groups: Vec<u32>,
+    has_overflowed_ticks: bool,
+    samples: u64,
+    /// Bytes that histograms may take.
+    histogram_bytes_max: usize,
+}
+
+impl AggregateRestore {
+    /// An aggregate without groups.
+    pub(in crate::report) fn begin(
+        saved: SavedAggregate,
+        now_ms: u64,
+        budget: &Budget,
+    ) -> Result<Self, Damage> {
+        let SavedAggregate {
+            scope,
+            filters,
+            group_keys,
+            tick,
+            ..
+        } = saved;
+        // Only what some window makes: the engine divides by the one and counts to the other.
+        let Ticks { tick_ms, count } = scope.ticks;
+        let window_ms = tick_ms.checked_mul(count);
+        check(
+            tick_ms >= 1000
+                && (1..=120).contains(&count)
+                && window_ms.is_some_and(|ms| ms / 1000 <= WINDOW_SECS_MAX + 120),
+            "a report has a window that cannot be",
+        )?;
+        check(
+            is_layout(&scope.buckets),
+            "a report has a histogram that cannot be",
+        )?;
+        check(
+            filters.len() <= FILTERS_MAX
+                && group_keys.len() <= DEFINITION_KEYS_MAX
+                && saved.reports.len() <= REPORTS_MAX,
+            "a report has too many keys or filters",
+        )?;
+        check(tick <= scope.ticks.at(now_ms), "a tick lies in the future")?;
+        let mut aggregate = Box::new(Aggregate::with_group_keys(
+            scope, filters, group_keys, now_ms,
+        ));
+        aggregate.tick = tick;
+        aggregate.coverage = Coverage::restore(scope.ticks, &saved.coverage, now_ms)?;
+        aggregate.flow = saved.flow;
+        Ok(Self {
+            aggregate,
+            reports: saved
+                .reports
+                .into_iter()
+                .map(|name| (name, Vec::new()))
+                .collect(),
+            groups: Vec::new(),
+            overflow_groups: saved.overflow_groups,
+            has_overflowed_ticks: saved.has_overflowed_ticks,
+            samples: 0,
+            histogram_bytes_max: budget.limit(),
+        })
+    }
+
+    /// Bytes that it takes, also while it is being read.
+    pub(in crate::report) fn taken(&self) -> Taken {
+        let rows: usize = self
+            .reports
+            .iter()
+            .map(|(_, rows)| rows.capacity() * 8)
+            .sum();
+        let mut taken = self.aggregate.taken();
+        taken.all += self.groups.capacity() * 4 + rows;
+        taken
+    }
+
+    /// Takes in what [`Aggregate::save_groups`] gave.
+    pub(in crate::report) fn groups(
+        &mut self,
+        groups: Vec<SavedGroup>,
+        strings: &mut StringInterner,
+        budget: &mut Budget,
+    ) -> Result<(), NotRestorable> {
+        for saved in groups {
+            let at = saved.id as usize;
+            if at >= budget.limit() / GROUP_BYTES_MIN {
+                return Err(NotRestorable::TooLarge);
+            }
+            let fits = saved.key.len() == self.aggregate.group_keys.len()
+                && saved.rows.len() == self.reports.len();
+            check(fits, "a group has too many or too few keys")?;
+            let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
+            for (key_id, string) in key_ids.iter_mut().zip(&saved.key) {
+                *key_id = strings.restore(string)?;
+            }
+            let id = self.aggregate.find_or_make_group(&key_ids, strings, budget);
+            key_ids
+                .into_iter()
+                .for_each(|key_id| strings.release(key_id));
+            if self.groups.len() <= at {
+                self.groups.resize(at + 1, NO_GROUP);
+            }
+            let before = std::mem::replace(&mut self.groups[at], id);
+            check(before == NO_GROUP, "a group comes twice")?;
+            for ((_, rows), row) in self.reports.iter_mut().zip(saved.rows) {
+                rows.push((row.wrapping_sub(1), id));
+            }
+            self.extremes(id, &saved.extremes)?;
+        }
+        Ok(())
+    }
+
+    fn extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
+        let ticks = self.aggregate.scope.ticks.count + 1;
+        check(saved.len() as u64 <= ticks, "a group has too many ticks")?;
+        let Some(extremes) = &mut self.aggregate.groups.extremes else {
+            return Ok(());
+        };
+        for &(tick, seen) in saved {
+            check(tick <= self.aggregate.tick, "a tick lies in the future")?;
+            // In the order of ticks, one for each: several groups may have become this one.
+            let extremes = &mut extremes[id as usize];
+            match extremes.binary_search_by_key(&tick, |&(tick, _)| tick) {
+                Ok(known) => extremes[known].1.widen(&seen),
+                Err(place) => {
+                    extremes.insert(place, (tick, seen));
+                    self.aggregate.groups.extremes_count += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what [`AggregateCut::ticks`] gave.
+    pub(in crate::report) fn tick(&mut self, saved: SavedTick) -> Result<(), NotRestorable> {
+        let SavedTick {
+            tick, histograms, ..
+        } = saved;
+        check(tick <= self.aggregate.tick, "a tick lies in the future")?;
+        let last = self.aggregate.tick_logs.back();
+        check(
+            last.is_none_or(|last| last.tick <= tick),
+            "ticks are out of order",
+        )?;
+        for entry in saved.entries {
+            self.entry(entry)?;
+        }
+        let groups = self.aggregate.writer.entries();
+        let entries = self.aggregate.writer.finish();
+        self.aggregate.tick_log_bytes += entries.len();
+        self.aggregate.ticks_without_histograms += usize::from(!histograms);
+        self.aggregate.tick_logs.push_back(TickLog {
+            tick,
+            entries,
+            groups,
+            histograms,
+            overflowed: false,
+        });
+        Ok(())
+    }
+
+    fn entry(&mut self, saved: SavedEntry) -> Result<(), NotRestorable> {
+        let known = self.groups.get(saved.group as usize).copied();
+        let id = known
+            .filter(|&id| id != NO_GROUP)
+            .ok_or(Damage("a tick mentions a group that there is not"))?;
+        let totals = saved.totals;
+        let counts = [totals.requests, totals.errors];
+        let sums = [
+            totals.hits,
+            totals.time,
+            totals.ru_utime,
+            totals.ru_stime,
+            totals.traffic,
+            totals.memory,
+        ];
+        let in_range = counts.iter().all(|&count| count <= u32::MAX.into())
+            && sums.iter().all(|&sum| sum < SUM_END);
+        check(in_range, "a sum is too large")?;
+        // A group is dropped when its sums are zero, and its histogram has to be empty then.
+        let sound = totals != Totals::ZERO || saved.histogram.is_empty();
+        check(sound, "a histogram has samples of no request")?;
+        let pairs = self.buckets(saved.histogram)?;
+        let aggregate = &mut *self.aggregate;
+        aggregate
+            .writer
+            .pairs(id, &totals, pairs.len(), pairs.iter().copied());
+        let group = aggregate.groups.get_mut(id);
+        group.totals += &totals;
+        let before = group.histogram.heap_bytes();
+        let mut read = Ok(());
+        for &(bucket, count) in &pairs {
+            group.histogram.add(bucket, count);
+            // Counts that are short in the file may be long in memory.
+            if group.histogram.heap_bytes() > self.histogram_bytes_max {
+                read = Err(NotRestorable::TooLarge);
+                break;
+            }
+        }
+        let after = group.histogram.heap_bytes();
+        aggregate.groups.histogram_bytes = aggregate.groups.histogram_bytes + after - before;
+        read
+    }
+
+    /// Turns steps into buckets.
+    fn buckets(&mut self, mut pairs: Vec<(u32, u64)>) -> Result<Vec<(u32, u64)>, NotRestorable> {
+        let mut last = 0u32;
+        for (bucket, count) in &mut pairs {
+            last = last
+                .checked_add(*bucket)
+                .filter(|bucket| *bucket <= BUCKET_MAX)
+                .ok_or(Damage("a histogram has a bucket that cannot be"))?;
+            *bucket = last;
+            check(*count > 0, "a histogram has an empty bucket")?;
+            self.samples = self.samples.saturating_add(*count);
+            if *count > SAMPLES_MAX || self.samples >= SAMPLES_END {
+                return Err(NotRestorable::TooLarge);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in that are `wanted` (place among
+    /// those of the head, definition). Returns the aggregate and the numbers of these.
+    pub(in crate::report) fn finish(
+        mut self,
+        wanted: &[(usize, &Definition)],
+        rows_max: usize,
+        strings: &mut StringInterner,
+    ) -> (Box<Aggregate>, Vec<usize>) {
+        for id in 0..self.aggregate.groups.end() {
+            let groups = &self.aggregate.groups;
+            if !groups.is_used(id) {
+                continue;
+            }
+            if groups.get(id).totals == Totals::ZERO && !groups.is_running(id) {
+                self.aggregate.forget_group(id, strings);
+            } else {
+                // What overflowed for some ticks is as good as a group that overflowed.
+                let stride = self.aggregate.group_keys.len();
+                let is_other = self.aggregate.groups.key_ids(id)[..stride].contains(&OTHER);
+                if self.has_overflowed_ticks && is_other {
+                    self.aggregate.overflow_groups.insert(id);
+                }
+            }
+        }
+        let overflowed = self.overflow_groups.iter();
+        let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
+        let groups = &self.aggregate.groups;
+        let overflowed = overflowed.filter(|&id| id < groups.end() && groups.is_used(id));
+        self.aggregate.overflow_groups.extend(overflowed);
+        let numbers = wanted
+            .iter()
+            .map(|&(place, definition)| {
+                let rows = std::mem::take(&mut self.reports[place].1);
+                self.join_in_order(definition, rows_max, rows)
+            })
+            .collect();
+        (self.aggregate, numbers)
+    }
+
+    /// Lets a report in so that its rows are in the order in which they were, and those that were under `(other)` for want
+    /// of rows are so again.
+    fn join_in_order(
+        &mut self,
+        definition: &Definition,
+        rows_max: usize,
+        mut rows: Vec<(u32, u32)>,
+    ) -> usize {
+        let aggregate = &mut *self.aggregate;
+        let mut row_map = RowMap::new(definition, &aggregate.group_keys, rows_max);
+        rows.sort_by_key(|&(row, _)| match row {
+            OTHER_ROW | NO_ROW => NO_ROW,
+            own => own,
+        });
+        let mut added = vec![false; aggregate.groups.end() as usize];
+        for (_, id) in rows {
+            if aggregate.groups.is_used(id) && !std::mem::replace(&mut added[id as usize], true) {
+                row_map.add_group(id, &aggregate.groups.key_ids(id));
+            }
+        }
+        aggregate.row_maps.push(Some(row_map));
+        aggregate.row_maps.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_that_a_definition_makes() {
+        for layout in [
+            BucketLayout::LogLinear,
+            BucketLayout::linear(10, 1024).unwrap(),
+            BucketLayout::v2(0, 60_000, 32_768).unwrap(),
+        ] {
+            assert!(is_layout(&layout));
+            let bytes = postcard::to_stdvec(&layout).unwrap();
+            assert_eq!(postcard::from_bytes::<BucketLayout>(&bytes), Ok(layout));
+            // A number of it changed: another layout that there is, or none.
+            for at in 1..bytes.len() {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= 1;
+                let changed = postcard::from_bytes::<BucketLayout>(&bytes);
+                assert!(!changed.is_ok_and(|it| it == layout), "byte {at}");
+            }
+        }
+        let nothing = BucketLayout::Linear { max_us: 0, size: 1 };
+        assert!(!is_layout(&nothing));
+    }
+
+    /// Found by fuzzing: such a group was dropped with samples left in it, and the next tick to leave took them away again.
+    #[test]
+    fn a_histogram_has_samples_of_requests_only() {
+        let mut budget = Budget::new(1 << 20);
+        let mut strings = StringInterner::new(1 << 20, crate::input::record::Hasher::new());
+        let saved = SavedAggregate {
+            scope: Scope {
+                level: crate::report::definition::Level::Request,
+                ticks: Ticks {
+                    tick_ms: 1_000,
+                    count: 60,
+                },
+                buckets: BucketLayout::LogLinear,
+                extremes: false,
+            },
+            filters: Vec::new(),
+            group_keys: Vec::new(),
+            tick: 3,
+            coverage: vec![(3_000, 3_500)],
+            flow: Flow::default(),
+            overflow_groups: Vec::new(),
+            has_overflowed_ticks: false,
+            reports: Vec::new(),
+        };
+        let mut restore = AggregateRestore::begin(saved, 4_000, &budget).unwrap();
+        let group = SavedGroup {
+            id: 0,
+            key: Vec::new(),
+            rows: Vec::new(),
+            extremes: Vec::new(),
+        };
+        restore
+            .groups(vec![group], &mut strings, &mut budget)
+            .unwrap();
+        let tick = |requests, histogram| SavedTick {
+            tick: 3,
+            histograms: true,
+            entries: vec![SavedEntry {
+                group: 0,
+                totals: Totals {
+                    requests,
+                    ..Totals::ZERO
+                },
+                histogram,
+            }],
+        };
+        restore.tick(tick(2, vec![(7, 1), (3, 1)])).unwrap();
+        for (bad, why) in [
+            (tick(0, vec![(7, 1)]), "no request"),
+            (tick(1, vec![(7, 0)]), "an empty bucket"),
+            (tick(1, vec![(u32::MAX, 1)]), "no such bucket"),
+            (tick(1 << 32, Vec::new()), "more than a tick can have"),
+            (
+                SavedTick {
+                    tick: 4,
+                    ..tick(1, Vec::new())
+                },
+                "of the future",
+            ),
+            (
+                SavedTick {
+                    tick: 2,
+                    ..tick(1, Vec::new())
+                },
+                "out of order",
+            ),
+        ] {
+            let refused = restore.tick(bad);
+            assert!(matches!(refused, Err(NotRestorable::Damage(_))), "{why}");
+        }
+    }
+}

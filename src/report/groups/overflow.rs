@@ -1,0 +1,164 @@
+//! Slots that give way: what a group gained in the running tick moves to another group, or is closed out of turn.
+//!
+//! Used by `aggregate::close` and `aggregate::overflow` when there is less memory than the tick wants, on the merger's
+//! thread. The last slot takes the place of one that goes, so the slots in use can be walked while they shrink.
+
+use super::super::tick_log::TickLogWriter;
+use super::super::totals::Totals;
+use super::{Groups, NO_SLOT, Slot, UNUSED};
+
+/// Unused groups at the end that are worth giving back, when there are others.
+const END_UNUSED: usize = 1024;
+
+/// Steps from the groups that fold first to those that fold last, two for each doubling of requests.
+pub(in crate::report) const LEVELS: usize = 64;
+
+impl Groups {
+    /// How much slot `at` matters, below [`LEVELS`]: by its requests and those that its group has in a tick on average, and
+    /// between equals by whether the group was there before this tick.
+    pub(in crate::report) fn level(&self, at: usize) -> usize {
+        let slot = &self.slots[at];
+        let totals = &self.groups[slot.group as usize].totals;
+        let requests = u64::from(slot.requests).saturating_add(totals.requests / self.ticks);
+        let doublings = requests.max(1).ilog2() as usize;
+        (doublings * 2 + usize::from(*totals != Totals::ZERO)).min(LEVELS - 1)
+    }
+
+    /// The group of slot `at`.
+    pub(in crate::report) fn group_of_slot(&self, at: usize) -> u32 {
+        self.slots[at].group
+    }
+
+    /// Bytes that the tick log entry of slot `at` takes.
+    pub(in crate::report) fn entry_bytes(&self, at: usize) -> usize {
+        let slot = &self.slots[at];
+        TickLogWriter::entry_bytes(slot.group, &slot.totals(), &slot.histogram)
+    }
+
+    /// About how many bytes it takes to close slot `at`: its entry, and what the group's histogram grows by.
+    pub(in crate::report) fn closing_bytes(&self, at: usize) -> usize {
+        let slot = &self.slots[at];
+        let has = self.groups[slot.group as usize].histogram.len();
+        let more = slot.histogram.len().saturating_sub(has);
+        self.entry_bytes(at) + more * 12 + usize::from(has == 0) * 16 + self.extremes_each()
+    }
+
+    /// Whether the group's histogram has to grow when slot `at` is closed.
+    pub(in crate::report) fn histogram_grows(&self, at: usize) -> bool {
+        let slot = &self.slots[at];
+        let mut has = self.groups[slot.group as usize].histogram.iter();
+        slot.histogram.iter().any(|(wanted, _)| {
+            has.by_ref().find(|&(b, _)| b >= wanted).map(|it| it.0) != Some(wanted)
+        })
+    }
+
+    /// Bytes that are free when slot `at` has gone.
+    pub(in crate::report) fn slot_bytes(&self, at: usize) -> usize {
+        size_of::<Slot>() + 16 + self.slots[at].histogram.heap_bytes()
+    }
+
+    /// [Takes over](Self::take_over) slot `at`, which the last slot then fills.
+    pub(in crate::report) fn close_and_fill(&mut self, at: usize, tick: u64, histogram: bool) {
+        self.close_slot(at, tick, histogram);
+        self.fill(at);
+    }
+
+    /// Moves what slot `at` has to group `to`, another one, and lets the last slot fill it; false when that group's
+    /// slot must be [taken over](Self::take_over) first.
+    pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) -> bool {
+        let more = self.slots[at].requests;
+        let has_room = |slot: &Slot| slot.has_room() && slot.requests.checked_add(more).is_some();
+        if self.running(to).is_some_and(|(_, slot)| !has_room(slot)) {
+            return false;
+        }
+        let from = std::mem::take(&mut self.slots[at]);
+        let seen = self.slot_extremes.get(at).copied();
+        self.heads[from.group as usize].slot = NO_SLOT;
+        // First of all its place is free: folding never takes another chunk.
+        self.fill(at);
+        let to = match self.heads[to as usize].slot {
+            NO_SLOT => self.open_slot(to),
+            to => to,
+        } as usize;
+        let slot = &mut self.slots[to];
+        slot.requests += from.requests;
+        slot.errors += from.errors;
+        slot.time += from.time;
+        slot.ru_utime += from.ru_utime;
+        slot.ru_stime += from.ru_stime;
+        slot.traffic += from.traffic;
+        slot.memory += from.memory;
+        slot.hits += from.hits;
+        let before = slot.histogram.heap_bytes();
+        for (bucket, count) in from.histogram.iter() {
+            slot.histogram.add(bucket, count);
+        }
+        self.slot_histogram_bytes += slot.histogram.heap_bytes();
+        self.slot_histogram_bytes -= before + from.histogram.heap_bytes();
+        if let Some(seen) = seen {
+            self.slot_extremes[to].widen(&seen);
+        }
+        true
+    }
+
+    /// Lets the last slot in use fill slot `at`, which nobody has any more.
+    fn fill(&mut self, at: usize) {
+        self.slots_used -= 1;
+        let last = self.slots_used;
+        if self.extremes.is_some() {
+            self.slot_extremes.truncate(last + 1);
+            self.slot_extremes.swap_remove(at);
+        }
+        if at == last {
+            return;
+        }
+        let moved = std::mem::take(&mut self.slots[last]);
+        let freed = std::mem::replace(&mut self.slots[at], moved);
+        self.slots[last] = freed;
+        let group = self.slots[at].group;
+        self.heads[group as usize].slot = at as u32;
+    }
+
+    /// While the tick runs: gives back slots that are not in use.
+    pub(in crate::report) fn give_slots_back(&mut self) {
+        self.keep_slots(self.slots_used);
+    }
+
+    /// Gives back the end of the groups, when enough of it is unused; true when it did. Their generations stay.
+    pub(in crate::report) fn give_end_back(&mut self) -> bool {
+        let mut end = self.groups.len();
+        while end > 0 && self.heads[end - 1].slot == UNUSED {
+            end -= 1;
+        }
+        let unused = self.groups.len() - end;
+        if unused < END_UNUSED && (end > 0 || unused == 0) {
+            return false;
+        }
+        self.unused.retain(|unused| (unused.0 as usize) < end);
+        self.unused.shrink_to_fit();
+        while self.groups.len() > end {
+            self.groups.pop();
+        }
+        while self.key_ids.len() > end * self.stride {
+            self.key_ids.pop();
+        }
+        if let Some(extremes) = &mut self.extremes {
+            extremes.truncate(end);
+            extremes.shrink_to_fit();
+        }
+        true
+    }
+
+    /// Bytes that the next group takes at most: a chunk, or nothing.
+    pub(in crate::report) fn next_bytes(&self) -> usize {
+        if !self.unused.is_empty() || !self.groups.len().is_multiple_of(1024) {
+            return 0;
+        }
+        let each = size_of::<super::Group>() + size_of::<super::Head>() + self.stride * 4;
+        let lists = match &self.extremes {
+            Some(lists) if lists.capacity() - lists.len() < 1024 => lists.capacity() * 48,
+            _ => 0,
+        };
+        each * 1024 + lists
+    }
+}

@@ -1,0 +1,323 @@
+//! Column layouts: the columns in which a report is shown, and how each is computed from a row of a reading.
+//!
+//! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same totals; the lists are
+//! in `v1`, `v2` and `native` and are put together once per report. Front ends call [`ColumnLayout::value`] for every value
+//! they show, on their own threads, over a [`Reading`] that nobody changes; only texts that are put together
+//! (`index_value`, histogram texts) allocate.
+//!
+//! f64 appears here for the first time: everything below is integers.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::histogram::V2Buckets;
+use super::reading::{KeyValue, Reading, Want};
+use super::totals::Totals;
+use crate::value::{Column, ColumnType, Value};
+
+mod list;
+pub(super) mod native;
+mod numbers;
+pub(super) mod v1;
+pub(super) mod v2;
+mod view;
+
+pub use numbers::Numbers;
+pub use view::{HistogramView, Segments};
+
+/// The text shown for a key of the row that stands for all keys without a row of their own.
+pub const OTHER: &str = "(other)";
+
+/// A report's columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnLayout {
+    columns: Vec<LayoutColumn>,
+    view: Option<HistogramView>,
+}
+
+/// One column and how it is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayoutColumn {
+    /// Its name and type.
+    pub column: Column,
+    /// Where its values come from.
+    pub cell: Cell,
+}
+
+/// A sum that every row has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Measure {
+    /// Requests (packets and those nested in them).
+    Requests,
+    /// Hits of timers; at request level the number of timers.
+    Hits,
+    /// Request time or timer value.
+    Time,
+    /// User CPU.
+    RuUtime,
+    /// System CPU.
+    RuStime,
+    /// Document sizes.
+    Traffic,
+    /// Memory footprints.
+    Memory,
+    /// Requests with an error status.
+    Errors,
+}
+
+impl Measure {
+    /// This measure of a row: a count, microseconds or bytes.
+    #[inline]
+    #[must_use]
+    pub fn of(self, totals: &Totals) -> u128 {
+        match self {
+            Self::Requests => u128::from(totals.requests),
+            Self::Hits => totals.hits,
+            Self::Time => totals.time,
+            Self::RuUtime => totals.ru_utime,
+            Self::RuStime => totals.ru_stime,
+            Self::Traffic => totals.traffic,
+            Self::Memory => totals.memory,
+            Self::Errors => u128::from(totals.errors),
+        }
+    }
+}
+
+/// In what a sum is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// The number itself.
+    Count,
+    /// Seconds, of microseconds.
+    Seconds,
+    /// KiB, of bytes.
+    Kib,
+    /// Bytes.
+    Bytes,
+}
+
+/// What a rate is divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Denominator {
+    /// The seconds that the data spans: at least 1, at most the window (v1, native).
+    Covered,
+    /// The window (v2).
+    Window,
+}
+
+/// What a share of nothing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OfNothing {
+    /// 0 (v1, native).
+    Zero,
+    /// NULL (v2).
+    Null,
+}
+
+/// A piece of an `index_value`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IndexPart {
+    /// The text of this key.
+    Key(usize),
+    /// A separator.
+    Text(&'static str),
+}
+
+/// How a column is computed from a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// A key: text as it is, the status as a number (NULL in the `(other)` row).
+    Key(usize),
+    /// A key, always as text (v2).
+    KeyText(usize),
+    /// Keys and separators, run together.
+    IndexValue(Box<[IndexPart]>),
+    /// A sum.
+    Sum(Measure, Unit),
+    /// A sum per second.
+    PerSec(Measure, Unit, Denominator),
+    /// 100 x this row / all rows.
+    Percent(Measure, OfNothing),
+    /// A quantile in seconds: 0 the median, 1.. the percentiles; NULL when the histogram is not known.
+    Quantile(usize),
+    /// `info`'s `time_interval`: the seconds that the data spans.
+    TimeInterval,
+    /// pinba2's histogram text, with what stands between an id and its count.
+    HistogramText(V2Buckets, &'static str),
+    /// Shortest time of the row, seconds.
+    TimeMin,
+    /// Longest time of the row, seconds.
+    TimeMax,
+    /// Largest `memory_peak` of the row, bytes.
+    MemoryPeakMax,
+    /// A column of a histogram view: only [`ColumnLayout::segments`] has values for it.
+    Segment(SegmentCell),
+    /// A column for which this daemon has no meaning.
+    Null,
+}
+
+/// The columns of a histogram view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SegmentCell {
+    /// The `index_value` of the row that was asked for.
+    IndexValue,
+    /// Number of the segment, from 0.
+    Segment,
+    /// Its lower edge, seconds.
+    TimeValue,
+    /// What fell into it.
+    Count,
+    /// Its share of the row, 0 to 100.
+    Percent,
+}
+
+impl ColumnLayout {
+    pub(super) fn new(columns: Vec<LayoutColumn>) -> Self {
+        Self {
+            columns,
+            view: None,
+        }
+    }
+
+    /// The columns in order.
+    #[must_use]
+    pub fn columns(&self) -> &[LayoutColumn] {
+        &self.columns
+    }
+
+    /// Gives a column another name.
+    pub(super) fn rename(&mut self, column: usize, name: &str) {
+        if let Some(column) = self.columns.get_mut(column) {
+            name.clone_into(&mut column.column.name);
+        }
+    }
+
+    /// Where the column of this name is.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.columns
+            .iter()
+            .position(|column| column.column.name == name)
+    }
+
+    /// What a reading must contain for these columns (by position).
+    #[must_use]
+    pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
+        let mut want = Want {
+            quantiles: false,
+            histograms: self.view.is_some(),
+        };
+        for column in columns.into_iter().filter_map(|at| self.columns.get(at)) {
+            match column.cell {
+                Cell::Quantile(_) => want.quantiles = true,
+                Cell::HistogramText(..) => want.histograms = true,
+                _ => {}
+            }
+        }
+        want
+    }
+
+    /// The value of a column in a row of a reading made for this shape's report.
+    ///
+    /// In a histogram view rows are segments: use [`ColumnLayout::segments`]; this gives NULL.
+    ///
+    /// # Panics
+    /// When `row` or `column` is out of range: callers take both from the reading and the shape.
+    #[must_use]
+    pub fn value<'a>(&self, reading: &'a Reading, row: usize, column: usize) -> Value<'a> {
+        let totals = &reading.totals[row];
+        match &self.columns[column].cell {
+            Cell::Key(key) => match reading.key(row, *key) {
+                KeyValue::Text(text) => Value::Text(Cow::Borrowed(text)),
+                KeyValue::Status(status) => Value::Int(i64::from(status)),
+                KeyValue::Other => match self.columns[column].column.column_type {
+                    ColumnType::Varchar(_) | ColumnType::Text => Value::Text(Cow::Borrowed(OTHER)),
+                    _ => Value::Null,
+                },
+            },
+            Cell::KeyText(key) => Value::Text(key_text(reading.key(row, *key))),
+            Cell::IndexValue(parts) => Value::Text(index_value(parts, reading, row)),
+            Cell::Sum(measure, Unit::Count | Unit::Bytes) => whole(measure.of(totals)),
+            Cell::Sum(measure, Unit::Seconds) => {
+                let us = measure.of(totals);
+                u64::try_from(us).map_or_else(|_| Value::Float(us as f64 / 1e6), Value::Micros)
+            }
+            cell @ (Cell::Sum(_, Unit::Kib) | Cell::PerSec(..) | Cell::Percent(..)) => {
+                let quotient = cell.quotient(reading).map(|it| it.of(totals));
+                let value = quotient.filter(|value| !value.is_nan());
+                value.map_or(Value::Null, Value::Float)
+            }
+            Cell::Quantile(rank) => reading
+                .quantile(row, *rank)
+                .map_or(Value::Null, Value::Float),
+            Cell::TimeInterval => whole(u128::from(reading.covered_secs.max(1))),
+            Cell::HistogramText(buckets, gap) => match reading.histograms.get(row) {
+                // Counts without buckets: the histogram did not fit into the memory for it.
+                Some(histogram) if !histogram.is_empty() || totals.requests == 0 => {
+                    Value::Text(Cow::Owned(buckets.text(histogram, gap)))
+                }
+                _ => Value::Null,
+            },
+            cell @ (Cell::TimeMin | Cell::TimeMax | Cell::MemoryPeakMax) => {
+                match (cell, reading.extremes.get(row)) {
+                    (_, None) => Value::Null,
+                    _ if totals.requests == 0 => Value::Null,
+                    (Cell::TimeMin, Some(seen)) => Value::Micros(seen.time_min),
+                    (Cell::TimeMax, Some(seen)) => Value::Micros(seen.time_max),
+                    (_, Some(seen)) => Value::Int(i64::from(seen.memory_peak_max)),
+                }
+            }
+            Cell::Segment(_) | Cell::Null => Value::Null,
+        }
+    }
+}
+
+/// A sum as a float. The detour over u64 matters: converting a u128 costs ten times as much.
+#[inline]
+fn number(sum: u128) -> f64 {
+    u64::try_from(sum).map_or_else(|_| sum as f64, |sum| sum as f64)
+}
+
+/// A sum as a whole number, or as a float when it is past 63 bits.
+#[inline]
+fn whole(sum: u128) -> Value<'static> {
+    i64::try_from(sum).map_or_else(|_| Value::Float(sum as f64), Value::Int)
+}
+
+fn key_text(key: KeyValue<'_>) -> Cow<'_, str> {
+    match key {
+        KeyValue::Text(text) => Cow::Borrowed(text),
+        KeyValue::Status(status) => Cow::Owned(status.to_string()),
+        KeyValue::Other => Cow::Borrowed(OTHER),
+    }
+}
+
+/// The `index_value` of a row: borrowed when it is one key's text.
+fn index_value<'a>(parts: &[IndexPart], reading: &'a Reading, row: usize) -> Cow<'a, str> {
+    if let [IndexPart::Key(key)] = parts {
+        return key_text(reading.key(row, *key));
+    }
+    let length = parts.iter().map(|part| match part {
+        IndexPart::Text(text) => text.len(),
+        IndexPart::Key(key) => match reading.key(row, *key) {
+            KeyValue::Text(text) => text.len(),
+            KeyValue::Status(_) | KeyValue::Other => 10,
+        },
+    });
+    let mut text = String::with_capacity(length.sum());
+    for part in parts {
+        match part {
+            IndexPart::Text(separator) => text.push_str(separator),
+            IndexPart::Key(key) => match reading.key(row, *key) {
+                KeyValue::Text(value) => text.push_str(value),
+                // Writing to a String cannot fail.
+                KeyValue::Status(status) => drop(write!(text, "{status}")),
+                KeyValue::Other => text.push_str(OTHER),
+            },
+        }
+    }
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Sums as quotients, and the numbers of a report column by column, for readers that want many rows at once.
+//!
+//! The same as [`ColumnLayout::value`] row by row, without asking for every value what kind of column it is in; what has no fast
+//! way here (keys, texts, extremes, sums past 63 bits) is left to that.
+
+use std::ops::Range;
+
+use super::{Cell, ColumnLayout, Denominator, Measure, OfNothing, Unit, number};
+use crate::report::reading::Reading;
+use crate::report::totals::Totals;
+
+/// A column of some rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Numbers {
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Numbers; NaN stands for NULL.
+    Floats(Vec<f64>),
+}
+
+/// How a sum becomes the number that is shown. One division, so one rounding: the products are exact.
+pub(super) struct Quotient {
+    measure: Measure,
+    factor: f64,
+    divisor: f64,
+    /// What it is when the divisor is 0; NaN stands for NULL.
+    of_nothing: f64,
+}
+
+impl Quotient {
+    pub(super) fn of(&self, totals: &Totals) -> f64 {
+        if self.divisor > 0.0 {
+            self.factor * number(self.measure.of(totals)) / self.divisor
+        } else {
+            self.of_nothing
+        }
+    }
+}
+
+impl Unit {
+    /// How many of what is counted make one.
+    const fn size(self) -> f64 {
+        match self {
+            Self::Count | Self::Bytes => 1.0,
+            Self::Seconds => 1e6,
+            Self::Kib => 1024.0,
+        }
+    }
+}
+
+impl Cell {
+    /// The quotient that this column shows, if it shows one.
+    pub(super) fn quotient(&self, reading: &Reading) -> Option<Quotient> {
+        let (measure, factor, divisor, of_nothing) = match *self {
+            Self::Sum(measure, unit) => (measure, 1.0, unit.size(), f64::NAN),
+            Self::PerSec(measure, unit, denominator) => {
+                let secs = match denominator {
+                    Denominator::Covered => reading.covered_secs.max(1) as f64,
+                    Denominator::Window => reading.window_secs,
+                };
+                (measure, 1.0, secs * unit.size(), f64::NAN)
+            }
+            Self::Percent(measure, of_nothing) => {
+                let of_nothing = match of_nothing {
+                    OfNothing::Zero => 0.0,
+                    OfNothing::Null => f64::NAN,
+                };
+                (
+                    measure,
+                    100.0,
+                    number(measure.of(&reading.grand)),
+                    of_nothing,
+                )
+            }
+            _ => return None,
+        };
+        Some(Quotient {
+            measure,
+            factor,
+            divisor,
+            of_nothing,
+        })
+    }
+}
+
+impl ColumnLayout {
+    /// The numbers of a column in these rows of a reading, if it is one that can be computed so.
+    ///
+    /// # Panics
+    /// When a row or `column` is out of range: callers take both from the reading and the layout.
+    #[must_use]
+    pub fn numbers(&self, reading: &Reading, column: usize, rows: Range<usize>) -> Option<Numbers> {
+        let totals = &reading.totals[rows.clone()];
+        match &self.columns[column].cell {
+            Cell::Sum(measure, Unit::Count | Unit::Bytes) => {
+                let sums = totals.iter().map(|it| i64::try_from(measure.of(it)));
+                sums.collect::<Result<_, _>>().ok().map(Numbers::Ints)
+            }
+            Cell::Quantile(rank) => {
+                let quantiles = rows.map(|row| reading.quantile(row, *rank).unwrap_or(f64::NAN));
+                Some(Numbers::Floats(quantiles.collect()))
+            }
+            cell => {
+                let quotient = cell.quotient(reading)?;
+                let shown = totals.iter().map(|totals| quotient.of(totals));
+                Some(Numbers::Floats(shown.collect()))
+            }
+        }
+    }
+}

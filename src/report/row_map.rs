@@ -1,0 +1,293 @@
+//! A report's view of its aggregate: which row of the report each group belongs to.
+//!
+//! Kept in step as groups come and go, not packet by packet. A report has at most `rows_max` rows of its own; a group
+//! whose key finds no room belongs to row [`OTHER_ROW`] until there is room again, and then moves with everything that
+//! it holds, so every row equals the sum of its records at any time.
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use super::definition::{Definition, KeySource, Missing};
+use super::group_key::{GroupKey, KeyIds, lacks};
+use super::groups::Groups;
+use crate::pool::strings::{EMPTY, NONE, OTHER};
+
+/// The row of what found no row of its own.
+pub(super) const OTHER_ROW: u32 = 0;
+
+/// The group is not counted in this report.
+pub(super) const NO_ROW: u32 = u32::MAX;
+
+/// One report's view of its aggregate's groups.
+#[derive(Debug)]
+pub(super) struct RowMap {
+    keys: Vec<MappedKey>,
+    /// Row of each group, by group number.
+    row_of: Vec<u32>,
+    /// Number of groups in each row.
+    groups_in: Vec<u32>,
+    /// `keys` key ids a row.
+    key_ids: Vec<u32>,
+    unused: Vec<u32>,
+    table: HashTable<u32>,
+    hasher: RandomState,
+    rows_max: usize,
+    /// Groups in the other row that have a key of their own.
+    overflowed: usize,
+}
+
+#[derive(Debug)]
+struct MappedKey {
+    group_key: usize,
+    source: KeySource,
+    missing: Missing,
+}
+
+impl RowMap {
+    /// The view of `definition` over `group keys`, which serve all its keys.
+    pub(super) fn new(definition: &Definition, group_keys: &[GroupKey], rows_max: usize) -> Self {
+        let keys: Vec<_> = definition
+            .keys
+            .iter()
+            .filter_map(|key| {
+                let group_key = group_keys
+                    .iter()
+                    .position(|group_key| group_key.serves(key))?;
+                Some(MappedKey {
+                    group_key,
+                    source: key.source.clone(),
+                    missing: key.missing,
+                })
+            })
+            .collect();
+        debug_assert_eq!(
+            keys.len(),
+            definition.keys.len(),
+            "the aggregate does not serve this report"
+        );
+        let key_ids = vec![OTHER; keys.len()];
+        Self {
+            keys,
+            row_of: Vec::new(),
+            groups_in: vec![0],
+            key_ids,
+            unused: Vec::new(),
+            table: HashTable::new(),
+            hasher: RandomState::new(),
+            rows_max,
+            overflowed: 0,
+        }
+    }
+
+    /// A group came: finds or makes its row.
+    pub(super) fn add_group(&mut self, id: u32, key_ids: &KeyIds) {
+        let row = match self.key_of(key_ids) {
+            None => NO_ROW,
+            Some(key) if key[..self.keys.len()].contains(&OTHER) => OTHER_ROW,
+            Some(key) => self.find_or_make_row(&key).unwrap_or_else(|| {
+                self.overflowed += 1;
+                OTHER_ROW
+            }),
+        };
+        if self.row_of.len() <= id as usize {
+            self.row_of.resize(id as usize + 1, NO_ROW);
+        }
+        self.row_of[id as usize] = row;
+        if row != NO_ROW {
+            self.groups_in[row as usize] += 1;
+        }
+    }
+
+    /// A group went: forgets its row with the last one.
+    pub(super) fn remove_group(&mut self, id: u32, key_ids: &KeyIds) {
+        let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
+        if row == NO_ROW {
+            return;
+        }
+        self.groups_in[row as usize] -= 1;
+        if row == OTHER_ROW {
+            self.overflowed -= usize::from(self.own_key(key_ids).is_some());
+        } else if self.groups_in[row as usize] == 0 {
+            let hash = self.hash(self.row_key_ids(row));
+            if let Ok(entry) = self.table.find_entry(hash, |&other| other == row) {
+                entry.remove();
+            }
+            self.unused.push(row);
+        }
+    }
+
+    /// Whether [`promote`](Self::promote) could do something.
+    pub(super) fn can_promote(&self) -> bool {
+        self.overflowed > 0 && self.table.len() < self.rows_max
+    }
+
+    /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its groups: once it has a row,
+    /// the groups that come later in the walk find it, full or not.
+    pub(super) fn promote(&mut self, groups: &Groups) {
+        for id in 0..self.row_of.len() as u32 {
+            if self.overflowed == 0 {
+                return;
+            }
+            if self.row_of[id as usize] != OTHER_ROW {
+                continue;
+            }
+            let own = self.own_key(&groups.key_ids(id));
+            if let Some(row) = own.and_then(|key| self.find_or_make_row(&key)) {
+                self.row_of[id as usize] = row;
+                self.groups_in[OTHER_ROW as usize] -= 1;
+                self.groups_in[row as usize] += 1;
+                self.overflowed -= 1;
+            }
+        }
+    }
+
+    /// Rows with groups, the other row included.
+    pub(super) fn len(&self) -> usize {
+        self.table.len() + usize::from(self.groups_in[OTHER_ROW as usize] > 0)
+    }
+
+    /// One more than the largest row number.
+    pub(super) fn end(&self) -> usize {
+        self.groups_in.len()
+    }
+
+    /// Groups in row `row`.
+    pub(super) fn groups_in(&self, row: u32) -> u32 {
+        self.groups_in[row as usize]
+    }
+
+    /// Groups overflowed into the other row for want of rows.
+    pub(super) fn overflowed(&self) -> usize {
+        self.overflowed
+    }
+
+    /// Row of group `id`.
+    pub(super) fn row_of(&self, id: u32) -> u32 {
+        self.row_of.get(id as usize).copied().unwrap_or(NO_ROW)
+    }
+
+    /// The key ids of a row, one a key.
+    pub(super) fn row_key_ids(&self, row: u32) -> &[u32] {
+        let keys = self.keys.len();
+        &self.key_ids[row as usize * keys..(row as usize + 1) * keys]
+    }
+
+    /// Bytes that the next group takes at most, where it makes something grow; both copies, while it does.
+    pub(super) fn next_bytes(&self) -> usize {
+        let grows = |full: bool, capacity: usize, each: usize| {
+            if full { capacity.max(8) * 2 * each } else { 0 }
+        };
+        let (row_of, groups_in) = (&self.row_of, &self.groups_in);
+        let key_ids_full = self.key_ids.len() + self.keys.len() > self.key_ids.capacity();
+        let table = &self.table;
+        grows(row_of.len() == row_of.capacity(), row_of.capacity(), 4)
+            + grows(
+                groups_in.len() == groups_in.capacity(),
+                groups_in.capacity(),
+                4,
+            )
+            + grows(key_ids_full, self.key_ids.capacity(), 4)
+            + grows(table.len() == table.capacity(), table.capacity(), 6)
+    }
+
+    /// Gives back what groups from number `end` on took, of which there are none any more, and rows that went when they are
+    /// most of all; the others move together.
+    pub(super) fn give_back(&mut self, end: u32) {
+        self.row_of.truncate(end as usize);
+        self.row_of.shrink_to_fit();
+        if self.unused.len() < self.groups_in.len() / 2 {
+            return;
+        }
+        let stride = self.keys.len();
+        let mut moved = vec![NO_ROW; self.groups_in.len()];
+        let mut rows = 0;
+        for (row, moved) in moved.iter_mut().enumerate() {
+            if row == OTHER_ROW as usize || self.groups_in[row] > 0 {
+                *moved = rows as u32;
+                self.groups_in[rows] = self.groups_in[row];
+                self.key_ids
+                    .copy_within(row * stride..(row + 1) * stride, rows * stride);
+                rows += 1;
+            }
+        }
+        self.groups_in.truncate(rows);
+        self.groups_in.shrink_to_fit();
+        self.key_ids.truncate(rows * stride);
+        self.key_ids.shrink_to_fit();
+        self.unused = Vec::new();
+        for row in self.row_of.iter_mut().filter(|row| **row != NO_ROW) {
+            *row = moved[*row as usize];
+        }
+        let mut table = HashTable::with_capacity(rows);
+        for row in 1..rows as u32 {
+            let hash = self.hash(self.row_key_ids(row));
+            table.insert_unique(hash, row, |&row| self.hash(self.row_key_ids(row)));
+        }
+        self.table = table;
+    }
+
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.row_of.capacity() * 4
+            + self.groups_in.capacity() * 4
+            + self.key_ids.capacity() * 4
+            + self.table.capacity() * 6
+    }
+
+    /// The key that the report sees in a group's key ids; `None` when it does not count the group.
+    fn key_of(&self, key_ids: &KeyIds) -> Option<KeyIds> {
+        let mut key = [NONE; super::definition::DEFINITION_KEYS_MAX];
+        for (key_id, mapped) in key.iter_mut().zip(&self.keys) {
+            let value = key_ids[mapped.group_key];
+            if lacks(&mapped.source, mapped.missing, value) {
+                return None;
+            }
+            *key_id = if value == NONE { EMPTY } else { value };
+        }
+        Some(key)
+    }
+
+    /// The same when no part of it is `(other)`: such a key may have a row of its own.
+    fn own_key(&self, key_ids: &KeyIds) -> Option<KeyIds> {
+        let key = self.key_of(key_ids)?;
+        (!key[..self.keys.len()].contains(&OTHER)).then_some(key)
+    }
+
+    fn find_or_make_row(&mut self, key: &KeyIds) -> Option<u32> {
+        let stride = self.keys.len();
+        let key = &key[..stride];
+        let hash = self.hash(key);
+        if let Some(&row) = self.table.find(hash, |&row| self.row_key_ids(row) == key) {
+            return Some(row);
+        }
+        if self.table.len() >= self.rows_max {
+            return None;
+        }
+        let row = match self.unused.pop() {
+            Some(row) => {
+                self.key_ids[row as usize * stride..(row as usize + 1) * stride]
+                    .copy_from_slice(key);
+                row
+            }
+            None => {
+                self.groups_in.push(0);
+                self.key_ids.extend_from_slice(key);
+                (self.groups_in.len() - 1) as u32
+            }
+        };
+        let Self {
+            table,
+            key_ids,
+            hasher,
+            ..
+        } = self;
+        table.insert_unique(hash, row, |&row| {
+            hasher.hash_one(&key_ids[row as usize * stride..(row as usize + 1) * stride])
+        });
+        Some(row)
+    }
+
+    fn hash(&self, key: &[u32]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+}

@@ -1,0 +1,161 @@
+//! The tick log: what each group gained in a tick, packed, to be subtracted when the tick leaves the window.
+//!
+//! One entry a group: its number, its sums, its histogram, as variable-length integers. A busy group takes little more
+//! than its distinct buckets, however many requests it had. Nothing else is needed to expire a tick: not the raw rows,
+//! which may be gone by then.
+
+use std::sync::Arc;
+
+use super::counts::Histogram;
+use super::totals::Totals;
+use super::varint;
+
+/// Writes entries one after the other.
+#[derive(Debug, Default)]
+pub(super) struct TickLogWriter {
+    bytes: Vec<u8>,
+    entries: usize,
+}
+
+impl TickLogWriter {
+    /// Adds what `group` gained. With `histogram` `None` it is left out (memory budget).
+    pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
+        match histogram {
+            Some(histogram) => self.pairs(group, totals, histogram.len(), histogram.iter()),
+            None => self.pairs(group, totals, 0, std::iter::empty()),
+        }
+    }
+
+    /// The same from `len` (bucket, count), buckets ascending.
+    pub(super) fn pairs(
+        &mut self,
+        group: u32,
+        totals: &Totals,
+        len: usize,
+        pairs: impl Iterator<Item = (u32, u64)>,
+    ) {
+        self.entries += 1;
+        varint::push(&mut self.bytes, group.into());
+        totals.push(&mut self.bytes);
+        varint::push(&mut self.bytes, len as u128);
+        let mut last = 0;
+        for (bucket, count) in pairs {
+            varint::push(&mut self.bytes, (bucket - last).into());
+            varint::push(&mut self.bytes, count.into());
+            last = bucket;
+        }
+    }
+
+    /// Bytes of the entry that [`entry`](Self::entry) would write.
+    pub(super) fn entry_bytes(group: u32, totals: &Totals, histogram: &Histogram) -> usize {
+        let numbers = [group.into(), histogram.len() as u128];
+        let numbers = numbers.into_iter().chain(totals.sums());
+        let mut bytes: usize = numbers.map(varint::bytes).sum();
+        let mut last = 0;
+        for (bucket, count) in histogram.iter() {
+            bytes += varint::bytes((bucket - last).into()) + varint::bytes(count.into());
+            last = bucket;
+        }
+        bytes
+    }
+
+    /// What was written since the last one was finished.
+    pub(super) fn unfinished(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Begins with entries that were written elsewhere.
+    pub(super) fn beginning_with(entries: &[u8]) -> Self {
+        Self {
+            bytes: entries.to_vec(),
+            entries: 0,
+        }
+    }
+
+    /// How many entries were written since the last one was finished.
+    pub(super) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// The finished tick log, exactly as large as it needs to be; the writer is empty again.
+    pub(super) fn finish(&mut self) -> Arc<[u8]> {
+        let bytes = self.bytes.as_slice().into();
+        self.bytes.clear();
+        self.entries = 0;
+        bytes
+    }
+
+    /// Gives memory back after an unusually large tick.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to(1 << 16);
+    }
+}
+
+/// Reads entries in the order in which they were written.
+#[derive(Debug)]
+pub(super) struct TickLogReader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> TickLogReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The next entry's group and sums; its histogram pairs go to `pair`.
+    pub(super) fn next(&mut self, pairs: &mut Vec<(u32, u64)>) -> Option<(u32, Totals)> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let from = &mut self.bytes;
+        let group = varint::take(from) as u32;
+        let totals = Totals::take(from);
+        pairs.clear();
+        let mut bucket = 0;
+        for _ in 0..varint::take(from) {
+            bucket += varint::take(from) as u32;
+            pairs.push((bucket, varint::take(from) as u64));
+        }
+        Some((group, totals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut histogram = Histogram::new();
+        histogram.add(0, 1);
+        histogram.add(70_000, 1 << 35);
+        let large = Totals {
+            requests: u64::MAX,
+            hits: u128::MAX,
+            time: 1 << 63,
+            ru_utime: (1 << 63) - 1,
+            ru_stime: 127,
+            traffic: 128,
+            memory: u128::from(u64::MAX) + 5,
+            errors: 3,
+        };
+        let mut writer = TickLogWriter::default();
+        writer.entry(9, &large, Some(&histogram));
+        let bytes = TickLogWriter::entry_bytes(9, &large, &histogram);
+        assert_eq!(writer.unfinished().len(), bytes);
+        writer.entry(u32::MAX - 9, &Totals::ZERO, None);
+        let bytes = writer.finish();
+        let mut reader = TickLogReader::new(&bytes);
+        let mut pairs = Vec::new();
+        assert_eq!(reader.next(&mut pairs), Some((9, large)));
+        assert_eq!(pairs, histogram.iter().collect::<Vec<_>>());
+        assert_eq!(reader.next(&mut pairs), Some((u32::MAX - 9, Totals::ZERO)));
+        assert!(pairs.is_empty());
+        assert_eq!(reader.next(&mut pairs), None);
+    }
+}

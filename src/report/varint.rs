@@ -1,0 +1,54 @@
+//! Numbers of variable length: seven bits a byte, the lowest first; the top bit says that more follow.
+//!
+//! What tick logs and blocks of the last hour are packed with, in memory. Reading trusts what was written here; what ends
+//! early reads as 0. (Snapshots are encoded by `postcard`.)
+
+/// Appends a number.
+#[inline]
+pub(crate) fn push(to: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+/// Bytes that a number takes.
+pub(crate) fn bytes(value: u128) -> usize {
+    (128 - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Takes a number off the front.
+#[inline]
+pub(crate) fn take(from: &mut &[u8]) -> u128 {
+    let mut low = 0u64;
+    let mut shift = 0;
+    while let Some((&byte, rest)) = from.split_first() {
+        *from = rest;
+        low |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return u128::from(low);
+        }
+        shift += 7;
+        if shift == 63 {
+            return take_wide(from, low);
+        }
+    }
+    u128::from(low)
+}
+
+/// The rest of a number of more than 63 bits.
+#[cold]
+fn take_wide(from: &mut &[u8], low: u64) -> u128 {
+    let mut value = u128::from(low);
+    let mut shift = 63;
+    while let Some((&byte, rest)) = from.split_first() {
+        *from = rest;
+        value |= u128::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    value
+}

@@ -1,0 +1,454 @@
+//! The temporary ring: what receivers put in and the merger takes out.
+//!
+//! Receiver threads append records to blocks of bytes through a [`Producer`] each; the merger thread takes whole blocks
+//! through the one [`Consumer`] and gives them back. Nobody waits: when every block is in use the OLDEST filled one
+//! gives way and its requests are counted as overwritten, because the newest data is worth most and a receiver must
+//! never stall. All blocks are made at start (`temp_pool_size`, `temp_pool_bytes`) and only change hands after that. Those that
+//! were in use are used again before another is touched for the first time: what is resident is what was needed at once, ever.
+//!
+//! It is built from crossbeam's bounded queues, without `unsafe`. Those are not wait-free: a thread that the kernel
+//! takes off its processor between two instructions of a `push` lets others spin until it is back. That window is a
+//! few nanoseconds, once a block.
+
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+use crossbeam::utils::CachePadded;
+
+use crate::input::record::RecordSink;
+use crate::limits::BLOCK_BYTES;
+use crate::telemetry::SocketCounters;
+
+/// Emptied blocks that wait for the receiver that filled them, so that a few warm ones go round, not all of them.
+const RETURNED_MAX: usize = 8;
+
+/// Blocks that the merger may hold at a time.
+pub const HELD_MAX: usize = 6;
+
+/// Least number of blocks besides two for each receiver: what the merger holds, and two that [`Consumer::pop`] may
+/// keep back. That leaves one for a receiver to find at any time.
+const OUTLET_BLOCKS: usize = HELD_MAX + 2;
+
+/// How large the ring is: blocks, and requests in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPlan {
+    /// Blocks, all made at start.
+    pub blocks: usize,
+    /// Requests that one block takes at most, however small they are.
+    pub block_requests_max: u32,
+}
+
+impl RingPlan {
+    /// The ring that keeps `temp_pool_size` requests within `temp_pool_bytes`, for `receivers` threads.
+    ///
+    /// At least `2 x receivers + 8` blocks are made, even if `temp_pool_bytes` is smaller than that. The last
+    /// `temp_pool_size` requests are kept as long as they are small enough for the bytes; up to one block per receiver
+    /// may be almost empty when the ring overflows, so each block takes a little more than its share, and a ring in
+    /// which all happen to be full holds up to `blocks x block_requests_max`: 0.4 % more than asked for with the
+    /// defaults and two receivers, and less than twice as much (plus one a block) in the smallest ring.
+    #[must_use]
+    pub fn new(temp_pool_size: usize, temp_pool_bytes: usize, receivers: usize) -> Self {
+        let receivers = receivers.max(1);
+        let blocks = (temp_pool_bytes / BLOCK_BYTES).max(2 * receivers + OUTLET_BLOCKS);
+        let share = temp_pool_size.div_ceil(blocks - receivers).max(1);
+        Self {
+            blocks,
+            block_requests_max: u32::try_from(share).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Bytes that the blocks take, for the memory plan.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.blocks * BLOCK_BYTES
+    }
+
+    /// Requests that can wait at most.
+    #[must_use]
+    pub const fn requests_max(&self) -> usize {
+        self.blocks * self.block_requests_max as usize
+    }
+}
+
+/// A run of records from one receiver, oldest first.
+#[derive(Debug)]
+pub struct Block {
+    bytes: Vec<u8>,
+    requests: u32,
+    /// The receiver that filled it: whose counters its requests are booked on, and where it goes back to.
+    lane: usize,
+    /// Which of that receiver's blocks it is, counted from the start: tells which of two is older.
+    turn: u64,
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(BLOCK_BYTES),
+            requests: 0,
+            lane: 0,
+            turn: 0,
+        }
+    }
+
+    /// The records, one after the other.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub const fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Index of the receiver that filled it.
+    #[must_use]
+    pub const fn lane(&self) -> usize {
+        self.lane
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.requests = 0;
+    }
+}
+
+/// What belongs to one receiver.
+#[derive(Debug)]
+struct Lane {
+    /// Between two batches: the block the receiver is filling, so that the merger need not wait until it is full.
+    open: CachePadded<ArrayQueue<Box<Block>>>,
+    /// Blocks that came back from the merger, empty.
+    returned: CachePadded<ArrayQueue<Box<Block>>>,
+    /// Counts of the socket this receiver reads: pushed, popped and overwritten requests.
+    counters: Arc<SocketCounters>,
+}
+
+/// The state that producers and the consumer share; by itself it only answers how full it is.
+#[derive(Debug)]
+pub struct TempRing {
+    /// Full blocks, oldest first, from all receivers.
+    filled: ArrayQueue<Box<Block>>,
+    /// Empty blocks that no receiver has used lately.
+    spare: ArrayQueue<Box<Block>>,
+    /// Empty blocks that nobody has used yet: the kernel gives them memory when they are written.
+    untouched: ArrayQueue<Box<Block>>,
+    lanes: Box<[Lane]>,
+    plan: RingPlan,
+}
+
+impl TempRing {
+    /// Makes all blocks, and one producer for each of `sockets`, in that order.
+    ///
+    /// # Panics
+    /// When `plan` has fewer than `2 x sockets + 8` blocks, or `sockets` is empty: a mistake in the start-up code.
+    #[must_use]
+    pub fn new(
+        plan: RingPlan,
+        sockets: &[Arc<SocketCounters>],
+    ) -> (Arc<Self>, Vec<Producer>, Consumer) {
+        assert!(!sockets.is_empty(), "a ring needs a receiver");
+        assert!(
+            plan.blocks >= 2 * sockets.len() + OUTLET_BLOCKS,
+            "too few blocks for the receivers"
+        );
+        assert!(plan.block_requests_max > 0, "a block has to take a request");
+        let untouched = ArrayQueue::new(plan.blocks);
+        while !untouched.is_full() {
+            untouched.force_push(Box::new(Block::new()));
+        }
+        let lanes = sockets
+            .iter()
+            .map(|counters| Lane {
+                open: CachePadded::new(ArrayQueue::new(1)),
+                returned: CachePadded::new(ArrayQueue::new(RETURNED_MAX)),
+                counters: Arc::clone(counters),
+            })
+            .collect();
+        let ring = Arc::new(Self {
+            filled: ArrayQueue::new(plan.blocks),
+            spare: ArrayQueue::new(plan.blocks),
+            untouched,
+            lanes,
+            plan,
+        });
+        let producers = (0..sockets.len())
+            .map(|lane| Producer {
+                ring: Arc::clone(&ring),
+                lane,
+                block: None,
+                fresh: 0,
+                turn: 0,
+            })
+            .collect();
+        let consumer = Consumer {
+            ring: Arc::clone(&ring),
+            held: 0,
+            round: Round::default(),
+            newest: None,
+            next: None,
+        };
+        (ring, producers, consumer)
+    }
+
+    /// Requests that wait for the merger. Those of a batch that is being decoded right now are not in it.
+    ///
+    /// A little too high while the merger runs, never too low: what left is read before what came in.
+    #[must_use]
+    pub fn depth(&self) -> u64 {
+        let left: u64 = self
+            .lanes
+            .iter()
+            .map(|lane| {
+                lane.counters.requests_popped.get() + lane.counters.requests_overwritten.get()
+            })
+            .sum();
+        let came: u64 = self
+            .lanes
+            .iter()
+            .map(|lane| lane.counters.requests_pushed.get())
+            .sum();
+        came.saturating_sub(left)
+    }
+
+    /// The sizes it was made with.
+    #[must_use]
+    pub const fn plan(&self) -> RingPlan {
+        self.plan
+    }
+
+    /// An empty block for receiver `lane`: its own warm ones, spares, new ones, those of other receivers, and when there is
+    /// none, the oldest filled one.
+    ///
+    /// One is always found. Each receiver has at most one block (in hand or open), the consumer at most
+    /// [`OUTLET_BLOCKS`], so at least one block per receiver lies in the queues looked at here. A look can miss it only
+    /// if another thread moved blocks meanwhile, that is, got on with its own work.
+    fn take_empty(&self, lane: usize) -> Box<Block> {
+        loop {
+            let empty = self.lanes[lane]
+                .returned
+                .pop()
+                .or_else(|| self.spare.pop())
+                .or_else(|| self.untouched.pop())
+                .or_else(|| self.lanes.iter().find_map(|other| other.returned.pop()));
+            if let Some(block) = empty {
+                return block;
+            }
+            if let Some(mut block) = self.filled.pop() {
+                self.overwrite(&mut block);
+                return block;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Counts the requests of `block` as overwritten, for the socket they came from, and empties it.
+    fn overwrite(&self, block: &mut Block) {
+        self.lanes[block.lane]
+            .counters
+            .requests_overwritten
+            .add(u64::from(block.requests));
+        block.clear();
+    }
+}
+
+/// A receiver's end of the ring. Whoever holds it is the only one who fills blocks of its lane.
+#[derive(Debug)]
+pub struct Producer {
+    ring: Arc<TempRing>,
+    lane: usize,
+    /// The block being filled, while a batch is worked on.
+    block: Option<Box<Block>>,
+    /// Requests in `block` that are not yet in the count of pushed ones.
+    fresh: u32,
+    /// Blocks taken so far.
+    turn: u64,
+}
+
+impl RecordSink for Producer {
+    /// May take the next block, and with a full ring overwrite the oldest one. `None` only if `bytes` is more than
+    /// [`BLOCK_BYTES`]: such a record fits nowhere.
+    #[inline]
+    fn reserve(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
+        if bytes > BLOCK_BYTES {
+            return None;
+        }
+        if !self.fits(bytes) {
+            self.next_block(bytes);
+        }
+        let block = self.block.as_mut()?;
+        block.requests += 1;
+        self.fresh += 1;
+        Some(&mut block.bytes)
+    }
+}
+
+impl Producer {
+    #[inline]
+    fn fits(&self, bytes: usize) -> bool {
+        self.block.as_ref().is_some_and(|block| {
+            block.requests < self.ring.plan.block_requests_max
+                && BLOCK_BYTES - block.bytes.len() >= bytes
+        })
+    }
+
+    /// Lets the merger have what was pushed so far. To be called after each batch; does nothing if it pushed nothing.
+    pub fn publish(&mut self) {
+        let Some(block) = self.block.take() else {
+            return;
+        };
+        self.count_fresh();
+        if let Some(mut old) = self.ring.lanes[self.lane].open.force_push(block) {
+            // Cannot be: only this producer puts blocks there, and it took the last one before it got another.
+            self.ring.overwrite(&mut old);
+            self.ring.spare.force_push(old);
+        }
+    }
+
+    /// Gets a block with room for `bytes`.
+    #[cold]
+    fn next_block(&mut self, bytes: usize) {
+        if self.block.is_none() {
+            // First record of a batch: go on where the last one ended, unless the merger took it.
+            self.block = self.ring.lanes[self.lane].open.pop();
+            if self.fits(bytes) {
+                return;
+            }
+        }
+        // The full one is handed over before the next is taken, so that one is always found.
+        if let Some(block) = self.block.take() {
+            self.count_fresh();
+            if let Some(mut old) = self.ring.filled.force_push(block) {
+                // Cannot be: the queue has a place for every block there is.
+                self.ring.overwrite(&mut old);
+                self.ring.spare.force_push(old);
+            }
+        }
+        let mut block = self.ring.take_empty(self.lane);
+        self.turn += 1;
+        block.lane = self.lane;
+        block.turn = self.turn;
+        self.block = Some(block);
+    }
+
+    /// Before the block can be popped, so that no request leaves before it came.
+    fn count_fresh(&mut self) {
+        self.ring.lanes[self.lane]
+            .counters
+            .requests_pushed
+            .add(u64::from(self.fresh));
+        self.fresh = 0;
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+/// Where [`Consumer::pop`] stands in its walk over the ring.
+#[derive(Debug, Default)]
+struct Round {
+    /// Whether a walk has begun.
+    begun: bool,
+    /// Filled blocks to take before going on.
+    filled: usize,
+    /// The next open slot to look into.
+    lane: usize,
+}
+
+/// The merger's end of the ring.
+#[derive(Debug)]
+pub struct Consumer {
+    ring: Arc<TempRing>,
+    /// Blocks that the merger has and did not give back yet.
+    held: usize,
+    round: Round,
+    /// An open block, taken before the filled ones that are older than it.
+    newest: Option<Box<Block>>,
+    /// A filled block that turned out to be younger than `newest` was.
+    next: Option<Box<Block>>,
+}
+
+impl Consumer {
+    /// The next block, or `None` when the walk over the ring is done; the next call then starts a new one.
+    ///
+    /// A walk takes the filled blocks that were there when it began, then each receiver's open one, and ends even if
+    /// receivers push all the time. Records of one receiver come in the order in which they were pushed; between
+    /// receivers the order is that in which blocks became full.
+    ///
+    /// `None` also while the merger holds [`HELD_MAX`] blocks: they have to be given back first.
+    pub fn pop(&mut self) -> Option<Box<Block>> {
+        if self.held >= HELD_MAX {
+            return None;
+        }
+        let block = self.next_block()?;
+        self.held += 1;
+        self.ring.lanes[block.lane]
+            .counters
+            .requests_popped
+            .add(u64::from(block.requests));
+        Some(block)
+    }
+
+    fn next_block(&mut self) -> Option<Box<Block>> {
+        if let Some(block) = self.next.take() {
+            return Some(block);
+        }
+        if !self.round.begun {
+            self.round = Round {
+                begun: true,
+                filled: self.ring.filled.len(),
+                lane: 0,
+            };
+        }
+        loop {
+            if self.round.filled > 0 {
+                if let Some(block) = self.ring.filled.pop() {
+                    self.round.filled -= 1;
+                    // Overwriting moves younger blocks into the places that were counted.
+                    let younger =
+                        |open: &mut Box<Block>| open.lane == block.lane && open.turn < block.turn;
+                    if let Some(older) = self.newest.take_if(younger) {
+                        self.next = Some(block);
+                        return Some(older);
+                    }
+                    return Some(block);
+                }
+                self.round.filled = 0;
+            }
+            if let Some(block) = self.newest.take() {
+                return Some(block);
+            }
+            let Some(lane) = self.ring.lanes.get(self.round.lane) else {
+                self.round = Round::default();
+                return None;
+            };
+            self.round.lane += 1;
+            self.newest = lane.open.pop();
+            if self.newest.is_some() {
+                // Its receiver may have filled blocks since the walk began, and they are older.
+                self.round.filled = self.ring.filled.len();
+            }
+        }
+    }
+
+    /// Returns a block that was taken with [`Consumer::pop`], for re-use. One that is dropped instead is missing in the
+    /// ring from then on.
+    pub fn give_back(&mut self, mut block: Box<Block>) {
+        block.clear();
+        self.held -= 1;
+        let refused = self.ring.lanes[block.lane].returned.push(block);
+        if let Err(block) = refused {
+            // The queue of spares has a place for every block there is.
+            self.ring.spare.force_push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "ring/tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! What accompanies a statement wherever it is worked on: its deadline, whether it was cancelled, what its texts take.
+//!
+//! Functions run deep inside DataFusion's tasks, both while planning (constants) and while executing, and are told nothing of
+//! the statement. So the [`StatementGuard`] is bound to the task ([`scope`]) and inherited by whatever DataFusion spawns. Texts
+//! that functions make count as memory of queries (`sql.memory`) until the last array that holds them is dropped.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use datafusion::common::Result;
+use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::error::SqlError;
+use super::limits::time::TimeLimit;
+
+/// Longer constants stay calls in the plan, which may copy what it has for a constant.
+const FOLDED_MAX: usize = 4 << 10;
+
+/// What all constants of a statement that are longer may take together, bytes.
+const CONSTANTS_MAX: usize = 32 << 20;
+
+tokio::task_local! {
+    static GUARD: Arc<StatementGuard>;
+}
+
+/// Whether a statement still goes on, and what it took.
+#[derive(Debug)]
+pub(super) struct StatementGuard {
+    until: Instant,
+    /// The error of one that takes longer.
+    late: SqlError,
+    /// Nobody wants the rows any more.
+    left: AtomicBool,
+    /// Its plan runs.
+    runs: AtomicBool,
+    /// Bytes of long constants.
+    constants: AtomicUsize,
+    pool: Arc<dyn MemoryPool>,
+}
+
+impl StatementGuard {
+    pub(super) fn new(limit: TimeLimit, pool: &Arc<dyn MemoryPool>) -> Arc<Self> {
+        Arc::new(Self {
+            until: Instant::now() + limit.time,
+            late: limit.late,
+            left: AtomicBool::new(false),
+            runs: AtomicBool::new(false),
+            constants: AtomicUsize::new(0),
+            pool: Arc::clone(pool),
+        })
+    }
+
+    /// When its time is over.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The error when it is.
+    pub(super) fn late(&self) -> SqlError {
+        self.late.clone()
+    }
+
+    /// Fails when the statement should end.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.left.load(Ordering::Relaxed) || Instant::now() >= self.until {
+            return Err(SqlError::interrupted("the query was stopped").into());
+        }
+        Ok(())
+    }
+
+    /// The rows are not wanted any more.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on the plan runs.
+    pub(super) fn run(&self) {
+        self.runs.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a constant of so many bytes. While planning a long one fails, and DataFusion leaves it to be calculated later.
+    pub(super) fn constant(&self, bytes: usize) -> Result<()> {
+        if bytes <= FOLDED_MAX {
+            return Ok(());
+        }
+        let all = match self.runs.load(Ordering::Relaxed) {
+            true => self.constants.fetch_add(bytes, Ordering::Relaxed) + bytes,
+            false => usize::MAX,
+        };
+        match all <= CONSTANTS_MAX {
+            true => Ok(()),
+            false => Err(SqlError::out_of_memory(format!(
+                "the constants that the query calculates have more than {CONSTANTS_MAX} bytes"
+            ))
+            .into()),
+        }
+    }
+
+    /// Nothing yet, of the memory of all queries.
+    pub(super) fn reservation(&self) -> MemoryReservation {
+        MemoryConsumer::new("texts").register(&self.pool)
+    }
+}
+
+/// The statement that is worked on here.
+pub(super) fn current() -> Option<Arc<StatementGuard>> {
+    GUARD.try_with(Arc::clone).ok()
+}
+
+/// Work for a statement.
+pub(super) fn scope<T>(
+    guard: Arc<StatementGuard>,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = T> {
+    GUARD.scope(guard, work)
+}
+
+/// From now on what DataFusion spawns is work for the same statement.
+pub(super) fn inherit_in_spawned_tasks() {
+    // It was set already by an engine before this one.
+    let _set_already = set_join_set_tracer(&Inherit);
+}
+
+struct Inherit;
+
+impl JoinSetTracer for Inherit {
+    fn trace_future(
+        &self,
+        work: BoxFuture<'static, Box<dyn Any + Send>>,
+    ) -> BoxFuture<'static, Box<dyn Any + Send>> {
+        match current() {
+            Some(guard) => scope(guard, work).boxed(),
+            None => work,
+        }
+    }
+
+    fn trace_block(
+        &self,
+        work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>,
+    ) -> Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> {
+        match current() {
+            Some(guard) => Box::new(move || GUARD.sync_scope(guard, work)),
+            None => work,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::runtime::SpawnedTask;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    use super::*;
+    use crate::sql::session::Session;
+    use crate::sql::settings::SqlSettings;
+
+    fn guard(pool: &Arc<dyn MemoryPool>) -> Arc<StatementGuard> {
+        let session = Session::new(1, "me@here", false);
+        StatementGuard::new(TimeLimit::of(&session, &SqlSettings::default()), pool)
+    }
+
+    #[tokio::test]
+    async fn what_is_spawned_works_for_the_same_statement() {
+        inherit_in_spawned_tasks();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1_000));
+        let guard = guard(&pool);
+        let own = Arc::clone(&guard);
+        let is_own = move || current().is_some_and(|guard| Arc::ptr_eq(&guard, &own));
+        let work = async move {
+            let blocking = is_own.clone();
+            let within = async move {
+                let deeper = SpawnedTask::spawn(async move { is_own() });
+                deeper.await.expect("no panic")
+            };
+            let seen = SpawnedTask::spawn(within).await.expect("no panic");
+            seen && SpawnedTask::spawn_blocking(blocking)
+                .await
+                .expect("no panic")
+        };
+        assert!(current().is_none());
+        assert!(scope(guard, work).await);
+    }
+
+    #[test]
+    fn long_constants_are_not_of_the_plan_and_not_without_end() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1_000));
+        let guard = guard(&pool);
+        assert!(guard.constant(FOLDED_MAX).is_ok());
+        assert!(guard.constant(FOLDED_MAX + 1).is_err());
+        guard.run();
+        assert!(guard.constant(CONSTANTS_MAX).is_ok());
+        assert!(guard.constant(FOLDED_MAX).is_ok());
+        assert!(guard.constant(FOLDED_MAX + 1).is_err());
+    }
+}

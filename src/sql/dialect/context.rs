@@ -1,0 +1,81 @@
+//! What a statement is read against: its session, the values for its `?`, and the clock.
+
+use std::cell::Cell;
+
+use chrono::NaiveDateTime;
+
+use crate::sql::error::SqlError;
+use crate::sql::functions;
+use crate::sql::limits::copies::Copies;
+use crate::sql::session::{Literal, Session};
+use crate::sql::settings::SqlSettings;
+use crate::sql::variables;
+
+/// What a statement is read against.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) session: &'a Session,
+    settings: &'a SqlSettings,
+    /// `None` while it is only prepared.
+    values: Option<&'a [Literal]>,
+    /// What the clock of the session shows, and what it would show in Greenwich.
+    pub(crate) now: NaiveDateTime,
+    pub(crate) now_utc: NaiveDateTime,
+    /// What rewriting may still copy.
+    pub(crate) copies: Copies,
+    /// How long SLEEP wants to sleep, seconds.
+    pub(crate) sleep: Cell<f64>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        session: &'a Session,
+        settings: &'a SqlSettings,
+        values: Option<&'a [Literal]>,
+    ) -> Self {
+        let now = session.timestamp().unwrap_or_else(chrono::Utc::now);
+        let shown = functions::shown(now.timestamp_micros(), session.time_zone())
+            .and_then(chrono::DateTime::from_timestamp_micros);
+        Self {
+            session,
+            settings,
+            values,
+            now: shown.unwrap_or(now).naive_utc(),
+            now_utc: now.naive_utc(),
+            copies: Copies::default(),
+            sleep: Cell::new(0.0),
+        }
+    }
+
+    /// Whether texts are compared and grouped without telling upper and lower case apart.
+    pub(crate) const fn case_insensitive(&self) -> bool {
+        self.settings.case_insensitive
+    }
+
+    /// Whether there are no values yet, and what stands for them is never looked at.
+    pub(crate) const fn is_preparing(&self) -> bool {
+        self.values.is_none()
+    }
+
+    /// What a placeholder stands for: `?` and its number, `@name` or `@@name`.
+    ///
+    /// # Errors
+    /// When there are fewer values, or no such system variable.
+    pub(crate) fn value(&self, placeholder: &str) -> Result<Literal, SqlError> {
+        if let Some(name) = placeholder.strip_prefix("@@") {
+            return variables::lookup(name, self.session, self.settings);
+        }
+        if let Some(name) = placeholder.strip_prefix('@') {
+            let value = self.session.user_variables.get(name);
+            return Ok(value.cloned().unwrap_or(Literal::Null));
+        }
+        let (Some(values), Ok(at)) = (self.values, placeholder[1..].parse::<usize>()) else {
+            return Ok(Literal::Null);
+        };
+        values.get(at).cloned().ok_or_else(|| {
+            SqlError::wrong_arguments(format!(
+                "the statement has more than {at} '?', and no value for the next one was given"
+            ))
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! A statement's tokens made ready for sqlparser's parser: the few things of MySQL's that it does not read.
+//!
+//! One pass over the tokens, in place. Variables become placeholders (`@x`, `@@x`) and each `?` gets its number; values take
+//! their places later, on the tree. Modifiers and locks that ask for nothing here become blanks. On the way it is noted how
+//! each item of each SELECT is written, which is what MySQL calls the column.
+
+use std::collections::HashMap;
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use super::lex::{Mode, is_word, range_of, tokens};
+use crate::sql::error::SqlError;
+use crate::sql::limits::nesting;
+
+/// The items of each SELECT as they are written, by the column where its SELECT stands.
+pub(crate) type Items = HashMap<u64, Vec<String>>;
+
+/// Modifiers of SELECT that ask for nothing here.
+const MODIFIERS: [&str; 8] = [
+    "SQL_NO_CACHE",
+    "SQL_CACHE",
+    "SQL_CALC_FOUND_ROWS",
+    "SQL_SMALL_RESULT",
+    "SQL_BIG_RESULT",
+    "SQL_BUFFER_RESULT",
+    "HIGH_PRIORITY",
+    "STRAIGHT_JOIN",
+];
+
+/// What may stand between the modifiers of SELECT.
+const QUANTIFIERS: [&str; 3] = ["ALL", "DISTINCT", "DISTINCTROW"];
+
+/// Words that end the items of a SELECT.
+const AFTER_ITEMS: [&str; 15] = [
+    "FROM",
+    "INTO",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "WINDOW",
+    "PROCEDURE",
+    "FOR",
+    "LOCK",
+    "FETCH",
+];
+
+/// A statement ready for the parser.
+#[derive(Debug)]
+pub(crate) struct Tokens<'a> {
+    text: &'a str,
+    pub(crate) tokens: Vec<TokenWithSpan>,
+    /// How many `?` there are.
+    pub(crate) parameters: usize,
+    pub(crate) items: Items,
+}
+
+impl<'a> Tokens<'a> {
+    /// Reads a statement.
+    ///
+    /// # Errors
+    /// When something quoted is not closed, or when it is too deep or has too many operators.
+    pub(crate) fn read(text: &'a str, mode: Mode) -> Result<Self, SqlError> {
+        let tokens = tokens(text, mode)?;
+        nesting::check(&tokens)?;
+        let mut all = Self {
+            text,
+            tokens,
+            parameters: 0,
+            items: Items::new(),
+        };
+        for at in 0..all.tokens.len() {
+            all.one(at, mode)?;
+        }
+        Ok(all)
+    }
+
+    fn is(&self, at: usize, word: &str) -> bool {
+        self.tokens
+            .get(at)
+            .is_some_and(|token| is_word(&token.token, word))
+    }
+
+    fn is_one_of(&self, at: usize, words: &[&str]) -> bool {
+        words.iter().any(|word| self.is(at, word))
+    }
+
+    fn set(&mut self, at: usize, token: Token) {
+        if let Some(old) = self.tokens.get_mut(at) {
+            old.token = token;
+        }
+    }
+
+    fn blank(&mut self, at: usize) {
+        self.set(at, Token::Whitespace(Whitespace::Space));
+    }
+
+    fn one(&mut self, at: usize, mode: Mode) -> Result<(), SqlError> {
+        match &self.tokens[at].token {
+            Token::Word(word) if word.quote_style.is_none() => {
+                if word.value.starts_with('@') {
+                    let name = word.value.clone();
+                    return self.variable(at, name);
+                } else if at > 0 && self.tokens[at - 1].token == Token::Period {
+                    // A keyword may be a name there.
+                    let name = Token::make_word(&word.value, Some('`'));
+                    self.set(at, name);
+                } else if let Some(digits) = word.value.strip_prefix("0b") {
+                    let text = bits(digits, 2)?;
+                    self.set(at, text);
+                } else {
+                    self.word(at);
+                }
+            }
+            // @'name', @`name`
+            Token::AtSign => {
+                let name = match self.tokens.get(at + 1).map(|next| &next.token) {
+                    Some(Token::Word(word)) => word.value.clone(),
+                    Some(Token::SingleQuotedString(name) | Token::DoubleQuotedString(name)) => {
+                        name.clone()
+                    }
+                    _ => return Ok(()),
+                };
+                self.blank(at + 1);
+                self.set(at, Token::Placeholder(format!("@{}", name.to_lowercase())));
+            }
+            Token::Placeholder(_) => {
+                self.set(at, Token::Placeholder(format!("?{}", self.parameters)));
+                self.parameters += 1;
+            }
+            Token::HexStringLiteral(digits) => {
+                let text = bits(digits, 16)?;
+                self.set(at, text);
+            }
+            Token::SingleQuotedByteStringLiteral(digits) => {
+                let text = bits(digits, 2)?;
+                self.set(at, text);
+            }
+            Token::StringConcat if !mode.pipes_as_concat => {
+                self.set(at, Token::make_keyword("OR"));
+            }
+            Token::Overlap => self.set(at, Token::make_keyword("AND")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `@name`, `@@name`, `@@session.name`: one placeholder.
+    fn variable(&mut self, at: usize, mut name: String) -> Result<(), SqlError> {
+        if self.is(at.wrapping_sub(1), "INTO") {
+            return Err(SqlError::not_supported("SELECT ... INTO"));
+        }
+        let mut next = at + 1;
+        while let [point, part, ..] = &self.tokens[next.min(self.tokens.len())..]
+            && let (Token::Period, Token::Word(word)) = (&point.token, &part.token)
+        {
+            name.push('.');
+            name.push_str(&word.value);
+            self.blank(next);
+            self.blank(next + 1);
+            next += 2;
+        }
+        self.set(at, Token::Placeholder(name.to_lowercase()));
+        Ok(())
+    }
+
+    fn word(&mut self, at: usize) {
+        if self.is(at, "SELECT") {
+            self.select(at);
+        } else if self.is(at, "STRAIGHT_JOIN") {
+            self.set(at, Token::make_keyword("JOIN"));
+        } else if self.is(at, "LOCK") && self.is(at + 1, "IN") && self.is(at + 2, "SHARE") {
+            (at..at + 4).for_each(|at| self.blank(at));
+        } else if self.is(at, "FOR") && self.is_one_of(at + 1, &["UPDATE", "SHARE"]) {
+            let mut end = at + 2;
+            if self.is(end, "OF") {
+                end += 2;
+            }
+            while self.is_one_of(end, &["NOWAIT", "SKIP", "LOCKED", "WAIT"]) {
+                end += 1 + usize::from(self.is(end, "WAIT"));
+            }
+            (at..end).for_each(|at| self.blank(at));
+        }
+    }
+
+    /// Leaves the modifiers of a SELECT out and notes its items.
+    fn select(&mut self, at: usize) {
+        let mut first = at + 1;
+        loop {
+            if self.is_one_of(first, &MODIFIERS) {
+                self.blank(first);
+            } else if self.is(first, "DISTINCTROW") {
+                self.set(first, Token::make_keyword("DISTINCT"));
+            } else if !self.is_one_of(first, &QUANTIFIERS) {
+                break;
+            }
+            first += 1;
+        }
+        let (mut items, mut start) = (Vec::new(), first);
+        let mut depth = 0_usize;
+        for at in first..=self.tokens.len() {
+            match self.tokens.get(at).map(|token| &token.token) {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) if depth > 0 => depth -= 1,
+                Some(Token::Comma) if depth == 0 => {
+                    items.push(self.written(start, at));
+                    start = at + 1;
+                }
+                Some(Token::Word(_)) => {
+                    let is_name = at > 0 && self.tokens[at - 1].token == Token::Period;
+                    let is_part = is_name || self.is(at.wrapping_sub(1), "WITHIN");
+                    if depth == 0 && !is_part && self.is_one_of(at, &AFTER_ITEMS) {
+                        items.push(self.written(start, at));
+                        break;
+                    }
+                }
+                None | Some(Token::RParen) => {
+                    items.push(self.written(start, at));
+                    break;
+                }
+                Some(_) => {}
+            }
+        }
+        let column = self.tokens[at].span.start.column;
+        self.items.insert(column, items);
+    }
+
+    /// The text from one token to before another; of texts alone, what they say.
+    fn written(&self, start: usize, end: usize) -> String {
+        let item = &self.tokens[start.min(end)..end];
+        let texts: Option<String> = item
+            .iter()
+            .map(|token| match &token.token {
+                Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
+                    Some(text.as_str())
+                }
+                _ => None,
+            })
+            .collect();
+        match (texts, item) {
+            (Some(texts), _) => texts,
+            (None, [first, .., last]) => {
+                self.text[range_of(first).start..range_of(last).end].to_owned()
+            }
+            (None, [one]) => self.text[range_of(one)].to_owned(),
+            (None, []) => String::new(),
+        }
+    }
+}
+
+/// `0x1f`, `x'1f'`, `b'1'`: text, as in MySQL.
+fn bits(digits: &str, base: u32) -> Result<Token, SqlError> {
+    let wrong = || SqlError::parse(format!("not a number in base {base}: {digits}"));
+    let each = if base == 2 { 8 } else { 2 };
+    let zeros = "0".repeat((each - digits.len() % each) % each);
+    let padded = format!("{zeros}{digits}");
+    let bytes = padded.as_bytes().chunks(each).map(|piece| {
+        let piece = std::str::from_utf8(piece).map_err(|_| wrong())?;
+        u8::from_str_radix(piece, base).map_err(|_| wrong())
+    });
+    let text = String::from_utf8(bytes.collect::<Result<_, _>>()?)
+        .map_err(|_| SqlError::not_supported(format!("{digits}: bytes that are not UTF-8")))?;
+    Ok(Token::SingleQuotedString(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Conditions as numbers, XOR, and regular expressions.
+
+use std::cell::RefCell;
+
+use datafusion::arrow::datatypes::DataType;
+use regex::Regex;
+
+use super::value::Value;
+use super::{FunctionDef, boolean_type, def, int_type, maybe, strict, text_type};
+
+/// A compiled expression may take this much.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// What one replacement may bring in, bytes: much more than a text may have, and little enough to be made and thrown away.
+const GROWN_MAX: usize = 4 * super::TEXT_MAX;
+
+pub(super) const FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef {
+        identity: |given| *given == DataType::Boolean,
+        ..strict("__truth", (1, 1), boolean_type, |a| {
+            Value::boolean(a[0].is_true())
+        })
+    },
+    // The condition of a join: a call looks whether the statement should end.
+    FunctionDef {
+        identity: |_| true,
+        ..def("__interruptible", (1, 1), boolean_type, |_| Value::Null)
+    },
+    strict("__int", (1, 1), int_type, |a| Value::Int(a[0].int())),
+    strict("__xor", (2, 2), boolean_type, |a| {
+        Value::boolean(a[0].is_true() != a[1].is_true())
+    }),
+    maybe("__regexp", (2, 2), boolean_type, |a| {
+        with_regex(&a[1].to_text(), |regex| {
+            Value::boolean(regex.is_match(&a[0].to_text()))
+        })
+    }),
+    maybe("regexp_instr", (2, 2), int_type, |a| {
+        let text = a[0].to_text();
+        let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
+        let before = found.map(|found| text[..found.start()].chars().count() as i64);
+        Some(Value::Int(before.map_or(0, |before| before + 1)))
+    }),
+    maybe("regexp_substr", (2, 2), text_type, |a| {
+        let text = a[0].to_text();
+        let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
+        Some(Value::text(
+            found.map_or("", |found| found.as_str()).to_owned(),
+        ))
+    }),
+    maybe("regexp_replace", (3, 3), text_type, |a| {
+        // MySQL's \1 is $1 there.
+        let to = replacement(&a[2].to_text().replace('$', "$$"));
+        let text = a[0].to_text();
+        with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?.map(Value::text)
+    }),
+];
+
+/// The text with all that is found in it replaced; `None` as soon as it is too long.
+fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {
+    // Each group that is named brings in at most the whole text.
+    let groups = to.matches("${").count();
+    if text.len().checked_mul(groups)? > GROWN_MAX {
+        return None;
+    }
+    let mut made = String::new();
+    let mut end = 0;
+    for found in regex.captures_iter(text) {
+        let whole = found.get_match();
+        made.push_str(&text[end..whole.start()]);
+        found.expand(to, &mut made);
+        end = whole.end();
+        if made.len() > super::TEXT_MAX {
+            return None;
+        }
+    }
+    made.push_str(&text[end..]);
+    Some(made)
+}
+
+/// `\1` as `${1}`.
+fn replacement(to: &str) -> String {
+    let mut made = String::with_capacity(to.len());
+    let mut signs = to.chars().peekable();
+    while let Some(sign) = signs.next() {
+        match (sign, signs.peek()) {
+            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+                made.push_str("${");
+                made.push(*digit);
+                made.push('}');
+                signs.next();
+            }
+            ('\\', Some(other)) => {
+                made.push(*other);
+                signs.next();
+            }
+            _ => made.push(sign),
+        }
+    }
+    made
+}
+
+/// Whether an expression can be used at all, checked when a statement is planned.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
+    compile(pattern).map(drop)
+}
+
+fn compile(pattern: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(pattern)
+        .size_limit(REGEX_BYTES_MAX)
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+/// Does something with a compiled expression; the last one of each thread is kept.
+fn with_regex<T>(pattern: &str, work: impl FnOnce(&Regex) -> T) -> Option<T> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if last.as_ref().is_none_or(|(of, _)| of != pattern) {
+            *last = compile(pattern)
+                .ok()
+                .map(|regex| (pattern.to_owned(), regex));
+        }
+        last.as_ref().map(|(_, regex)| work(regex))
+    })
+}

@@ -1,0 +1,229 @@
+//! PERCENTILE_CONT, PERCENTILE_DISC and PERCENTILE: exact percentiles of a group or of a window's partition.
+//!
+//! The second argument is a constant: 0.95, or 95 for PERCENTILE. PERCENTILE_CONT interpolates between the two nearest values, as
+//! MEDIAN does; the others return an existing value, by nearest rank. A group's values are kept until it is evaluated and count
+//! as memory of queries.
+
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::format_state_name;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
+};
+
+use crate::sql::cancellation;
+use crate::sql::error::SqlError;
+
+/// Bytes of a group that DataFusion counts with its own; what exceeds them is reserved as it grows.
+const SMALL_GROUP: usize = 16 << 10;
+
+/// Bytes reserved at a time.
+const STEP: usize = 64 << 10;
+
+/// All of them, to be registered.
+pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
+    [
+        ("percentile_cont", 1, true),
+        ("percentile_disc", 1, false),
+        ("percentile", 100, false),
+    ]
+    .map(|(name, whole, interpolates)| {
+        Arc::new(AggregateUDF::from(Percentile {
+            name,
+            whole,
+            interpolates,
+            signature: Signature::user_defined(Volatility::Immutable),
+        }))
+    })
+}
+
+/// One of the functions: `(numbers, part)`, and a third argument when the numbers are ordered from the largest down.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Percentile {
+    name: &'static str,
+    /// The part that is all of them: 1 or 100.
+    whole: u32,
+    interpolates: bool,
+    signature: Signature,
+}
+
+impl Percentile {
+    fn wrong(&self, what: &str) -> SqlError {
+        SqlError::wrong_arguments(format!("{}: {what}", self.name.to_uppercase()))
+    }
+
+    /// The part as a number from 0 to 1.
+    fn part(&self, args: &AccumulatorArgs<'_>) -> Result<f64> {
+        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let constant = match args.exprs[1].evaluate(&nothing) {
+            Ok(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Float64).ok(),
+            _ => None,
+        };
+        let whole = f64::from(self.whole);
+        match constant {
+            Some(ScalarValue::Float64(Some(part))) if (0.0..=whole).contains(&part) => {
+                Ok(part / whole)
+            }
+            _ => Err(self
+                .wrong(&format!("the part must be a constant from 0 to {whole}"))
+                .into()),
+        }
+    }
+}
+
+impl AggregateUDFImpl for Percentile {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given.len() {
+            2 | 3 => Ok(given.to_vec()),
+            _ => Err(self.wrong("takes numbers and a part").into()),
+        }
+    }
+
+    /// What is one of the numbers has their type.
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(match &given[0] {
+            same @ (DataType::Int64 | DataType::Float32) if !self.interpolates => same.clone(),
+            _ => DataType::Float64,
+        })
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        if args.is_distinct {
+            return Err(self.wrong("DISTINCT is not done").into());
+        }
+        let part = self.part(&args)?;
+        Ok(Box::new(Values {
+            values: Vec::new(),
+            part,
+            from_above: args.exprs.len() == 3,
+            interpolates: self.interpolates,
+            returns: args.return_field.data_type().clone(),
+            reservation: None,
+        }))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let item = Field::new_list_field(DataType::Float64, true);
+        let name = format_state_name(args.name, "values");
+        Ok(vec![Arc::new(Field::new_list(name, item, true))])
+    }
+}
+
+/// The numbers of one group.
+#[derive(Debug)]
+struct Values {
+    values: Vec<f64>,
+    /// From 0 to 1.
+    part: f64,
+    /// The part is counted from the largest.
+    from_above: bool,
+    interpolates: bool,
+    returns: DataType,
+    reservation: Option<MemoryReservation>,
+}
+
+impl Values {
+    fn add(&mut self, array: &ArrayRef) -> Result<()> {
+        let numbers = cast(array, &DataType::Float64)?;
+        let numbers = numbers.as_primitive::<Float64Type>();
+        let bytes = (self.values.len() + numbers.len()) * size_of::<f64>();
+        if bytes > self.values.capacity() * size_of::<f64>() && bytes > SMALL_GROUP {
+            // Growing doubles what is there.
+            let bytes = (2 * bytes).next_multiple_of(STEP);
+            if let Some(guard) = cancellation::current() {
+                guard.check()?;
+                let reservation = self.reservation.get_or_insert_with(|| guard.reservation());
+                reservation.try_resize(bytes)?;
+            }
+            self.values
+                .reserve_exact(bytes / size_of::<f64>() - self.values.len());
+        }
+        self.values.extend(numbers.iter().flatten());
+        Ok(())
+    }
+
+    /// The value at a rank, counted from 0.
+    fn at(&mut self, rank: usize) -> f64 {
+        *self.values.select_nth_unstable_by(rank, f64::total_cmp).1
+    }
+
+    fn percentile(&mut self) -> Option<f64> {
+        let count = self.values.len();
+        let last = count.checked_sub(1)?;
+        if !self.interpolates {
+            // How many values make up the part: the least number of them that does.
+            let mut enough = (self.part * count as f64).ceil() as usize;
+            if enough > 1 && (enough - 1) as f64 / count as f64 >= self.part {
+                enough -= 1;
+            }
+            let rank = enough.clamp(1, count) - 1;
+            return Some(self.at(if self.from_above { last - rank } else { rank }));
+        }
+        let part = if self.from_above {
+            1.0 - self.part
+        } else {
+            self.part
+        };
+        // Counted from 1 and weighed as MariaDB does it, so that the digits are the same.
+        let place = 1.0 + part * last as f64;
+        let below = place.floor() as usize;
+        let low = self.at(below - 1);
+        // What follows a rank that was looked for is at least as large.
+        let above = self.values[below..].iter().copied();
+        match above.min_by(f64::total_cmp) {
+            Some(high) if place.fract() > 0.0 => {
+                Some(low * (place.ceil() - place) + high * place.fract())
+            }
+            _ => Some(low),
+        }
+    }
+}
+
+impl Accumulator for Values {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.add(&values[0])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let lists = states[0].as_list::<i32>();
+        lists
+            .iter()
+            .flatten()
+            .try_for_each(|values| self.add(&values))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let values = Arc::new(Float64Array::from(std::mem::take(&mut self.values)));
+        let list = datafusion::common::utils::SingleRowListArrayBuilder::new(values);
+        Ok(vec![list.build_list_scalar()])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        if let Some(guard) = cancellation::current() {
+            guard.check()?;
+        }
+        ScalarValue::Float64(self.percentile()).cast_to(&self.returns)
+    }
+
+    fn size(&self) -> usize {
+        let reserved = self.reservation.is_some();
+        let values = self.values.capacity() * size_of::<f64>();
+        size_of_val(self) + if reserved { 0 } else { values }
+    }
+}

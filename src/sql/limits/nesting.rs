@@ -1,0 +1,102 @@
+//! What would make parsing and planning slow or deep is refused: operators, joins, nesting, parts of a name.
+//!
+//! Each stage walks the tree by recursion, so what bounds the tree bounds the stack. The limits are far beyond what anybody
+//! writes by hand; a statement that a program made too long is told what to write instead.
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::sql::error::SqlError;
+
+/// Operators in one statement: each may make the tree one deeper.
+const OPERATORS_MAX: usize = 2_000;
+
+/// How deep parentheses may be nested.
+const NESTING_MAX: usize = 100;
+
+/// Selects, joins and cases in one statement.
+const TABLES_MAX: usize = 120;
+
+/// Parts of a name.
+const NAME_PARTS_MAX: usize = 3;
+
+/// Words that make a tree deeper.
+const OPERATORS: [&str; 15] = [
+    "AND", "OR", "XOR", "NOT", "DIV", "MOD", "LIKE", "RLIKE", "REGEXP", "IS", "BETWEEN", "COLLATE",
+    "IN", "BINARY", "AT",
+];
+
+/// Words that make a plan larger.
+const TABLES: [&str; 8] = [
+    "SELECT",
+    "JOIN",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "MINUS",
+    "STRAIGHT_JOIN",
+    "CASE",
+];
+
+/// Refuses a statement that is too much for the stages after this one.
+///
+/// # Errors
+/// [`SqlError::parse`].
+pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let (mut operators, mut tables, mut depth) = (0, 0, 0_usize);
+    for (at, token) in tokens.iter().enumerate() {
+        match &token.token {
+            Token::LParen => {
+                depth += 1;
+                if depth > NESTING_MAX {
+                    return Err(SqlError::parse(format!(
+                        "the statement is nested more than {NESTING_MAX} deep"
+                    )));
+                }
+            }
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::SemiColon => {
+                return Err(SqlError::parse(
+                    "one statement at a time is answered here; there is something after the ';'",
+                ));
+            }
+            Token::Period => {
+                let points = tokens[at..].iter().step_by(2);
+                let points = points.take_while(|token| token.token == Token::Period);
+                if points.take(NAME_PARTS_MAX).count() == NAME_PARTS_MAX {
+                    return Err(SqlError::parse(format!(
+                        "a name has at most {NAME_PARTS_MAX} parts: database.table.column"
+                    )));
+                }
+            }
+            Token::Word(word) => {
+                let is_one_of = |words: &[&str]| {
+                    let mut words = words.iter();
+                    word.quote_style.is_none()
+                        && words.any(|one| one.eq_ignore_ascii_case(&word.value))
+                };
+                operators += usize::from(is_one_of(&OPERATORS));
+                tables += usize::from(is_one_of(&TABLES));
+            }
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::DoubleQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::Comma => {}
+            _ => operators += 1,
+        }
+    }
+    if operators > OPERATORS_MAX {
+        return Err(SqlError::parse(format!(
+            "the statement has {operators} operators, at most {OPERATORS_MAX} are accepted; for many values use IN (...)"
+        )));
+    }
+    if tables > TABLES_MAX {
+        return Err(SqlError::parse(format!(
+            "the statement has {tables} selects, joins and cases, at most {TABLES_MAX} are accepted"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! Refuses statements that the optimizer would blow up, before it does.
+//!
+//! DataFusion expands some forms (COALESCE, BETWEEN, CASE of booleans) and pushes conditions into derived tables, replacing each
+//! column by its expression: thirty nested `SELECT x + x AS x FROM (...)` below a WHERE are 2^30 nodes. So each expression is
+//! weighed as if fully expanded. Runs once per statement, on the engine's threads, in time linear in the plan.
+
+use std::collections::HashMap;
+
+use datafusion::common::Column;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use super::error::SqlError;
+
+/// Nodes that may be made beside those that are written.
+const GROWN_MAX: u64 = 250_000;
+
+/// Bytes of a literal that weigh as much as a node.
+const LITERAL: usize = 64;
+
+/// What a constant that is not calculated yet may become, in nodes: constants that are longer are not copied (`cancellation`).
+const CONSTANT: u64 = 64;
+
+/// The columns of a plan that are more than a column, in nodes.
+type Weights = HashMap<Column, u64>;
+
+/// Refuses a plan that would grow too much.
+///
+/// # Errors
+/// [`SqlError::parse`].
+pub(super) fn check(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let mut grown = 0;
+    weigh(plan, &mut grown);
+    match grown <= GROWN_MAX {
+        true => Ok(()),
+        false => Err(SqlError::parse(format!(
+            "the statement grows to more than {GROWN_MAX} parts when its columns and functions are written out; nest sub-queries, CASE, IF and IFNULL less"
+        ))),
+    }
+}
+
+/// The weights of the columns of a plan; what its expressions grow by is added to `grown`.
+fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
+    let mut known = Weights::new();
+    // What stands for the columns of a UNION and of everything else that has no expressions of its own: the heaviest there are.
+    let mut by_place: Vec<u64> = Vec::new();
+    let inputs = plan.inputs();
+    for input in &inputs {
+        let weights = weigh(input, grown);
+        if weights.is_empty() {
+            continue;
+        }
+        let columns = input.schema().columns().into_iter().enumerate();
+        for (at, column) in columns {
+            let weight = weights.get(&column).copied().unwrap_or(1);
+            match by_place.get_mut(at) {
+                Some(most) => *most = weight.max(*most),
+                None => by_place.push(weight),
+            }
+            if weight > 1 {
+                known.insert(column, weight);
+            }
+        }
+    }
+    let mut made = Vec::new();
+    let _ = plan.apply_expressions(|expr| {
+        let weight = weight(expr, &known);
+        *grown = grown.saturating_add(weight.grown);
+        made.push(weight.full);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let _ = plan.apply_subqueries(|within| {
+        weigh(within, grown);
+        Ok(TreeNodeRecursion::Jump)
+    });
+    let weights: Vec<u64> = match plan {
+        LogicalPlan::Projection(_) => made,
+        // Groups come first, and what is calculated of many rows is not moved.
+        LogicalPlan::Aggregate(aggregate) => {
+            made.truncate(aggregate.group_expr.len());
+            made
+        }
+        _ if known.is_empty() => return known,
+        LogicalPlan::Join(_) => plan
+            .schema()
+            .columns()
+            .iter()
+            .map(|column| known.get(column).copied().unwrap_or(1))
+            .collect(),
+        _ => by_place,
+    };
+    let weighed = plan.schema().columns().into_iter().zip(weights);
+    weighed.filter(|(_, weight)| *weight > 1).collect()
+}
+
+/// The weight of one expression.
+struct Weight {
+    /// With everything written out.
+    full: u64,
+    /// The same without what is written already.
+    grown: u64,
+}
+
+fn weight(expr: &Expr, known: &Weights) -> Weight {
+    let (mut full, mut written) = (0_u64, 0_u64);
+    let (mut has_columns, mut has_calls) = (false, false);
+    let mut left = vec![(expr, 1_u64)];
+    while let Some((expr, times)) = left.pop() {
+        let own = match expr {
+            Expr::Column(column) => {
+                has_columns = true;
+                known.get(column).copied().unwrap_or(1)
+            }
+            Expr::Literal(value, _) => {
+                let text = value.try_as_str().flatten().map_or(0, str::len);
+                1 + (text / LITERAL) as u64
+            }
+            _ => 1,
+        };
+        full = full.saturating_add(own.saturating_mul(times));
+        written = written.saturating_add(match expr {
+            Expr::Literal(..) => own,
+            _ => 1,
+        });
+        let twice = times.saturating_mul(2);
+        match expr {
+            Expr::Between(between) => {
+                left.extend([
+                    (&*between.expr, twice),
+                    (&*between.low, times),
+                    (&*between.high, times),
+                ]);
+            }
+            Expr::Case(case) => {
+                // Of one or two truths: each condition stands in what follows, too.
+                let often = match case.when_then_expr.len() {
+                    1 | 2 => times.saturating_mul(3),
+                    _ => times,
+                };
+                for (when, then) in &case.when_then_expr {
+                    left.extend([(&**when, often), (&**then, times)]);
+                }
+                let others = case.expr.iter().chain(&case.else_expr);
+                left.extend(others.map(|other| (&**other, times)));
+            }
+            Expr::ScalarFunction(call) => {
+                has_calls = true;
+                let often = match call.name() {
+                    "coalesce" => twice,
+                    _ => times,
+                };
+                left.extend(call.args.iter().map(|argument| (argument, often)));
+            }
+            other => {
+                let _ = other.apply_children(|child| {
+                    left.push((child, times));
+                    Ok(TreeNodeRecursion::Continue)
+                });
+            }
+        }
+    }
+    if has_calls && !has_columns {
+        full = full.saturating_add(CONSTANT);
+        written = written.saturating_add(CONSTANT);
+    }
+    Weight {
+        full,
+        grown: full.saturating_sub(written),
+    }
+}

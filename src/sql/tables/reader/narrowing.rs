@@ -1,0 +1,130 @@
+//! Turns conditions into ranges of ids, before any row is read and again whenever a dynamic filter changes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr_common::physical_expr::snapshot_generation;
+
+use super::super::filter::{Filter, plain_parts, ranges, with_columns};
+use super::super::owners::first_timer;
+use super::super::ranges::Ranges;
+use super::super::raw::{PoolTable, RowField};
+use super::{LOOKUPS, Reader};
+use crate::sql::snapshot::expired;
+
+impl Reader {
+    /// Brings ids and filter up to what the conditions say, at the start and whenever the filters of other nodes say more.
+    pub(super) fn narrow(&mut self) -> Result<()> {
+        let generation = self.scan.filters.iter().map(snapshot_generation).sum();
+        if self.generation == Some(generation) {
+            return Ok(());
+        }
+        if self.generation.replace(generation).is_none() {
+            let all = match self.scan.table {
+                PoolTable::Tag => 0..self.snapshot.live().read().pool.strings.end() as u64,
+                table if table.by_timers() => self.snapshot.timers.clone(),
+                _ => self.snapshot.requests.clone(),
+            };
+            let conditions = Arc::clone(&self.scan.conditions);
+            let (ids, left) = self.settle(within(&all), &conditions)?;
+            self.conditions = left;
+            let pieces = self.scan.pieces() as u64;
+            let (count, share) = (ids.count(), ids.count().div_ceil(pieces));
+            let first = (share * self.partition as u64).min(count);
+            self.left = ids.part(first, share.min(count - first)).into_queue();
+        }
+        let mut hints = Vec::new();
+        for filter in &self.scan.filters {
+            if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
+                let of_table = with_columns(dynamic.current()?, |shown| self.scan.columns[shown])?;
+                hints.extend(plain_parts(&of_table));
+            }
+        }
+        let left = Ranges::from_pairs(std::mem::take(&mut self.left).into());
+        let (left, hints) = self.settle(left, &hints)?;
+        self.left = left.into_queue();
+        let tests = [self.conditions.clone(), hints].concat();
+        self.filter = Filter::new(&self.scan.table_schema, &tests)?;
+        self.tested = self.scan.buffers(&self.filter.columns);
+        Ok(())
+    }
+
+    /// What conditions leave of these ids, and those of them that rows have to be tested for.
+    fn settle(
+        &self,
+        mut ids: Ranges,
+        conditions: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<(Ranges, Vec<Arc<dyn PhysicalExpr>>)> {
+        let mut tests = Vec::new();
+        for condition in conditions {
+            let known =
+                ranges(condition).map(|(at, wanted)| (self.scan.table.fields()[at], wanted));
+            ids = match known {
+                Some((RowField::Id, wanted)) => ids.and(&wanted),
+                Some((RowField::Owner, wanted)) => ids.and(&self.of_requests(&wanted)?),
+                // More seconds than that cover what there is anyway.
+                Some((RowField::Timestamp, wanted)) if wanted.pairs().len() <= LOOKUPS => {
+                    ids.and(&self.of_timestamps(&wanted)?)
+                }
+                _ => {
+                    tests.push(Arc::clone(condition));
+                    continue;
+                }
+            };
+        }
+        Ok((ids, tests))
+    }
+
+    /// The requests whose timestamps are in these ranges. Timestamps never fall from one request to the next.
+    fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
+        let live = self.snapshot.live().read();
+        let requests = &live.pool.requests;
+        let Range { start, end } = self.snapshot.requests;
+        if start < requests.held_id() && start < end {
+            return Err(expired());
+        }
+        // The first request at or after a second.
+        let first_at = |second: i64| {
+            let (mut from, mut to) = (start, end);
+            while from < to {
+                let middle = from + (to - from) / 2;
+                match requests.timestamp(middle) {
+                    Some(timestamp) if i64::from(timestamp) >= second => to = middle,
+                    _ => from = middle + 1,
+                }
+            }
+            from.cast_signed()
+        };
+        let pairs = timestamps.pairs().iter().map(|&(low, high)| {
+            let end = high.checked_add(1).map_or(end.cast_signed(), first_at);
+            (first_at(low), end - 1)
+        });
+        Ok(Ranges::from_pairs(pairs.collect()))
+    }
+
+    /// The timers of these requests.
+    fn of_requests(&self, requests: &Ranges) -> Result<Ranges> {
+        let requests = requests.and(&within(&self.snapshot.requests));
+        let mut timers = Vec::with_capacity(requests.pairs().len());
+        for pairs in requests.pairs().chunks(LOOKUPS) {
+            let live = self.snapshot.live().read();
+            for &(low, high) in pairs {
+                let start = first_timer(&live.pool, low.cast_unsigned()).ok_or_else(expired)?;
+                let end = match (high + 1).cast_unsigned() {
+                    next if next >= self.snapshot.requests.end => self.snapshot.timers.end,
+                    next => first_timer(&live.pool, next).ok_or_else(expired)?,
+                };
+                timers.push((start.cast_signed(), end.cast_signed() - 1));
+            }
+        }
+        Ok(Ranges::from_pairs(timers))
+    }
+}
+
+/// Ids as ranges of numbers.
+fn within(ids: &Range<u64>) -> Ranges {
+    Ranges::between(ids.start.cast_signed(), ids.end.cast_signed() - 1)
+}

@@ -1,0 +1,287 @@
+//! Writes the snapshot in `state.dir` every `state.snapshot_period` and at the stop, and opens it at start.
+//!
+//! ```text
+//!   snapshot                 the last one that was finished
+//!   snapshot.new             the next one, while it is written
+//!   snapshot.damaged-NNN     one that could not be read, set aside at that unix time
+//! ```
+//!
+//! [`SnapshotFile::open`] is called by `daemon` at start, [`SnapshotWriter::run`] runs on the thread `snapshot`,
+//! [`SnapshotWriter::save`] there and, after all other threads have ended, once more. There is always the old file or the new
+//! one; what goes wrong is logged, counted and shown in the status, and the daemon goes on: it loses what came since the
+//! last snapshot, should it be killed then. Reads of live data wait for no disk.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Seek as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tracing::{error, info};
+
+use super::counters::SocketName;
+use super::files;
+use super::snapshot::{self, Contents, Subject, WriteError, Written};
+use crate::clock::Clock;
+use crate::merger::SharedLive;
+use crate::report::NotRestored;
+use crate::shutdown::Shutdown;
+use crate::telemetry::Counters;
+
+const FILE: &str = "snapshot";
+const DAMAGED: &str = "snapshot.damaged-";
+
+/// How often one snapshot is begun anew because reports were dropped meanwhile.
+const ATTEMPTS: u32 = 5;
+
+/// Longest sleep in one piece, so that a stop is noticed soon.
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// Bytes that are handed to the system at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// The snapshot of the process before.
+#[derive(Debug)]
+pub struct SnapshotFile {
+    file: File,
+    /// What it says of itself.
+    pub contents: Contents,
+}
+
+impl SnapshotFile {
+    /// The snapshot of a folder, read through once. One that is damaged is set aside and named in the log.
+    #[must_use]
+    pub fn open(dir: &Path, unix_secs: u32) -> Option<Self> {
+        let opened = match files::open(&dir.join(FILE)) {
+            Ok(files::Opened::Nothing) => return None,
+            Ok(files::Opened::File(file)) => Ok(file),
+            Ok(files::Opened::Other(reason)) => Err(reason),
+            Err(error) => Err(error.to_string()),
+        };
+        let inspected = opened.and_then(|file| {
+            let reader = BufReader::with_capacity(BUFFER_BYTES, &file);
+            let contents = snapshot::inspect(reader).map_err(|error| error.to_string())?;
+            Ok(Self { file, contents })
+        });
+        inspected
+            .inspect_err(|reason| set_aside(dir, reason, unix_secs))
+            .ok()
+    }
+
+    /// The file from its beginning.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn reader(&self) -> io::Result<impl io::Read> {
+        let mut file = &self.file;
+        file.rewind()?;
+        Ok(BufReader::with_capacity(BUFFER_BYTES, file))
+    }
+}
+
+/// Moves a snapshot that cannot be read out of the way, and logs it.
+pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
+    let file = dir.join(FILE);
+    match files::set_aside(&file, "damaged", unix_secs) {
+        Ok(aside) => error!(
+            file = %file.display(), reason, set_aside = %aside.display(),
+            "Cannot read the snapshot: set the file aside and start empty."
+        ),
+        Err(error) => error!(
+            file = %file.display(), reason, %error,
+            "Cannot read the snapshot, nor set the file aside: start empty. The next snapshot will take its place."
+        ),
+    }
+}
+
+/// What became of snapshots, as the status shows it. Times are seconds since 1970.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SnapshotStatus {
+    /// Seconds between two of them; 0: only at the stop.
+    pub period_seconds: f64,
+    /// How many were finished.
+    pub written: u64,
+    /// How many could not be.
+    pub failed: u64,
+    /// Why the last attempt failed, if it did.
+    pub error: Option<String>,
+    /// The last one that was finished, if this process finished one.
+    pub last: Option<LastSnapshot>,
+    /// What came back at start.
+    pub restored: Option<RestoredSnapshot>,
+    /// Names of damaged ones that lie in the folder, oldest first; somebody may want to look at them, or remove them.
+    pub damaged: Vec<String>,
+}
+
+/// The last snapshot.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct LastSnapshot {
+    /// When it was finished, wall clock.
+    pub time: f64,
+    /// Its size.
+    pub bytes: u64,
+    /// Raw requests in it.
+    pub requests: u64,
+    /// How long it took, the disk included.
+    pub seconds: f64,
+    /// The longest that the merger may have waited for it.
+    pub held_seconds: f64,
+}
+
+/// What came back at start.
+#[derive(Debug, Clone, Serialize)]
+pub struct RestoredSnapshot {
+    /// When the snapshot was finished, wall clock.
+    pub time: f64,
+    /// Raw requests that came back.
+    pub requests: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Reports that did not come back as they were.
+    pub left_out: Vec<NotRestored>,
+}
+
+/// Where snapshots are kept, how often, and what became of them.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    status: Mutex<SnapshotStatus>,
+    dir: PathBuf,
+}
+
+impl Snapshots {
+    /// Nothing written yet to `dir`.
+    #[must_use]
+    pub fn new(dir: &Path, period: Duration) -> Arc<Self> {
+        let snapshots = Self {
+            dir: dir.to_owned(),
+            ..Self::default()
+        };
+        snapshots.set_period(period);
+        Arc::new(snapshots)
+    }
+
+    /// What became of them so far.
+    #[must_use]
+    pub fn status(&self) -> SnapshotStatus {
+        let names = fs::read_dir(&self.dir).into_iter().flatten();
+        let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut damaged: Vec<_> = names.filter(|name| name.starts_with(DAMAGED)).collect();
+        damaged.sort_unstable();
+        SnapshotStatus {
+            damaged,
+            ..self.status.lock().clone()
+        }
+    }
+
+    /// What came back at start.
+    pub fn set_restored(&self, restored: RestoredSnapshot) {
+        self.status.lock().restored = Some(restored);
+    }
+
+    /// Sets how often one is written; 0: only at the stop.
+    pub fn set_period(&self, period: Duration) {
+        self.status.lock().period_seconds = period.as_secs_f64();
+    }
+}
+
+/// Writes snapshots.
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    /// Where to, and what became of it.
+    pub snapshots: Arc<Snapshots>,
+    /// Rows and reports.
+    pub live: SharedLive,
+    /// Counters.
+    pub counters: Counters,
+    /// The sockets that they are of.
+    pub sockets: Vec<SocketName>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl SnapshotWriter {
+    /// Writes a snapshot every period until a stop is asked for. Runs on its own thread.
+    pub fn run(&self, shutdown: &Shutdown) {
+        let mut last = Instant::now();
+        while !shutdown.requested() {
+            std::thread::sleep(NAP_MAX);
+            let period = self.snapshots.status.lock().period_seconds;
+            if period > 0.0 && last.elapsed().as_secs_f64() >= period && !shutdown.requested() {
+                // A failure is logged and counted there; the next period tries again.
+                let _tried = self.save(shutdown);
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// Writes a snapshot now; gives up, which is no failure, once `stop` is requested.
+    ///
+    /// # Errors
+    /// When it cannot be written; that is logged and counted already, and the one before it is still there.
+    pub fn save(&self, stop: &Shutdown) -> Result<(), WriteError> {
+        let start = Instant::now();
+        let result = self.write(stop);
+        if result.is_err() && stop.requested() {
+            return Ok(());
+        }
+        let took = start.elapsed();
+        let mut status = self.snapshots.status.lock();
+        match result {
+            Ok(written) => {
+                status.last = Some(LastSnapshot {
+                    time: self.clock.unix_ms() as f64 / 1e3,
+                    bytes: written.bytes,
+                    requests: written.requests,
+                    seconds: took.as_secs_f64(),
+                    held_seconds: written.held.as_secs_f64(),
+                });
+                status.written += 1;
+                status.error = None;
+                drop(status);
+                info!(
+                    bytes = written.bytes,
+                    requests = written.requests,
+                    secs = took.as_secs_f64(),
+                    held_us = written.held.as_micros() as u64,
+                    cut_us = written.cut.as_micros() as u64,
+                    "Wrote a snapshot."
+                );
+                Ok(())
+            }
+            Err(error) => {
+                status.failed += 1;
+                status.error = Some(error.to_string());
+                drop(status);
+                error!(
+                    %error, dir = %self.snapshots.dir.display(),
+                    "Cannot write a snapshot: the one before it stays."
+                );
+                Err(error)
+            }
+        }
+    }
+
+    fn write(&self, stop: &Shutdown) -> Result<Written, WriteError> {
+        let subject = Subject {
+            live: &self.live,
+            counters: &self.counters,
+            sockets: &self.sockets,
+            clock: &*self.clock,
+            stop,
+        };
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
+                let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+                snapshot::write(subject, file).map(|(_, written)| written)
+            });
+            match written {
+                Err(WriteError::Overtaken) if attempts < ATTEMPTS => {}
+                written => return written,
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Numbers that the daemon reports of itself: `/api/v1/status`, `SHOW STATUS` and `/metrics` are made from these alone.
+//!
+//! A [`Reading`] is one number with its name, kind and help; what counts ([`counters`](super::counters)) declares them
+//! once, and what is looked up on demand (pool sizes, memory) where it is looked up. A [`Group`] is what belongs together: the
+//! status itself, an object in it, or one of a list of objects, such as a socket.
+
+use serde_json::{Map, Value as Json};
+
+/// How a number moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; rates make sense.
+    Counter,
+    /// Moves both ways; only the present value makes sense.
+    Gauge,
+    /// The same as another number, under a name that Pinba had: not among the metrics.
+    Alias,
+}
+
+/// What a [`Reading`] shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// Any number.
+    Number(f64),
+    /// What is no number.
+    Text(&'static str),
+    /// Counts by reason.
+    ByReason(Vec<(&'static str, u64)>),
+}
+
+impl Value {
+    /// The count, over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        match self {
+            Self::Count(count) => *count,
+            Self::Number(number) => *number as u64,
+            Self::Text(_) => 0,
+            Self::ByReason(reasons) => reasons.iter().map(|(_, count)| count).sum(),
+        }
+    }
+
+    fn json(&self) -> Json {
+        match self {
+            Self::Count(count) => (*count).into(),
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => (*text).into(),
+            Self::ByReason(reasons) => {
+                let members = reasons.iter();
+                let members =
+                    members.map(|(reason, count)| ((*reason).to_owned(), (*count).into()));
+                Json::Object(members.collect())
+            }
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// One number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// Its name in the status; the unit is the last word.
+    pub name: &'static str,
+    /// Its name among the metrics, where that is another; without `pinbad_`, unit and `_total`.
+    pub metric: Option<&'static str>,
+    /// What it counts, in a sentence or two.
+    pub help: &'static str,
+    /// How it moves.
+    pub kind: Kind,
+    /// What it is now.
+    pub value: Value,
+}
+
+impl Reading {
+    /// A number that only grows.
+    pub fn counter(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
+        Self {
+            name,
+            metric: None,
+            help,
+            kind: Kind::Counter,
+            value: value.into(),
+        }
+    }
+
+    /// A number that moves both ways.
+    pub fn gauge(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
+        Self {
+            kind: Kind::Gauge,
+            ..Self::counter(name, help, value)
+        }
+    }
+
+    /// What another number says too; it has no help of its own.
+    pub fn alias(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
+        Self {
+            kind: Kind::Alias,
+            ..Self::counter(name, help, value)
+        }
+    }
+
+    /// The same number with another name among the metrics.
+    #[must_use]
+    pub fn as_metric(mut self, metric: &'static str) -> Self {
+        self.metric = Some(metric);
+        self
+    }
+}
+
+/// Declares numbers that are looked up on demand, one a line: kind, name (and that of the metric, where it is another),
+/// value, help.
+macro_rules! readings {
+    ($( $kind:ident $name:ident $(as $metric:literal)? = $value:expr, $help:literal; )*) => {
+        vec![ $( $crate::telemetry::Reading::$kind(stringify!($name), $help, $value)$(.as_metric($metric))? ),* ]
+    };
+}
+pub(crate) use readings;
+
+/// Where the numbers of a [`Group`] stand in the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the status itself.
+    Top,
+    /// In an object of this name.
+    Object(&'static str),
+    /// In one of a list of objects; the second name is that of one of them, among the metrics. A group without
+    /// members stands for a list that is empty.
+    List(&'static str, &'static str),
+}
+
+/// Numbers that belong together.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Where they stand.
+    pub place: Place,
+    /// In a list: what tells the metrics of one from those of another.
+    pub labels: Vec<(&'static str, String)>,
+    /// Members that are no numbers; they come first.
+    pub texts: Map<String, Json>,
+    /// The numbers.
+    pub readings: Vec<Reading>,
+}
+
+impl Group {
+    /// Numbers alone.
+    #[must_use]
+    pub fn new(place: Place, readings: Vec<Reading>) -> Self {
+        Self {
+            place,
+            labels: Vec::new(),
+            texts: Map::new(),
+            readings,
+        }
+    }
+
+    /// The same with members that are no numbers, which have to be an object.
+    #[must_use]
+    pub fn with_texts(mut self, texts: Json) -> Self {
+        if let Json::Object(texts) = texts {
+            self.texts = texts;
+        }
+        self
+    }
+
+    /// The count of one of the numbers; 0 when there is no such number.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        let named = self.readings.iter().find(|it| it.name == name);
+        named.map_or(0, |reading| reading.value.total())
+    }
+
+    fn members(&self) -> Map<String, Json> {
+        let mut members = self.texts.clone();
+        for reading in &self.readings {
+            let value = match self.place {
+                Place::List(..) => reading.value.total().into(),
+                Place::Top | Place::Object(_) => reading.value.json(),
+            };
+            members.insert(reading.name.to_owned(), value);
+        }
+        members
+    }
+}
+
+/// The object of `GET /api/v1/status`.
+#[must_use]
+pub fn object(groups: &[Group]) -> Map<String, Json> {
+    let mut object = Map::new();
+    for group in groups {
+        match group.place {
+            Place::Top => object.extend(group.members()),
+            Place::Object(name) => {
+                object.insert(name.to_owned(), group.members().into());
+            }
+            Place::List(name, _) => {
+                let list = object
+                    .entry(name)
+                    .or_insert_with(|| Json::Array(Vec::new()));
+                let members = group.members();
+                if let Json::Array(list) = list
+                    && !members.is_empty()
+                {
+                    list.push(members.into());
+                }
+            }
+        }
+    }
+    object
+}
