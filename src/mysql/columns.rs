@@ -3,13 +3,15 @@
 //! Clients act upon them: PHP rounds a float to `decimals` digits, Python makes bytes of what has charset 63, JDBC shows
 //! lengths. The values are those that MySQL sends for Pinba's tables.
 
+use mysql_common::collations::Collation;
 use mysql_common::constants::{ColumnFlags, ColumnType};
+use mysql_common::io::BufMutExt as _;
 
-use super::packets::put_text;
+use super::DATABASE;
 use crate::sql::{SqlColumn, SqlType};
 
 /// What stands first in every definition.
-const CATALOG: &[u8] = b"def";
+const CATALOG: &str = "def";
 /// Bytes after the names.
 const FIXED_BYTES: u8 = 12;
 /// The charset of what is no text.
@@ -19,38 +21,16 @@ const ANY_DECIMALS: u8 = 31;
 /// Bytes of a text that has no declared length.
 const TEXT_BYTES: u32 = 65_535;
 
-/// How texts come to a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Charset {
-    /// The number of its collation.
-    pub(super) collation: u16,
-    /// The most bytes that one character takes.
-    pub(super) width: u32,
-}
-
-impl Charset {
-    /// The charset with this collation.
-    pub(super) fn of_collation(collation: u16) -> Self {
-        let width = match collation {
-            33 | 76 | 83 | 192..=215 | 223 | 576..=578 => 3,
-            45 | 46 | 224..=247 | 255..=323 => 4,
-            _ => 1,
-        };
-        Self { collation, width }
-    }
-
-    /// The charset of this name, as SET NAMES takes it.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let collation = match name.to_ascii_lowercase().as_str() {
-            "utf8mb4" => 45,
-            "utf8" | "utf8mb3" => 33,
-            "latin1" => 8,
-            "ascii" => 11,
-            "binary" => BINARY,
-            _ => return None,
-        };
-        Some(Self::of_collation(collation))
-    }
+/// The collation of texts in this charset, as SET NAMES takes it.
+pub(super) fn collation_of(charset: &str) -> Option<u16> {
+    Some(match charset.to_ascii_lowercase().as_str() {
+        "utf8mb4" => 45,
+        "utf8" | "utf8mb3" => 33,
+        "latin1" => 8,
+        "ascii" => 11,
+        "binary" => BINARY,
+        _ => return None,
+    })
 }
 
 /// Keys of the raw tables; reports have none.
@@ -69,15 +49,9 @@ const KEYS: &[(&str, &str, ColumnFlags)] = &[
 const PRIMARY: ColumnFlags = ColumnFlags::PRI_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
 const MULTIPLE: ColumnFlags = ColumnFlags::MULTIPLE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
 
-/// Writes the definition of one column, for rows of the text form or of the binary one.
-pub(super) fn put_column(
-    to: &mut Vec<u8>,
-    column: &SqlColumn,
-    database: &str,
-    charset: Charset,
-    binary: bool,
-) {
-    let (mut kind, length, decimals) = shape(column, charset);
+/// Writes the definition of one column, for rows of the text form or of the binary one, with texts in this collation.
+pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, binary: bool) {
+    let (mut kind, length, decimals) = shape(column, collation);
     // Pinba declares numbers of rows as INT, which has four bytes in the binary form: too few for a daemon that has run for
     // some weeks. The wider form carries every value.
     if binary && kind == ColumnType::MYSQL_TYPE_LONG {
@@ -94,14 +68,14 @@ pub(super) fn put_column(
     if kind == ColumnType::MYSQL_TYPE_BLOB {
         flags |= ColumnFlags::BLOB_FLAG;
     }
-    if column.sql_type == SqlType::Binary || !text && column.origin.is_none() {
+    if !text && column.origin.is_none() {
         flags |= ColumnFlags::BINARY_FLAG;
     }
     let (database, origin, name) = match &column.origin {
         Some((table, name)) => {
             let key = KEYS.iter().find(|(of, key, _)| of == table && key == name);
             flags |= key.map_or(ColumnFlags::empty(), |(_, _, flags)| *flags);
-            (database, table.as_str(), name.as_str())
+            (DATABASE, table.as_str(), name.as_str())
         }
         None => ("", "", ""),
     };
@@ -112,7 +86,7 @@ pub(super) fn put_column(
     put_definition(
         to,
         [database, table, origin, &column.name, name],
-        if text { charset.collation } else { BINARY },
+        if text { collation } else { BINARY },
         length,
         kind,
         flags,
@@ -144,9 +118,8 @@ fn put_definition(
     flags: ColumnFlags,
     decimals: u8,
 ) {
-    put_text(to, CATALOG);
-    for name in names {
-        put_text(to, name.as_bytes());
+    for name in [CATALOG].into_iter().chain(names) {
+        to.put_lenenc_str(name.as_bytes());
     }
     to.push(FIXED_BYTES);
     to.extend_from_slice(&charset.to_le_bytes());
@@ -162,7 +135,7 @@ pub(super) fn put_no_default(to: &mut Vec<u8>) {
 }
 
 /// Type, length and decimals.
-fn shape(column: &SqlColumn, charset: Charset) -> (ColumnType, u32, u8) {
+fn shape(column: &SqlColumn, collation: u16) -> (ColumnType, u32, u8) {
     match column.sql_type {
         SqlType::BigInt => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
         SqlType::BigIntUnsigned => (ColumnType::MYSQL_TYPE_LONGLONG, 20, 0),
@@ -174,24 +147,19 @@ fn shape(column: &SqlColumn, charset: Charset) -> (ColumnType, u32, u8) {
             (ColumnType::MYSQL_TYPE_NEWDECIMAL, length, scale)
         }
         SqlType::Varchar(characters) => {
-            let length = characters.saturating_mul(charset.width);
+            let bytes = Collation::resolve(collation.into()).max_len().max(1);
+            let length = characters.saturating_mul(bytes.into());
             (ColumnType::MYSQL_TYPE_VAR_STRING, length, 0)
         }
         // A column that is declared as text is one; an expression is just long.
         SqlType::Text if column.origin.is_some() => (ColumnType::MYSQL_TYPE_BLOB, TEXT_BYTES, 0),
         SqlType::Text => (ColumnType::MYSQL_TYPE_VAR_STRING, TEXT_BYTES, ANY_DECIMALS),
+        SqlType::Datetime(0) => (ColumnType::MYSQL_TYPE_DATETIME, 19, 0),
         SqlType::Datetime(fraction) => {
-            let length = 19
-                + if fraction > 0 {
-                    u32::from(fraction) + 1
-                } else {
-                    0
-                };
+            let length = 20 + u32::from(fraction);
             (ColumnType::MYSQL_TYPE_DATETIME, length, fraction)
         }
         SqlType::Date => (ColumnType::MYSQL_TYPE_DATE, 10, 0),
-        SqlType::Time => (ColumnType::MYSQL_TYPE_TIME, 10, 0),
-        SqlType::Binary => (ColumnType::MYSQL_TYPE_BLOB, TEXT_BYTES, 0),
         SqlType::Null => (ColumnType::MYSQL_TYPE_NULL, 0, 0),
     }
 }

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use mysql_common::constants::CapabilityFlags;
-use tokio::io::{AsyncRead, AsyncWrite};
+use mysql_common::io::BufMutExt as _;
 
-use super::cells::Cells;
-use super::columns::{self, Charset};
+use super::cells;
+use super::columns;
 use super::errors::{error, malformed, not_utf8};
 use super::federated;
 use super::interruption::{Fault, wait};
 use super::kill;
 use super::session::Client;
-use super::{DATABASE, packets};
 use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
 
 /// Bytes of an answer that are sent together.
 const FLUSH: usize = 64 << 10;
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+impl Client {
     pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), Fault> {
         // Before it is cut: a packet may be many times as long as a statement.
         self.service.engine.check_length(body.len())?;
@@ -54,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         match reply {
             Reply::Rows(rows) => self.rows(rows, more, binary).await,
             Reply::Done(done) => {
-                self.put_ok(done.affected_rows, &done.info, more);
+                self.put_done(done.affected_rows, &done.info, more);
                 Ok(())
             }
         }
@@ -69,17 +68,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
         let columns = Arc::clone(&rows.columns);
         self.frames
-            .packet(|body| packets::put_number(body, columns.len() as u64));
+            .packet(|body| body.put_lenenc_int(columns.len() as u64));
         self.put_columns(&columns, binary);
         while let Some(made) = batch {
-            let cells = Cells::of(&made?, &columns)?;
-            for row in 0..cells.rows() {
-                self.frames.packet(|body| {
-                    if binary {
-                        cells.put_binary_row(row, body);
-                    } else {
-                        cells.put_text_row(row, body);
-                    }
+            let made = made?;
+            let cells = cells::of(&made, columns.len())?;
+            for row in 0..made.num_rows() {
+                self.frames.packet(|body| match binary {
+                    true => cells::put_binary_row(body, &cells, row),
+                    false => cells::put_text_row(body, &cells, row),
                 });
                 if self.frames.waiting() >= FLUSH {
                     self.send().await?;
@@ -87,36 +84,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
         }
-        self.put_end_with(more);
+        self.put_end(more);
         Ok(())
     }
 
     /// Definitions of columns, and the end of them where the client wants one.
     fn put_columns(&mut self, columns: &[SqlColumn], binary: bool) {
-        let charset = self.charset();
+        let collation = self.collation();
         for column in columns {
             self.frames
-                .packet(|body| columns::put_column(body, column, DATABASE, charset, binary));
+                .packet(|body| columns::put_column(body, column, collation, binary));
         }
         self.put_end_of_columns();
     }
 
     fn put_end_of_columns(&mut self) {
-        if !self
-            .login
-            .capabilities
-            .contains(CapabilityFlags::CLIENT_DEPRECATE_EOF)
-        {
-            self.put_end();
+        let capabilities = self.login.terms.capabilities;
+        if !capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
+            self.put_end(false);
         }
     }
 
     /// How texts are announced: as the client asked last.
-    fn charset(&self) -> Charset {
+    fn collation(&self) -> u16 {
         let named = self.session.variables.get("character_set_results");
         named
-            .and_then(|name| Charset::named(name))
-            .unwrap_or_else(|| Charset::of_collation(self.login.collation.into()))
+            .and_then(|name| columns::collation_of(name))
+            .unwrap_or(self.login.collation.into())
     }
 
     pub(super) async fn field_list(&mut self, body: &[u8]) -> Result<(), Fault> {
@@ -128,14 +122,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let text = format!("SELECT * FROM `{}` LIMIT 0", table.replace('`', "``"));
         let prepare = self.service.engine.prepare(&self.session, &text);
         let prepared = wait(&mut self.frames, &mut self.watch, prepare).await??;
-        let charset = self.charset();
+        let collation = self.collation();
         for column in &*prepared.columns {
             self.frames.packet(|body| {
-                columns::put_column(body, column, DATABASE, charset, false);
+                columns::put_column(body, column, collation, false);
                 columns::put_no_default(body);
             });
         }
-        self.put_end();
+        self.put_end(false);
         Ok(())
     }
 

@@ -48,7 +48,7 @@ impl FrameError {
     /// What a client is told about its frames; `None` when there is nobody to tell.
     pub(super) fn answer(&self) -> Option<SqlError> {
         Some(match self {
-            Self::Gone(_) | Self::Late(_) => return None,
+            Self::Gone(_) | Self::Tls(_) | Self::Late(_) => return None,
             Self::OutOfOrder => error(1156, "08S01", "Got packets out of order"),
             Self::TooLarge(limit) => error(
                 1153,

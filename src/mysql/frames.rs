@@ -10,9 +10,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
 /// A frame of this many bytes is followed by another one of the same packet.
 const FRAME_MAX: usize = (1 << 24) - 1;
@@ -20,20 +21,16 @@ const FRAME_MAX: usize = (1 << 24) - 1;
 const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
 /// Bytes of a frame's head.
 const HEAD: usize = 4;
-/// What is asked of the socket at once.
+/// What is read ahead of a client at most, bytes.
 const READ_AHEAD: usize = 16 << 10;
-/// What is kept of commands that a client sends before it has its answer.
-const AHEAD_MAX: usize = 64 << 10;
 /// A packet up to here is nobody's business; what is larger comes out of the budget.
 const SMALL: usize = 64 << 10;
 /// An output buffer that grew beyond this is given back.
 const OUTPUT_KEPT: usize = 256 << 10;
 
-/// What packets of all connections may take together, beyond the small ones.
+/// What packets of all connections may take together, beyond the small ones, in KiB.
 #[derive(Debug, Clone)]
-pub(super) struct Budget {
-    kib: Arc<Semaphore>,
-}
+pub(super) struct Budget(Arc<Semaphore>);
 
 /// A part of the budget, until it is dropped.
 #[derive(Debug, Default)]
@@ -42,9 +39,7 @@ pub(super) struct Share(Option<OwnedSemaphorePermit>);
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
         let kib = (bytes >> 10).min(Semaphore::MAX_PERMITS);
-        Self {
-            kib: Arc::new(Semaphore::new(kib)),
-        }
+        Self(Arc::new(Semaphore::new(kib)))
     }
 
     /// Takes `bytes` more into `share`; false when so much is not left.
@@ -52,7 +47,7 @@ impl Budget {
         let Ok(kib) = u32::try_from(bytes.div_ceil(1 << 10)) else {
             return false;
         };
-        let Ok(more) = Arc::clone(&self.kib).try_acquire_many_owned(kib) else {
+        let Ok(more) = Arc::clone(&self.0).try_acquire_many_owned(kib) else {
             return false;
         };
         match &mut share.0 {
@@ -69,7 +64,24 @@ pub(super) struct Packet {
     /// Its bytes, without heads.
     pub(super) bytes: Vec<u8>,
     /// What it took of the budget.
-    _share: Share,
+    share: Share,
+}
+
+impl Packet {
+    /// Adds bytes; false when the budget does not give the room for them.
+    fn add(&mut self, bytes: &[u8], limit: usize, budget: &Budget) -> bool {
+        let (used, has) = (self.bytes.len(), self.bytes.capacity());
+        let needed = used + bytes.len();
+        if needed > has {
+            let wanted = needed.max(2 * has).min(limit.max(needed));
+            if wanted > SMALL && !budget.take(&mut self.share, wanted - has) {
+                return false;
+            }
+            self.bytes.reserve_exact(wanted - used);
+        }
+        self.bytes.extend_from_slice(bytes);
+        true
+    }
 }
 
 /// Why there is no packet.
@@ -78,6 +90,9 @@ pub(super) enum FrameError {
     /// The client has gone, properly or not.
     #[error("the client has gone: {0}")]
     Gone(#[from] io::Error),
+    /// TLS could not be agreed upon.
+    #[error("TLS: {0}")]
+    Tls(io::Error),
     /// Nothing came, or nothing could be sent, for too long.
     #[error("{0}")]
     Late(&'static str),
@@ -101,13 +116,17 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
+/// A client's stream, plain or under TLS.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// The same, read ahead.
+trait Buffered: AsyncBufRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncBufRead + AsyncWrite + Send + Unpin> Buffered for S {}
+
 /// A connection's packets.
-#[derive(Debug)]
-pub(super) struct Frames<S> {
-    stream: S,
-    /// What was read; before `taken` it has been used.
-    input: Vec<u8>,
-    taken: usize,
+pub(super) struct Frames {
+    stream: Box<dyn Buffered>,
     output: Vec<u8>,
     /// The number of the next frame, whoever sends it.
     sequence: u8,
@@ -115,12 +134,10 @@ pub(super) struct Frames<S> {
     patience: Patience,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
-    pub(super) fn new(stream: S, budget: Budget, patience: Patience) -> Self {
+impl Frames {
+    pub(super) fn new(stream: impl Stream + 'static, budget: Budget, patience: Patience) -> Self {
         Self {
-            stream,
-            input: Vec::new(),
-            taken: 0,
+            stream: Box::new(BufReader::with_capacity(READ_AHEAD, stream)),
             output: Vec::new(),
             sequence: 0,
             budget,
@@ -128,23 +145,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         }
     }
 
-    /// The stream, and what was read of it already: for the change to TLS.
-    pub(super) fn into_parts(self) -> (S, Vec<u8>) {
-        let mut ahead = self.input;
-        ahead.drain(..self.taken);
-        (self.stream, ahead)
-    }
-
-    /// As [`Frames::new`], in the middle of a conversation.
-    pub(super) fn resumed(stream: S, budget: Budget, patience: Patience, sequence: u8) -> Self {
-        Self {
-            sequence,
-            ..Self::new(stream, budget, patience)
-        }
-    }
-
-    pub(super) fn sequence(&self) -> u8 {
-        self.sequence
+    /// The conversation under TLS from here on; the client may have begun with it already.
+    pub(super) async fn under(
+        self,
+        tls: TlsAcceptor,
+        deadline: Instant,
+    ) -> Result<Self, FrameError> {
+        let accepted = timeout_at(deadline, tls.accept(self.stream)).await;
+        let stream = accepted.map_err(io::Error::from).flatten();
+        let stream = stream.map_err(FrameError::Tls)?;
+        Ok(Self {
+            sequence: self.sequence,
+            ..Self::new(stream, self.budget, self.patience)
+        })
     }
 
     /// The next packet begins a command.
@@ -156,120 +169,64 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
     pub(super) async fn read(
         &mut self,
         limit: usize,
-        wait: Duration,
+        mut wait: Duration,
     ) -> Result<Packet, FrameError> {
-        let mut wait = wait;
-        let mut packet = Packet::default();
-        let mut refused = None;
+        let mut packet = Ok(Packet::default());
         loop {
-            let head = self.head(wait).await?;
-            wait = self.patience.read;
-            if head[3] != self.sequence {
+            let mut head = [0; HEAD];
+            for byte in &mut head {
+                *byte = self.ahead(wait).await?[0];
+                self.stream.consume(1);
+                wait = self.patience.read;
+            }
+            let [low, middle, high, sequence] = head;
+            if sequence != self.sequence {
                 return Err(FrameError::OutOfOrder);
             }
             self.sequence = self.sequence.wrapping_add(1);
-            let length =
-                usize::from(head[0]) | usize::from(head[1]) << 8 | usize::from(head[2]) << 16;
-            if packet.bytes.len() + length > limit {
-                refused = Some(FrameError::TooLarge(limit));
+            let length = u32::from_le_bytes([low, middle, high, 0]) as usize;
+            let before = packet.as_ref().map_or(0, |packet| packet.bytes.len());
+            if before + length > limit {
+                packet = Err(FrameError::TooLarge(limit));
             }
             let mut left = length;
             while left > 0 {
-                if self.taken == self.input.len() {
-                    self.fill(wait).await?;
+                let budget = self.budget.clone();
+                let piece = self.ahead(wait).await?;
+                let piece = &piece[..piece.len().min(left)];
+                if let Ok(whole) = &mut packet
+                    && !whole.add(piece, limit, &budget)
+                {
+                    packet = Err(FrameError::NoMemory);
                 }
-                let piece = left.min(self.input.len() - self.taken);
-                if refused.is_none() && !self.make_room(&mut packet, piece, limit) {
-                    refused = Some(FrameError::NoMemory);
-                }
-                if refused.is_some() {
-                    packet = Packet::default();
-                } else {
-                    let from = self.taken;
-                    packet
-                        .bytes
-                        .extend_from_slice(&self.input[from..from + piece]);
-                }
-                self.taken += piece;
-                left -= piece;
+                let taken = piece.len();
+                self.stream.consume(taken);
+                left -= taken;
             }
             if length < FRAME_MAX {
-                return match refused {
-                    None => Ok(packet),
-                    Some(error) => Err(error),
-                };
+                return packet;
             }
         }
     }
 
-    /// Room for `more` bytes in a packet; false when the budget does not give it.
-    fn make_room(&self, packet: &mut Packet, more: usize, limit: usize) -> bool {
-        let (used, has) = (packet.bytes.len(), packet.bytes.capacity());
-        if used + more <= has {
-            return true;
-        }
-        let wanted = (used + more).max(2 * has).min(limit.max(used + more));
-        if wanted > SMALL && !self.budget.take(&mut packet._share, wanted - has) {
-            return false;
-        }
-        packet.bytes.reserve_exact(wanted - used);
-        true
-    }
-
-    async fn head(&mut self, wait: Duration) -> Result<[u8; HEAD], FrameError> {
-        let mut wait = wait;
-        while self.input.len() - self.taken < HEAD {
-            self.fill(wait).await?;
-            wait = self.patience.read;
-        }
-        let head = self.input[self.taken..self.taken + HEAD]
-            .try_into()
-            .expect("a slice of that length");
-        self.taken += HEAD;
-        Ok(head)
-    }
-
-    /// Reads what there is, at least a byte.
-    async fn fill(&mut self, wait: Duration) -> Result<(), FrameError> {
-        self.make_input_room();
-        match timeout(wait, self.stream.read_buf(&mut self.input)).await {
+    /// What the client has sent, at least a byte.
+    async fn ahead(&mut self, wait: Duration) -> Result<&[u8], FrameError> {
+        match timeout(wait, self.stream.fill_buf()).await {
             Err(_) => Err(FrameError::Late("the client sent nothing for too long")),
-            Ok(Ok(0)) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok([])) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => Err(error.into()),
         }
     }
 
-    fn make_input_room(&mut self) {
-        if self.taken > 0 {
-            self.input.drain(..self.taken);
-            self.taken = 0;
-        }
-        if self.input.capacity() - self.input.len() < READ_AHEAD {
-            self.input.reserve(READ_AHEAD);
-        }
-    }
-
-    /// Returns when the client has gone and waits for nothing. What it sends meanwhile is kept, up to a limit; beyond that
-    /// nobody looks.
+    /// Returns when the client has gone or leaves. One that has asked for more waits for answers, even if it closed its side.
     pub(super) async fn gone(&mut self) {
-        loop {
-            if self.input.len() - self.taken >= AHEAD_MAX {
-                std::future::pending::<()>().await;
-            }
-            self.make_input_room();
-            match self.stream.read_buf(&mut self.input).await {
-                Ok(0) if self.has_commands_ahead() => std::future::pending().await,
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
+        if let Ok(ahead) = self.stream.fill_buf().await
+            && !ahead.is_empty()
+            && *ahead != QUIT
+        {
+            std::future::pending::<()>().await;
         }
-    }
-
-    /// Whether a client that closed its side may still wait for answers: it has sent more than that it quits.
-    fn has_commands_ahead(&self) -> bool {
-        let ahead = &self.input[self.taken..];
-        !ahead.is_empty() && ahead != QUIT
     }
 
     /// Adds a packet to the output: `write` appends its body.
@@ -311,20 +268,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         let mut sent = 0;
         while sent < self.output.len() {
             let write = self.stream.write(&self.output[sent..]);
-            match timeout(self.patience.write, write).await.map_err(late)? {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(bytes) => sent += bytes,
-                Err(error) => return Err(error.into()),
+            match timeout(self.patience.write, write).await.map_err(late)?? {
+                0 => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                bytes => sent += bytes,
             }
         }
         self.output.clear();
         if self.output.capacity() > OUTPUT_KEPT {
             self.output = Vec::new();
         }
-        timeout(self.patience.write, self.stream.flush())
-            .await
-            .map_err(late)??;
-        Ok(())
+        let flush = timeout(self.patience.write, self.stream.flush());
+        Ok(flush.await.map_err(late)??)
     }
 
     /// Sends what waits, then says that there is no more.

@@ -2,13 +2,11 @@
 
 use std::future::Future;
 
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::connections::Wish;
 use super::errors::error;
 use super::frames::{FrameError, Frames};
-use super::stream::Stream;
 use crate::access::Pass;
 use crate::sql::SqlError;
 
@@ -110,8 +108,8 @@ impl Interruption {
 }
 
 /// Waits for what the engine does, as long as anybody wants it.
-pub(super) async fn wait<S: AsyncRead + AsyncWrite + Unpin, T>(
-    frames: &mut Frames<Stream<S>>,
+pub(super) async fn wait<T>(
+    frames: &mut Frames,
     watch: &mut Watch,
     work: impl Future<Output = T>,
 ) -> Result<T, Fault> {

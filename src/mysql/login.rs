@@ -9,15 +9,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
-use mysql_common::packets::{AuthSwitchRequest, ComChangeUser, HandshakePacket, HandshakeResponse};
-use mysql_common::proto::{MyDeserialize, MySerialize};
-use tokio::io::{AsyncRead, AsyncWrite};
+use mysql_common::io::ParseBuf;
+use mysql_common::misc::raw::RawBytes;
+use mysql_common::misc::raw::bytes::{NullBytes, U8Bytes};
+use mysql_common::packets::{AuthSwitchRequest, HandshakePacket, HandshakeResponse};
+use mysql_common::proto::{MyDeserialize as _, MySerialize as _};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::errors::{bad_handshake, error, not_utf8};
-use super::frames::{Budget, FrameError, Frames, Patience};
-use super::stream::{Prefixed, Stream};
+use super::frames::{Budget, FrameError, Frames, Patience, Stream};
 use super::{VERSION_PREFIX, packets};
 use crate::access::tls::Tls;
 use crate::access::{Access, Denied, Identity, Pass, Quick};
@@ -76,23 +77,29 @@ pub(super) struct Entrance {
 /// A client that was let in.
 #[derive(Debug)]
 pub(super) struct Login {
-    pub(super) capabilities: CapabilityFlags,
+    pub(super) terms: Terms,
     pub(super) collation: u8,
     pub(super) user: String,
     pub(super) database: Option<String>,
     pub(super) pass: Pass,
-    /// Also what a change of user is proved with.
-    pub(super) salt: Salt,
+}
+
+/// What was agreed upon when the conversation began; it holds for every change of user.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) capabilities: CapabilityFlags,
+    salt: Salt,
     /// Whether nobody can listen.
-    pub(super) secret: bool,
+    secret: bool,
 }
 
 /// Who a client says it is.
 struct Claim {
     user: Vec<u8>,
     proof: Vec<u8>,
-    database: Option<Vec<u8>>,
+    database: Vec<u8>,
     plugin: Option<Vec<u8>>,
+    collation: u8,
 }
 
 /// Why nobody was let in. The client has been told, where that was possible.
@@ -104,23 +111,19 @@ pub(super) enum Refused {
     /// An error that the client was told.
     #[error(transparent)]
     Told(#[from] SqlError),
-    /// TLS could not be agreed upon.
-    #[error("TLS: {0}")]
-    Tls(std::io::Error),
 }
 
 /// Greets a client and finds out who it is.
-pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
+pub(super) async fn greet(
+    stream: impl Stream + 'static,
     entrance: &Entrance,
-) -> Result<(Frames<Stream<S>>, Login), Refused> {
+) -> Result<(Frames, Login), Refused> {
     let salt = new_salt().map_err(SqlError::internal)?;
-    let mut frames = Frames::new(
-        Stream::Left(stream),
-        entrance.budget.clone(),
-        entrance.patience,
-    );
-    let offered = offered(entrance);
+    let mut frames = Frames::new(stream, entrance.budget.clone(), entrance.patience);
+    let offered = match entrance.tls {
+        Some(_) => OFFERED | CapabilityFlags::CLIENT_SSL,
+        None => OFFERED,
+    };
     put_greeting(&mut frames, entrance.id, &salt, offered);
     frames.flush().await?;
     let mut packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
@@ -130,60 +133,41 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         && wish.bytes.len() == TLS_REQUEST_BYTES
         && capabilities_of(&wish.bytes).contains(CapabilityFlags::CLIENT_SSL)
     {
-        frames = upgrade(frames, tls, entrance).await?;
+        let tls = TlsAcceptor::from(tls.config());
+        frames = frames.under(tls, entrance.deadline).await?;
         packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
         secret = true;
     }
     let login = async {
         let bytes = packet?.bytes;
-        let (claim, capabilities, collation) = response(&bytes)?;
-        let capabilities = capabilities & offered;
-        let (user, database, pass) =
-            admit(&mut frames, entrance, claim, &salt, capabilities, secret).await?;
-        Ok(Login {
-            capabilities,
-            collation,
-            user,
-            database,
-            pass,
+        let claim = response(&bytes)?;
+        let terms = Terms {
+            capabilities: capabilities_of(&bytes) & offered,
             salt,
             secret,
-        })
+        };
+        admit(&mut frames, entrance, claim, terms).await
     };
     match login.await {
         Ok(login) => Ok((frames, login)),
         Err(refused) => {
-            tell(&mut frames, &refused);
+            let told = match &refused {
+                Refused::Told(error) => Some(error.clone()),
+                Refused::Frame(error) => error.answer(),
+            };
+            if let Some(error) = told {
+                frames.packet(|body| packets::error(body, &error));
+            }
             frames.close().await;
             Err(refused)
         }
     }
 }
 
-/// Writes what a client that is not let in is told.
-fn tell<S: AsyncRead + AsyncWrite + Unpin>(frames: &mut Frames<S>, refused: &Refused) {
-    let error = match refused {
-        Refused::Told(error) => error.clone(),
-        Refused::Frame(error) => match error.answer() {
-            Some(error) => error,
-            None => return,
-        },
-        Refused::Tls(_) => return,
-    };
-    frames.packet(|body| packets::error(body, &error));
-}
-
 impl Entrance {
     /// What is left of the time for the login.
     fn left(&self) -> std::time::Duration {
         self.deadline.saturating_duration_since(Instant::now())
-    }
-}
-
-fn offered(entrance: &Entrance) -> CapabilityFlags {
-    match entrance.tls {
-        Some(_) => OFFERED | CapabilityFlags::CLIENT_SSL,
-        None => OFFERED,
     }
 }
 
@@ -208,54 +192,20 @@ fn new_salt() -> Result<Salt, String> {
     Ok(salt)
 }
 
-fn put_greeting<S: AsyncRead + AsyncWrite + Unpin>(
-    frames: &mut Frames<S>,
-    id: u32,
-    salt: &Salt,
-    offered: CapabilityFlags,
-) {
-    let mut first = [0; 8];
-    first.copy_from_slice(&salt[..8]);
-    let mut second = salt[8..].to_vec();
-    second.push(0);
+fn put_greeting(frames: &mut Frames, id: u32, salt: &Salt, offered: CapabilityFlags) {
+    let (first, second) = salt.split_first_chunk().expect("more than eight bytes");
     let greeting = HandshakePacket::new(
         10,
         [VERSION_PREFIX, VERSION].concat().into_bytes(),
         id,
-        first,
-        Some(second),
+        *first,
+        Some([second, &[0]].concat()),
         offered,
         COLLATION,
         StatusFlags::SERVER_STATUS_AUTOCOMMIT,
         Some(NATIVE),
     );
     frames.packet(|body| greeting.serialize(body));
-}
-
-async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
-    frames: Frames<Stream<S>>,
-    tls: &Tls,
-    entrance: &Entrance,
-) -> Result<Frames<Stream<S>>, Refused> {
-    let sequence = frames.sequence();
-    let (stream, ahead) = frames.into_parts();
-    let Stream::Left(stream) = stream else {
-        return Err(SqlError::internal("TLS inside TLS").into());
-    };
-    let accepted = tokio::time::timeout_at(
-        entrance.deadline,
-        TlsAcceptor::from(tls.config()).accept(Prefixed::new(ahead, stream)),
-    );
-    let stream = accepted
-        .await
-        .map_err(|_| FrameError::Late("the client did not finish TLS in time"))?
-        .map_err(Refused::Tls)?;
-    Ok(Frames::resumed(
-        Stream::Right(Box::new(stream)),
-        entrance.budget.clone(),
-        entrance.patience,
-        sequence,
-    ))
 }
 
 fn capabilities_of(packet: &[u8]) -> CapabilityFlags {
@@ -266,7 +216,7 @@ fn capabilities_of(packet: &[u8]) -> CapabilityFlags {
 }
 
 /// A client's answer to the greeting.
-fn response(packet: &[u8]) -> Result<(Claim, CapabilityFlags, u8), SqlError> {
+fn response(packet: &[u8]) -> Result<Claim, SqlError> {
     let capabilities = capabilities_of(packet);
     let needed = CapabilityFlags::CLIENT_PROTOCOL_41 | CapabilityFlags::CLIENT_SECURE_CONNECTION;
     if !capabilities.contains(needed) {
@@ -281,111 +231,70 @@ fn response(packet: &[u8]) -> Result<(Claim, CapabilityFlags, u8), SqlError> {
     let mut packet = packet.to_vec();
     let heard = capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
     packet[..4].copy_from_slice(&heard.bits().to_le_bytes());
-    let response = parse::<HandshakeResponse<'_>>(&packet, ()).ok_or_else(bad_handshake)?;
-    let database = response.db_name().filter(|name| !name.is_empty());
-    let claim = Claim {
+    let response = HandshakeResponse::deserialize((), &mut ParseBuf(&packet));
+    let response = response.map_err(|_| bad_handshake())?;
+    let plugin = response.auth_plugin();
+    Ok(Claim {
         user: response.user().to_vec(),
         proof: response.scramble_buf().to_vec(),
-        database: database.map(<[u8]>::to_vec),
-        plugin: response
-            .auth_plugin()
-            .map(|plugin| plugin.as_bytes().to_vec()),
-    };
-    Ok((claim, capabilities, response.collation()))
-}
-
-fn parse<'a, T: MyDeserialize<'a>>(bytes: &'a [u8], context: T::Ctx) -> Option<T> {
-    T::deserialize(context, &mut mysql_common::io::ParseBuf(bytes)).ok()
+        database: response.db_name().unwrap_or_default().to_vec(),
+        plugin: plugin.map(|plugin| plugin.as_bytes().to_vec()),
+        collation: response.collation(),
+    })
 }
 
 /// Lets a client in as somebody else, or not; the salt is the one of its login.
-pub(super) async fn change<S: AsyncRead + AsyncWrite + Unpin>(
-    frames: &mut Frames<Stream<S>>,
+pub(super) async fn change(
+    frames: &mut Frames,
     entrance: &Entrance,
     packet: &[u8],
     login: &Login,
 ) -> Result<Login, Refused> {
-    // A packet that ends after the database is old but fine; so is one whose attributes are not.
-    let heard = login.capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
-    let change = ChangeOfUser::read(packet, heard).ok_or_else(bad_handshake)?;
-    let collation = change.collation.unwrap_or(login.collation);
-    let (user, database, pass) = admit(
-        frames,
-        entrance,
-        change.claim,
-        &login.salt,
-        login.capabilities,
-        login.secret,
-    )
-    .await?;
-    Ok(Login {
-        capabilities: login.capabilities,
-        collation,
-        user,
-        database,
-        pass,
-        salt: login.salt,
-        secret: login.secret,
+    let claim = change_of_user(packet, login).map_err(|_| bad_handshake())?;
+    admit(frames, entrance, claim, login.terms).await
+}
+
+/// Reads COM_CHANGE_USER (`mysql_common` reads it too, but keeps it to itself). One that ends after the database is old but
+/// fine; attributes are not looked at.
+fn change_of_user(packet: &[u8], login: &Login) -> std::io::Result<Claim> {
+    let mut rest = ParseBuf(packet.get(1..).unwrap_or_default());
+    let user: RawBytes<'_, NullBytes> = rest.parse(())?;
+    let proof: RawBytes<'_, U8Bytes> = rest.parse(())?;
+    let database: RawBytes<'_, NullBytes> = rest.parse(())?;
+    let collation = rest.checked_eat_u16_le();
+    let capabilities = login.terms.capabilities;
+    let plugin = match capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH) {
+        true => rest.parse::<RawBytes<'_, NullBytes>>(()).ok(),
+        false => None,
+    };
+    Ok(Claim {
+        user: user.as_bytes().to_vec(),
+        proof: proof.as_bytes().to_vec(),
+        database: database.as_bytes().to_vec(),
+        plugin: plugin.map(|plugin| plugin.as_bytes().to_vec()),
+        collation: collation.map_or(login.collation, |collation| collation as u8),
     })
 }
 
-struct ChangeOfUser {
-    claim: Claim,
-    collation: Option<u8>,
-}
-
-impl ChangeOfUser {
-    /// `mysql_common` reads the packet too, but keeps it to itself; reading tells at least that it is whole.
-    fn read(packet: &[u8], heard: CapabilityFlags) -> Option<Self> {
-        parse::<ComChangeUser<'_>>(packet, heard)?;
-        let (user, rest) = text_to_null(packet.get(1..)?)?;
-        let (&length, rest) = rest.split_first()?;
-        let (proof, rest) = rest.split_at_checked(usize::from(length))?;
-        let (database, rest) = text_to_null(rest)?;
-        let collation = rest.first().copied();
-        let plugin = rest
-            .get(2..)
-            .filter(|_| heard.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH))
-            .and_then(text_to_null)
-            .map(|(plugin, _)| plugin.to_vec());
-        Some(Self {
-            claim: Claim {
-                user: user.to_vec(),
-                proof: proof.to_vec(),
-                database: (!database.is_empty()).then(|| database.to_vec()),
-                plugin,
-            },
-            collation,
-        })
-    }
-}
-
-fn text_to_null(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    Some((&bytes[..end], &bytes[end + 1..]))
-}
-
 /// Finds out whether a claim is true.
-async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
-    frames: &mut Frames<S>,
+async fn admit(
+    frames: &mut Frames,
     entrance: &Entrance,
     claim: Claim,
-    salt: &Salt,
-    capabilities: CapabilityFlags,
-    secret: bool,
-) -> Result<(String, Option<String>, Pass), Refused> {
+    terms: Terms,
+) -> Result<Login, Refused> {
+    let Terms {
+        capabilities,
+        ref salt,
+        secret,
+    } = terms;
     if claim.user.len() > USER_NAME_BYTES_MAX {
-        return Err(Refused::Told(error(
-            1470,
-            "HY000",
-            format!(
-                "a user name may have {USER_NAME_BYTES_MAX} bytes, not {}",
-                claim.user.len()
-            ),
-        )));
+        let bytes = claim.user.len();
+        let message = format!("a user name may have {USER_NAME_BYTES_MAX} bytes, not {bytes}");
+        return Err(error(1470, "HY000", message).into());
     }
     let user = text_of(claim.user)?;
-    let database = claim.database.map(text_of).transpose()?;
+    let database = Some(text_of(claim.database)?).filter(|name| !name.is_empty());
     let (access, peer) = (&entrance.access, entrance.peer);
     let switches = capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH);
     let mut proof = claim.proof;
@@ -428,33 +337,34 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
     match proved {
-        Ok(identity) => Ok((user, database, Pass::new(access.clone(), peer, identity))),
-        Err(Denied::TooMany { .. }) => Err(Refused::Told(SqlError {
-            code: 1129,
-            state: "HY000",
-            message: proved.map_or_else(|denied| denied.to_string(), |_| String::new()),
-        })),
+        Ok(identity) => Ok(Login {
+            terms,
+            collation: claim.collation,
+            user,
+            database,
+            pass: Pass::new(access.clone(), peer, identity),
+        }),
+        Err(denied @ Denied::TooMany { .. }) => {
+            Err(error(1129, "HY000", denied.to_string()).into())
+        }
         Err(Denied::Wrong) => {
             let using = if proof.is_empty() { "NO" } else { "YES" };
-            Err(Refused::Told(error(
-                1045,
-                "28000",
-                format!("Access denied for user '{user}'@'{peer}' (using password: {using})"),
-            )))
+            let message =
+                format!("Access denied for user '{user}'@'{peer}' (using password: {using})");
+            Err(error(1045, "28000", message).into())
         }
     }
 }
 
 /// What a client answers when it is asked for its proof by another plugin.
-async fn asked_by<S: AsyncRead + AsyncWrite + Unpin>(
-    frames: &mut Frames<S>,
+async fn asked_by(
+    frames: &mut Frames,
     entrance: &Entrance,
     plugin: &[u8],
     salt: &Salt,
 ) -> Result<Vec<u8>, FrameError> {
-    let mut with_null = salt.to_vec();
-    with_null.push(0);
-    frames.packet(|body| AuthSwitchRequest::new(plugin, with_null).serialize(body));
+    let salt = [salt.as_slice(), &[0]].concat();
+    frames.packet(|body| AuthSwitchRequest::new(plugin, salt).serialize(body));
     frames.flush().await?;
     Ok(frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes)
 }

@@ -20,11 +20,9 @@ mod frames;
 mod interruption;
 mod kill;
 mod login;
-mod numbers;
 mod packets;
 mod session;
 mod statements;
-mod stream;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_common::constants::{CapabilityFlags, Command, StatusFlags};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
@@ -16,13 +15,12 @@ use tracing::debug;
 use super::commands::{statement_id, utf8};
 use super::connections::{NotKilled, Owner, Registered, Victim};
 use super::errors::{error, malformed, unknown_command};
-use super::frames::{FrameError, Frames, Packet, Patience};
+use super::frames::{FrameError, Frames, Packet, Patience, Stream};
 use super::interruption::{Fault, Interruption, Watch};
 use super::kill::Kill;
 use super::login::{self, Entrance, Login, Refused};
-use super::packets::{self, Standing};
+use super::packets;
 use super::statements::Statements;
-use super::stream::Stream;
 use super::{DATABASE, MySql};
 use crate::access::Role;
 use crate::sql::{Session, SqlError};
@@ -30,34 +28,27 @@ use crate::sql::{Session, SqlError};
 /// The other database there is.
 const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The commands that are answered, as they stand at the beginning of a packet.
-macro_rules! commands {
-    ($($name:ident)+) => {
-        $(const $name: u8 = Command::$name as u8;)+
-    };
-}
-commands! {
-    COM_CHANGE_USER
-    COM_FIELD_LIST
-    COM_INIT_DB
-    COM_PING
-    COM_PROCESS_KILL
-    COM_QUERY
-    COM_RESET_CONNECTION
-    COM_SET_OPTION
-    COM_STATISTICS
-    COM_STMT_CLOSE
-    COM_STMT_EXECUTE
-    COM_STMT_FETCH
-    COM_STMT_PREPARE
-    COM_STMT_RESET
-    COM_STMT_SEND_LONG_DATA
-    COM_QUIT
-}
+// The commands that are answered, as they stand at the beginning of a packet.
+const CHANGE_USER: u8 = Command::COM_CHANGE_USER as u8;
+const FIELD_LIST: u8 = Command::COM_FIELD_LIST as u8;
+const INIT_DB: u8 = Command::COM_INIT_DB as u8;
+const PING: u8 = Command::COM_PING as u8;
+const PROCESS_KILL: u8 = Command::COM_PROCESS_KILL as u8;
+const QUERY: u8 = Command::COM_QUERY as u8;
+const QUIT: u8 = Command::COM_QUIT as u8;
+const RESET_CONNECTION: u8 = Command::COM_RESET_CONNECTION as u8;
+const SET_OPTION: u8 = Command::COM_SET_OPTION as u8;
+const STATISTICS: u8 = Command::COM_STATISTICS as u8;
+const STMT_CLOSE: u8 = Command::COM_STMT_CLOSE as u8;
+const STMT_EXECUTE: u8 = Command::COM_STMT_EXECUTE as u8;
+const STMT_FETCH: u8 = Command::COM_STMT_FETCH as u8;
+const STMT_PREPARE: u8 = Command::COM_STMT_PREPARE as u8;
+const STMT_RESET: u8 = Command::COM_STMT_RESET as u8;
+const STMT_SEND_LONG_DATA: u8 = Command::COM_STMT_SEND_LONG_DATA as u8;
 
 /// A client that was let in.
-pub(super) struct Client<S> {
-    pub(super) frames: Frames<Stream<S>>,
+pub(super) struct Client {
+    pub(super) frames: Frames,
     pub(super) service: Arc<MySql>,
     pub(super) entrance: Entrance,
     pub(super) watch: Watch,
@@ -70,8 +61,8 @@ pub(super) struct Client<S> {
 }
 
 /// Serves one connection.
-pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
+pub(super) async fn drive(
+    stream: impl Stream + 'static,
     peer: std::net::IpAddr,
     service: Arc<MySql>,
     place: Registered,
@@ -130,7 +121,7 @@ pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     client.serve().await;
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+impl Client {
     async fn serve(mut self) {
         if self.arrive().await.is_err() {
             self.frames.close().await;
@@ -148,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             };
             self.watch.begin();
             let done = match packet {
-                Ok(packet) if packet.bytes == [COM_QUIT] => return,
+                Ok(packet) if packet.bytes == [QUIT] => return,
                 Ok(packet) => self.answer(packet).await,
                 Err(error) => Err(error.into()),
             };
@@ -193,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.tell(error.into());
             return Err(());
         }
-        self.put_ok(0, "", false);
+        self.put_ok();
         self.send().await.map_err(|_| ())
     }
 
@@ -203,10 +194,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.place.set_owner(self.owner());
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
-        self.multi = self
-            .login
-            .capabilities
-            .contains(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
+        let capabilities = self.login.terms.capabilities;
+        self.multi = capabilities.contains(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
         self.statements.clear();
     }
 
@@ -225,33 +214,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             return Err(unknown_command().into());
         };
         match command {
-            COM_QUERY => self.query(body).await,
-            COM_PING => {
-                self.put_ok(0, "", false);
+            QUERY => self.query(body).await,
+            PING => {
+                self.put_ok();
                 Ok(())
             }
-            COM_INIT_DB => {
+            INIT_DB => {
                 self.set_database(utf8(body)?)?;
-                self.put_ok(0, "", false);
+                self.put_ok();
                 Ok(())
             }
-            COM_FIELD_LIST => self.field_list(body).await,
-            COM_STATISTICS => {
+            FIELD_LIST => self.field_list(body).await,
+            STATISTICS => {
                 let line = self.service.statistics();
                 self.frames
                     .packet(|body| body.extend_from_slice(line.as_bytes()));
                 Ok(())
             }
-            COM_SET_OPTION => {
+            SET_OPTION => {
                 self.multi = match body {
                     [0, 0] => true,
                     [1, 0] => false,
                     _ => return Err(unknown_command().into()),
                 };
-                self.put_end();
+                self.put_end(false);
                 Ok(())
             }
-            COM_PROCESS_KILL => {
+            PROCESS_KILL => {
                 let id = body.first_chunk().ok_or_else(|| malformed(""))?;
                 let kill = Kill {
                     id: u32::from_le_bytes(*id).into(),
@@ -259,34 +248,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 };
                 self.kill(kill, false)
             }
-            COM_RESET_CONNECTION => {
+            RESET_CONNECTION => {
                 let database = self.session.database.take();
                 self.begin_session();
                 self.session.database = database;
-                self.put_ok(0, "", false);
+                self.put_ok();
                 Ok(())
             }
-            COM_CHANGE_USER => self.change_user(&packet.bytes).await,
-            COM_STMT_PREPARE => self.prepare(body).await,
-            COM_STMT_EXECUTE => self.execute(body).await,
-            COM_STMT_SEND_LONG_DATA => {
+            CHANGE_USER => self.change_user(&packet.bytes).await,
+            STMT_PREPARE => self.prepare(body).await,
+            STMT_EXECUTE => self.execute(body).await,
+            STMT_SEND_LONG_DATA => {
                 let value_max = self.service.settings.packet_max;
                 self.statements.add_long(body, value_max);
                 Ok(())
             }
-            COM_STMT_CLOSE => {
+            STMT_CLOSE => {
                 if let Some(id) = body.first_chunk() {
                     self.statements.close(u32::from_le_bytes(*id));
                 }
                 Ok(())
             }
-            COM_STMT_RESET => {
+            STMT_RESET => {
                 let id = statement_id(body)?;
                 self.statements.get(id, "mysqld_stmt_reset")?.reset();
-                self.put_ok(0, "", false);
+                self.put_ok();
                 Ok(())
             }
-            COM_STMT_FETCH => {
+            STMT_FETCH => {
                 let id = statement_id(body)?;
                 self.statements.get(id, "mysqld_stmt_fetch")?;
                 Err(error(
@@ -301,38 +290,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// The flags of the session in every answer.
-    fn standing(&self, more: bool) -> Standing {
+    fn status(&self, more: bool) -> StatusFlags {
         let mut status = StatusFlags::empty();
-        if self.session.autocommit() {
-            status |= StatusFlags::SERVER_STATUS_AUTOCOMMIT;
-        }
-        if self.session.in_transaction {
-            status |= StatusFlags::SERVER_STATUS_IN_TRANS;
-        }
-        if more {
-            status |= StatusFlags::SERVER_MORE_RESULTS_EXISTS;
-        }
-        Standing {
-            status,
-            warnings: 0,
-        }
+        status.set(
+            StatusFlags::SERVER_STATUS_AUTOCOMMIT,
+            self.session.autocommit(),
+        );
+        status.set(
+            StatusFlags::SERVER_STATUS_IN_TRANS,
+            self.session.in_transaction,
+        );
+        status.set(StatusFlags::SERVER_MORE_RESULTS_EXISTS, more);
+        status
     }
 
-    pub(super) fn put_ok(&mut self, affected_rows: u64, info: &str, more: bool) {
-        let standing = self.standing(more);
+    fn put_ok(&mut self) {
+        self.put_done(0, "", false);
+    }
+
+    pub(super) fn put_done(&mut self, affected_rows: u64, info: &str, more: bool) {
+        let status = self.status(more);
         self.frames
-            .packet(|body| packets::ok(body, affected_rows, info, standing));
+            .packet(|body| packets::ok(body, affected_rows, info, status));
     }
 
-    pub(super) fn put_end(&mut self) {
-        self.put_end_with(false);
-    }
-
-    pub(super) fn put_end_with(&mut self, more: bool) {
-        let standing = self.standing(more);
-        let capabilities = self.login.capabilities;
+    pub(super) fn put_end(&mut self, more: bool) {
+        let status = self.status(more);
+        let capabilities = self.login.terms.capabilities;
         self.frames
-            .packet(|body| packets::end_of_rows(body, capabilities, standing));
+            .packet(|body| packets::end_of_rows(body, capabilities, status));
     }
 
     /// Sends what waits, unless the connection is to end while the client takes nothing.
@@ -365,7 +351,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Victim::Connection => Interruption::Connection.fault(),
             }),
             Ok(()) => {
-                self.put_ok(0, "", more);
+                self.put_done(0, "", more);
                 Ok(())
             }
             Err(NotKilled::Unknown) => {
@@ -387,7 +373,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 if let Some(database) = self.login.database.take() {
                     self.set_database(&database)?;
                 }
-                self.put_ok(0, "", false);
+                self.put_ok();
                 Ok(())
             }
             // Whoever is not let in as somebody else is nobody: as MySQL does it.
@@ -396,7 +382,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Err(Fault::Last(error))
             }
             Err(Refused::Frame(error)) => Err(Fault::Over(error)),
-            Err(Refused::Tls(error)) => Err(Fault::Over(error.into())),
         }
     }
 }

@@ -34,6 +34,7 @@ mod virtual_table;
 pub use dialect::split;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;
+pub(crate) use functions::value::{Cells, Value};
 pub use fuzz::{fuzz_run, fuzz_text};
 pub use reply::{Done, Reply, Rows, SqlColumn, SqlType};
 pub use session::{Literal, Session};

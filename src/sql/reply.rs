@@ -51,10 +51,6 @@ pub enum SqlType {
     Datetime(u8),
     /// `date`.
     Date,
-    /// `time`.
-    Time,
-    /// A blob.
-    Binary,
     /// NULL in every row.
     Null,
 }
@@ -73,8 +69,6 @@ impl fmt::Display for SqlType {
             Self::Datetime(0) => "datetime",
             Self::Datetime(digits) => return write!(f, "datetime({digits})"),
             Self::Date => "date",
-            Self::Time => "time",
-            Self::Binary => "blob",
             Self::Null => "null",
         })
     }

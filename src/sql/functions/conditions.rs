@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
 use super::value::Value;
-use super::{FunctionDef, boolean_type, def, int_type, maybe, strict, text_type};
+use super::{BOOLEAN, FunctionDef, INT, TEXT, def, maybe, strict};
 
 /// A compiled expression may take this much.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -14,47 +14,44 @@ const REGEX_BYTES_MAX: usize = 1 << 20;
 /// What one replacement may bring in, bytes: much more than a text may have, and little enough to be made and thrown away.
 const GROWN_MAX: usize = 4 * super::TEXT_MAX;
 
-pub(super) const FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef {
-        identity: |given| *given == DataType::Boolean,
-        ..strict("__truth", (1, 1), boolean_type, |a| {
+pub(super) fn functions() -> Vec<FunctionDef> {
+    vec![
+        strict("__truth", (1, 1), BOOLEAN, |a| {
             Value::boolean(a[0].is_true())
         })
-    },
-    // The condition of a join: a call looks whether the statement should end.
-    FunctionDef {
-        identity: |_| true,
-        ..def("__interruptible", (1, 1), boolean_type, |_| Value::Null)
-    },
-    strict("__int", (1, 1), int_type, |a| Value::Int(a[0].int())),
-    strict("__xor", (2, 2), boolean_type, |a| {
-        Value::boolean(a[0].is_true() != a[1].is_true())
-    }),
-    maybe("__regexp", (2, 2), boolean_type, |a| {
-        with_regex(&a[1].to_text(), |regex| {
-            Value::boolean(regex.is_match(&a[0].to_text()))
-        })
-    }),
-    maybe("regexp_instr", (2, 2), int_type, |a| {
-        let text = a[0].to_text();
-        let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
-        let before = found.map(|found| text[..found.start()].chars().count() as i64);
-        Some(Value::Int(before.map_or(0, |before| before + 1)))
-    }),
-    maybe("regexp_substr", (2, 2), text_type, |a| {
-        let text = a[0].to_text();
-        let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
-        Some(Value::text(
-            found.map_or("", |found| found.as_str()).to_owned(),
-        ))
-    }),
-    maybe("regexp_replace", (3, 3), text_type, |a| {
-        // MySQL's \1 is $1 there.
-        let to = replacement(&a[2].to_text().replace('$', "$$"));
-        let text = a[0].to_text();
-        with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?.map(Value::text)
-    }),
-];
+        .identity_for(|given| *given == DataType::Boolean),
+        // The condition of a join: a call looks whether the statement should end.
+        def("__interruptible", (1, 1), BOOLEAN, |_| Value::Null).identity_for(|_| true),
+        strict("__int", (1, 1), INT, |a| Value::Int(a[0].int())),
+        strict("__xor", (2, 2), BOOLEAN, |a| {
+            Value::boolean(a[0].is_true() != a[1].is_true())
+        }),
+        maybe("__regexp", (2, 2), BOOLEAN, |a| {
+            with_regex(&a[1].to_text(), |regex| {
+                Value::boolean(regex.is_match(&a[0].to_text()))
+            })
+        }),
+        maybe("regexp_instr", (2, 2), INT, |a| {
+            let text = a[0].to_text();
+            let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
+            let before = found.map(|found| text[..found.start()].chars().count() as i64);
+            Some(Value::Int(before.map_or(0, |before| before + 1)))
+        }),
+        maybe("regexp_substr", (2, 2), TEXT, |a| {
+            let text = a[0].to_text();
+            let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
+            Some(Value::text(
+                found.map_or("", |found| found.as_str()).to_owned(),
+            ))
+        }),
+        maybe("regexp_replace", (3, 3), TEXT, |a| {
+            // MySQL's \1 is $1 there.
+            let to = replacement(&a[2].to_text().replace('$', "$$"));
+            let text = a[0].to_text();
+            with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?.map(Value::text)
+        }),
+    ]
+}
 
 /// The text with all that is found in it replaced; `None` as soon as it is too long.
 fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {

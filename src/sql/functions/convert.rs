@@ -2,63 +2,56 @@
 
 use datafusion::arrow::datatypes::DataType;
 
+use super::Returns::By;
 use super::value::{Value, parse_datetime};
-use super::{
-    ArgumentInfo, FunctionDef, date_type, def, int_type, maybe, real_type, strict, text_type,
-    time_type, uint_type,
-};
+use super::{ArgumentInfo, DATE, FunctionDef, INT, REAL, TEXT, TIME, UINT, def, maybe, strict};
 
-pub(super) const FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef {
-        identity: DataType::is_string,
-        ..strict("__text", (1, 1), text_type, as_text)
-    },
-    def("__char", (2, 2), text_type, |a| match a[0].is_null() {
-        true => Value::Null,
-        false => {
-            let length = usize::try_from(a[1].int()).unwrap_or(0);
-            Value::text(a[0].to_text().chars().take(length).collect::<String>())
-        }
-    }),
-    FunctionDef {
-        identity: |given| *given == DataType::Float64,
-        ..strict("__real", (1, 1), real_type, |a| Value::Double(a[0].real()))
-    },
-    strict("__signed", (1, 1), int_type, |a| match &a[0] {
-        // What stands before the point, not rounded.
-        Value::Text(text) => Value::Int(text_prefix(text)),
-        Value::UInt(value) => Value::Int(value.cast_signed()),
-        other => Value::Int(other.int()),
-    }),
-    strict("__unsigned", (1, 1), uint_type, |a| match &a[0] {
-        Value::Text(text) => Value::UInt(match text.trim().parse() {
-            Ok(whole) => whole,
-            Err(_) => text_prefix(text).cast_unsigned(),
+pub(super) fn functions() -> Vec<FunctionDef> {
+    vec![
+        strict("__text", (1, 1), TEXT, as_text).identity_for(DataType::is_string),
+        def("__char", (2, 2), TEXT, |a| match a[0].is_null() {
+            true => Value::Null,
+            false => {
+                let length = usize::try_from(a[1].int()).unwrap_or(0);
+                Value::text(a[0].to_text().chars().take(length).collect::<String>())
+            }
         }),
-        Value::UInt(value) => Value::UInt(*value),
-        Value::Double(value) if *value < 0.0 => Value::UInt(0),
-        Value::Float(value) if *value < 0.0 => Value::UInt(0),
-        Value::Decimal(value, _) if *value < 0 => Value::UInt(0),
-        other => Value::UInt(other.int().cast_unsigned()),
-    }),
-    def("__decimal", (3, 3), decimal_type, |a| match &a[0] {
-        Value::Text(text) => exact(text),
-        other => other.clone(),
-    }),
-    maybe("__date date", (1, 1), date_type, moment),
-    FunctionDef {
-        identity: |given| matches!(given, DataType::Timestamp(..)),
-        ..maybe("__datetime", (1, 1), time_type, moment)
-    },
-    maybe("timestamp", (1, 1), time_type, moment),
-    maybe("__time", (1, 1), text_type, |a| match &a[0] {
-        Value::Text(text) if parse_datetime(text).is_none() => Some(Value::text(text.as_ref())),
-        other => Some(Value::text(
-            other.date_time()?.format("%H:%M:%S").to_string(),
-        )),
-    }),
-    strict("binary", (1, 1), text_type, as_text),
-];
+        strict("__real", (1, 1), REAL, |a| Value::Double(a[0].real()))
+            .identity_for(|given| *given == DataType::Float64),
+        strict("__signed", (1, 1), INT, |a| match &a[0] {
+            // What stands before the point, not rounded.
+            Value::Text(text) => Value::Int(text_prefix(text)),
+            Value::UInt(value) => Value::Int(value.cast_signed()),
+            other => Value::Int(other.int()),
+        }),
+        strict("__unsigned", (1, 1), UINT, |a| match &a[0] {
+            Value::Text(text) => Value::UInt(match text.trim().parse() {
+                Ok(whole) => whole,
+                Err(_) => text_prefix(text).cast_unsigned(),
+            }),
+            Value::UInt(value) => Value::UInt(*value),
+            Value::Double(value) if *value < 0.0 => Value::UInt(0),
+            Value::Float(value) if *value < 0.0 => Value::UInt(0),
+            Value::Decimal(value, _) if *value < 0 => Value::UInt(0),
+            other => Value::UInt(other.int().cast_unsigned()),
+        }),
+        def("__decimal", (3, 3), By(decimal_type), |a| match &a[0] {
+            Value::Text(text) => exact(text),
+            other => other.clone(),
+        }),
+        maybe("__date date", (1, 1), DATE, moment),
+        maybe("__datetime", (1, 1), TIME, moment)
+            .identity_for(|given| matches!(given, DataType::Timestamp(..))),
+        maybe("timestamp", (1, 1), TIME, moment),
+        maybe("__time", (1, 1), TEXT, |a| match &a[0] {
+            Value::Text(text) if parse_datetime(text).is_none() => Some(Value::text(text.as_ref())),
+            other => Some(Value::text(
+                other.date_time()?.format("%H:%M:%S").to_string(),
+            )),
+        }),
+        strict("binary", (1, 1), TEXT, as_text),
+    ]
+}
 
 fn as_text<'a>(a: &'a [Value<'a>]) -> Value<'a> {
     Value::Text(a[0].to_text())

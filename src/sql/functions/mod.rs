@@ -14,14 +14,14 @@ mod text_memory;
 mod time;
 pub(crate) mod value;
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use chrono::NaiveDateTime;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -47,185 +47,152 @@ const ROWS_PER_CHECK: usize = 16;
 
 /// What is known of the arguments when a statement is planned.
 #[derive(Debug)]
-pub(crate) struct ArgumentInfo<'a> {
-    pub(crate) types: &'a [DataType],
-    pub(crate) values: &'a [Option<&'a ScalarValue>],
+struct ArgumentInfo<'a> {
+    types: &'a [DataType],
+    values: &'a [Option<&'a ScalarValue>],
 }
 
 impl ArgumentInfo<'_> {
     /// An argument that is a number in the statement.
-    pub(crate) fn int(&self, at: usize) -> Option<i64> {
+    fn int(&self, at: usize) -> Option<i64> {
         let value = self.values.get(at).copied().flatten()?;
-        let array = value.to_array().ok()?;
-        let cells = Cells::new(&array).ok()?;
+        let cells = Cells::new(&value.to_array().ok()?).ok()?;
         let value = cells.get(0);
         (!value.is_null()).then(|| value.int())
     }
 }
 
-/// A function of MySQL's.
-pub(crate) struct FunctionDef {
-    /// Its names, with blanks between.
-    pub(crate) names: &'static str,
-    /// The least and the most arguments.
-    pub(crate) arguments: (usize, usize),
-    pub(crate) returns: fn(&ArgumentInfo<'_>) -> DataType,
-    pub(crate) row: RowKernel,
-    /// All rows at once, for those that are worth it; `None`: row by row.
-    pub(crate) columns: Option<ColumnKernel>,
-    /// Whether the function says its first argument unchanged when that has this type.
-    pub(crate) identity: fn(&DataType) -> bool,
+/// The type of a function's result.
+enum Returns {
+    Always(DataType),
+    /// By its arguments.
+    By(fn(&ArgumentInfo<'_>) -> DataType),
 }
+
+const TEXT: Returns = Returns::Always(DataType::Utf8View);
+const INT: Returns = Returns::Always(DataType::Int64);
+const UINT: Returns = Returns::Always(DataType::UInt64);
+const REAL: Returns = Returns::Always(DataType::Float64);
+const BOOLEAN: Returns = Returns::Always(DataType::Boolean);
+const DATE: Returns = Returns::Always(DataType::Date32);
+const TIME: Returns = Returns::Always(DataType::Timestamp(TimeUnit::Second, None));
 
 /// What a function does with the arguments of one row.
-pub(crate) enum RowKernel {
-    /// Anything.
-    Any(for<'a> fn(&'a [Value<'a>]) -> Value<'a>),
-    /// NULL when an argument is.
-    Strict(for<'a> fn(&'a [Value<'a>]) -> Value<'a>),
-    /// The same; `None` is NULL.
-    Maybe(for<'a> fn(&'a [Value<'a>]) -> Option<Value<'a>>),
-    /// A double of one.
-    Real(fn(f64) -> f64),
-    /// A double of two.
-    Reals(fn(f64, f64) -> f64),
-    /// A whole number of a moment.
-    Part(fn(NaiveDateTime) -> i64),
-    /// The same of a moment or of a time of day.
-    Clock(fn(NaiveDateTime) -> i64),
+type RowKernel = Box<dyn for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync>;
+
+/// All rows at once; `None` when these arguments are better looked at row by row.
+type ColumnKernel = fn(&[ArrayRef]) -> Result<Option<ArrayRef>>;
+
+/// A function of MySQL's.
+struct FunctionDef {
+    /// Its names, with blanks between.
+    names: &'static str,
+    /// The least and the most arguments.
+    arguments: (usize, usize),
+    returns: Returns,
+    row: RowKernel,
+    /// For those where it is worth it.
+    columns: Option<ColumnKernel>,
+    /// Whether the function says its first argument unchanged when that has this type.
+    identity: fn(&DataType) -> bool,
 }
 
-impl RowKernel {
-    fn call<'a>(&self, a: &'a [Value<'a>]) -> Value<'a> {
-        match self {
-            Self::Any(row) => row(a),
-            _ if a.iter().any(Value::is_null) => Value::Null,
-            Self::Strict(row) => row(a),
-            Self::Maybe(row) => row(a).unwrap_or(Value::Null),
-            Self::Real(row) => Value::Double(row(a[0].real())),
-            Self::Reals(row) => Value::Double(row(a[0].real(), a[1].real())),
-            Self::Part(row) => a[0]
-                .date_time()
-                .map_or(Value::Null, |at| Value::Int(row(at))),
-            Self::Clock(row) => time::clock(&a[0]).map_or(Value::Null, |at| Value::Int(row(at))),
+impl FunctionDef {
+    fn with_columns(self, kernel: ColumnKernel) -> Self {
+        Self {
+            columns: Some(kernel),
+            ..self
         }
+    }
+
+    fn identity_for(self, identity: fn(&DataType) -> bool) -> Self {
+        Self { identity, ..self }
     }
 }
 
-/// All rows at once; `None` when these arguments are better looked at row by row.
-pub(crate) type ColumnKernel = fn(&[ColumnarValue], usize) -> Result<Option<ColumnarValue>>;
-
-const fn by_row(
+/// A function that sees NULLs.
+fn def(
     names: &'static str,
     arguments: (usize, usize),
-    returns: fn(&ArgumentInfo<'_>) -> DataType,
-    row: RowKernel,
+    returns: Returns,
+    row: impl for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync + 'static,
 ) -> FunctionDef {
     FunctionDef {
         names,
         arguments,
         returns,
-        row,
+        row: Box::new(row),
         columns: None,
         identity: |_| false,
     }
 }
 
-/// A function that sees NULLs.
-pub(crate) const fn def(
-    names: &'static str,
-    arguments: (usize, usize),
-    returns: fn(&ArgumentInfo<'_>) -> DataType,
-    row: for<'a> fn(&'a [Value<'a>]) -> Value<'a>,
-) -> FunctionDef {
-    by_row(names, arguments, returns, RowKernel::Any(row))
-}
-
 /// A function that is NULL when an argument is.
-pub(crate) const fn strict(
+fn strict(
     names: &'static str,
     arguments: (usize, usize),
-    returns: fn(&ArgumentInfo<'_>) -> DataType,
-    row: for<'a> fn(&'a [Value<'a>]) -> Value<'a>,
+    returns: Returns,
+    row: impl for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync + 'static,
 ) -> FunctionDef {
-    by_row(names, arguments, returns, RowKernel::Strict(row))
+    def(names, arguments, returns, move |a| {
+        match a.iter().any(Value::is_null) {
+            true => Value::Null,
+            false => row(a),
+        }
+    })
 }
 
 /// A function that is NULL when an argument is or when there is no answer.
-pub(crate) const fn maybe(
+fn maybe(
     names: &'static str,
     arguments: (usize, usize),
-    returns: fn(&ArgumentInfo<'_>) -> DataType,
-    row: for<'a> fn(&'a [Value<'a>]) -> Option<Value<'a>>,
+    returns: Returns,
+    row: impl for<'a> Fn(&'a [Value<'a>]) -> Option<Value<'a>> + Send + Sync + 'static,
 ) -> FunctionDef {
-    by_row(names, arguments, returns, RowKernel::Maybe(row))
+    strict(names, arguments, returns, move |a| {
+        row(a).unwrap_or(Value::Null)
+    })
 }
 
 /// As many arguments as one likes.
-pub(crate) const MANY: usize = usize::MAX;
-
-pub(crate) fn text_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Utf8View
-}
-
-pub(crate) fn int_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Int64
-}
-
-pub(crate) fn uint_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::UInt64
-}
-
-pub(crate) fn real_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Float64
-}
-
-pub(crate) fn boolean_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Boolean
-}
-
-pub(crate) fn date_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Date32
-}
-
-pub(crate) fn time_type(_: &ArgumentInfo<'_>) -> DataType {
-    DataType::Timestamp(TimeUnit::Second, None)
-}
+const MANY: usize = usize::MAX;
 
 /// Every function under each of its names.
-fn all() -> impl Iterator<Item = Function> {
+static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let all = [
-        convert::FUNCTIONS,
-        number::FUNCTIONS,
-        text::FUNCTIONS,
-        time::FUNCTIONS,
-        conditions::FUNCTIONS,
+        convert::functions(),
+        number::functions(),
+        text::functions(),
+        time::functions(),
+        conditions::functions(),
     ];
-    let named = |def: &'static FunctionDef| def.names.split(' ').map(move |name| (name, def));
-    all.into_iter()
-        .flatten()
-        .flat_map(named)
-        .map(|(name, def)| Function {
-            name,
-            def,
-            signature: Signature::user_defined(Volatility::Immutable),
-        })
-}
+    let mut named = HashMap::new();
+    for def in all.into_iter().flatten().map(Arc::new) {
+        for name in def.names.split(' ') {
+            let function = Function {
+                name,
+                def: Arc::clone(&def),
+                signature: Signature::user_defined(Volatility::Immutable),
+            };
+            named.insert(name, Arc::new(ScalarUDF::from(function)));
+        }
+    }
+    named
+});
 
 /// All of them, to be registered.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    all().map(|function| Arc::new(ScalarUDF::from(function)))
+    ALL.values().cloned()
 }
 
 /// Whether one of them has this name.
 pub(crate) fn is_known(name: &str) -> bool {
-    all().any(|function| function.name == name)
+    ALL.contains_key(name)
 }
 
 /// One of them, to be called.
 pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
-    let function = all().find(|function| function.name == name)?;
-    Some(ScalarUDF::from(function).call(arguments))
+    Some(ALL.get(name)?.call(arguments))
 }
 
 /// An expression that fails when the statement should end.
@@ -236,11 +203,7 @@ pub(crate) fn interruptible(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
-    let function = all().find(|function| function.name == "__interruptible");
-    let function = function.map(|function| Arc::new(ScalarUDF::from(function)));
-    let Some(function) = function else {
-        return Ok(expr);
-    };
+    let function = Arc::clone(&ALL["__interruptible"]);
     let options = Arc::new(ConfigOptions::default());
     let call = ScalarFunctionExpr::try_new(function, vec![expr], schema, options)?;
     Ok(Arc::new(call))
@@ -249,31 +212,13 @@ pub(crate) fn interruptible(
 /// A [`FunctionDef`] as DataFusion wants it.
 struct Function {
     name: &'static str,
-    def: &'static FunctionDef,
+    def: Arc<FunctionDef>,
     signature: Signature,
 }
 
 impl std::fmt::Debug for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
-    }
-}
-
-impl Function {
-    /// The type for these arguments: one that a [`Builder`] makes, or that of the argument when that is the answer.
-    fn data_type(&self, known: &ArgumentInfo<'_>) -> DataType {
-        if let [only] = known.types
-            && (self.def.identity)(only)
-        {
-            return only.clone();
-        }
-        match (self.def.returns)(known) {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => DataType::Utf8View,
-            DataType::Timestamp(TimeUnit::Second, _) => DataType::Timestamp(TimeUnit::Second, None),
-            DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
-            DataType::Float32 => DataType::Float64,
-            other => other,
-        }
     }
 }
 
@@ -288,6 +233,13 @@ impl Eq for Function {}
 impl Hash for Function {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
+    }
+}
+
+impl Function {
+    /// Whether a call of these types is its only argument.
+    fn is_identity(&self, types: &[DataType]) -> bool {
+        matches!(types, [only] if (self.def.identity)(only))
     }
 }
 
@@ -316,30 +268,41 @@ impl ScalarUDFImpl for Function {
         .into())
     }
 
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let values = vec![None; types.len()];
-        Ok(self.data_type(&ArgumentInfo {
-            types,
-            values: &values,
-        }))
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        internal_err!("the type of {} depends on its arguments", self.name)
     }
 
+    /// The type for these arguments: one that a [`Builder`] makes, or that of the argument when that is the answer.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let types: Vec<DataType> = args
+        let types = args
             .arg_fields
             .iter()
-            .map(|field| field.data_type().clone())
-            .collect();
-        let data_type = self.data_type(&ArgumentInfo {
-            types: &types,
-            values: args.scalar_arguments,
-        });
-        Ok(Arc::new(Field::new(self.name, data_type, true)))
+            .map(|field| field.data_type().clone());
+        let types: Vec<DataType> = types.collect();
+        let returns = match &self.def.returns {
+            _ if self.is_identity(&types) => types[0].clone(),
+            Returns::Always(data_type) => data_type.clone(),
+            Returns::By(arguments) => match arguments(&ArgumentInfo {
+                types: &types,
+                values: args.scalar_arguments,
+            }) {
+                DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
+                    DataType::Utf8View
+                }
+                DataType::Timestamp(TimeUnit::Second, _) => {
+                    DataType::Timestamp(TimeUnit::Second, None)
+                }
+                DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+                DataType::Float32 => DataType::Float64,
+                other => other,
+            },
+        };
+        Ok(Arc::new(Field::new(self.name, returns, true)))
     }
 
     fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         if let [only] = args.as_slice()
-            && (self.def.identity)(&info.get_data_type(only)?)
+            && self.is_identity(&[info.get_data_type(only)?])
         {
             return Ok(ExprSimplifyResult::Simplified(args.remove(0)));
         }
@@ -352,22 +315,24 @@ impl ScalarUDFImpl for Function {
             guard.check()?;
         }
         if let [only] = args.args.as_slice()
-            && (self.def.identity)(&only.data_type())
+            && self.is_identity(&[only.data_type()])
         {
             return Ok(only.clone());
         }
-        if let Some(kernel) = self.def.columns
-            && let Some(done) = kernel(&args.args, args.number_rows)?
-        {
-            return Ok(done);
-        }
-        let constant = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
-        let data_type = args.return_field.data_type();
-        let (array, texts) = rows_of(self.def, &args.args, rows, data_type, guard.as_deref())?;
+        let is_scalar = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
+        let constant = args.args.iter().all(is_scalar);
+        let at_once = match self.def.columns {
+            Some(kernel) => kernel(&ColumnarValue::values_to_arrays(&args.args)?)?,
+            None => None,
+        };
+        let (array, texts) = match at_once {
+            Some(array) => (array, 0),
+            None => {
+                let rows = if constant { 1 } else { args.number_rows };
+                let data_type = args.return_field.data_type();
+                rows_of(&self.def, &args.args, rows, data_type, guard.as_deref())?
+            }
+        };
         if !constant {
             return Ok(ColumnarValue::Array(array));
         }
@@ -409,10 +374,12 @@ fn rows_of(
                 .iter()
                 .map(|cells| cells.get(if cells.len() == 1 { 0 } else { row })),
         );
-        match def.row.call(&values) {
+        match (def.row)(&values) {
             Value::Text(text) if text.len() > TEXT_MAX => builder.push(&Value::Null),
             value => {
-                if let (Value::Text(text), Builder::Text(_)) = (&value, &builder) {
+                if let Value::Text(text) = &value
+                    && *data_type == DataType::Utf8View
+                {
                     held.add(text.len())?;
                 }
                 builder.push(&value);

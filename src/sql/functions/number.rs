@@ -18,117 +18,106 @@ use self::arithmetic::{
 use self::bits::{bits, conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
 use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
+use super::Returns::By;
 use super::value::{Value, rescale};
-use super::{
-    FunctionDef, MANY, RowKernel, by_row, def, int_type, maybe, real_type, strict, text_type,
-    uint_type,
-};
+use super::{FunctionDef, INT, MANY, REAL, TEXT, UINT, def, maybe, strict};
 
-pub(super) const FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef {
-        columns: Some(divide_reals),
-        ..strict("__div", (2, 2), division_type, divide)
-    },
-    FunctionDef {
-        columns: Some(|arguments, rows| checked(arguments, rows, numeric::add)),
-        ..def("__plus", (2, 2), int_type, |_| Value::Null)
-    },
-    FunctionDef {
-        columns: Some(|arguments, rows| checked(arguments, rows, numeric::sub)),
-        ..def("__minus", (2, 2), int_type, |_| Value::Null)
-    },
-    FunctionDef {
-        columns: Some(|arguments, rows| checked(arguments, rows, numeric::mul)),
-        ..def("__times", (2, 2), int_type, |_| Value::Null)
-    },
-    strict("__div_int", (2, 2), whole_type, divide_whole),
-    strict("__mod mod", (2, 2), arithmetic_type, remainder),
-    def("__neg", (1, 1), arithmetic_type, negate),
-    FunctionDef {
-        identity: is_number,
-        ..def("__number", (1, 1), number_type, |a| a[0].number())
-    },
-    FunctionDef {
-        identity: |given| !matches!(given, DataType::Int64 | DataType::UInt64),
-        ..def("__sum_type", (1, 1), sum_type, |a| a[0].clone())
-    },
-    def("abs", (1, 1), arithmetic_type, |a| match a[0].number() {
-        Value::Int(value) => Value::Int(value.saturating_abs()),
-        Value::Decimal(value, scale) => Value::Decimal(value.saturating_abs(), scale),
-        Value::Double(value) => Value::Double(value.abs()),
-        other => other,
-    }),
-    strict("sign", (1, 1), int_type, |a| {
-        let real = a[0].real();
-        Value::Int(if real == 0.0 { 0 } else { real.signum() as i64 })
-    }),
-    strict("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)),
-    strict("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
-    def("floor", (1, 1), whole_or_real, |a| {
-        whole(a, f64::floor, i128::div_euclid)
-    }),
-    def("ceil ceiling", (1, 1), whole_or_real, |a| {
-        whole(a, f64::ceil, |value, by| -(-value).div_euclid(by))
-    }),
-    def("format", (2, 3), text_type, format),
-    strict("greatest", (2, MANY), common_type, |a| extreme(a, true)),
-    strict("least", (2, MANY), common_type, |a| extreme(a, false)),
-    reals("pow power", f64::powf),
-    reals("atan2", f64::atan2),
-    real("sqrt", f64::sqrt),
-    real("exp", f64::exp),
-    real("ln", f64::ln),
-    strict("log", (1, 2), real_type, |a| match a {
-        [base, value] => Value::Double(value.real().ln() / base.real().ln()),
-        _ => Value::Double(a[0].real().ln()),
-    }),
-    real("log2", f64::log2),
-    real("log10", f64::log10),
-    real("sin", f64::sin),
-    real("cos", f64::cos),
-    real("tan", f64::tan),
-    real("asin", f64::asin),
-    real("acos", f64::acos),
-    strict("atan", (1, 2), real_type, |a| match a {
-        [y, x] => Value::Double(y.real().atan2(x.real())),
-        _ => Value::Double(a[0].real().atan()),
-    }),
-    real("degrees", f64::to_degrees),
-    real("radians", f64::to_radians),
-    def("pi", (0, 0), real_type, |_| {
-        Value::Double(std::f64::consts::PI)
-    }),
-    strict("__bitand", (2, 2), uint_type, |a| bits(a, |a, b| a & b)),
-    strict("__bitor", (2, 2), uint_type, |a| bits(a, |a, b| a | b)),
-    strict("__bitxor", (2, 2), uint_type, |a| bits(a, |a, b| a ^ b)),
-    strict("__shl", (2, 2), uint_type, |a| {
-        bits(a, |a, b| shift(a, b, u64::checked_shl))
-    }),
-    strict("__shr", (2, 2), uint_type, |a| {
-        bits(a, |a, b| shift(a, b, u64::checked_shr))
-    }),
-    strict("__bitnot", (1, 1), uint_type, |a| Value::UInt(!word(&a[0]))),
-    strict("bit_count", (1, 1), int_type, |a| {
-        Value::Int(i64::from(word(&a[0]).count_ones()))
-    }),
-    maybe("conv", (3, 3), text_type, conv),
-    strict("bin", (1, 1), text_type, |a| {
-        Value::text(format!("{:b}", word(&a[0])))
-    }),
-    strict("oct", (1, 1), text_type, |a| {
-        Value::text(format!("{:o}", word(&a[0])))
-    }),
-    strict("crc32", (1, 1), int_type, |a| {
-        Value::Int(i64::from(crc32fast::hash(a[0].to_text().as_bytes())))
-    }),
-];
-
-const fn real(names: &'static str, row: fn(f64) -> f64) -> FunctionDef {
-    by_row(names, (1, 1), real_type, RowKernel::Real(row))
+pub(super) fn functions() -> Vec<FunctionDef> {
+    vec![
+        strict("__div", (2, 2), By(division_type), divide).with_columns(divide_reals),
+        def("__plus", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::add)),
+        def("__minus", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::sub)),
+        def("__times", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::mul)),
+        strict("__div_int", (2, 2), By(whole_type), divide_whole),
+        strict("__mod mod", (2, 2), By(arithmetic_type), remainder),
+        def("__neg", (1, 1), By(arithmetic_type), negate),
+        def("__number", (1, 1), By(number_type), |a| a[0].number()).identity_for(is_number),
+        def("__sum_type", (1, 1), By(sum_type), |a| a[0].clone())
+            .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
+        def("abs", (1, 1), By(arithmetic_type), |a| {
+            match a[0].number() {
+                Value::Int(value) => Value::Int(value.saturating_abs()),
+                Value::Decimal(value, scale) => Value::Decimal(value.saturating_abs(), scale),
+                Value::Double(value) => Value::Double(value.abs()),
+                other => other,
+            }
+        }),
+        strict("sign", (1, 1), INT, |a| {
+            let real = a[0].real();
+            Value::Int(if real == 0.0 { 0 } else { real.signum() as i64 })
+        }),
+        strict("round", (1, 2), By(rounded_type), |a| {
+            cut(a, Rounding::Nearest)
+        }),
+        strict("truncate", (2, 2), By(rounded_type), |a| {
+            cut(a, Rounding::Down)
+        }),
+        def("floor", (1, 1), By(whole_or_real), |a| {
+            whole(a, f64::floor, i128::div_euclid)
+        }),
+        def("ceil ceiling", (1, 1), By(whole_or_real), |a| {
+            whole(a, f64::ceil, |value, by| -(-value).div_euclid(by))
+        }),
+        def("format", (2, 3), TEXT, format),
+        strict("greatest", (2, MANY), By(common_type), |a| extreme(a, true)),
+        strict("least", (2, MANY), By(common_type), |a| extreme(a, false)),
+        reals("pow power", f64::powf),
+        reals("atan2", f64::atan2),
+        real("sqrt", f64::sqrt),
+        real("exp", f64::exp),
+        real("ln", f64::ln),
+        strict("log", (1, 2), REAL, |a| match a {
+            [base, value] => Value::Double(value.real().ln() / base.real().ln()),
+            _ => Value::Double(a[0].real().ln()),
+        }),
+        real("log2", f64::log2),
+        real("log10", f64::log10),
+        real("sin", f64::sin),
+        real("cos", f64::cos),
+        real("tan", f64::tan),
+        real("asin", f64::asin),
+        real("acos", f64::acos),
+        strict("atan", (1, 2), REAL, |a| match a {
+            [y, x] => Value::Double(y.real().atan2(x.real())),
+            _ => Value::Double(a[0].real().atan()),
+        }),
+        real("degrees", f64::to_degrees),
+        real("radians", f64::to_radians),
+        def("pi", (0, 0), REAL, |_| Value::Double(std::f64::consts::PI)),
+        strict("__bitand", (2, 2), UINT, |a| bits(a, |a, b| a & b)),
+        strict("__bitor", (2, 2), UINT, |a| bits(a, |a, b| a | b)),
+        strict("__bitxor", (2, 2), UINT, |a| bits(a, |a, b| a ^ b)),
+        strict("__shl", (2, 2), UINT, |a| {
+            bits(a, |a, b| shift(a, b, u64::checked_shl))
+        }),
+        strict("__shr", (2, 2), UINT, |a| {
+            bits(a, |a, b| shift(a, b, u64::checked_shr))
+        }),
+        strict("__bitnot", (1, 1), UINT, |a| Value::UInt(!word(&a[0]))),
+        strict("bit_count", (1, 1), INT, |a| {
+            Value::Int(i64::from(word(&a[0]).count_ones()))
+        }),
+        maybe("conv", (3, 3), TEXT, conv),
+        strict("bin", (1, 1), TEXT, |a| {
+            Value::text(format!("{:b}", word(&a[0])))
+        }),
+        strict("oct", (1, 1), TEXT, |a| {
+            Value::text(format!("{:o}", word(&a[0])))
+        }),
+        strict("crc32", (1, 1), INT, |a| {
+            Value::Int(i64::from(crc32fast::hash(a[0].to_text().as_bytes())))
+        }),
+    ]
 }
 
-const fn reals(names: &'static str, row: fn(f64, f64) -> f64) -> FunctionDef {
-    by_row(names, (2, 2), real_type, RowKernel::Reals(row))
+fn real(names: &'static str, of: fn(f64) -> f64) -> FunctionDef {
+    strict(names, (1, 1), REAL, move |a| Value::Double(of(a[0].real())))
+}
+
+fn reals(names: &'static str, of: fn(f64, f64) -> f64) -> FunctionDef {
+    strict(names, (2, 2), REAL, move |a| {
+        Value::Double(of(a[0].real(), a[1].real()))
+    })
 }
 
 fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Value<'a> {

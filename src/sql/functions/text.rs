@@ -2,193 +2,194 @@
 
 use std::borrow::Cow;
 
+use super::Returns::By;
 use super::value::Value;
-use super::{FunctionDef, MANY, TEXT_MAX, def, int_type, maybe, strict, text_type};
+use super::{FunctionDef, INT, MANY, TEXT, TEXT_MAX, def, maybe, strict};
 
-pub(super) const FUNCTIONS: &[FunctionDef] = &[
-    strict("concat __concat", (1, MANY), text_type, |a| {
-        joined(a.iter().map(Value::to_text))
-    }),
-    def("concat_ws", (2, MANY), text_type, |a| {
-        let [separator, parts @ ..] = a else {
-            return Value::Null;
-        };
-        let text = parts
-            .iter()
-            .filter(|part| !part.is_null())
-            .map(Value::to_text);
-        let parts = text.flat_map(|part| [separator.to_text(), part]).skip(1);
-        if separator.is_null() {
-            Value::Null
-        } else {
+pub(super) fn functions() -> Vec<FunctionDef> {
+    vec![
+        strict("concat __concat", (1, MANY), TEXT, |a| {
+            joined(a.iter().map(Value::to_text))
+        }),
+        def("concat_ws", (2, MANY), TEXT, |a| {
+            let [separator, parts @ ..] = a else {
+                return Value::Null;
+            };
+            let text = parts
+                .iter()
+                .filter(|part| !part.is_null())
+                .map(Value::to_text);
+            let parts = text.flat_map(|part| [separator.to_text(), part]).skip(1);
+            if separator.is_null() {
+                Value::Null
+            } else {
+                joined(parts)
+            }
+        }),
+        strict("left", (2, 2), TEXT, |a| {
+            part(a[0].to_text(), 0, usize::try_from(a[1].int()).unwrap_or(0))
+        }),
+        // What fits into so many bytes: GROUP_CONCAT.
+        strict("__left_bytes", (2, 2), TEXT, |a| {
+            let said = a[0].to_text();
+            let end = said.floor_char_boundary(usize::try_from(a[1].int()).unwrap_or(0));
+            let length = said[..end].chars().count();
+            part(said, 0, length)
+        }),
+        strict("right", (2, 2), TEXT, |a| {
+            let text = a[0].to_text();
+            let length = text.chars().count();
+            let wanted = usize::try_from(a[1].int()).unwrap_or(0);
+            part(text, length.saturating_sub(wanted), wanted)
+        }),
+        strict("substring substr mid", (2, 3), TEXT, substring),
+        strict("substring_index", (3, 3), TEXT, substring_index),
+        strict("locate", (2, 3), INT, |a| {
+            locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))
+        }),
+        strict("instr", (2, 2), INT, |a| locate(&a[1], &a[0], 1)),
+        strict("upper ucase", (1, 1), TEXT, |a| {
+            Value::text(a[0].to_text().to_uppercase())
+        }),
+        strict("lower lcase __lower", (1, 1), TEXT, |a| {
+            Value::text(a[0].to_text().to_lowercase())
+        }),
+        strict("trim", (1, 2), TEXT, |a| trimmed(a, true, true)),
+        strict("ltrim", (1, 2), TEXT, |a| trimmed(a, true, false)),
+        strict("rtrim", (1, 2), TEXT, |a| trimmed(a, false, true)),
+        strict("length octet_length", (1, 1), INT, |a| {
+            Value::Int(a[0].to_text().len() as i64)
+        }),
+        strict("bit_length", (1, 1), INT, |a| {
+            Value::Int(a[0].to_text().len() as i64 * 8)
+        }),
+        strict("char_length character_length", (1, 1), INT, |a| {
+            Value::Int(a[0].to_text().chars().count() as i64)
+        }),
+        strict("replace", (3, 3), TEXT, |a| {
+            let (text, from, to) = (a[0].to_text(), a[1].to_text(), a[2].to_text());
+            if from.is_empty() {
+                return Value::text(text);
+            }
+            let found = text.matches(from.as_ref()).count();
+            let grown = text.len() + found * to.len().saturating_sub(from.len());
+            match grown > TEXT_MAX {
+                true => Value::Null,
+                false => Value::text(text.replace(from.as_ref(), &to)),
+            }
+        }),
+        strict("insert", (4, 4), TEXT, |a| {
+            let text = a[0].to_text();
+            let skip = usize::try_from(a[1].int())
+                .ok()
+                .and_then(|start| start.checked_sub(1));
+            // Where the characters begin that are replaced; after the last one there are none.
+            let Some(start) = skip.and_then(|skip| text.char_indices().map(|(at, _)| at).nth(skip))
+            else {
+                return Value::text(text);
+            };
+            let rest = &text[start..];
+            let end = usize::try_from(a[2].int())
+                .ok()
+                .and_then(|length| rest.char_indices().map(|(at, _)| at).nth(length))
+                .map_or(text.len(), |end| start + end);
+            joined([text[..start].into(), a[3].to_text(), text[end..].into()].into_iter())
+        }),
+        strict("reverse", (1, 1), TEXT, |a| {
+            Value::text(a[0].to_text().chars().rev().collect::<String>())
+        }),
+        strict("repeat", (2, 2), TEXT, |a| {
+            repeat(&a[0].to_text(), a[1].int())
+        }),
+        strict("space", (1, 1), TEXT, |a| repeat(" ", a[0].int())),
+        strict("lpad", (2, 3), TEXT, |a| padded(a, true)),
+        strict("rpad", (2, 3), TEXT, |a| padded(a, false)),
+        strict("ascii", (1, 1), INT, |a| {
+            Value::Int(a[0].to_text().bytes().next().map_or(0, i64::from))
+        }),
+        strict("ord", (1, 1), INT, |a| {
+            let text = a[0].to_text();
+            let first = text.chars().next().map_or(0, char::len_utf8);
+            let bytes = text.as_bytes()[..first].iter();
+            Value::Int(bytes.fold(0, |code, byte| code * 256 + i64::from(*byte)))
+        }),
+        def("char", (1, MANY), TEXT, |a| {
+            let codes = a.iter().filter(|code| !code.is_null());
+            let bytes: Vec<u8> = codes
+                .flat_map(|code| {
+                    let bytes = (code.int() as u32).to_be_bytes();
+                    let zeros = bytes.iter().take(3).take_while(|byte| **byte == 0).count();
+                    bytes[zeros..].to_vec()
+                })
+                .collect();
+            String::from_utf8(bytes).map_or(Value::Null, Value::text)
+        }),
+        strict("hex", (1, 1), TEXT, |a| match &a[0] {
+            Value::Text(text) if text.len() * 2 > TEXT_MAX => Value::Null,
+            Value::Text(text) => Value::text(
+                text.bytes()
+                    .map(|byte| format!("{byte:02X}"))
+                    .collect::<String>(),
+            ),
+            number => Value::text(format!("{:X}", number.int())),
+        }),
+        maybe("unhex", (1, 1), TEXT, unhex),
+        def("field", (2, MANY), INT, |a| {
+            if a[0].is_null() {
+                return Value::Int(0);
+            }
+            let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
+            let found = a[1..].iter().position(|other| {
+                !other.is_null()
+                    && match texts {
+                        true => other.to_text() == a[0].to_text(),
+                        false => other.real() == a[0].real(),
+                    }
+            });
+            position(found)
+        }),
+        def("elt", (2, MANY), TEXT, |a| {
+            let at = usize::try_from(a[0].int()).ok().filter(|at| *at > 0);
+            let chosen = at.and_then(|at| a.get(at)).filter(|of| !of.is_null());
+            chosen.map_or(Value::Null, |of| Value::Text(of.to_text()))
+        }),
+        strict("find_in_set", (2, 2), INT, |a| {
+            let (wanted, set) = (a[0].to_text(), a[1].to_text());
+            let found = set.split(',').position(|one| one == wanted);
+            position(found.filter(|_| !set.is_empty()))
+        }),
+        strict("strcmp", (2, 2), INT, |a| {
+            Value::Int(a[0].to_text().as_bytes().cmp(a[1].to_text().as_bytes()) as i64)
+        }),
+        def("quote", (1, 1), TEXT, |a| match a[0].is_null() {
+            true => Value::text("NULL"),
+            false => quoted(&a[0].to_text()),
+        }),
+        def("charset", (1, 1), TEXT, |_| Value::text("utf8mb4")),
+        def("collation", (1, 1), TEXT, |_| {
+            Value::text("utf8mb4_general_ci")
+        }),
+        // One text for several values, for COUNT(DISTINCT a, b).
+        strict("__tuple", (1, MANY), TEXT, |a| {
+            let parts = a.iter().map(|it| {
+                let text = it.to_text();
+                format!("{}:{text}", text.len()).into()
+            });
             joined(parts)
-        }
-    }),
-    strict("left", (2, 2), text_type, |a| {
-        part(a[0].to_text(), 0, usize::try_from(a[1].int()).unwrap_or(0))
-    }),
-    // What fits into so many bytes: GROUP_CONCAT.
-    strict("__left_bytes", (2, 2), text_type, |a| {
-        let said = a[0].to_text();
-        let end = said.floor_char_boundary(usize::try_from(a[1].int()).unwrap_or(0));
-        let length = said[..end].chars().count();
-        part(said, 0, length)
-    }),
-    strict("right", (2, 2), text_type, |a| {
-        let text = a[0].to_text();
-        let length = text.chars().count();
-        let wanted = usize::try_from(a[1].int()).unwrap_or(0);
-        part(text, length.saturating_sub(wanted), wanted)
-    }),
-    strict("substring substr mid", (2, 3), text_type, substring),
-    strict("substring_index", (3, 3), text_type, substring_index),
-    strict("locate", (2, 3), int_type, |a| {
-        locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))
-    }),
-    strict("instr", (2, 2), int_type, |a| locate(&a[1], &a[0], 1)),
-    strict("upper ucase", (1, 1), text_type, |a| {
-        Value::text(a[0].to_text().to_uppercase())
-    }),
-    strict("lower lcase __lower", (1, 1), text_type, |a| {
-        Value::text(a[0].to_text().to_lowercase())
-    }),
-    strict("trim", (1, 2), text_type, |a| trimmed(a, true, true)),
-    strict("ltrim", (1, 2), text_type, |a| trimmed(a, true, false)),
-    strict("rtrim", (1, 2), text_type, |a| trimmed(a, false, true)),
-    strict("length octet_length", (1, 1), int_type, |a| {
-        Value::Int(a[0].to_text().len() as i64)
-    }),
-    strict("bit_length", (1, 1), int_type, |a| {
-        Value::Int(a[0].to_text().len() as i64 * 8)
-    }),
-    strict("char_length character_length", (1, 1), int_type, |a| {
-        Value::Int(a[0].to_text().chars().count() as i64)
-    }),
-    strict("replace", (3, 3), text_type, |a| {
-        let (text, from, to) = (a[0].to_text(), a[1].to_text(), a[2].to_text());
-        if from.is_empty() {
-            return Value::text(text);
-        }
-        let found = text.matches(from.as_ref()).count();
-        let grown = text.len() + found * to.len().saturating_sub(from.len());
-        match grown > TEXT_MAX {
-            true => Value::Null,
-            false => Value::text(text.replace(from.as_ref(), &to)),
-        }
-    }),
-    strict("insert", (4, 4), text_type, |a| {
-        let text = a[0].to_text();
-        let skip = usize::try_from(a[1].int())
-            .ok()
-            .and_then(|start| start.checked_sub(1));
-        // Where the characters begin that are replaced; after the last one there are none.
-        let Some(start) = skip.and_then(|skip| text.char_indices().map(|(at, _)| at).nth(skip))
-        else {
-            return Value::text(text);
-        };
-        let rest = &text[start..];
-        let end = usize::try_from(a[2].int())
-            .ok()
-            .and_then(|length| rest.char_indices().map(|(at, _)| at).nth(length))
-            .map_or(text.len(), |end| start + end);
-        joined([text[..start].into(), a[3].to_text(), text[end..].into()].into_iter())
-    }),
-    strict("reverse", (1, 1), text_type, |a| {
-        Value::text(a[0].to_text().chars().rev().collect::<String>())
-    }),
-    strict("repeat", (2, 2), text_type, |a| {
-        repeat(&a[0].to_text(), a[1].int())
-    }),
-    strict("space", (1, 1), text_type, |a| repeat(" ", a[0].int())),
-    strict("lpad", (2, 3), text_type, |a| padded(a, true)),
-    strict("rpad", (2, 3), text_type, |a| padded(a, false)),
-    strict("ascii", (1, 1), int_type, |a| {
-        Value::Int(a[0].to_text().bytes().next().map_or(0, i64::from))
-    }),
-    strict("ord", (1, 1), int_type, |a| {
-        let text = a[0].to_text();
-        let first = text.chars().next().map_or(0, char::len_utf8);
-        let bytes = text.as_bytes()[..first].iter();
-        Value::Int(bytes.fold(0, |code, byte| code * 256 + i64::from(*byte)))
-    }),
-    def("char", (1, MANY), text_type, |a| {
-        let codes = a.iter().filter(|code| !code.is_null());
-        let bytes: Vec<u8> = codes
-            .flat_map(|code| {
-                let bytes = (code.int() as u32).to_be_bytes();
-                let zeros = bytes.iter().take(3).take_while(|byte| **byte == 0).count();
-                bytes[zeros..].to_vec()
-            })
-            .collect();
-        String::from_utf8(bytes).map_or(Value::Null, Value::text)
-    }),
-    strict("hex", (1, 1), text_type, |a| match &a[0] {
-        Value::Text(text) if text.len() * 2 > TEXT_MAX => Value::Null,
-        Value::Text(text) => Value::text(
-            text.bytes()
-                .map(|byte| format!("{byte:02X}"))
-                .collect::<String>(),
-        ),
-        number => Value::text(format!("{:X}", number.int())),
-    }),
-    maybe("unhex", (1, 1), text_type, unhex),
-    def("field", (2, MANY), int_type, |a| {
-        if a[0].is_null() {
-            return Value::Int(0);
-        }
-        let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
-        let found = a[1..].iter().position(|other| {
-            !other.is_null()
-                && match texts {
-                    true => other.to_text() == a[0].to_text(),
-                    false => other.real() == a[0].real(),
-                }
-        });
-        position(found)
-    }),
-    def("elt", (2, MANY), text_type, |a| {
-        let at = usize::try_from(a[0].int()).ok().filter(|at| *at > 0);
-        let chosen = at.and_then(|at| a.get(at)).filter(|of| !of.is_null());
-        chosen.map_or(Value::Null, |of| Value::Text(of.to_text()))
-    }),
-    strict("find_in_set", (2, 2), int_type, |a| {
-        let (wanted, set) = (a[0].to_text(), a[1].to_text());
-        let found = set.split(',').position(|one| one == wanted);
-        position(found.filter(|_| !set.is_empty()))
-    }),
-    strict("strcmp", (2, 2), int_type, |a| {
-        Value::Int(a[0].to_text().as_bytes().cmp(a[1].to_text().as_bytes()) as i64)
-    }),
-    def("quote", (1, 1), text_type, |a| match a[0].is_null() {
-        true => Value::text("NULL"),
-        false => quoted(&a[0].to_text()),
-    }),
-    def("charset", (1, 1), text_type, |_| Value::text("utf8mb4")),
-    def("collation", (1, 1), text_type, |_| {
-        Value::text("utf8mb4_general_ci")
-    }),
-    // One text for several values, for COUNT(DISTINCT a, b).
-    strict("__tuple", (1, MANY), text_type, |a| {
-        let parts = a.iter().map(|it| {
-            let text = it.to_text();
-            format!("{}:{text}", text.len()).into()
-        });
-        joined(parts)
-    }),
-    // What texts are compared by when case is not told apart: MySQL's _ci ignores blanks at the end, too.
-    FunctionDef {
-        identity: |given| !given.is_string(),
-        ..def(
+        }),
+        // What texts are compared by when case is not told apart: MySQL's _ci ignores blanks at the end, too.
+        def(
             "__fold",
             (1, 1),
-            |known| known.types[0].clone(),
+            By(|known| known.types[0].clone()),
             |a| match &a[0] {
                 Value::Text(text) => Value::text(text.trim_end_matches(' ').to_lowercase()),
                 other => other.clone(),
             },
         )
-    },
-];
+        .identity_for(|given| !given.is_string()),
+    ]
+}
 
 /// QUOTE: each sign is one or two.
 fn quoted(text: &str) -> Value<'static> {

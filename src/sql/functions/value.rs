@@ -12,9 +12,9 @@ use chrono::{NaiveDateTime, Timelike};
 
 pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
-pub(crate) use self::datetimes::{date, date_time, days_of, parse_datetime};
-use self::numbers::whole_prefix;
-pub(crate) use self::numbers::{decimal_text, double_text, float_text, number_prefix, rescale};
+pub(crate) use self::datetimes::{date_time, days_of, parse_datetime};
+pub(crate) use self::numbers::{number_prefix, rescale, text_of};
+use self::numbers::{put_decimal, put_double, put_float, put_whole};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,9 +64,7 @@ impl<'a> Value<'a> {
             Value::Null => 0.0,
             Value::Int(value) => *value as f64,
             Value::UInt(value) => *value as f64,
-            Value::Decimal(value, scale) => decimal_text(*value, *scale)
-                .parse()
-                .unwrap_or(*value as f64),
+            Value::Decimal(value, _) => self.to_text().parse().unwrap_or(*value as f64),
             Value::Double(value) => *value,
             Value::Float(value) => f64::from(*value),
             Value::Text(text) => number_prefix(text),
@@ -85,38 +83,48 @@ impl<'a> Value<'a> {
             }
             Value::Double(value) => value.round_ties_even() as i64,
             Value::Float(value) => f64::from(*value).round_ties_even() as i64,
-            Value::Text(text) => match whole_prefix(text) {
-                Some(whole) => whole,
-                None => number_prefix(text).round() as i64,
+            Value::Text(text) => match text.trim().parse() {
+                Ok(whole) => whole,
+                Err(_) => number_prefix(text).round() as i64,
             },
-            Value::Datetime(micros) => {
-                date_time(*micros).map_or(0, |at| digits(at.format("%Y%m%d%H%M%S")))
-            }
-            Value::Date(days) => date(*days).map_or(0, |at| digits(at.format("%Y%m%d"))),
+            Value::Datetime(_) => self.digits("%Y%m%d%H%M%S"),
+            Value::Date(_) => self.digits("%Y%m%d"),
         }
+    }
+
+    /// A moment written without signs, as a number.
+    fn digits(&self, form: &str) -> i64 {
+        let text = self.date_time().map(|at| at.format(form).to_string());
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
     /// As text; NULL stays what it is to the caller (an empty text here).
     pub(crate) fn to_text(&self) -> Cow<'_, str> {
         match self {
-            Value::Null => "".into(),
-            Value::Int(value) => value.to_string().into(),
-            Value::UInt(value) => value.to_string().into(),
-            Value::Decimal(value, scale) => decimal_text(*value, *scale).into(),
-            Value::Double(value) => double_text(*value).into(),
-            Value::Float(value) => float_text(*value).into(),
             Value::Text(text) => Cow::Borrowed(text.as_ref()),
-            Value::Datetime(micros) => match date_time(*micros) {
-                Some(at) if at.nanosecond() == 0 => {
-                    at.format("%Y-%m-%d %H:%M:%S").to_string().into()
-                }
-                Some(at) => at.format("%Y-%m-%d %H:%M:%S%.6f").to_string().into(),
-                None => "".into(),
-            },
-            Value::Date(days) => date(*days)
-                .map(|at| at.format("%Y-%m-%d").to_string())
-                .unwrap_or_default()
-                .into(),
+            other => text_of(|to| other.put(to)).into(),
+        }
+    }
+
+    /// Appends its text.
+    pub(crate) fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Value::Null => {}
+            Value::Int(value) => put_whole(to, *value),
+            Value::UInt(value) => put_whole(to, *value),
+            Value::Decimal(value, scale) => put_decimal(to, *value, *scale),
+            Value::Double(value) => put_double(to, *value),
+            Value::Float(value) => put_float(to, *value),
+            Value::Text(text) => to.extend_from_slice(text.as_bytes()),
+            Value::Datetime(_) | Value::Date(_) => {
+                let Some(at) = self.date_time() else { return };
+                let form = match (self, at.nanosecond()) {
+                    (Value::Date(_), _) => "%Y-%m-%d",
+                    (_, 0) => "%Y-%m-%d %H:%M:%S",
+                    _ => "%Y-%m-%d %H:%M:%S%.6f",
+                };
+                to.extend_from_slice(at.format(form).to_string().as_bytes());
+            }
         }
     }
 
@@ -124,7 +132,7 @@ impl<'a> Value<'a> {
     pub(crate) fn micros(&self) -> Option<i64> {
         match self {
             Value::Datetime(micros) => Some(*micros),
-            Value::Date(days) => Some(i64::from(*days) * 86_400_000_000),
+            Value::Date(days) => i64::from(*days).checked_mul(86_400_000_000),
             Value::Text(text) => parse_datetime(text),
             Value::Null => None,
             number => parse_datetime_number(number.int()),
@@ -159,9 +167,4 @@ impl<'a> Value<'a> {
 
 fn clamp(value: i128) -> i64 {
     value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}
-
-/// A date written without signs, as a number.
-fn digits(date: impl std::fmt::Display) -> i64 {
-    date.to_string().parse().unwrap_or(0)
 }

@@ -17,7 +17,7 @@ mod texts;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
@@ -224,10 +224,9 @@ fn sql_type(data_type: &DataType) -> SqlType {
         | DataType::Decimal64(digits, scale)
         | DataType::Decimal128(digits, scale)
         | DataType::Decimal256(digits, scale) => SqlType::Decimal(*digits, scale.unsigned_abs()),
-        DataType::Timestamp(..) => SqlType::Datetime(0),
+        DataType::Timestamp(TimeUnit::Second, _) => SqlType::Datetime(0),
+        DataType::Timestamp(..) => SqlType::Datetime(6),
         DataType::Date32 | DataType::Date64 => SqlType::Date,
-        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Binary,
         _ => SqlType::Text,
     }
 }

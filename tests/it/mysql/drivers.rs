@@ -95,6 +95,16 @@ mod java {
     }
 
     #[test]
+    fn max_rows() {
+        jdbc("max_rows");
+    }
+
+    #[test]
+    fn query_timeout() {
+        jdbc("query_timeout");
+    }
+
+    #[test]
     fn tools() {
         jdbc("tools");
     }

@@ -7,8 +7,7 @@ use datafusion::arrow::compute::kernels::{self, numeric};
 use datafusion::arrow::compute::{cast, nullif};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::common::Result;
 
 use super::types::digits;
 use crate::sql::error::SqlError;
@@ -62,55 +61,30 @@ pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Value<'a> {
 }
 
 /// Doubles by doubles, a column at a time.
-pub(super) fn divide_reals(
-    arguments: &[ColumnarValue],
-    rows: usize,
-) -> Result<Option<ColumnarValue>> {
-    let types: Vec<DataType> = arguments.iter().map(ColumnarValue::data_type).collect();
-    let constant = arguments
-        .iter()
-        .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-    if constant
-        || !types.iter().any(DataType::is_floating)
-        || !types.iter().all(DataType::is_numeric)
-    {
+pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
+    let types = a.iter().map(|side| side.data_type());
+    if !types.clone().any(DataType::is_floating) || !types.clone().all(DataType::is_numeric) {
         return Ok(None);
     }
-    let real = |at: usize| -> Result<ArrayRef> {
-        Ok(cast(&arguments[at].to_array(rows)?, &DataType::Float64)?)
-    };
-    let (left, right) = (real(0)?, real(1)?);
+    let real = |side: &ArrayRef| cast(side, &DataType::Float64);
+    let (left, right) = (real(&a[0])?, real(&a[1])?);
     let zero = kernels::cmp::eq(&right, &Float64Array::new_scalar(0.0))?;
-    let divided = numeric::div(&left, &nullif(&right, &zero)?)?;
-    Ok(Some(ColumnarValue::Array(divided)))
+    Ok(Some(numeric::div(&left, &nullif(&right, &zero)?)?))
 }
 
-/// ColumnKernel numbers, calculated so that none comes out wrong.
+/// Whole numbers, calculated so that none comes out wrong.
 pub(super) fn checked(
-    arguments: &[ColumnarValue],
-    rows: usize,
+    a: &[ArrayRef],
     how: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>,
-) -> Result<Option<ColumnarValue>> {
-    let constant = arguments
-        .iter()
-        .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-    let rows = if constant { 1 } else { rows };
-    let mut sides = Vec::with_capacity(2);
-    for argument in arguments {
-        sides.push(cast(&argument.to_array(rows)?, &DataType::Int64)?);
-    }
-    let made = how(&sides[0], &sides[1]).map_err(|_| SqlError {
+) -> Result<Option<ArrayRef>> {
+    let whole = |side: &ArrayRef| cast(side, &DataType::Int64);
+    let made = how(&whole(&a[0])?, &whole(&a[1])?).map_err(|_| SqlError {
         code: 1690,
         state: "22003",
         message: "BIGINT value is out of range; CAST(... AS DECIMAL(38)) has room for more"
             .to_owned(),
     })?;
-    match constant {
-        true => Ok(Some(ColumnarValue::Scalar(ScalarValue::try_from_array(
-            &made, 0,
-        )?))),
-        false => Ok(Some(ColumnarValue::Array(made))),
-    }
+    Ok(Some(made))
 }
 
 /// DIV

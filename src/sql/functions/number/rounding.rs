@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 
 use super::types::{common, digits};
 use crate::sql::functions::ArgumentInfo;
-use crate::sql::functions::value::{Value, decimal_text, rescale};
+use crate::sql::functions::value::{Value, rescale};
 
 /// What becomes of the digits that are cut off.
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ pub(super) fn format<'a>(a: &'a [Value<'a>]) -> Value<'a> {
     let places = a[1].int().clamp(0, 30) as i8;
     let rounded = match a[0].decimal() {
         Some((value, scale)) => rescale(value, scale, places)
-            .map(|value| decimal_text(value, places))
+            .map(|value| Value::Decimal(value, places).to_text().into_owned())
             .unwrap_or_default(),
         None => format!("{:.*}", usize::from(places.unsigned_abs()), a[0].real()),
     };

@@ -2,53 +2,34 @@
 //!
 //! Months and years are steps on the calendar, clamped to the last day of a month; all other units are microseconds.
 
-use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, Timelike};
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 
 use super::SECOND;
 use crate::sql::functions::value::{Value, number_prefix};
 
 /// MySQL's weeks by their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first full week is the first.
 pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
-    let mode = mode & 7;
     let monday = mode & 1 != 0;
-    let whole_year = mode & 2 != 0;
     // With Monday the last bit means the opposite.
     let full = (mode & 4 != 0) == monday;
-    let weekday = |date: NaiveDate| match monday {
+    let weekday = match monday {
         true => date.weekday().num_days_from_monday(),
         false => date.weekday().num_days_from_sunday(),
     };
-    let first_week = |year: i32| -> Option<NaiveDate> {
-        let first = NaiveDate::from_yo_opt(year, 1)?;
-        let day = i64::from(weekday(first));
-        let starts_before = match full {
-            true => day == 0,
-            false => day <= 3,
-        };
-        let shift = if starts_before { -day } else { 7 - day };
-        first.checked_add_signed(chrono::TimeDelta::try_days(shift)?)
+    // The day of a week whose year is that of the week: the first one, or the one in the middle.
+    let days = if full { 0 } else { 3 } - i64::from(weekday);
+    let by = |days| {
+        date.checked_add_signed(TimeDelta::days(days))
+            .unwrap_or(date)
     };
-    let year = date.year();
-    let number = |from: NaiveDate| (date - from).num_days().div_euclid(7) + 1;
-    let Some(first) = first_week(year) else {
-        return (year, 0);
-    };
-    if date < first {
-        if !whole_year {
-            return (year, 0);
-        }
-        return match first_week(year - 1) {
-            Some(first) => (year - 1, number(first)),
-            None => (year, 0),
-        };
+    let number = |day: NaiveDate| i64::from(day.ordinal0()) / 7 + 1;
+    let decisive = by(days);
+    match decisive.year() {
+        year if mode & 2 != 0 => (year, number(decisive)),
+        year if year < date.year() => (date.year(), 0),
+        year if year > date.year() => (date.year(), number(by(days - 7)) + 1),
+        year => (year, number(decisive)),
     }
-    if whole_year
-        && let Some(next) = first_week(year + 1)
-        && date >= next
-    {
-        return (year + 1, 1);
-    }
-    (year, number(first))
 }
 
 /// A part of a moment, or several in one number, as EXTRACT names them.
@@ -137,7 +118,7 @@ pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str, back: bool) ->
     years.contains(&micros).then_some(Value::Datetime(micros))
 }
 
-/// ColumnKernel units between two moments, towards zero.
+/// Whole units between two moments, towards zero.
 pub(super) fn difference(unit: &str, from: NaiveDateTime, to: NaiveDateTime) -> Option<i64> {
     let micros = to.and_utc().timestamp_micros() - from.and_utc().timestamp_micros();
     let by = match unit_of(unit)? {

@@ -13,11 +13,6 @@ pub(crate) fn date_time(micros: i64) -> Option<NaiveDateTime> {
     chrono::DateTime::from_timestamp_micros(micros).map(|at| at.naive_utc())
 }
 
-/// A day in parts.
-pub(crate) fn date(days: i32) -> Option<NaiveDate> {
-    NaiveDate::from_num_days_from_ce_opt(days.checked_add(DAYS_TO_1970)?)
-}
-
 /// Days since 1970.
 pub(crate) fn days_of(date: NaiveDate) -> i32 {
     date.num_days_from_ce() - DAYS_TO_1970

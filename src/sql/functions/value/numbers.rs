@@ -13,41 +13,77 @@ pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     }
 }
 
-/// `-12.50`.
-pub(crate) fn decimal_text(value: i128, scale: i8) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let sign = if value < 0 { "-" } else { "" };
-    let Ok(scale) = usize::try_from(scale) else {
-        return format!("{sign}{digits}{}", "0".repeat(scale.unsigned_abs().into()));
-    };
-    if scale == 0 {
-        return format!("{sign}{digits}");
-    }
-    let digits = format!("{digits:0>width$}", width = scale + 1);
-    let (whole, rest) = digits.split_at(digits.len() - scale);
-    format!("{sign}{whole}.{rest}")
+/// A whole number.
+pub(super) fn put_whole(to: &mut Vec<u8>, value: impl itoa::Integer) {
+    to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// A double as MySQL prints it: the shortest digits that say it, with an exponent from 1e15 on and below 1e-15.
-pub(crate) fn double_text(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
+/// `-12.50`: digits of which `scale` stand after the point.
+pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
+    if value < 0 {
+        to.push(b'-');
     }
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value.unsigned_abs()).as_bytes();
+    let after = usize::from(scale.unsigned_abs());
+    if scale <= 0 {
+        to.extend_from_slice(digits);
+        return to.extend(std::iter::repeat_n(b'0', after));
+    }
+    let (whole, rest) = digits.split_at(digits.len().saturating_sub(after));
+    to.extend_from_slice(if whole.is_empty() { b"0" } else { whole });
+    to.push(b'.');
+    to.extend(std::iter::repeat_n(b'0', after - rest.len()));
+    to.extend_from_slice(rest);
+}
+
+/// A double: the fewest digits that bring it back, with an exponent from 1e15 on and below 1e-15.
+pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
     let size = value.abs();
-    match (1e-15..1e15).contains(&size) || !value.is_finite() {
-        true => value.to_string(),
-        false => format!("{value:e}"),
+    if (1e-5..1e15).contains(&size) {
+        let mut buffer = zmij::Buffer::new();
+        let text = buffer.format_finite(value);
+        to.extend_from_slice(text.strip_suffix(".0").unwrap_or(text).as_bytes());
+    } else if size == 0.0 || (1e-15..1e-5).contains(&size) || !size.is_finite() {
+        to.extend_from_slice(value.to_string().as_bytes());
+    } else {
+        to.extend_from_slice(format!("{value:e}").as_bytes());
     }
 }
 
-/// A float as MySQL prints it: six digits.
-pub(crate) fn float_text(value: f32) -> String {
+/// A float: six digits, otherwise like a double.
+pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
     let value = f64::from(value);
-    if value == 0.0 || !value.is_finite() {
-        return double_text(value);
+    if !(1e-6..1e9).contains(&value.abs()) {
+        let rounded = match value.is_finite() {
+            true => format!("{value:.5e}").parse().unwrap_or(value),
+            false => value,
+        };
+        return put_double(to, rounded);
     }
-    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-    double_text(rounded)
+    // The digits as a whole number: every float times 10^11 is exact in a double; above 1e9 a quotient would not be.
+    let shift = 5 - value.abs().log10().floor() as i32;
+    let power = 10_f64.powi(shift.abs());
+    let scaled = if shift < 0 {
+        value / power
+    } else {
+        value * power
+    };
+    put_decimal(to, scaled.round_ties_even() as i128, shift as i8);
+    if shift > 0 {
+        let zeros = to.iter().rev().take_while(|digit| **digit == b'0').count();
+        to.truncate(to.len() - zeros);
+        if to.last() == Some(&b'.') {
+            to.pop();
+        }
+    }
+}
+
+/// What was put, as a text.
+pub(crate) fn text_of(put: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut text = Vec::new();
+    put(&mut text);
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// The number that a text begins with, 0 if it does not.
@@ -83,24 +119,87 @@ pub(crate) fn number_prefix(text: &str) -> f64 {
     value.clamp(f64::MIN, f64::MAX)
 }
 
-/// The same for a text that is a whole number and no more.
-pub(super) fn whole_prefix(text: &str) -> Option<i64> {
-    text.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn doubles_come_back() {
+        for (value, shown) in [
+            (0.1 + 0.2, "0.30000000000000004"),
+            (0.0, "0"),
+            (1e15, "1e15"),
+            (1e14, "100000000000000"),
+            (999_999_999_999_999.9, "999999999999999.9"),
+            (123_456.0, "123456"),
+            (-2.5e-16, "-2.5e-16"),
+            (1e-15, "0.000000000000001"),
+            (1.5e-5, "0.000015"),
+            (9.5e-6, "0.0000095"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (5e-324, "5e-324"),
+        ] {
+            assert_eq!(text_of(|to| put_double(to, value)), shown);
+            assert_eq!(shown.parse::<f64>(), Ok(value));
+        }
+    }
+
+    #[test]
+    fn floats_have_six_digits() {
+        // As MariaDB 10.11 prints a FLOAT column.
+        for (value, shown) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.123_456_7, "0.123457"),
+            (16_777_216.0, "16777200"),
+            (3.4e38, "3.4e38"),
+            (f32::MAX, "3.40282e38"),
+            (1e-7, "0.0000001"),
+            (1e-14, "0.00000000000001"),
+            (1.5e-20, "1.5e-20"),
+            (1e14, "100000000000000"),
+            (1e15, "1e15"),
+            (999_999.5, "1000000"),
+            (99_999.95, "100000"),
+            (100_000.5, "100000"),
+            (100_001.5, "100002"),
+            (0.001, "0.001"),
+            (0.1, "0.1"),
+            (100.0, "100"),
+            (123.0, "123"),
+            (1_234_567.0, "1234570"),
+        ] {
+            assert_eq!(text_of(|to| put_float(to, value)), shown, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn the_short_way_of_floats_is_the_long_way() {
+        let mut bits = 1_u32;
+        for _ in 0..300_000 {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let value = f32::from_bits(bits);
+            if !(1e-6..1e9).contains(&value.abs()) {
+                continue;
+            }
+            let long: f64 = format!("{:.5e}", f64::from(value))
+                .parse()
+                .expect("a number");
+            let long = text_of(|to| put_double(to, long));
+            assert_eq!(text_of(|to| put_float(to, value)), long, "{value:e}");
+        }
+    }
+
+    #[test]
     fn numbers_as_texts_and_back() {
-        assert_eq!(double_text(0.1 + 0.2), "0.30000000000000004");
-        assert_eq!(double_text(1e15), "1e15");
-        assert_eq!(double_text(-0.0), "0");
-        assert_eq!(float_text(0.123_456_79), "0.123457");
-        assert_eq!(float_text(16_777_216.0), "16777200");
-        assert_eq!(float_text(3.4e38), "3.4e38");
-        assert_eq!(decimal_text(-5, 2), "-0.05");
+        let decimal = |value, scale| text_of(|to| put_decimal(to, value, scale));
+        assert_eq!(decimal(-5, 2), "-0.05");
+        assert_eq!(decimal(150, 2), "1.50");
+        assert_eq!(decimal(0, 2), "0.00");
+        assert_eq!(decimal(-7, 0), "-7");
+        assert_eq!(decimal(12, -3), "12000");
         assert_eq!(rescale(285_715, 4, 3), Some(28_572));
         assert_eq!(rescale(-25, 1, 0), Some(-3));
         for (text, number) in [
