@@ -4,7 +4,7 @@
 # Machine fact: processor time of the receivers and the merger for each packet, and packets lost, with nobody looking and with
 # so many viewers, in turn, so that what else the machine does falls on both. The reports behind the pages have 10,000 rows. A viewer does
 # what a browser does: it follows /events, and when a second has passed it asks for its page again; half of them look at the
-# overview, the others at a report and at a row. PINBAD names the program, without it the one that cargo builds for release.
+# overview, the others at a report and at a row. PINBAD names the program, without it the one that cargo builds for distribution.
 # Goal: no difference beyond that between two rounds, and no loss that is not there without viewers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,8 +12,8 @@ cd "$(dirname "$0")/.."
 viewers=${1:-10} rate=${2:-100000} secs=${3:-20} rounds=${4:-3}
 pinbad=${PINBAD:-}
 if [ -z "$pinbad" ]; then
-    cargo build --release --locked --quiet
-    pinbad=${CARGO_TARGET_DIR:-target}/release/pinbad
+    cargo build --profile dist --locked --quiet
+    pinbad=${CARGO_TARGET_DIR:-target}/dist/pinbad
 fi
 dir=$(mktemp -d)
 daemon=

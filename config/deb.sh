@@ -8,10 +8,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target="${CARGO_TARGET_DIR:-target}"
-cargo build --release --locked
+cargo build --profile dist --locked
 mkdir -p target/man target/completions
-"$target/release/pinbad" man --dir target/man
-"$target/release/pinbad" completions bash > target/completions/pinbad.bash
-"$target/release/pinbad" completions zsh > target/completions/_pinbad
-"$target/release/pinbad" completions fish > target/completions/pinbad.fish
-cargo deb --no-build --locked "$@"
+"$target/dist/pinbad" man --dir target/man
+"$target/dist/pinbad" completions bash > target/completions/pinbad.bash
+"$target/dist/pinbad" completions zsh > target/completions/_pinbad
+"$target/dist/pinbad" completions fish > target/completions/pinbad.fish
+cargo deb --no-build --locked --profile dist "$@"

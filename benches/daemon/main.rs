@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     };
     let build = match cfg!(debug_assertions) {
         true => "DEBUG BUILD: these figures say nothing",
-        false => "release build",
+        false => "dist build",
     };
     println!(
         "pinbad {} ({build}), {} cores, {}, Linux {}, {} kB of memory, load average {load_before} before and {} after",
