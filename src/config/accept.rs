@@ -1,7 +1,7 @@
 //! The kinds of values that keys accept: how each is read, and how an error describes it.
 //!
 //! A kind reads a [`Given`], which is the same wherever it came from, so a value means the same in the file, in a variable and
-//! in a flag. What it refuses gets a few words on what is wrong; [`Kind::accepted`] says what would be right.
+//! in a flag. What it refuses gets a few words on what is wrong; [`Reads::accepted`] says what would be right.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use super::given::{Given, Unquoted, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 
-/// A kind of values.
-pub(crate) trait Kind: Sync {
+/// A kind of values that become a `T`.
+pub(super) trait Reads<T> {
     /// What it accepts, in words.
     fn accepted(&self) -> String;
 
@@ -21,10 +21,7 @@ pub(crate) trait Kind: Sync {
     fn unquoted(&self) -> Unquoted {
         Unquoted::Text
     }
-}
 
-/// A kind whose values become a `T`.
-pub(super) trait Reads<T>: Kind {
     /// Reads a value.
     fn read(&self, given: &Given) -> Result<T, Refused>;
 }
@@ -59,13 +56,11 @@ fn fit<N: TryFrom<u64>>(number: i128, least: u64, most: u64) -> Result<N, Refuse
 /// A whole number from the first to the second.
 pub(super) struct Whole(pub(super) u64, pub(super) u64);
 
-impl Kind for Whole {
+impl<N: TryFrom<u64>> Reads<N> for Whole {
     fn accepted(&self) -> String {
         format!("a whole number from {} to {}", self.0, self.1)
     }
-}
 
-impl<N: TryFrom<u64>> Reads<N> for Whole {
     fn read(&self, given: &Given) -> Result<N, Refused> {
         let number = match &given.value {
             Value::Number(number) => number.parse().ok(),
@@ -98,7 +93,7 @@ impl Size {
     }
 }
 
-impl Kind for Size {
+impl Reads<usize> for Size {
     fn accepted(&self) -> String {
         let zero = self.zero.map(|zero| format!(", or 0: {zero}"));
         format!(
@@ -108,9 +103,7 @@ impl Kind for Size {
             zero.unwrap_or_default()
         )
     }
-}
 
-impl Reads<usize> for Size {
     fn read(&self, given: &Given) -> Result<usize, Refused> {
         match parse_bytes(given.text_or_number().ok_or("not a size")?)? {
             0 if self.zero.is_some() => Ok(0),
@@ -141,7 +134,7 @@ impl Span {
     }
 }
 
-impl Kind for Span {
+impl Reads<Duration> for Span {
     fn accepted(&self) -> String {
         format!(
             "a duration from {} to {}, as in \"10ms\", \"1h30m\" or a plain number of seconds",
@@ -149,9 +142,7 @@ impl Kind for Span {
             exact_duration(self.most)
         )
     }
-}
 
-impl Reads<Duration> for Span {
     fn read(&self, given: &Given) -> Result<Duration, Refused> {
         let duration = parse_duration(given.text_or_number().ok_or("not a duration")?)?;
         if duration < self.least {
@@ -169,14 +160,12 @@ impl Reads<Duration> for Span {
 /// One of these words.
 pub(super) struct Choice<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
-impl<T: Sync> Kind for Choice<T> {
+impl<T: Copy> Reads<T> for Choice<T> {
     fn accepted(&self) -> String {
         let words: Vec<&str> = self.0.iter().map(|(word, _)| *word).collect();
         words.join(", ")
     }
-}
 
-impl<T: Copy + Sync> Reads<T> for Choice<T> {
     fn read(&self, given: &Given) -> Result<T, Refused> {
         let chosen = self.0.iter().find(|(word, _)| given.text() == Some(word));
         Ok(chosen.ok_or("no such choice")?.1)
@@ -186,13 +175,11 @@ impl<T: Copy + Sync> Reads<T> for Choice<T> {
 /// true or false.
 pub(super) struct Switch;
 
-impl Kind for Switch {
+impl Reads<bool> for Switch {
     fn accepted(&self) -> String {
         "true, false".to_owned()
     }
-}
 
-impl Reads<bool> for Switch {
     fn read(&self, given: &Given) -> Result<bool, Refused> {
         match given.value {
             Value::Switch(on) => Ok(on),
@@ -204,14 +191,12 @@ impl Reads<bool> for Switch {
 /// An IP address with a port, or "".
 pub(super) struct Address;
 
-impl Kind for Address {
+impl Reads<Option<SocketAddr>> for Address {
     fn accepted(&self) -> String {
         "an IP address with a port, as in \"127.0.0.1:30080\" or \"[::1]:30080\"; \"\" switches it off"
             .to_owned()
     }
-}
 
-impl Reads<Option<SocketAddr>> for Address {
     fn read(&self, given: &Given) -> Result<Option<SocketAddr>, Refused> {
         match given.text() {
             Some("") => Ok(None),
@@ -223,7 +208,7 @@ impl Reads<Option<SocketAddr>> for Address {
 /// The path of a file or a directory, or "".
 pub(super) struct Path(pub(super) &'static str);
 
-impl Kind for Path {
+impl Reads<Option<PathBuf>> for Path {
     fn accepted(&self) -> String {
         format!("the path of a {}, or \"\" for none", self.0)
     }
@@ -231,9 +216,7 @@ impl Kind for Path {
     fn unquoted(&self) -> Unquoted {
         Unquoted::TextAlways
     }
-}
 
-impl Reads<Option<PathBuf>> for Path {
     fn read(&self, given: &Given) -> Result<Option<PathBuf>, Refused> {
         let path = given.text().ok_or("not a path")?;
         Ok((!path.is_empty()).then(|| path.into()))
@@ -252,7 +235,7 @@ pub(super) struct List<T: 'static> {
     item: fn(&Given, &[T]) -> Result<T, String>,
 }
 
-impl<T> Kind for List<T> {
+impl<T> Reads<Vec<T>> for List<T> {
     fn accepted(&self) -> String {
         self.accepted.to_owned()
     }
@@ -260,9 +243,7 @@ impl<T> Kind for List<T> {
     fn unquoted(&self) -> Unquoted {
         Unquoted::List
     }
-}
 
-impl<T> Reads<Vec<T>> for List<T> {
     fn read(&self, given: &Given) -> Result<Vec<T>, Refused> {
         let (most, items_are) = self.most;
         let items = given.items();

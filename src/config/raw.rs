@@ -15,13 +15,21 @@ use super::flags::ConfigFlags;
 use super::given::Given;
 use super::location::{Location, Origin};
 use super::settings::{self, KEYS};
-use super::suggest::{nearest, nearest_key};
+use super::suggest::nearest;
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
 
 /// The variable that holds the token of the commands that read a running daemon; no setting of the daemon itself.
 pub const TOKEN_VARIABLE: &str = "PINBAD_TOKEN";
+
+/// Settings of Pinba's engines under the name they have in `my.cnf`.
+const PINBA_NAMES: [(&str, &str); 4] = [
+    ("address", "ingest.listen"),
+    ("port", "ingest.listen"),
+    ("log_level", "log.level"),
+    ("default_history_time_sec", "pool.stats_history"),
+];
 
 /// What was given, all layers together.
 #[derive(Default)]
@@ -121,7 +129,7 @@ impl RawConfig {
     /// The text of a flag or a variable for the key or list `name`.
     fn add_text(&mut self, name: &str, location: &Location) {
         if let Some(key) = settings::find(name) {
-            let given = Given::from_text(location, key.kind.unquoted());
+            let given = Given::from_text(location, (key.unquoted)());
             self.settings.insert(key.name, given);
             return;
         }
@@ -226,6 +234,25 @@ fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
     )
 }
 
+/// The key that was probably meant: misspelt, or right but in the wrong section, or under Pinba's name.
+fn nearest_key(given: &str) -> Option<&'static str> {
+    if let Some(name) = nearest(given, KEYS.iter().map(|key| key.name)) {
+        return Some(name);
+    }
+    let last = given.rsplit('.').next().unwrap_or(given);
+    let last = last.to_ascii_lowercase();
+    let last = last.strip_prefix("pinba_").unwrap_or(&last);
+    // A name that several sections have says nothing ("listen"): only the section could tell.
+    let mut same = KEYS.iter().filter(|key| key.parts().1 == last);
+    match (same.next(), same.next()) {
+        (Some(key), None) => Some(key.name),
+        _ => PINBA_NAMES
+            .iter()
+            .find(|(name, _)| *name == last)
+            .map(|(_, key)| *key),
+    }
+}
+
 /// A key that does not exist, with what was probably meant.
 fn unknown_key(name: &str, location: Location) -> ConfigError {
     let lower = name.to_ascii_lowercase();
@@ -306,4 +333,28 @@ fn is_service_link(name: &str, value: &str) -> bool {
         || name
             .split_once("_PORT_")
             .is_some_and(|(_, rest)| is_port(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_recognised_and_far_ones_are_not() {
+        for (given, meant) in [
+            ("pool.stats_histroy", Some("pool.stats_history")),
+            ("pool.stat_history", Some("pool.stats_history")),
+            ("Pool.Stats_History", Some("pool.stats_history")),
+            ("stats_history", Some("pool.stats_history")),
+            ("ingest.stats_history", Some("pool.stats_history")),
+            ("pinba_temp_pool_size", Some("ingest.temp_pool_size")),
+            ("pinba_port", Some("ingest.listen")),
+            ("listen", None),
+            ("http.tls", None),
+        ] {
+            assert_eq!(nearest_key(given), meant, "{given}");
+        }
+        assert_eq!(nearest("htpp", settings::sections()), Some("http"));
+        assert_eq!(nearest("state", ["http", "mysql"]), None);
+    }
 }

@@ -16,7 +16,7 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// The bytes, for making a digest of them and for nothing else.
+    /// The bytes, for making a digest or a header of them and for nothing else.
     #[must_use]
     pub fn reveal(&self) -> &[u8] {
         &self.0

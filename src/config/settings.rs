@@ -12,10 +12,11 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::accept::{
-    ADDRESSES, Address, BUCKETS, Choice, HOST_NAMES, Kind, NETWORKS, Path, REPORT_NAMES, Reads,
-    Size, Span, Switch, Whole,
+    ADDRESSES, Address, BUCKETS, Choice, HOST_NAMES, NETWORKS, Path, REPORT_NAMES, Reads, Size,
+    Span, Switch, Whole,
 };
 use super::entry::Entry;
+use super::given::Unquoted;
 use super::rewrite::RewriteRule;
 use super::user::ConfiguredUser;
 use crate::limits::BLOCK_BYTES;
@@ -30,8 +31,10 @@ pub(crate) struct Key {
     /// The lines above it in `config/pinbad.toml`.
     #[cfg(test)]
     pub(super) comment: &'static [&'static str],
-    /// What it accepts.
-    pub(super) kind: &'static dyn Kind,
+    /// What it accepts, in words.
+    accepts: fn() -> String,
+    /// What a text that is not TOML means.
+    pub(super) unquoted: fn() -> Unquoted,
     /// Why the range ends where it does, for errors; empty when that needs no reason.
     why: &'static str,
 }
@@ -40,8 +43,8 @@ impl Key {
     /// What it accepts, in words, with the reason for the range.
     pub(super) fn accepted(&self) -> String {
         match self.why {
-            "" => self.kind.accepted(),
-            why => format!("{} ({why})", self.kind.accepted()),
+            "" => (self.accepts)(),
+            why => format!("{} ({why})", (self.accepts)()),
         }
     }
 
@@ -97,7 +100,8 @@ macro_rules! settings {
             default: $default,
             #[cfg(test)]
             comment: &[$($doc),*],
-            kind: &$kind,
+            accepts: || Reads::<$Type>::accepted(&$kind),
+            unquoted: || Reads::<$Type>::unquoted(&$kind),
             why: concat!($($why)?),
         },)*)*];
 

@@ -11,17 +11,16 @@ const DECIMALS: usize = 9;
 const ONE: u128 = 1_000_000_000;
 
 /// What the last letters of a size mean, in bytes. 1000 without an `i`, 1024 with it, whatever the case.
-const SIZE_UNITS: [(&str, u64); 10] = [
-    ("", 1),
-    ("b", 1),
-    ("kb", 1000),
-    ("mb", 1000_u64.pow(2)),
-    ("gb", 1000_u64.pow(3)),
-    ("tb", 1000_u64.pow(4)),
-    ("kib", 1 << 10),
-    ("mib", 1 << 20),
-    ("gib", 1 << 30),
-    ("tib", 1 << 40),
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1000_u64.pow(4)),
+    ("GB", 1000_u64.pow(3)),
+    ("MB", 1000_u64.pow(2)),
+    ("kB", 1000),
+    ("B", 1),
 ];
 
 /// Units of time in nanoseconds, the largest first: the order in which they may follow each other.
@@ -42,17 +41,20 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text);
     let number = parse_decimal(number).ok_or("not a size")?;
     let unit = unit.trim();
-    let lower = unit.to_ascii_lowercase();
-    let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == lower) else {
-        return Err(match lower.as_str() {
-            "k" | "m" | "g" | "t" => {
-                let letter = unit.to_ascii_uppercase();
-                format!("{unit:?} may mean 1000 or 1024, write {letter}B or {letter}iB")
-            }
-            _ => format!("{unit:?} is no unit of size"),
-        });
+    let named = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
+    let factor = match SIZE_UNITS.iter().find(named) {
+        Some((_, factor)) => *factor,
+        None if unit.is_empty() => 1,
+        None => {
+            return Err(match unit.to_ascii_uppercase().as_str() {
+                letter @ ("K" | "M" | "G" | "T") => {
+                    format!("{unit:?} may mean 1000 or 1024, write {letter}B or {letter}iB")
+                }
+                _ => format!("{unit:?} is no unit of size"),
+            });
+        }
     };
-    let scaled = number.checked_mul(u128::from(*factor)).ok_or("too large")?;
+    let scaled = number.checked_mul(u128::from(factor)).ok_or("too large")?;
     if scaled % ONE != 0 {
         return Err("not a whole number of bytes".to_owned());
     }
@@ -130,19 +132,9 @@ fn parse_decimal(text: &str) -> Option<u128> {
 /// A size as [`parse_bytes`] reads it, exactly and as short as it goes: "256KiB", "64MB", "1001".
 #[must_use]
 pub fn exact_bytes(bytes: u64) -> String {
-    let units = [
-        ("TiB", 1_u64 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-        ("TB", 1000_u64.pow(4)),
-        ("GB", 1000_u64.pow(3)),
-        ("MB", 1000_u64.pow(2)),
-        ("kB", 1000),
-    ];
+    let whole = |(_, factor): &&(&str, u64)| *factor > 1 && bytes.is_multiple_of(*factor);
+    let units = SIZE_UNITS.iter().filter(|_| bytes != 0).filter(whole);
     units
-        .iter()
-        .filter(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor))
         .map(|(name, factor)| format!("{}{name}", bytes / factor))
         .min_by_key(String::len)
         .unwrap_or_else(|| bytes.to_string())
