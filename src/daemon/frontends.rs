@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::StartError;
+use super::startup::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Tls, TlsError};
 use crate::access::{Access, UserStore};
@@ -50,6 +51,10 @@ pub(super) struct Served<'a> {
 /// The front ends that run.
 #[derive(Debug)]
 pub(super) struct Frontends {
+    /// Where HTTP is served, with the real port.
+    pub(super) http: Option<SocketAddr>,
+    /// Where MySQL clients are served, likewise.
+    pub(super) mysql: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     running: Vec<Front>,
     /// The certificates of those that speak TLS.
@@ -68,12 +73,22 @@ struct Front {
 }
 
 impl Frontends {
-    pub(super) fn new() -> Self {
-        Self {
+    /// Serves at each of the listeners.
+    pub(super) fn start(served: &Served<'_>, listeners: Listeners) -> Result<Self, StartError> {
+        let mut frontends = Self {
+            http: None,
+            mysql: None,
             stop: watch::Sender::new(false),
             running: Vec::new(),
             certificates: Vec::new(),
+        };
+        if let Some(listener) = listeners.http {
+            frontends.http = Some(frontends.start_http(served, listener)?);
         }
+        if let Some(listener) = listeners.mysql {
+            frontends.mysql = Some(frontends.start_mysql(served, listener)?);
+        }
+        Ok(frontends)
     }
 
     /// What the files of certificates and keys hold now, for each front end that has them; nothing changes yet.
@@ -84,7 +99,7 @@ impl Frontends {
     }
 
     /// Serves HTTP; gives the address with its real port.
-    pub(super) fn start_http(
+    fn start_http(
         &mut self,
         served: &Served<'_>,
         listener: TcpListener,
@@ -92,7 +107,7 @@ impl Frontends {
         let config = served.config;
         let front = config.http.front();
         let stopped = self.stopped();
-        self.start("HTTP", front, config, listener, |listener, address, tls| {
+        self.start_front("HTTP", front, config, listener, |listener, address, tls| {
             let mut names = config.http.host_names.clone();
             names.push(address.ip().to_string());
             let settings = HttpSettings {
@@ -110,7 +125,7 @@ impl Frontends {
 
     /// Serves MySQL clients; gives the address with its real port.
     #[cfg(feature = "sql")]
-    pub(super) fn start_mysql(
+    fn start_mysql(
         &mut self,
         served: &Served<'_>,
         listener: TcpListener,
@@ -118,7 +133,7 @@ impl Frontends {
         let config = served.config;
         let front = config.mysql.front();
         let stopped = self.stopped();
-        self.start(
+        self.start_front(
             "MySQL clients",
             front,
             config,
@@ -142,7 +157,7 @@ impl Frontends {
     }
 
     /// Starts a front end on a runtime of its own. `serve` gets the listener, the address to reach it by, and TLS.
-    fn start<S: Future<Output = ()> + Send + 'static>(
+    fn start_front<S: Future<Output = ()> + Send + 'static>(
         &mut self,
         clients: &'static str,
         front: FrontConfig<'_>,
@@ -189,7 +204,7 @@ impl Frontends {
     /// Nobody is served who speaks SQL.
     #[cfg(not(feature = "sql"))]
     #[expect(clippy::needless_pass_by_value, reason = "with SQL it is taken")]
-    pub(super) fn start_mysql(
+    fn start_mysql(
         &mut self,
         _served: &Served<'_>,
         listener: TcpListener,
@@ -220,6 +235,12 @@ impl Frontends {
             }
             front.runtime.shutdown_background();
         }
+    }
+}
+
+impl Drop for Frontends {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

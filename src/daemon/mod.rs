@@ -15,29 +15,23 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use self::frontends::{Frontends, NewCertificate, Served};
-use self::receivers::Receiver;
-use self::startup::{Past, Startup};
+use self::receivers::Receivers;
+use self::startup::{Listeners, Past, Startup};
 use self::threads::Worker;
 use crate::access::tls::{self, TlsError};
 use crate::access::{SecretError, UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::socket_activation::{ActivatedSockets, SocketActivationError};
-use crate::input::pinba::Decoder;
-use crate::input::record::{Hasher, TextLimits};
-use crate::input::rewrite::{NameRules, RuleCounters};
-use crate::input::udp::senders::Senders;
+use crate::input::record::Hasher;
 use crate::input::udp::socket::SocketError;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
-use crate::metrics::Metrics;
 use crate::query::catalog::Catalog;
 use crate::query::definitions::{ConfiguredError, Definitions};
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
-use crate::ring::{RingPlan, TempRing};
 use crate::series::{self, ChoiceError, Series};
 use crate::shutdown::Shutdown;
-use crate::state::counters::SocketName;
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{self, StateError};
 use crate::telemetry::Counters;
@@ -60,21 +54,13 @@ pub enum StartError {
     /// A UDP address.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The HTTP address.
+    /// The address of a front end.
     #[error(
-        "http.listen: cannot listen on {address}: {source}; change `http.listen` or use --http"
+        "{section}.listen: cannot listen on {address}: {source}; change `{section}.listen` or use --{section}"
     )]
-    Http {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The address of the MySQL wire.
-    #[error(
-        "mysql.listen: cannot listen on {address}: {source}; change `mysql.listen` or use --mysql"
-    )]
-    MySql {
+    FrontEnd {
+        /// `http` or `mysql`.
+        section: &'static str,
         /// The address.
         address: SocketAddr,
         /// Why.
@@ -121,8 +107,7 @@ impl StartError {
             Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::Socket(_)
-            | Self::Http { .. }
-            | Self::MySql { .. }
+            | Self::FrontEnd { .. }
             | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }
@@ -133,15 +118,12 @@ impl StartError {
 #[derive(Debug)]
 pub struct Daemon {
     udp: Vec<SocketAddr>,
-    http: Option<SocketAddr>,
-    mysql: Option<SocketAddr>,
     catalog: Arc<Catalog>,
     users: Arc<UserStore>,
     receivers: Vec<Worker>,
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series: Option<Series>,
-    metrics: Metrics,
     series_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
@@ -175,10 +157,7 @@ impl Daemon {
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
-        let http = startup::open_front(config.http.listen, activated.http)
-            .map_err(|(address, source)| StartError::Http { address, source })?;
-        let mysql = startup::open_front(config.mysql.listen, activated.mysql)
-            .map_err(|(address, source)| StartError::MySql { address, source })?;
+        let listeners = Listeners::open(config, activated.http, activated.mysql)?;
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
@@ -191,43 +170,7 @@ impl Daemon {
             ..Counters::new(sockets.len())
         };
         startup::go_on_counting(&counters, &sockets, previous.as_ref());
-        let plan = RingPlan::new(
-            config.ingest.temp_pool_size,
-            config.ingest.temp_pool_bytes,
-            sockets.len(),
-        );
-        let (ring, producers, consumer) = TempRing::new(plan, &counters.sockets);
-        let rule_counters = Arc::new(RuleCounters::new(config.rewrites.len()));
-        let mut udp: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
-        udp.dedup();
-        let names = sockets.iter().map(SocketName::of).collect();
-        let status_sockets = startup::socket_statuses(&sockets, &counters);
-        let watched = config.ingest.watches_sources();
-        let senders =
-            watched.then(|| Senders::new(&config.ingest.allow, config.ingest.source_rate_max));
-        let mut receivers = Vec::with_capacity(sockets.len());
-        let limits = TextLimits::new(
-            config.ingest.text_bytes_max,
-            config.ingest.script_name_bytes_max,
-        );
-        for (index, (socket, producer)) in sockets.into_iter().zip(producers).enumerate() {
-            let hasher = hasher.clone();
-            let receiver = Receiver {
-                index,
-                socket,
-                producer,
-                counters: Arc::clone(&counters.sockets[index]),
-                clock: Arc::clone(&clock),
-                senders: senders.clone(),
-            };
-            receivers.push(if config.rewrites.is_empty() {
-                receiver.start(Decoder::new(limits, hasher))?
-            } else {
-                let shared = Arc::clone(&rule_counters);
-                let rules = NameRules::new(&config.rewrites, hasher.clone(), shared);
-                receiver.start(Decoder::with_rules(limits, hasher, rules))?
-            });
-        }
+        let receivers = Receivers::start(config, sockets, &counters, &clock, &hasher)?;
 
         let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
         let startup = Startup {
@@ -242,14 +185,14 @@ impl Daemon {
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let status = Status {
-            sockets: status_sockets,
+            sockets: receivers.statuses,
             counters: counters.clone(),
-            sources: senders,
-            ring,
+            sources: receivers.senders,
+            ring: receivers.ring,
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: Arc::clone(&gathering),
             rewrites: config.rewrites.clone(),
-            rule_counters,
+            rule_counters: receivers.rule_counters,
             snapshots: snapshots.clone(),
         };
         let catalog = Catalog::new(
@@ -260,74 +203,63 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        let catalog = Arc::new(catalog.keeping(definitions.tables, state));
-        let snapshot_writer = snapshots.map(|snapshots| {
-            Arc::new(SnapshotWriter {
-                snapshots,
-                live: Arc::clone(&live),
-                counters: counters.clone(),
-                sockets: names,
-                clock: Arc::clone(&clock),
-            })
-        });
         let feed = series::Feed {
             live: Arc::clone(&live),
             pulse: Arc::clone(&pulse),
             clock: Arc::clone(&clock),
         };
         let (series, series_thread) = Series::new(past.plan, feed);
-        let mut daemon = Self {
-            udp,
-            http: None,
-            mysql: None,
-            catalog,
-            users,
-            receivers,
-            gathering: Arc::clone(&gathering),
-            merger: None,
-            // Set when all runs: a start that fails half way writes nothing.
-            snapshot_writer: None,
-            snapshot_thread: None,
-            series: (config.series.memory > 0).then_some(series),
-            metrics: past.metrics,
-            series_thread: None,
-            frontends: Frontends::new(),
-        };
+        let series = (config.series.memory > 0).then_some(series);
+        let catalog = Arc::new(catalog.keeping(definitions.tables, state));
         let served = Served {
             config,
-            catalog: &daemon.catalog,
-            users: &daemon.users,
-            series: daemon.series.clone(),
-            metrics: daemon.metrics.clone(),
-            engine: frontends::engine(config, &daemon.catalog)?,
+            catalog: &catalog,
+            users: &users,
+            series: series.clone(),
+            metrics: past.metrics,
+            engine: frontends::engine(config, &catalog)?,
             #[cfg(feature = "sql")]
             counters: &counters,
         };
-        if let Some(listener) = http {
-            daemon.http = Some(daemon.frontends.start_http(&served, listener)?);
-        }
-        if let Some(listener) = mysql {
-            daemon.mysql = Some(daemon.frontends.start_mysql(&served, listener)?);
-        }
+        let frontends = Frontends::start(&served, listeners)?;
         let merger = Merger {
-            consumer,
-            live,
+            consumer: receivers.consumer,
+            live: Arc::clone(&live),
             counters: Arc::clone(&counters.merge),
             pulse,
-            clock,
-            period: gathering,
+            clock: Arc::clone(&clock),
+            period: Arc::clone(&gathering),
         };
         let merge = move |stop: &Shutdown| merger.run(stop);
-        daemon.merger = Some(Worker::start("merge", "the merger thread", merge)?);
+        let merger = Worker::start("merge", "the merger thread", merge)?;
         let run = move |stop: &Shutdown| series_thread.run(stop);
-        daemon.series_thread = Some(Worker::start("series", "the series thread", run)?);
-        if let Some(writer) = snapshot_writer {
-            let run = Arc::clone(&writer);
-            let run = move |stop: &Shutdown| run.run(stop);
-            daemon.snapshot_thread = Some(Worker::start("snapshot", "the snapshot thread", run)?);
-            daemon.snapshot_writer = Some(writer);
-        }
-        Ok(daemon)
+        let series_thread = Worker::start("series", "the series thread", run)?;
+        let snapshot_writer = snapshots.map(|snapshots| {
+            Arc::new(SnapshotWriter {
+                snapshots,
+                live,
+                counters: counters.clone(),
+                sockets: receivers.names,
+                clock,
+            })
+        });
+        let snapshot_thread = snapshot_writer.clone().map(|writer| {
+            let run = move |stop: &Shutdown| writer.run(stop);
+            Worker::start("snapshot", "the snapshot thread", run)
+        });
+        Ok(Self {
+            udp: receivers.addresses,
+            catalog,
+            users,
+            receivers: receivers.threads,
+            gathering,
+            merger: Some(merger),
+            series,
+            series_thread: Some(series_thread),
+            snapshot_thread: snapshot_thread.transpose()?,
+            snapshot_writer,
+            frontends,
+        })
     }
 
     /// The UDP addresses that are bound, with real ports.
@@ -339,13 +271,13 @@ impl Daemon {
     /// The HTTP address that is bound, with its real port.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.http
+        self.frontends.http
     }
 
     /// The address of the MySQL wire that is bound, with its real port.
     #[must_use]
     pub fn mysql_address(&self) -> Option<SocketAddr> {
-        self.mysql
+        self.frontends.mysql
     }
 
     /// What the files of `tls_cert` and `tls_key` hold now, as after a renewal; nothing changes yet.

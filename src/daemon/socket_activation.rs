@@ -5,7 +5,6 @@
 //! TCP for the front end whose `listen` has its port. Read once, before any thread starts; they replace the sockets that
 //! `daemon` would open. They outlive the process: what arrives between two processes waits in the kernel.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use listenfd::ListenFd;
@@ -23,57 +22,10 @@ pub struct ActivatedSockets {
     pub mysql: Option<TcpListener>,
 }
 
-/// A descriptor that cannot be used.
+/// A descriptor that cannot be used, and what is accepted instead.
 #[derive(Debug, thiserror::Error)]
-pub enum SocketActivationError {
-    /// It is neither a UDP socket nor a TCP listener.
-    #[error(
-        "descriptor {fd}{name} was handed over (LISTEN_FDS) and is neither a UDP socket nor a TCP listener; accepted: \
-         ListenDatagram= for packets, ListenStream= for HTTP and MySQL"
-    )]
-    NotASocket {
-        /// Its number.
-        fd: usize,
-        /// Its name in quotes, or nothing.
-        name: String,
-    },
-    /// It is for neither front end.
-    #[error(
-        "descriptor {fd}{name} was handed over (LISTEN_FDS) and listens at {address}, where neither http.listen nor \
-         mysql.listen is; accepted: the port of one of them, or FileDescriptorName=http or mysql"
-    )]
-    WhatFor {
-        /// Its number.
-        fd: usize,
-        /// Its name in quotes, or nothing.
-        name: String,
-        /// Where it listens.
-        address: SocketAddr,
-    },
-    /// Two for the same.
-    #[error("two TCP sockets were handed over (LISTEN_FDS) for {0}; accepted: one")]
-    Twice(&'static str),
-    /// Everyone who reaches it could read everything.
-    #[error(
-        "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback address, and no \
-         credentials are configured; accepted: a loopback address, a [[user]] who can log in there, or \
-         {section}.allow_anonymous = true if that is wanted"
-    )]
-    Exposed {
-        /// `http` or `mysql`.
-        section: &'static str,
-        /// Where it listens.
-        address: SocketAddr,
-    },
-    /// The system refused it.
-    #[error("cannot use descriptor {fd}, which was handed over (LISTEN_FDS): {source}")]
-    Refused {
-        /// Its number.
-        fd: usize,
-        /// Why.
-        source: io::Error,
-    },
-}
+#[error("{0}")]
+pub struct SocketActivationError(String);
 
 impl ActivatedSockets {
     /// The sockets that the environment hands to this process, if any. Call it once, before any thread starts.
@@ -101,10 +53,15 @@ impl ActivatedSockets {
         name: &str,
         config: &Config,
     ) -> Result<(), SocketActivationError> {
-        let fd = at + 3;
-        let shown = || match name {
-            "" => String::new(),
-            name => format!(" ('{name}')"),
+        let refused = |what: String| {
+            let name = match name {
+                "" => String::new(),
+                name => format!(" ('{name}')"),
+            };
+            let fd = at + 3;
+            SocketActivationError(format!(
+                "descriptor {fd}{name} was handed over (LISTEN_FDS) and {what}"
+            ))
         };
         if name != "http"
             && name != "mysql"
@@ -114,11 +71,15 @@ impl ActivatedSockets {
             return Ok(());
         }
         let Ok(Some(listener)) = fds.take_tcp_listener(at) else {
-            return Err(SocketActivationError::NotASocket { fd, name: shown() });
+            return Err(refused(
+                "is neither a UDP socket nor a TCP listener; accepted: ListenDatagram= for packets, ListenStream= for \
+                 HTTP and MySQL"
+                    .to_owned(),
+            ));
         };
         let address = listener
             .local_addr()
-            .map_err(|source| SocketActivationError::Refused { fd, source })?;
+            .map_err(|error| refused(format!("cannot be used: {error}")))?;
         let at_port = |listen: Option<SocketAddr>| {
             listen.is_some_and(|listen| listen.port() == address.port())
         };
@@ -128,16 +89,17 @@ impl ActivatedSockets {
             _ if at_port(config.http.listen) => (&mut self.http, "http"),
             _ if at_port(config.mysql.listen) => (&mut self.mysql, "mysql"),
             _ => {
-                return Err(SocketActivationError::WhatFor {
-                    fd,
-                    name: shown(),
-                    address,
-                });
+                return Err(refused(format!(
+                    "listens at {address}, where neither http.listen nor mysql.listen is; accepted: the port of one of \
+                     them, or FileDescriptorName=http or mysql"
+                )));
             }
         };
         match slot.replace(listener) {
             None => Ok(()),
-            Some(_) => Err(SocketActivationError::Twice(section)),
+            Some(_) => Err(SocketActivationError(format!(
+                "two TCP sockets were handed over (LISTEN_FDS) for {section}; accepted: one"
+            ))),
         }
     }
 
@@ -158,7 +120,11 @@ impl ActivatedSockets {
                 && !allowed
                 && !address.ip().to_canonical().is_loopback()
             {
-                return Err(SocketActivationError::Exposed { section, address });
+                return Err(SocketActivationError(format!(
+                    "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback \
+                     address, and no credentials are configured; accepted: a loopback address, a [[user]] who can log \
+                     in there, or {section}.allow_anonymous = true if that is wanted"
+                )));
             }
         }
         Ok(())

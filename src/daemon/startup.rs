@@ -3,7 +3,7 @@
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,13 +15,12 @@ use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::input::record::Hasher;
-use crate::input::udp::kernel::{self, KernelGauge};
+use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
 use crate::merger::Live;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::query::definitions::Definitions;
-use crate::query::status::SocketStatus;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, NotRestored, Reports, Ticks};
 use crate::series;
@@ -29,7 +28,6 @@ use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
-use std::net::SocketAddr;
 
 /// What the rows and reports of a process begin with.
 pub(super) struct Startup<'a> {
@@ -150,41 +148,51 @@ pub(super) fn open_sockets(
     Ok(sockets)
 }
 
-/// Binds the address of a front end, unless its listener was handed over; `None`: it is switched off.
-pub(super) fn open_front(
-    address: Option<SocketAddr>,
-    handed: Option<TcpListener>,
-) -> Result<Option<TcpListener>, (SocketAddr, std::io::Error)> {
-    if handed.is_some() {
-        return Ok(handed);
-    }
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let refused = |source| (address, source);
-    let socket = socket2::Socket::new(
-        socket2::Domain::for_address(address),
-        socket2::Type::STREAM.cloexec(),
-        Some(socket2::Protocol::TCP),
-    )
-    .map_err(refused)?;
-    // What tokio does too: the port is free again although connections of the last process linger.
-    socket.set_reuse_address(true).map_err(refused)?;
-    socket.bind(&address.into()).map_err(refused)?;
-    socket.listen(1024).map_err(refused)?;
-    Ok(Some(socket.into()))
+/// The listeners of the front ends; `None`: it is switched off.
+pub(super) struct Listeners {
+    pub(super) http: Option<TcpListener>,
+    pub(super) mysql: Option<TcpListener>,
 }
 
-/// The sockets as the status shows them.
-pub(super) fn socket_statuses(sockets: &[ReceiveSocket], counters: &Counters) -> Vec<SocketStatus> {
-    let sockets = sockets.iter().zip(&counters.sockets);
-    sockets
-        .map(|(socket, counters)| SocketStatus {
-            address: socket.address,
-            gauge: KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters)),
-            handed_over: socket.handed_over,
+impl Listeners {
+    /// Binds the addresses of the configuration, unless listeners were handed over.
+    pub(super) fn open(
+        config: &Config,
+        http: Option<TcpListener>,
+        mysql: Option<TcpListener>,
+    ) -> Result<Self, StartError> {
+        Ok(Self {
+            http: open_front("http", config.http.listen, http)?,
+            mysql: open_front("mysql", config.mysql.listen, mysql)?,
         })
-        .collect()
+    }
+}
+
+fn open_front(
+    section: &'static str,
+    address: Option<SocketAddr>,
+    handed: Option<TcpListener>,
+) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address.filter(|_| handed.is_none()) else {
+        return Ok(handed);
+    };
+    let open = || -> std::io::Result<TcpListener> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::STREAM.cloexec(),
+            Some(socket2::Protocol::TCP),
+        )?;
+        // What tokio does too: the port is free again although connections of the last process linger.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(1024)?;
+        Ok(socket.into())
+    };
+    open().map(Some).map_err(|source| StartError::FrontEnd {
+        section,
+        address,
+        source,
+    })
 }
 
 /// The last hour and the metrics, before there is anything to fill them from.
