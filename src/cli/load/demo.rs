@@ -11,7 +11,8 @@
 
 use std::f64::consts::TAU;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,12 +24,13 @@ use rand_distr::{Distribution as _, Exp1, LogNormal, Poisson};
 use crate::input::pinba::model::Request;
 use crate::shutdown::Shutdown;
 
+use super::connect;
 use super::packet::{self, Measured};
 use super::traffic::{share, whole_micros};
 
 mod scripts;
 
-use scripts::{Backend, SCRIPTS, Script};
+use scripts::{CAST, Cast, Script, Site};
 
 /// Average requests a second when nothing else is said.
 pub const RATE_DEFAULT: f64 = 200.0;
@@ -55,12 +57,7 @@ pub struct DemoCounts {
 /// # Errors
 /// When no socket can be opened towards `target`.
 pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<DemoCounts> {
-    let local = match target {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let socket = UdpSocket::bind(local)?;
-    socket.connect(target)?;
+    let socket = connect(target)?;
     let mut shop = Shop::new(SEED, rate);
     let (start, mut counts, mut packet) = (Instant::now(), DemoCounts::default(), Vec::new());
     while !shutdown.requested() {
@@ -102,7 +99,7 @@ impl Shop {
             } else {
                 Duration::MAX
             },
-            weight_total: SCRIPTS.iter().map(|script| script.weight).sum(),
+            weight_total: CAST.scripts().map(|(_, script)| script.weight).sum(),
         }
     }
 
@@ -117,25 +114,32 @@ impl Shop {
         let gap: f64 = Exp1.sample(&mut self.rng);
         let gap = Duration::try_from_secs_f64(gap / (self.rate * wave(at)));
         self.next_at = at.saturating_add(gap.unwrap_or(Duration::MAX));
-        let script = self.draw_script();
-        self.request(script, at)
+        let (site, script) = self.draw_script();
+        self.request(site, script, at)
     }
 
-    fn draw_script(&mut self) -> &'static Script {
+    fn draw_script(&mut self) -> (&'static Site, &'static Script) {
         let mut left = self.rng.random_range(0.0..self.weight_total);
-        let found = SCRIPTS.iter().find(|script| {
+        let mut scripts = CAST.scripts();
+        let found = scripts.find(|(_, script)| {
             left -= script.weight;
             left < 0.0
         });
-        found.unwrap_or(&SCRIPTS[0])
+        // Rounding may leave a little.
+        let found = found.or_else(|| CAST.scripts().next());
+        found.expect("the cast has scripts")
     }
 
-    fn request(&mut self, script: &Script, at: Duration) -> Request {
+    fn request(&mut self, site: &Site, script: &Script, at: Duration) -> Request {
+        let Cast {
+            backends, calls, ..
+        } = &*CAST;
         let rng = &mut self.rng;
-        let host = script.site.hosts[rng.random_range(0..script.site.hosts.len())];
-        let staging = script.site.server == "api.example.com" && rng.random_bool(0.04);
-        let db = rng.random_range(1..=3);
-        let slowed = script.path == SLOW_SCRIPT && db == SLOW_DB && in_phase(at, REGRESSION);
+        let host = site.hosts[rng.random_range(0..site.hosts.len())].as_str();
+        let staging = site.server == "api.example.com" && rng.random_bool(0.04);
+        let replica = rng.random_range(0..REPLICAS);
+        let slowed =
+            script.path == SLOW_SCRIPT && replica == SLOW_REPLICA && in_phase(at, REGRESSION);
         let failing = host == BROKEN_HOST && in_phase(at, ERRORS) && rng.random_bool(0.4);
 
         let spread =
@@ -145,19 +149,18 @@ impl Shop {
         secs *= 0.85 + 0.25 * wave(at);
         // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after
         // waiting for it.
-        let waited = failing && rng.random_bool(0.5);
-        let waited = if waited { AUTH_TIMEOUT } else { Duration::ZERO };
-        let time = whole_micros(if failing {
-            0.004
-        } else {
-            secs.clamp(0.0005, 30.0)
-        });
-        let late = if slowed {
-            time.mul_f64(rng.random_range(4.0..9.0))
-        } else {
-            Duration::ZERO
+        let waited = match failing && rng.random_bool(0.5) {
+            true => AUTH_TIMEOUT,
+            false => Duration::ZERO,
         };
-
+        let time = whole_micros(match failing {
+            true => 0.004,
+            false => secs.clamp(0.0005, 30.0),
+        });
+        let late = match slowed {
+            true => time.mul_f64(rng.random_range(4.0..9.0)),
+            false => Duration::ZERO,
+        };
         let mut request = Request {
             document_size: Some((script.document_kb * 1024.0 * spread.sample(rng)).min(2e7) as u32),
             memory_peak: Some(script.memory_mb.div_ceil(2) * 2_097_152),
@@ -166,44 +169,39 @@ impl Shop {
             ru_stime: Some(packet::seconds(share(time, rng.random_range(0.02..0.06)))),
             status: Some(draw_status(rng, script, failing)),
             memory_footprint: Some(rng.random_range(512..3000) * 4096),
-            schema: Some(
-                if rng.random_bool(0.97) {
-                    "https"
-                } else {
-                    "http"
-                }
-                .into(),
-            ),
-            ..Request::named(host, script.site.server, script.path)
+            schema: Some(["http", "https"][usize::from(rng.random_bool(0.97))].into()),
+            ..Request::named(host, &*site.server, &*script.path)
         };
-        let env = if staging { "staging" } else { "production" };
+        let env = ["production", "staging"][usize::from(staging)];
         let mut tags = [("env", env), ("release", release(host, at))];
         packet::set_request_tags(&mut request, &mut tags);
-        if !waited.is_zero() {
-            add_call(&mut request, "http", "auth.internal", "GET", 1, waited);
-        }
-        for call in script.calls.iter().filter(|_| !failing) {
-            let hits = Poisson::new(call.hits)
-                .expect("a mean above zero")
-                .sample(rng) as u32;
-            let late = if call.backend == Backend::Mysql {
-                late
-            } else {
-                Duration::ZERO
-            };
-            if hits > 0 || !late.is_zero() {
-                let server = call.backend.server(rng, db);
-                let hits = hits.max(1);
-                let value = share(time, call.share * rng.random_range(0.6..1.15)) + late;
-                add_call(
-                    &mut request,
-                    call.backend.group(),
-                    &server,
-                    call.operation,
-                    hits,
-                    value,
-                );
+        if failing {
+            if !waited.is_zero() {
+                add_call(&mut request, ["http", "auth.internal", "GET"], 1, waited);
             }
+            return request;
+        }
+        for call in &calls[&script.calls] {
+            let hits = Poisson::new(call.hits).expect("a mean above zero");
+            let hits = hits.sample(rng) as u32;
+            let reads = call.backend == "replica";
+            let late = if reads { late } else { Duration::ZERO };
+            if hits == 0 && late.is_zero() {
+                continue;
+            }
+            let backend = &backends[&call.backend];
+            let server = match backend.servers.len() {
+                _ if reads => replica,
+                1 => 0,
+                servers => rng.random_range(0..servers as u32),
+            };
+            let tags = [
+                &*backend.group,
+                &*backend.servers[server as usize],
+                &*call.operation,
+            ];
+            let value = share(time, call.share * rng.random_range(0.6..1.15)) + late;
+            add_call(&mut request, tags, hits.max(1), value);
         }
         request
     }
@@ -211,9 +209,7 @@ impl Shop {
 
 fn add_call(
     request: &mut Request,
-    group: &str,
-    server: &str,
-    operation: &str,
+    [group, server, operation]: [&str; 3],
     hits: u32,
     value: Duration,
 ) {
@@ -237,43 +233,30 @@ fn wave(at: Duration) -> f64 {
     1.0 + 0.5 * (TAU * at.as_secs_f64() / DAY.as_secs_f64()).sin()
 }
 
-/// Something that comes again: its period, and from when to when in it, in seconds.
-#[derive(Debug, Clone, Copy)]
-struct Phase {
-    period: u64,
-    from: u64,
-    to: u64,
-}
+/// Something that comes again: its period, and when in it, in seconds.
+type Phase = (u64, Range<u64>);
 
 /// The search is slow for 35 s out of two minutes.
-const REGRESSION: Phase = Phase {
-    period: 120,
-    from: 20,
-    to: 55,
-};
+const REGRESSION: Phase = (120, 20..55);
 const SLOW_SCRIPT: &str = "/catalog/search.php";
-const SLOW_DB: u32 = 2;
+/// Replicas of the database, and the one that makes it slow.
+const REPLICAS: u32 = 3;
+const SLOW_REPLICA: u32 = 1;
 /// One host answers with errors for 14 s out of a minute and a half.
-const ERRORS: Phase = Phase {
-    period: 90,
-    from: 30,
-    to: 44,
-};
+const ERRORS: Phase = (90, 30..44);
 const BROKEN_HOST: &str = "api-02";
 /// How long a request waits for the service that does not answer.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn in_phase(at: Duration, phase: Phase) -> bool {
-    (phase.from..phase.to).contains(&(at.as_secs() % phase.period))
+fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
+    seconds.contains(&(at.as_secs() % period))
 }
 
 /// The release that `host` runs. Every five minutes there is a new one, and the next host gets it every eight seconds.
 fn release(host: &str, at: Duration) -> &'static str {
     const RELEASES: [&str; 4] = ["2024.48.0", "2024.48.1", "2024.49.0", "2024.49.1"];
-    let place = scripts::HOSTS
-        .iter()
-        .position(|known| *known == host)
-        .unwrap_or(0) as u64;
+    let mut hosts = CAST.hosts.iter();
+    let place = hosts.position(|known| known == host).unwrap_or(0) as u64;
     let rollouts = (at.as_secs() + 270).saturating_sub(place * 8) / 300;
     RELEASES[rollouts as usize % RELEASES.len()]
 }

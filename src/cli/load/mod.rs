@@ -20,8 +20,8 @@ pub mod totals;
 pub mod traffic;
 mod vocabulary;
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::shutdown::Shutdown;
 
@@ -70,6 +70,17 @@ pub enum LoadError {
     /// A thread could not be started, or the output could not be written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+/// A socket whose packets go to `target`.
+fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
+    let local: IpAddr = match target {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((local, 0))?;
+    socket.connect(target)?;
+    Ok(socket)
 }
 
 /// The command `load`: runs it, then prints the totals to `out`, also of a run that ended early; a line a second goes

@@ -28,16 +28,20 @@ pub(super) const fn seconds(time: Duration) -> f32 {
 }
 
 /// Adds request tags. Call it once, before any timer: the extension fills the dictionary in that order.
-pub(super) fn set_request_tags(request: &mut Request, tags: &mut [(&str, &str)]) {
-    tags.sort_unstable_by_key(|(name, _)| *name);
+pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut [(T, T)]) {
+    tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
     for (name, value) in tags {
         request.add_tag(name, value);
     }
 }
 
 /// Adds a timer, or adds `measured` to the timer that has exactly these tags.
-pub(super) fn add_timer(request: &mut Request, measured: Measured, tags: &mut [(&str, &str)]) {
-    tags.sort_unstable_by_key(|(name, _)| *name);
+pub(super) fn add_timer<T: AsRef<[u8]>>(
+    request: &mut Request,
+    measured: Measured,
+    tags: &mut [(T, T)],
+) {
+    tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
     let value = seconds(measured.value);
     let rusage = (seconds(measured.ru_utime), seconds(measured.ru_stime));
     if let Some(timer) = find_timer(request, tags) {
@@ -51,8 +55,8 @@ pub(super) fn add_timer(request: &mut Request, measured: Measured, tags: &mut [(
 }
 
 /// The timer whose tags are these, names and values alike.
-fn find_timer(request: &Request, tags: &[(&str, &str)]) -> Option<usize> {
-    let is_word = |index: &u32, text: &str| request.dictionary[*index as usize] == text.as_bytes();
+fn find_timer<T: AsRef<[u8]>>(request: &Request, tags: &[(T, T)]) -> Option<usize> {
+    let is_word = |index: &u32, text: &T| request.dictionary[*index as usize] == text.as_ref();
     let mut start = 0;
     request.timer_tag_count.iter().position(|count| {
         let end = start + *count as usize;
@@ -62,7 +66,7 @@ fn find_timer(request: &Request, tags: &[(&str, &str)]) -> Option<usize> {
         names.len() == tags.len()
             && pairs
                 .zip(tags)
-                .all(|((name, value), tag)| is_word(name, tag.0) && is_word(value, tag.1))
+                .all(|((name, value), tag)| is_word(name, &tag.0) && is_word(value, &tag.1))
     })
 }
 

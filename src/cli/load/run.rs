@@ -2,16 +2,15 @@
 //!
 //! Each sender is a thread of its own with a few connected sockets, which it uses in turn, a batch each: a daemon that
 //! has several receivers on one port spreads packets by their source port. Senders share nothing but the prepared
-//! packets and a stop flag; each counts on its own and shows its count once a batch. What ends a run early: the
+//! packets and a stop flag; each counts on its own and adds to the count of all once a batch. What ends a run early: the
 //! caller's shutdown, an answer that nobody listens, an error of a socket. Packets that the kernel has no buffer for
 //! are tried again and counted.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,13 +20,15 @@ use super::corpus::Corpus;
 use super::pace::{Pace, Step};
 use super::sender::{self, BATCH_PACKETS_MAX};
 use super::summary::Summary;
-use super::{LoadError, LoadOptions};
+use super::{LoadError, LoadOptions, connect};
 use crate::cli::format::grouped;
 
 /// What a run takes that is given neither a time nor a count.
 const DURATION: Duration = Duration::from_secs(10);
 /// No sleep is longer, so that a stop is heard soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// How long the end of a run may go unnoticed while progress is reported.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(10);
 /// How long to leave a kernel alone that has no buffers.
 const NO_BUFFERS_PAUSE: Duration = Duration::from_micros(200);
 
@@ -61,7 +62,7 @@ fn check_target(options: &LoadOptions) -> Result<(), LoadError> {
 pub struct Packets(Corpus);
 
 /// How sending went.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sent {
     /// Packets that the kernel took.
     pub packets: u64,
@@ -81,6 +82,19 @@ pub struct Sent {
     pub ended_by: Option<LoadError>,
     /// Of each sender: its first packet and how many it sent.
     shares: Vec<(usize, u64)>,
+}
+
+impl Sent {
+    /// Adds what another sender did at the same time.
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.seconds = self.seconds.max(other.seconds);
+        self.late += other.late;
+        self.short_sends += other.short_sends;
+        self.no_buffers += other.no_buffers;
+        self.sender_cpu += other.sender_cpu;
+        self.shares.extend(other.shares);
+    }
 }
 
 impl Packets {
@@ -130,48 +144,30 @@ impl Packets {
             stop: Shutdown::new(),
             target,
         };
-        let shown: Vec<AtomicU64> = senders.iter().map(|_| AtomicU64::new(0)).collect();
+        let shown = AtomicU64::new(0);
         let start = Instant::now();
-        let counts = thread::scope(|scope| -> io::Result<Vec<Counts>> {
-            let (done, all_done) = mpsc::channel::<Counts>();
-            for (sender, shown) in senders.into_iter().zip(&shown) {
-                let (done, watch) = (done.clone(), &watch);
+        let mut sent = thread::scope(|scope| -> io::Result<Sent> {
+            let mut threads = Vec::with_capacity(senders.len());
+            for sender in senders {
+                let (watch, shown) = (&watch, &shown);
                 let spawned = thread::Builder::new()
                     .name(format!("load-{}", sender.index))
-                    .spawn_scoped(
-                        scope,
-                        // The receiver waits for every sender, so it is there.
-                        move || done.send(sender.send_all(start, watch, shown)).is_ok(),
-                    );
-                if let Err(error) = spawned {
-                    watch.stop.request();
-                    return Err(error);
-                }
+                    .spawn_scoped(scope, move || sender.send_all(start, watch, shown));
+                threads.push(spawned.inspect_err(|_| watch.stop.request())?);
             }
-            drop(done);
-            collect(
-                &all_done,
-                options.progress.then_some(progress),
-                &shown,
-                start,
-            )
+            if options.progress {
+                let done = || threads.iter().all(|thread| thread.is_finished());
+                report_progress(progress, &shown, start, done)?;
+            }
+            let mut all = Sent::default();
+            for thread in threads {
+                all.add(thread.join().expect("no sender panicked"));
+            }
+            Ok(all)
         })?;
-        let seconds = start.elapsed().as_secs_f64();
-        let total = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>();
-        Ok(Sent {
-            packets: total(|counts| counts.packets),
-            seconds,
-            planned: plan.packets,
-            late: total(|counts| counts.late),
-            short_sends: total(|counts| counts.short_sends),
-            no_buffers: total(|counts| counts.no_buffers),
-            sender_cpu: counts.iter().map(|counts| counts.cpu).sum(),
-            ended_by: watch.ended_by.into_inner().expect("no sender panicked"),
-            shares: counts
-                .iter()
-                .map(|counts| (counts.first, counts.packets))
-                .collect(),
-        })
+        sent.planned = plan.packets;
+        sent.ended_by = watch.ended_by.into_inner().expect("no sender panicked");
+        Ok(sent)
     }
 
     /// Adds up what was in the packets that were sent.
@@ -254,17 +250,6 @@ struct Sender<'a> {
     pace: Pace,
 }
 
-/// What one sender did.
-#[derive(Debug, Default)]
-struct Counts {
-    first: usize,
-    packets: u64,
-    late: u64,
-    short_sends: u64,
-    no_buffers: u64,
-    cpu: Duration,
-}
-
 impl<'a> Sender<'a> {
     fn new(index: u32, options: &LoadOptions, plan: &Plan, corpus: &'a Corpus) -> io::Result<Self> {
         let (place, senders) = (u128::from(index), u128::from(options.senders));
@@ -274,19 +259,10 @@ impl<'a> Sender<'a> {
         let planned = plan.packets.map_or(u64::MAX, |packets| {
             cut(packets, place + 1) - cut(packets, place)
         });
-        let local = match options.target {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        };
-        let open = || {
-            let socket = UdpSocket::bind(local)?;
-            socket.connect(options.target)?;
-            Ok(socket)
-        };
         Ok(Self {
             index,
             sockets: (0..options.sockets)
-                .map(|_| open())
+                .map(|_| connect(options.target))
                 .collect::<io::Result<_>>()?,
             corpus,
             first: cut(corpus.len() as u64, place) as usize,
@@ -299,12 +275,9 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// The thread: sends until the pace says that all is done, or somebody stops it. `shown` follows the packets sent.
-    fn send_all(mut self, start: Instant, watch: &Watch<'_>, shown: &AtomicU64) -> Counts {
-        let mut counts = Counts {
-            first: self.first,
-            ..Counts::default()
-        };
+    /// The thread: sends until the pace says that all is done, or somebody stops it. `shown` follows the packets of all.
+    fn send_all(mut self, start: Instant, watch: &Watch<'_>, shown: &AtomicU64) -> Sent {
+        let mut all = Sent::default();
         let mut sockets = (0..self.sockets.len()).cycle();
         let mut packet = self.first;
         let mut batch: [&[u8]; BATCH_PACKETS_MAX] = [&[]; BATCH_PACKETS_MAX];
@@ -321,23 +294,19 @@ impl<'a> Sender<'a> {
             let mut ahead = packet;
             for slot in &mut batch[..packets] {
                 *slot = self.corpus.packet(ahead);
-                ahead = if ahead + 1 == self.corpus.len() {
-                    0
-                } else {
-                    ahead + 1
-                };
+                ahead = (ahead + 1) % self.corpus.len();
             }
             let socket = &self.sockets[sockets.next().expect("a cycle has no end")];
             match sender::send_batch(socket.as_fd(), &batch[..packets], self.segments_max) {
                 Ok(sent) => {
-                    counts.short_sends += u64::from(sent < packets);
+                    all.short_sends += u64::from(sent < packets);
                     packet = (packet + sent) % self.corpus.len();
                     self.pace.sent(sent, now);
-                    shown.store(self.pace.packets_sent(), Ordering::Relaxed);
+                    shown.fetch_add(sent as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    counts.no_buffers += 1;
+                    all.no_buffers += 1;
                     thread::sleep(NO_BUFFERS_PAUSE);
                 }
                 Err(error) => watch.end(error),
@@ -349,45 +318,34 @@ impl<'a> Sender<'a> {
                 watch.end(error);
             }
         }
-        counts.packets = self.pace.packets_sent();
-        counts.late = self.pace.packets_late();
-        counts.cpu = thread_cpu();
-        counts
+        all.packets = self.pace.packets_sent();
+        all.late = self.pace.packets_late();
+        all.seconds = start.elapsed().as_secs_f64();
+        all.sender_cpu = thread_cpu();
+        all.shares = vec![(self.first, all.packets)];
+        all
     }
 }
 
-/// Waits for all senders, and writes a line a second if there is somebody to read it.
-fn collect(
-    all_done: &mpsc::Receiver<Counts>,
-    mut progress: Option<&mut dyn Write>,
-    shown: &[AtomicU64],
+/// Writes a line a second until all is `done`.
+fn report_progress(
+    progress: &mut dyn Write,
+    shown: &AtomicU64,
     start: Instant,
-) -> io::Result<Vec<Counts>> {
-    const SECOND: Duration = Duration::from_secs(1);
-    let (mut counts, mut before, mut next) = (Vec::new(), 0, SECOND);
-    loop {
-        match all_done.recv_timeout(next.saturating_sub(start.elapsed())) {
-            Ok(one) => counts.push(one),
-            Err(RecvTimeoutError::Disconnected) => return Ok(counts),
-            Err(RecvTimeoutError::Timeout) => {
-                let sent = shown
-                    .iter()
-                    .map(|shown| shown.load(Ordering::Relaxed))
-                    .sum::<u64>();
-                if let Some(progress) = &mut progress {
-                    let (seconds, all, last) = (
-                        next.as_secs(),
-                        grouped(sent as f64),
-                        grouped((sent - before) as f64),
-                    );
-                    writeln!(progress, "{seconds:>5} s {all:>15} packets {last:>11}/s")?;
-                    progress.flush()?;
-                }
-                before = sent;
-                next += SECOND;
-            }
+    done: impl Fn() -> bool,
+) -> io::Result<()> {
+    let (mut seconds, mut before) = (1, 0);
+    while !done() {
+        thread::sleep(PROGRESS_PAUSE);
+        if start.elapsed() >= Duration::from_secs(seconds) {
+            let sent = shown.load(Ordering::Relaxed);
+            let (all, last) = (grouped(sent as f64), grouped((sent - before) as f64));
+            writeln!(progress, "{seconds:>5} s {all:>15} packets {last:>11}/s")?;
+            progress.flush()?;
+            (seconds, before) = (seconds + 1, sent);
         }
     }
+    Ok(())
 }
 
 /// CPU time of the calling thread so far, the kernel's part of sending included; zero where the kernel does not say.

@@ -69,9 +69,6 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let totals = &self.totals;
-        let line = |f: &mut fmt::Formatter<'_>, name: &str, value: u64, note: &str| {
-            writeln!(f, "  {name:<22}{:>17}{note}", grouped(value as f64))
-        };
         writeln!(
             f,
             "sent {} packets to {} in {:.3} s: {} packets/s, {:.1} MB/s, {:.1} bytes a packet",
@@ -82,35 +79,44 @@ impl fmt::Display for Summary {
             totals.bytes as f64 / self.sent.seconds.max(1e-9) / 1e6,
             self.packet_bytes_mean(),
         )?;
-        line(f, "bytes", totals.bytes, "")?;
-        line(f, "requests", totals.requests, "")?;
-        line(f, "timers", totals.timers, "")?;
-        line(f, "timer hits", totals.timer_hits, "")?;
-        line(f, "timer value", totals.timer_value_us, " us")?;
-        line(f, "request time", totals.request_time_us, " us")?;
-        line(f, "user CPU", totals.ru_utime_us, " us")?;
-        line(f, "system CPU", totals.ru_stime_us, " us")?;
-        line(f, "documents", totals.document_bytes, " bytes")?;
-        for (status, requests) in &totals.statuses {
-            line(f, &format!("status {status}"), *requests, "")?;
-        }
         let distinct = &totals.distinct;
-        line(f, "hosts", distinct.hosts, "")?;
-        line(f, "servers", distinct.servers, "")?;
-        line(f, "scripts", distinct.scripts, "")?;
-        line(f, "host+server+script", distinct.hosts_servers_scripts, "")?;
-        line(f, "schemas", distinct.schemas, "")?;
-        line(f, "request tag sets", distinct.request_tag_sets, "")?;
-        line(f, "timer tag sets", distinct.timer_tag_sets, "")?;
-        line(
-            f,
-            "late",
-            self.sent.late,
-            " (left more than 10 ms after they were due)",
-        )?;
-        line(f, "missed", self.missed(), " (planned, not sent)")?;
-        line(f, "short sends", self.sent.short_sends, " (sent again)")?;
-        line(f, "no buffers", self.sent.no_buffers, " (sent again)")?;
+        let sums = [
+            ("bytes", totals.bytes, ""),
+            ("requests", totals.requests, ""),
+            ("timers", totals.timers, ""),
+            ("timer hits", totals.timer_hits, ""),
+            ("timer value", totals.timer_value_us, " us"),
+            ("request time", totals.request_time_us, " us"),
+            ("user CPU", totals.ru_utime_us, " us"),
+            ("system CPU", totals.ru_stime_us, " us"),
+            ("documents", totals.document_bytes, " bytes"),
+        ];
+        let statuses: Vec<_> = totals
+            .statuses
+            .iter()
+            .map(|(status, requests)| (format!("status {status}"), *requests))
+            .collect();
+        let others = [
+            ("hosts", distinct.hosts, ""),
+            ("servers", distinct.servers, ""),
+            ("scripts", distinct.scripts, ""),
+            ("host+server+script", distinct.hosts_servers_scripts, ""),
+            ("schemas", distinct.schemas, ""),
+            ("request tag sets", distinct.request_tag_sets, ""),
+            ("timer tag sets", distinct.timer_tag_sets, ""),
+            (
+                "late",
+                self.sent.late,
+                " (left more than 10 ms after they were due)",
+            ),
+            ("missed", self.missed(), " (planned, not sent)"),
+            ("short sends", self.sent.short_sends, " (sent again)"),
+            ("no buffers", self.sent.no_buffers, " (sent again)"),
+        ];
+        let statuses = statuses.iter().map(|(name, count)| (&**name, *count, ""));
+        for (name, value, note) in sums.into_iter().chain(statuses).chain(others) {
+            writeln!(f, "  {name:<22}{:>17}{note}", grouped(value as f64))?;
+        }
         writeln!(
             f,
             "  {:<22}{:>17.3} us a packet, delivery on loopback included",

@@ -121,12 +121,8 @@ impl Traffic {
                 &*shape.name,
             )
         };
-        let tags: Vec<_> = (0..options.request_tags)
+        let mut tags: Vec<_> = (0..options.request_tags)
             .map(|tag| vocabulary::request_tag(tag, rng.random()))
-            .collect();
-        let mut tags: Vec<_> = tags
-            .iter()
-            .map(|(name, value)| (&**name, &**value))
             .collect();
         packet::set_request_tags(&mut request, &mut tags);
         if options.timers > 0 {
@@ -204,79 +200,64 @@ fn add_timers(
     let weight_total: f64 = weights.iter().sum();
     let first_value = rng.random_range(0..options.tag_values);
     for (timer, weight) in (0..options.timers).zip(weights) {
-        let call = Call::new(options, first_call, first_value, timer);
+        let (mut tags, hits_max) = call(options, first_call, first_value, timer);
         let value = share(waited, weight / weight_total);
         let measured = Measured {
-            hits: rng.random_range(1..=call.hits_max),
+            hits: rng.random_range(1..=hits_max),
             value,
             ru_utime: share(value, 0.1),
             ru_stime: share(value, 0.02),
         };
-        let mut tags: Vec<_> = call
-            .tags
-            .iter()
-            .map(|(name, value)| (&**name, &**value))
-            .collect();
         packet::add_timer(request, measured, &mut tags);
     }
 }
 
-/// What one timer of a request stands for.
-struct Call {
-    tags: Vec<(String, String)>,
-    hits_max: u32,
-}
-
-impl Call {
-    /// The call of timer number `timer`. Calls of one request differ as long as the options allow for so many tag
-    /// sets; where they do not, equal timers are merged, as PHP does.
-    fn new(options: &TrafficOptions, first_call: u32, first_value: u32, timer: u32) -> Self {
-        let values = options.tag_values;
-        let backends = BACKENDS.len() as u32;
-        let operations = BACKENDS[0].operations.len() as u32;
-        // Kinds of call that differ before their server does.
-        let kinds = match options.tags {
-            1 => backends.max(values),
-            2 => backends,
-            _ => backends * operations,
-        };
-        let kind = (first_call % kinds + timer) % kinds;
-        let round = timer / kinds;
-        let value = |tag: u32| {
-            u64::from(first_value) + u64::from(kind) * 7 + u64::from(round) + u64::from(tag)
-        };
-        let value = |tag: u32| value(tag) % u64::from(values);
-
-        let (backend, operation) = if options.tags < 3 {
-            (kind, 0)
-        } else {
-            (kind / operations, kind % operations)
-        };
-        let backend = &BACKENDS[(backend % backends) as usize];
-        let group = if options.tags == 1 {
-            vocabulary::group(kind)
-        } else {
-            backend.group.to_owned()
-        };
-        let mut tags = vec![("group".to_owned(), group)];
-        if options.tags >= 2 {
-            let server = format!("{}{:02}", backend.server, value(0) + 1);
-            tags.push(("server".to_owned(), server));
-        }
-        if options.tags >= 3 {
-            let operation = backend.operations[operation as usize];
-            tags.push(("operation".to_owned(), operation.to_owned()));
-        }
-        for tag in 3..options.tags {
-            let name = vocabulary::timer_tag_name(tag);
-            let text = format!("{name}{}", value(tag));
-            tags.push((name, text));
-        }
-        Self {
-            tags,
-            hits_max: backend.hits_max,
-        }
+/// What timer number `timer` of a request stands for: its tags and its most hits. Calls of one request differ as long as the
+/// options allow for so many tag sets; where they do not, equal timers are merged, as PHP does.
+fn call(
+    options: &TrafficOptions,
+    first_call: u32,
+    first_value: u32,
+    timer: u32,
+) -> (Vec<(String, String)>, u32) {
+    let values = options.tag_values;
+    let backends = BACKENDS.len() as u32;
+    let operations = BACKENDS[0].operations.len() as u32;
+    // Kinds of call that differ before their server does.
+    let kinds = match options.tags {
+        1 => backends.max(values),
+        2 => backends,
+        _ => backends * operations,
+    };
+    let kind = (first_call % kinds + timer) % kinds;
+    let round = timer / kinds;
+    let value = |tag: u32| {
+        let drawn = u64::from(first_value) + u64::from(kind) * 7 + u64::from(round);
+        (drawn + u64::from(tag)) % u64::from(values)
+    };
+    let (backend, operation) = match options.tags {
+        1 | 2 => (kind, 0),
+        _ => (kind / operations, kind % operations),
+    };
+    let backend = &BACKENDS[(backend % backends) as usize];
+    let group = match options.tags {
+        1 => vocabulary::group(kind),
+        _ => backend.group.to_owned(),
+    };
+    let server = format!("{}{:02}", backend.server, value(0) + 1);
+    let operation = backend.operations[operation as usize].to_owned();
+    let mut tags = vec![
+        ("group".to_owned(), group),
+        ("server".to_owned(), server),
+        ("operation".to_owned(), operation),
+    ];
+    tags.truncate(options.tags as usize);
+    for tag in 3..options.tags {
+        let name = vocabulary::timer_tag_name(tag);
+        let text = format!("{name}{}", value(tag));
+        tags.push((name, text));
     }
+    (tags, backend.hits_max)
 }
 
 /// A number below `count`, 0 being the most frequent.

@@ -65,38 +65,27 @@ pub(super) struct Backend {
     pub(super) hits_max: u32,
 }
 
+const fn backend(
+    group: &'static str,
+    server: &'static str,
+    operations: [&'static str; 4],
+    hits_max: u32,
+) -> Backend {
+    Backend {
+        group,
+        server,
+        operations,
+        hits_max,
+    }
+}
+
 /// The backends.
 pub(super) const BACKENDS: [Backend; 5] = [
-    Backend {
-        group: "mysql",
-        server: "db",
-        operations: ["select", "insert", "update", "delete"],
-        hits_max: 4,
-    },
-    Backend {
-        group: "memcached",
-        server: "mc",
-        operations: ["get", "set", "multi_get", "delete"],
-        hits_max: 20,
-    },
-    Backend {
-        group: "redis",
-        server: "redis",
-        operations: ["get", "set", "incr", "expire"],
-        hits_max: 8,
-    },
-    Backend {
-        group: "http",
-        server: "svc",
-        operations: ["GET", "POST", "PUT", "DELETE"],
-        hits_max: 2,
-    },
-    Backend {
-        group: "elastic",
-        server: "es",
-        operations: ["search", "index", "count", "bulk"],
-        hits_max: 2,
-    },
+    backend("mysql", "db", ["select", "insert", "update", "delete"], 4),
+    backend("memcached", "mc", ["get", "set", "multi_get", "delete"], 20),
+    backend("redis", "redis", ["get", "set", "incr", "expire"], 8),
+    backend("http", "svc", ["GET", "POST", "PUT", "DELETE"], 2),
+    backend("elastic", "es", ["search", "index", "count", "bulk"], 2),
 ];
 
 /// Value of tag `group` for timers that have no other tag, where five backends may be too few.
@@ -119,27 +108,17 @@ pub(super) fn timer_tag_name(index: u32) -> String {
 /// Name and value of request tag number `index`; `draw` chooses among its values.
 pub(super) fn request_tag(index: u32, draw: u32) -> (String, String) {
     const RELEASES: [&str; 3] = ["2024.11.2", "2024.11.1", "2024.10.7"];
-    match index {
-        0 => (
-            "env".to_owned(),
-            if draw.is_multiple_of(20) {
-                "staging"
-            } else {
-                "production"
-            }
-            .to_owned(),
-        ),
-        1 => (
-            "release".to_owned(),
-            RELEASES[draw as usize % RELEASES.len()].to_owned(),
-        ),
-        2 => (
-            "region".to_owned(),
-            ["eu", "us", "asia"][draw as usize % 3].to_owned(),
-        ),
-        3 => ("experiment".to_owned(), format!("variant-{}", draw % 4)),
-        _ => (format!("note{index:03}"), format!("value{}", draw % 10)),
-    }
+    const REGIONS: [&str; 3] = ["eu", "us", "asia"];
+    let third = draw as usize % 3;
+    let (name, value) = match index {
+        0 if draw.is_multiple_of(20) => ("env", "staging".to_owned()),
+        0 => ("env", "production".to_owned()),
+        1 => ("release", RELEASES[third].to_owned()),
+        2 => ("region", REGIONS[third].to_owned()),
+        3 => ("experiment", format!("variant-{}", draw % 4)),
+        _ => return (format!("note{index:03}"), format!("value{}", draw % 10)),
+    };
+    (name.to_owned(), value)
 }
 
 #[cfg(test)]
