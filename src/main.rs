@@ -48,25 +48,19 @@ fn run(command: Command) -> Result<(), Failure> {
             match import::execute(&flags, &config, stdin(), &mut stdout(), &mut stderr()) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Failure::reported()),
-                Err(error) => Err(Failure::new(&error, error.is_usage())),
+                Err(failure) => Err(failure),
             }
         }
-        Command::Query(flags) => {
-            let terminal = stdout().is_terminal();
-            query::execute(&flags, terminal, stdin(), stdout())
-                .map_err(|error| Failure::new(&error, error.is_usage()))
-        }
+        Command::Query(flags) => query::execute(&flags, stdout().is_terminal(), stdin(), stdout()),
         Command::Top(flags) => until_signal(|shutdown| {
             let terminal = stdout().is_terminal();
             let interactive = terminal && stdin().is_terminal();
             let terminal = Terminal::of(interactive, terminal, colours_wanted());
-            top::execute(&flags, terminal, shutdown, &mut stdout())
-                .map_err(|error| Failure::new(&error, error.is_usage()))
+            top::execute(&flags, terminal, shutdown)
         }),
         Command::Tail(flags) => until_signal(|shutdown| {
             let colour = stdout().is_terminal() && colours_wanted();
             tail::execute(&flags, colour, shutdown, stdout(), stderr())
-                .map_err(|error| Failure::new(&error, error.is_usage()))
         }),
     }
 }

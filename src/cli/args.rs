@@ -17,112 +17,14 @@ use crate::cli::top::TopFlags;
 use crate::config::ConfigFlags;
 
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
-const EXAMPLES: &str = "\
-Examples:
-  pinbad                                  UDP port 30002, HTTP 127.0.0.1:30080
-  pinbad --config /etc/pinbad.toml        with a configuration file
-  pinbad --udp 127.0.0.1:30002 --udp '[::1]:30002' --set pool.stats_history=1h
-  pinbad check --config /etc/pinbad.toml  validate it, show the memory it takes
-  pinbad demo                             with generated traffic, to look around
-";
-
-const SETTINGS: &str = "\
-Settings:
-  Flags override the environment, which overrides the file, which overrides the
-  defaults. Any key of the file can be a flag, its value TOML or plain text:
-      --set pool.stats_history=60s
-      --set 'report=[{name = \"by_group\", comment = \"tag_info:group\"}]'
-  Sizes: 64MB is 64 x 1000 x 1000 bytes, 64MiB is 64 x 1024 x 1024; a plain
-  number is bytes. Durations: 10ms, 15m, 1h30m, 7d; a plain number is seconds.
-  config/pinbad.toml documents every key: default, range and cost.
-  [[user]] entries say who may log in over HTTP and MySQL; their secrets are in
-  files or in the environment, never in flags, which ps would show.
-
-Environment:
-  PINBAD_CONFIG        the configuration file, unless --config names one
-  PINBAD_SECTION_KEY   any key, for example PINBAD_POOL_STATS_HISTORY=60s
-
-Restarts:
-  With state.dir, rows, reports and counters survive a restart; with sockets
-  from systemd (LISTEN_FDS) no packet is lost. SIGHUP reloads the configuration.
-
-Exit codes: 0 ok, 1 failure, 2 wrong usage or configuration.
-";
-
-const QUERY: &str = "\
-Examples:
-  pinbad query 'SHOW TABLES'
-  pinbad query 'SELECT script_name, req_count, p95 FROM report_by_script_name
-                ORDER BY req_time_total DESC LIMIT 10'
-  pinbad query --format csv 'SELECT * FROM request WHERE req_time > 1' > slow.csv
-  pinbad query 'SELECT count(*) FROM request; SELECT count(*) FROM timer'
-  pinbad query - < statements.sql
-
-Several statements run one after the other, each in a session of its own; the
-first that fails ends the command, and the message has its number.
-
-Exit codes: 0 ok, 1 failure or a statement that fails, 2 wrong usage.
-";
-
-const DOCTOR: &str = "\
-Briefly binds the addresses that serve would bind: run it before the daemon, or
-it reports them as in use. Run it as the user that the daemon will run as.
-`better` works and could work better; `wrong` would not start, would lose
-packets, or could not keep what should survive a restart.
-
-Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage or configuration.
-";
-
-const COMPLETIONS: &str = "\
-Examples:
-  pinbad completions bash > /etc/bash_completion.d/pinbad
-  pinbad completions zsh > ~/.zfunc/_pinbad
-  pinbad completions fish > ~/.config/fish/completions/pinbad.fish
-";
-
-const IMPORT: &str = "\
-Examples:
-  mysqldump --no-data pinba | pinbad import -
-  pinbad import pinba.sql --url http://127.0.0.1:30080
-  pinbad import pinba.sql --print-config >> /etc/pinbad.toml
-
-Exit codes: 0 all imported or already there, 1 something was not, 2 wrong usage
-or configuration.
-";
-
-const TOP: &str = "\
-Examples:
-  pinbad top                              which scripts take the time
-  pinbad top --report by_group --sort p95 any report, by any of its columns
-  pinbad top --url http://stats:30080     a daemon elsewhere
-  pinbad top --once | head -20            plain text
-
-Keys: ? lists them. Enter on a script opens its timers and slowest requests,
-Enter on a request its timers.
-
-Environment:
-  PINBAD_TOKEN   the token to send, unless --token-file names one
-  NO_COLOR       if set and not empty: no colours
-
-Exit codes: 0 ended by q, Ctrl-C or a signal; 1 failure; 2 wrong usage.
-";
-
-const TAIL: &str = "\
-Examples:
-  pinbad tail --min-time 500ms            slow requests, as they happen
-  pinbad tail --script /checkout --timers with the timers of each
-  pinbad tail --status 500 --json | jq .  for programs: one object per line
-  pinbad tail --rate 5                    a sample of a busy site
-
-Environment:
-  PINBAD_TOKEN   the token to send, unless --token-file names one
-  NO_COLOR       if set and not empty: no colours
-
-A line on stderr reports a lost connection, and how many requests were missed
-because this end (or what reads its output) was too slow.
-
-Exit codes: 0 done, or stopped by Ctrl-C; 1 failure; 2 wrong usage.
-";
+const EXAMPLES: &str = include_str!("help/examples.txt");
+const SETTINGS: &str = include_str!("help/settings.txt");
+const QUERY: &str = include_str!("help/query.txt");
+const DOCTOR: &str = include_str!("help/doctor.txt");
+const COMPLETIONS: &str = include_str!("help/completions.txt");
+const IMPORT: &str = include_str!("help/import.txt");
+const TOP: &str = include_str!("help/top.txt");
+const TAIL: &str = include_str!("help/tail.txt");
 
 /// A Pinba-compatible statistics daemon.
 ///

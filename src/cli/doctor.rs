@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use super::{Failure, print};
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -46,17 +46,7 @@ enum Verdict {
 }
 
 impl Finding {
-    /// A finding of `what`; without a `change`, nothing can be suggested.
-    fn new(verdict: Verdict, what: &'static str, found: String, change: String) -> Self {
-        Self {
-            verdict,
-            what,
-            found,
-            change,
-        }
-    }
-
-    const fn right(what: &'static str, found: String) -> Self {
+    fn right(what: &'static str, found: String) -> Self {
         Self {
             verdict: Verdict::Right,
             what,
@@ -65,17 +55,19 @@ impl Finding {
         }
     }
 
-    /// Right if `holds`; otherwise what `change` gives.
-    fn unless(
-        holds: bool,
-        verdict: Verdict,
-        what: &'static str,
-        found: String,
-        change: impl FnOnce() -> String,
-    ) -> Self {
+    fn wrong(what: &'static str, found: String, change: String) -> Self {
+        Self::right(what, found).unless(false, Verdict::Wrong, change)
+    }
+
+    /// The same finding; with this verdict, and what to change, unless something `holds`.
+    fn unless(self, holds: bool, verdict: Verdict, change: String) -> Self {
         match holds {
-            true => Self::right(what, found),
-            false => Self::new(verdict, what, found, change()),
+            true => self,
+            false => Self {
+                verdict,
+                change,
+                ..self
+            },
         }
     }
 }
@@ -144,13 +136,11 @@ fn examine(config: &Config) -> Vec<Finding> {
 
 /// Whether the UDP addresses can be bound, and what buffers their sockets get.
 fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding {
-    let requested = config.ingest.recv_buffer;
     let buffers = match opened {
-        Err(error) => {
-            return Finding::new(Verdict::Wrong, "UDP", error.to_string(), String::new());
-        }
+        Err(error) => return Finding::wrong("UDP", error.to_string(), String::new()),
         Ok(buffers) => buffers,
     };
+    let requested = config.ingest.recv_buffer;
     let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min();
     let granted = granted.unwrap_or_default();
     let addresses = config.ingest.listen.iter().map(ToString::to_string);
@@ -163,21 +153,19 @@ fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding
         let requested = exact_bytes(requested as u64);
         found += &format!(", {requested} are requested (ingest.recv_buffer)");
     }
-    Finding::unless(granted >= requested, Verdict::Better, "UDP", found, || {
-        format!(
-            "sysctl -w net.core.rmem_max={requested}     (and in /etc/sysctl.d/ for the next boot)\n\
-             or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
-        )
-    })
+    let change = format!(
+        "sysctl -w net.core.rmem_max={requested}     (and in /etc/sysctl.d/ for the next boot)\n\
+         or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
+    );
+    Finding::right("UDP", found).unless(granted >= requested, Verdict::Better, change)
 }
 
 /// Binds a front end's address.
-fn front(what: &'static str, key: &str, address: Option<std::net::SocketAddr>) -> Option<Finding> {
+fn front(what: &'static str, key: &str, address: Option<SocketAddr>) -> Option<Finding> {
     let address = address?;
     Some(match TcpListener::bind(address) {
         Ok(_) => Finding::right(what, format!("{address} can be bound")),
-        Err(error) => Finding::new(
-            Verdict::Wrong,
+        Err(error) => Finding::wrong(
             what,
             format!("{address} cannot be bound: {error}"),
             format!("stop what listens there (a running pinbad?), or change {key}"),
@@ -193,19 +181,12 @@ fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
         rounded_bytes(allowed),
         rounded_bytes(ours)
     );
-    Finding::unless(
-        ours <= allowed,
-        Verdict::Better,
-        "kernel memory",
-        found,
-        || {
-            let pages = ours / rustix::param::page_size() as u64 * 5 / 4;
-            let (low, pressure) = (pages / 2, pages * 3 / 4);
-            format!(
-                "sysctl -w net.ipv4.udp_mem=\"{low} {pressure} {pages}\", or a smaller ingest.recv_buffer"
-            )
-        },
-    )
+    let pages = ours / rustix::param::page_size() as u64 * 5 / 4;
+    let (low, pressure) = (pages / 2, pages * 3 / 4);
+    let change = format!(
+        "sysctl -w net.ipv4.udp_mem=\"{low} {pressure} {pages}\", or a smaller ingest.recv_buffer"
+    );
+    Finding::right("kernel memory", found).unless(ours <= allowed, Verdict::Better, change)
 }
 
 /// How long the buffers last.
@@ -231,13 +212,9 @@ fn descriptors(config: &Config) -> Option<Finding> {
         + crate::http::HttpSettings::new(&[]).connections_max as u64
         + config.mysql.connections_max as u64;
     let found = format!("{limit} may be open, {needed} may be needed");
-    Some(Finding::unless(
-        limit >= needed,
-        Verdict::Better,
-        "descriptors",
-        found,
-        || format!("ulimit -n {needed}, or LimitNOFILE={needed} in systemd"),
-    ))
+    let change = format!("ulimit -n {needed}, or LimitNOFILE={needed} in systemd");
+    let finding = Finding::right("descriptors", found);
+    Some(finding.unless(limit >= needed, Verdict::Better, change))
 }
 
 /// Whether the memory plan fits into what the machine, or its control group, has.
@@ -251,13 +228,9 @@ fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
         rounded_bytes(available),
         rounded_bytes(needed)
     );
-    Some(Finding::unless(
-        needed <= available,
-        Verdict::Wrong,
-        "memory",
-        found,
-        || "smaller pools (`pinbad check` shows what each takes), or more memory".to_owned(),
-    ))
+    let change = "smaller pools (`pinbad check` shows what each takes), or more memory".to_owned();
+    let finding = Finding::right("memory", found);
+    Some(finding.unless(needed <= available, Verdict::Wrong, change))
 }
 
 /// Available bytes: of the machine, and under the limit of the control group if there is one.
@@ -282,10 +255,9 @@ fn cores(config: &Config) -> Finding {
         "{cores}; {} and a merger need one each",
         counted(receivers, "receiver", "receivers")
     );
-    Finding::unless(receivers < cores, Verdict::Better, "cores", found, || {
-        let fewer = cores.saturating_sub(1) / addresses.max(1);
-        format!("ingest.receivers = {}", fewer.max(1))
-    })
+    let fewer = cores.saturating_sub(1) / addresses.max(1);
+    let change = format!("ingest.receivers = {}", fewer.max(1));
+    Finding::right("cores", found).unless(receivers < cores, Verdict::Better, change)
 }
 
 /// What `pinbad check` would refuse, and the secrets and certificates that it would not. `state.dir` is left to
@@ -299,8 +271,7 @@ fn configured(config: &Config) -> Vec<Finding> {
             StartError::Tls(_) => TLS,
             _ => return None,
         };
-        let found = error.to_string();
-        Some(Finding::new(Verdict::Wrong, what, found, String::new()))
+        Some(Finding::wrong(what, error.to_string(), String::new()))
     });
     let mut findings: Vec<Finding> = wrong.collect();
     let is_wrong = |what| findings.iter().any(|finding| finding.what == what);
@@ -327,12 +298,12 @@ fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
     let shown = dir.display();
     let error = match state::check(dir) {
-        Ok(Folder::Present) => {
-            return Some(Finding::right(STATE_DIR, format!("{shown} can be written")));
-        }
-        Ok(Folder::Missing { .. }) => {
-            let found = format!("{shown} will be created");
-            return Some(Finding::right(STATE_DIR, found));
+        Ok(folder) => {
+            let found = match folder {
+                Folder::Present => "can be written",
+                Folder::Missing { .. } => "will be created",
+            };
+            return Some(Finding::right(STATE_DIR, format!("{shown} {found}")));
         }
         Err(error) => error,
     };
@@ -346,12 +317,7 @@ fn state_dir(config: &Config) -> Option<Finding> {
     };
     let found = error.to_string();
     let found = found.strip_prefix("state.dir: ").unwrap_or(&found);
-    Some(Finding::new(
-        Verdict::Wrong,
-        STATE_DIR,
-        found.to_owned(),
-        change,
-    ))
+    Some(Finding::wrong(STATE_DIR, found.to_owned(), change))
 }
 
 #[cfg(test)]

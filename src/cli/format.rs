@@ -35,36 +35,32 @@ fn acts(c: char) -> bool {
 
 /// The text with every such character written out: `\x1b`, `\n`, `\u{202e}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
+    written_out(text, |c| match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
+        c => format!("\\u{{{:x}}}", u32::from(c)),
+    })
+}
+
+/// JSON text with such characters as JSON writes them out: `\u009b`. Says the same to whoever parses it.
+pub fn visible_json(line: &str) -> Cow<'_, str> {
+    written_out(line, |c| {
+        let units = c.encode_utf16(&mut [0; 2]).to_vec();
+        units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    })
+}
+
+fn written_out(text: &str, write: impl Fn(char) -> String) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match c {
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            c if !acts(c) => shown.push(c),
-            c if c.is_ascii() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => shown.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-        }
-    }
-    Cow::Owned(shown)
-}
-
-/// JSON text with such characters as JSON writes them out: `\u009b`. Says the same to whoever parses it.
-pub fn visible_json(line: &str) -> Cow<'_, str> {
-    if !line.contains(acts) {
-        return Cow::Borrowed(line);
-    }
-    let mut shown = String::with_capacity(line.len() + 16);
-    for c in line.chars() {
-        if acts(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                shown.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            shown.push(c);
+        match acts(c) {
+            true => shown.push_str(&write(c)),
+            false => shown.push(c),
         }
     }
     Cow::Owned(shown)
@@ -81,6 +77,13 @@ pub fn fit(text: &str, columns: usize) -> String {
     let missing = columns.saturating_sub(width(&fitted));
     fitted.extend(std::iter::repeat_n(' ', missing));
     fitted
+}
+
+/// The same, filled up on the left.
+pub fn fit_right(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let missing = columns.saturating_sub(width(&text));
+    format!("{}{text}", " ".repeat(missing))
 }
 
 /// The text in at most `columns` columns, cut with a mark where it is longer.

@@ -4,18 +4,21 @@
 //! daemon over its HTTP interface, or as `[[report]]` entries on stdout. Called by `main`, on its thread. Every table that could
 //! not be taken is listed with the reason, and the others are taken all the same.
 
+use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use crate::cli::client::{Client, ClientError, credentials};
+use crate::cli::Failure;
+use crate::cli::client::{Client, ClientError, ClientFlags};
 use crate::config::Config;
 use crate::daemon::{defaults, local};
-use crate::query::definitions::{ConfiguredError, Definitions};
+use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::comment::{Comment, FixedTable};
 use crate::report::definition::{Defaults, Definition};
@@ -54,55 +57,6 @@ pub struct ImportFlags {
     pub print_config: bool,
 }
 
-/// Why nothing could be imported.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The dump cannot be read.
-    #[error("cannot read {name}: {source}")]
-    Unreadable {
-        /// The file.
-        name: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The dump is too long.
-    #[error(
-        "{0} is longer than {DUMP_BYTES_MAX} bytes; its CREATE TABLE statements are enough: mysqldump --no-data"
-    )]
-    TooLong(String),
-    /// It has no table of Pinba.
-    #[error(
-        "{name}: there is no CREATE TABLE statement with ENGINE=PINBA among the {tables} in it"
-    )]
-    NoPinbaTable {
-        /// The file.
-        name: String,
-        /// Statements of other engines.
-        tables: usize,
-    },
-    /// A report of the configuration.
-    #[error(transparent)]
-    Configured(#[from] ConfiguredError),
-    /// The daemon has no address.
-    #[error(
-        "http.listen is switched off, so there is no daemon to ask; give --url, or --print-config"
-    )]
-    HttpOff,
-    /// The daemon does not answer as one.
-    #[error(transparent)]
-    Remote(#[from] ClientError),
-    /// The outcome could not be written.
-    #[error("cannot write: {0}")]
-    Write(#[from] io::Error),
-}
-
-impl ImportError {
-    /// Whether the command line is wrong, and not the dump or the daemon.
-    pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Remote(ClientError::Usage(_)))
-    }
-}
-
 /// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
@@ -121,67 +75,66 @@ pub fn execute(
     stdin: impl Read,
     out: &mut impl Write,
     err: &mut impl Write,
-) -> Result<bool, ImportError> {
-    let name = flags.file.display().to_string();
-    let text = read(&flags.file, &name, stdin)?;
-    let tables = dump::statements(&text);
+) -> Result<bool, Failure> {
+    let name = flags.file.display();
+    let tables = dump::statements(&read(&flags.file, stdin)?);
     let all = tables.len();
     let ours: Vec<CreateTable> = tables.into_iter().filter(is_ours).collect();
     if ours.is_empty() {
-        return Err(ImportError::NoPinbaTable { name, tables: all });
+        return Err(Failure::failed(format!(
+            "{name}: there is no CREATE TABLE statement with ENGINE=PINBA among the {all} in it"
+        )));
     }
     let others = all - ours.len();
     if flags.print_config {
         let mut importer = Importer::to_config(config)?;
         let outcomes = importer.import(&ours);
-        write!(out, "{}", importer.config_text())?;
-        return report_outcomes(&outcomes, others, err);
+        write!(out, "{}", importer.config_text()).map_err(Failure::write)?;
+        return report_outcomes(&outcomes, others, err).map_err(Failure::write);
     }
-    let (url, defaults) = match &flags.url {
-        Some(url) => (url.clone(), Defaults::default()),
-        None => {
-            let address = config.http.listen.ok_or(ImportError::HttpOff)?;
-            (format!("http://{}", local(address)), defaults(config))
+    let (url, defaults) = match (&flags.url, config.http.listen) {
+        (Some(url), _) => (url.clone(), Defaults::default()),
+        (None, Some(address)) => (format!("http://{}", local(address)), defaults(config)),
+        (None, None) => {
+            return Err(Failure::failed(
+                "http.listen is switched off, so there is no daemon to ask; give --url, or --print-config",
+            ));
         }
     };
-    let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::from)?;
-    let client = Client::new(&url, token, flags.ca_file.as_deref())?;
+    let client = Client::of(&ClientFlags {
+        url,
+        token_file: flags.token_file.clone(),
+        ca_file: flags.ca_file.clone(),
+    })?;
     let mut importer = Importer::to_daemon(client, defaults)?;
     let outcomes = importer.import(&ours);
-    let all_taken = report_outcomes(&outcomes, others, out)?;
-    if matches!(
-        importer.destination,
-        Destination::Daemon {
-            persistent: false,
-            ..
-        }
-    ) {
+    let all_taken = report_outcomes(&outcomes, others, out).map_err(Failure::write)?;
+    if !importer.persistent {
         writeln!(
             err,
             "pinbad: the daemon has no state.dir, so these reports end with it; --print-config prints them for its \
              configuration file"
-        )?;
+        )
+        .map_err(Failure::write)?;
     }
     Ok(all_taken)
 }
 
-fn read(file: &Path, name: &str, stdin: impl Read) -> Result<Vec<u8>, ImportError> {
-    let unreadable = |source| ImportError::Unreadable {
-        name: name.to_owned(),
-        source,
-    };
+fn read(file: &Path, stdin: impl Read) -> Result<Vec<u8>, Failure> {
+    let name = file.display();
     let mut text = Vec::new();
-    if file == Path::new("-") {
+    let read = if file == Path::new("-") {
         stdin.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text)
     } else {
-        let file = std::fs::File::open(file).map_err(unreadable)?;
-        file.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text)
+        File::open(file).and_then(|file| file.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text))
+    };
+    match read {
+        Err(error) => Err(Failure::failed(format!("cannot read {name}: {error}"))),
+        Ok(bytes) if bytes as u64 > DUMP_BYTES_MAX => Err(Failure::failed(format!(
+            "{name} is longer than {DUMP_BYTES_MAX} bytes; its CREATE TABLE statements are enough: mysqldump --no-data"
+        ))),
+        Ok(_) => Ok(text),
     }
-    .map_err(unreadable)?;
-    if text.len() as u64 > DUMP_BYTES_MAX {
-        return Err(ImportError::TooLong(name.to_owned()));
-    }
-    Ok(text)
 }
 
 /// Whether a statement is, or could be, a table of Pinba's.
@@ -232,37 +185,35 @@ impl Existing {
     }
 }
 
-/// Where reports go.
-enum Destination {
-    /// A configuration file to be.
-    Config(Vec<ReportForm>),
-    Daemon {
-        client: Client,
-        /// Whether all reports will be there after a restart of the daemon.
-        persistent: bool,
-    },
-}
-
 /// The reports that exist, and where others are created.
 struct Importer {
     defaults: Defaults,
     existing: Vec<Existing>,
-    destination: Destination,
+    /// The daemon; `None`: a configuration file to be.
+    client: Option<Client>,
+    /// What was created.
+    created: Vec<ReportForm>,
+    /// Whether all reports will be there after a restart of the daemon.
+    persistent: bool,
 }
 
 impl Importer {
-    fn to_config(config: &Config) -> Result<Self, ImportError> {
-        let defaults = defaults(config);
-        let definitions = Definitions::new(&config.configured_reports, &defaults)?;
-        let forms = definitions.forms();
-        Ok(Self {
-            existing: forms
-                .iter()
-                .map(|form| Existing::new(form, &defaults))
-                .collect(),
+    fn new(forms: &[ReportForm], defaults: Defaults, client: Option<Client>) -> Self {
+        let existing = forms.iter().map(|form| Existing::new(form, &defaults));
+        Self {
+            existing: existing.collect(),
             defaults,
-            destination: Destination::Config(Vec::new()),
-        })
+            client,
+            created: Vec::new(),
+            persistent: true,
+        }
+    }
+
+    fn to_config(config: &Config) -> Result<Self, Failure> {
+        let defaults = defaults(config);
+        let definitions = Definitions::new(&config.configured_reports, &defaults);
+        let forms = definitions.map_err(Failure::failed)?.forms();
+        Ok(Self::new(&forms, defaults, None))
     }
 
     fn to_daemon(client: Client, mut defaults: Defaults) -> Result<Self, ClientError> {
@@ -276,17 +227,8 @@ impl Importer {
         if let Some(window) = window.filter(|window| !window.is_zero()) {
             defaults.history = window;
         }
-        let existing = reports
-            .into_iter()
-            .map(|report| Existing::new(&report.form(), &defaults));
-        Ok(Self {
-            existing: existing.collect(),
-            defaults,
-            destination: Destination::Daemon {
-                client,
-                persistent: true,
-            },
-        })
+        let forms: Vec<ReportForm> = reports.into_iter().map(Listed::form).collect();
+        Ok(Self::new(&forms, defaults, Some(client)))
     }
 
     /// Takes one table after the other.
@@ -346,33 +288,26 @@ impl Importer {
 
     /// Creates a report whose name is free.
     fn create(&mut self, form: &ReportForm) -> Result<(), ClientError> {
-        match &mut self.destination {
-            Destination::Config(forms) => forms.push(form.clone()),
-            Destination::Daemon { client, persistent } => {
-                // A form has text keys and finite numbers only.
-                let form = serde_json::to_string(form).unwrap_or_default();
-                match client.request("POST", REPORTS, Some(form))? {
-                    (201, Ok(created)) => *persistent &= created["persistent"] == true,
-                    (status, body) => return Err(client.refusal(REPORTS, status, body)),
-                }
+        if let Some(client) = &self.client {
+            // A form has text keys and finite numbers only.
+            let body = serde_json::to_string(form).unwrap_or_default();
+            match client.request("POST", REPORTS, Some(body))? {
+                (201, Ok(created)) => self.persistent &= created["persistent"] == true,
+                (status, body) => return Err(client.refusal(REPORTS, status, body)),
             }
         }
+        self.created.push(form.clone());
         Ok(())
     }
 
     /// The configuration file.
     fn config_text(&self) -> String {
-        #[derive(Serialize)]
-        struct File<'a> {
-            report: &'a [ReportForm],
+        if self.created.is_empty() {
+            return String::new();
         }
-        match &self.destination {
-            // Forms hold texts, numbers and lists of them, all of which TOML can say.
-            Destination::Config(forms) if !forms.is_empty() => {
-                toml::to_string(&File { report: forms }).unwrap_or_default()
-            }
-            _ => String::new(),
-        }
+        // Forms hold texts, numbers and lists of them, all of which TOML can say.
+        let file = HashMap::from([("report", &self.created)]);
+        toml::to_string(&file).unwrap_or_default()
     }
 }
 
@@ -433,7 +368,7 @@ fn report_outcomes(
     outcomes: &[(String, Outcome)],
     others: usize,
     to: &mut impl Write,
-) -> Result<bool, ImportError> {
+) -> io::Result<bool> {
     let mut counts = [0_usize; 3];
     for (name, outcome) in outcomes {
         let (at, what, more) = match outcome {

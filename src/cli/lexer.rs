@@ -3,15 +3,29 @@
 //! Knows quotes, escapes and comments, and no grammar. What is in a conditional comment (`/*!40101 .. */`) is read, as the
 //! server does. Keeps nothing but its place in the text.
 
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+/// The next piece of a text: blanks, comments, the frame of conditional comments (MariaDB's `/*M!100100 .. */` too), quoted
+/// texts (the quote twice is the quote, and but for names a backslash escapes), words, and any other byte.
+static PIECE: LazyLock<Regex> = LazyLock::new(|| {
+    let pieces = [
+        r"[\t\n\x0c\r ]+|#[^\n]*|--(?:[\t\x0c\r ][^\n]*|\n|\z)",
+        r"/\*M?![0-9]{0,6}|\*/|/\*.*?(?:\*/|\z)",
+        r#"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*""#,
+        r"[0-9A-Za-z_$\x80-\xff]+|.",
+    ];
+    Regex::new(&format!(r"(?s-u)\A(?:{})", pieces.join("|"))).expect("the test reads with it")
+});
+
 /// A piece of SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A keyword, a name, a number.
     Word(&'a [u8]),
-    /// In backticks.
-    Name(String),
-    /// In single or double quotes.
-    Text(String),
+    /// A name in backticks, or a text in quotes.
+    Quoted(String),
     /// Anything else.
     Symbol(u8),
     /// A quote that never ends.
@@ -31,7 +45,7 @@ impl Token<'_> {
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Word(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            Self::Name(text) | Self::Text(text) => Some(text),
+            Self::Quoted(text) => Some(text),
             Self::Symbol(_) | Self::Cut => None,
         }
     }
@@ -55,102 +69,62 @@ impl<'a> Lexer<'a> {
 
     pub(super) fn next(&mut self) -> Option<Token<'a>> {
         loop {
-            let &first = self.rest.first()?;
-            match first {
-                byte if byte.is_ascii_whitespace() => self.skip(1),
-                b'#' => self.skip_past(b"\n"),
-                b'-' if self.rest.starts_with(b"--")
-                    && self.rest.get(2).is_none_or(u8::is_ascii_whitespace) =>
-                {
-                    self.skip_past(b"\n");
+            let end = PIECE.find(self.rest)?.end();
+            let (piece, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            return Some(match piece {
+                [b'#', ..] | [b'-', b'-', ..] => continue,
+                [blank, ..] if blank.is_ascii_whitespace() => continue,
+                [b'/', b'*', b'!', ..] | [b'/', b'*', b'M', b'!', ..] => {
+                    self.conditional = true;
+                    continue;
                 }
-                b'/' if self.rest.starts_with(b"/*") => self.comment(),
-                b'*' if self.rest.starts_with(b"*/") => {
+                [b'*', b'/'] => {
                     self.conditional = false;
-                    self.skip(2);
+                    continue;
                 }
-                b'`' | b'\'' | b'"' => return Some(self.quoted(first)),
-                byte if is_word(byte) => {
-                    let end = self.rest.iter().position(|byte| !is_word(*byte));
-                    let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-                    self.rest = rest;
-                    return Some(Token::Word(word));
+                [b'/', b'*', ..] => continue,
+                [quote @ (b'`' | b'\'' | b'"'), inner @ .., _] => {
+                    let text = unescaped(inner, *quote);
+                    Token::Quoted(String::from_utf8_lossy(&text).into_owned())
                 }
-                symbol => {
-                    self.skip(1);
-                    return Some(Token::Symbol(symbol));
+                [b'`' | b'\'' | b'"'] => {
+                    self.rest = &[];
+                    Token::Cut
                 }
-            }
+                [byte]
+                    if !byte.is_ascii_alphanumeric() && !b"_$".contains(byte) && *byte < 0x80 =>
+                {
+                    Token::Symbol(*byte)
+                }
+                word => Token::Word(word),
+            });
         }
-    }
-
-    fn skip(&mut self, bytes: usize) {
-        self.rest = self.rest.get(bytes..).unwrap_or_default();
-    }
-
-    fn skip_past(&mut self, end: &[u8]) {
-        let at = self.rest.windows(end.len()).position(|it| it == end);
-        self.skip(at.map_or(self.rest.len(), |at| at + end.len()));
-    }
-
-    /// Skips a comment; of a conditional one (`/*!40101 .. */`, MariaDB's `/*M!100100 .. */`) only the frame, since the
-    /// server reads what is in it.
-    fn comment(&mut self) {
-        let inside = &self.rest[2..];
-        let version = inside
-            .strip_prefix(b"!")
-            .or_else(|| inside.strip_prefix(b"M!"));
-        match version {
-            Some(version) => {
-                let digits = version.iter().take_while(|byte| byte.is_ascii_digit());
-                let digits = digits.count().min(6);
-                self.rest = &version[digits..];
-                self.conditional = true;
-            }
-            None => {
-                self.skip(2);
-                self.skip_past(b"*/");
-            }
-        }
-    }
-
-    /// A quoted text: the quote twice is the quote, and but for names a backslash escapes.
-    fn quoted(&mut self, quote: u8) -> Token<'a> {
-        let mut text = Vec::new();
-        let mut bytes = self.rest.iter().enumerate().skip(1);
-        while let Some((at, &byte)) = bytes.next() {
-            if byte == quote {
-                if self.rest.get(at + 1) != Some(&quote) {
-                    self.skip(at + 1);
-                    let text = String::from_utf8_lossy(&text).into_owned();
-                    return if quote == b'`' {
-                        Token::Name(text)
-                    } else {
-                        Token::Text(text)
-                    };
-                }
-                bytes.next();
-                text.push(quote);
-            } else if byte == b'\\' && quote != b'`' {
-                match bytes.next() {
-                    Some((_, b'n')) => text.push(b'\n'),
-                    Some((_, b't')) => text.push(b'\t'),
-                    Some((_, b'r')) => text.push(b'\r'),
-                    Some((_, b'0')) => text.push(0),
-                    Some((_, &other)) => text.push(other),
-                    None => {}
-                }
-            } else {
-                text.push(byte);
-            }
-        }
-        self.rest = &[];
-        Token::Cut
     }
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+/// A text as it stands between two such quotes, escapes resolved. A quote that it cannot have, as 0: the client's output.
+pub(super) fn unescaped(text: &[u8], quote: u8) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'\\' && quote != b'`' {
+            plain.extend(bytes.next().map(|byte| match byte {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'0' => 0,
+                other => *other,
+            }));
+        } else {
+            plain.push(byte);
+            if byte == quote {
+                // It stands there twice.
+                bytes.next();
+            }
+        }
+    }
+    plain
 }
 
 /// The statements of a text, without the `;` behind each; what holds nothing but comments is none.

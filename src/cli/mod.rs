@@ -20,8 +20,9 @@ pub mod tail;
 pub mod top;
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 
+use self::client::ClientError;
 use crate::config::ConfigErrors;
 use crate::daemon::StartError;
 
@@ -53,6 +54,21 @@ impl Failure {
         }
     }
 
+    /// What could not be written. A reader that goes away (`| head`) is no failure: the command ends, with exit code 0.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "for `map_err`, which passes it on"
+    )]
+    pub fn write(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self {
+                code: 0,
+                problems: Vec::new(),
+            },
+            _ => Self::failed(format!("cannot write: {error}")),
+        }
+    }
+
     /// Exit code 1 of a command that has reported everything itself.
     #[must_use]
     pub const fn reported() -> Self {
@@ -72,23 +88,24 @@ impl From<ConfigErrors> for Failure {
     }
 }
 
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::new(&error, matches!(error, ClientError::Usage(_)))
+    }
+}
+
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         Self::new(&error, error.is_configuration())
     }
 }
 
-/// Prints an answer on stdout. A reader that goes away (`| head`) is no failure.
+/// Prints an answer on stdout.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn print(answer: &str) -> Result<(), Failure> {
-    match writeln!(std::io::stdout(), "{answer}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("cannot write: {error}")))
-        }
-        _ => Ok(()),
-    }
+    writeln!(io::stdout(), "{answer}").map_err(Failure::write)
 }
 
 /// Prints a problem on stderr.

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::lexer::statements;
-use crate::cli::client::{Client, ClientError, ClientFlags};
-use crate::cli::format;
+use crate::cli::client::{Client, ClientFlags};
+use crate::cli::{Failure, format};
 
 /// Rows that a table's widths are taken from.
 const WIDTH_ROWS: u64 = 1_000;
@@ -53,62 +53,26 @@ pub enum Format {
     Arrow,
 }
 
-/// Why there was no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryError {
-    /// The daemon, or the way to it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Reading the statements or writing the rows.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// What was being done.
-        what: &'static str,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// The rows stopped before the end.
-    #[error("the answer broke off{0}; the daemon's log says why")]
-    BrokenOff(String),
-    /// One of several statements.
-    #[error("statement {number}: {source}")]
-    Statement {
-        /// Which, counted from 1.
-        number: usize,
-        /// What went wrong.
-        source: Box<Self>,
-    },
-}
-
-impl QueryError {
-    /// Whether the command line is to blame.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Client(ClientError::Usage(_)))
-    }
-}
-
 /// Runs the statements and prints each answer to `out`, until one fails.
 ///
 /// # Errors
-/// When there is no daemon, a statement cannot be run, or an answer breaks off. A reader that goes away (`| head`) is none.
+/// When there is no daemon, a statement cannot be run, or an answer breaks off.
 pub fn execute(
     flags: &QueryFlags,
     terminal: bool,
     stdin: impl Read,
     out: impl Write,
-) -> Result<(), QueryError> {
+) -> Result<(), Failure> {
     let client = Client::of(&flags.client)?;
     let default = if terminal { Format::Table } else { Format::Csv };
     let format = flags.format.unwrap_or(default);
     if terminal && format == Format::Arrow {
         let problem = "--format arrow: stdout is a terminal; accepted: a file or a pipe";
-        return Err(ClientError::Usage(problem.to_owned()).into());
+        return Err(Failure::usage(problem));
     }
     let text = match flags.statement.as_str() {
-        "-" => io::read_to_string(stdin.take(TEXT_BYTES_MAX)).map_err(|source| QueryError::Io {
-            what: "read the statements",
-            source,
-        })?,
+        "-" => io::read_to_string(stdin.take(TEXT_BYTES_MAX))
+            .map_err(|error| Failure::failed(format!("cannot read the statements: {error}")))?,
         text => text.to_owned(),
     };
     let mut statements = statements(&text);
@@ -119,21 +83,17 @@ pub fn execute(
     let mut out = BufWriter::new(out);
     for (at, statement) in statements.iter().enumerate() {
         if at > 0 && matches!(format, Format::Table | Format::Csv) {
-            writeln!(out).map_err(writing)?;
+            writeln!(out).map_err(Failure::write)?;
         }
         let printed = run(&client, statement, format, terminal, &mut out);
-        match printed.and_then(|()| out.flush().map_err(writing)) {
-            Ok(()) => {}
-            Err(QueryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(());
+        let printed = printed.and_then(|()| out.flush().map_err(Failure::write));
+        if let Err(mut failure) = printed {
+            if statements.len() > 1 {
+                for problem in &mut failure.problems {
+                    problem.insert_str(0, &format!("statement {}: ", at + 1));
+                }
             }
-            Err(error) if statements.len() == 1 => return Err(error),
-            Err(error) => {
-                return Err(QueryError::Statement {
-                    number: at + 1,
-                    source: Box::new(error),
-                });
-            }
+            return Err(failure);
         }
     }
     Ok(())
@@ -146,7 +106,7 @@ fn run(
     format: Format,
     terminal: bool,
     out: &mut impl Write,
-) -> Result<(), QueryError> {
+) -> Result<(), Failure> {
     let name = match format {
         Format::Table | Format::Json => "json",
         Format::Csv => "csv",
@@ -163,25 +123,24 @@ fn run(
     }
 }
 
-fn writing(source: io::Error) -> QueryError {
-    QueryError::Io {
-        what: "write",
-        source,
-    }
+fn broken_off(why: &str) -> Failure {
+    Failure::failed(format!(
+        "the answer broke off{why}; the daemon's log says why"
+    ))
 }
 
-fn broken_off(error: &io::Error) -> QueryError {
-    QueryError::BrokenOff(format!(" ({error})"))
+fn unreadable(error: &io::Error) -> Failure {
+    broken_off(&format!(" ({error})"))
 }
 
-fn pass_on(mut answer: impl Read, out: &mut impl Write) -> Result<(), QueryError> {
+fn pass_on(mut answer: impl Read, out: &mut impl Write) -> Result<(), Failure> {
     let mut piece = vec![0; 64 << 10];
     loop {
         match answer.read(&mut piece) {
             Ok(0) => return Ok(()),
-            Ok(read) => out.write_all(&piece[..read]).map_err(writing)?,
+            Ok(read) => out.write_all(&piece[..read]).map_err(Failure::write)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(broken_off(&error)),
+            Err(error) => return Err(unreadable(&error)),
         }
     }
 }
@@ -191,19 +150,19 @@ fn show_lines(
     mut answer: impl BufRead,
     show: impl Fn(&str) -> Cow<'_, str>,
     out: &mut impl Write,
-) -> Result<(), QueryError> {
+) -> Result<(), Failure> {
     let mut line = Vec::new();
     loop {
         line.clear();
         let read = answer.read_until(b'\n', &mut line);
-        if read.map_err(|error| broken_off(&error))? == 0 {
+        if read.map_err(|error| unreadable(&error))? == 0 {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&line);
         let bare = text.strip_suffix('\n').unwrap_or(&text);
         let bare = bare.strip_suffix('\r').unwrap_or(bare);
         let end = if text.ends_with('\n') { "\n" } else { "" };
-        write!(out, "{}{end}", show(bare)).map_err(writing)?;
+        write!(out, "{}{end}", show(bare)).map_err(Failure::write)?;
     }
 }
 
@@ -224,11 +183,11 @@ struct Column {
 }
 
 /// The daemon's JSON has a row a line, which is all that this relies on beside JSON itself.
-fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), QueryError> {
-    let missing = || QueryError::BrokenOff(String::new());
+fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure> {
+    let missing = || broken_off("");
     let mut lines = answer.lines();
     let mut next = || match lines.next() {
-        Some(line) => line.map_err(|error| broken_off(&error)),
+        Some(line) => line.map_err(|error| unreadable(&error)),
         None => Err(missing()),
     };
     // `{"columns":[..],"rows":[` and the rest in lines of its own; or all of it, when there are no rows.
@@ -236,14 +195,10 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), QueryEr
     if let Ok(done) = serde_json::from_str::<Json>(&head) {
         let affected = done["affected_rows"].as_u64().unwrap_or_default();
         let info = format::visible(done["info"].as_str().unwrap_or_default());
-        return writeln!(out, "OK, {affected} rows affected {info}").map_err(writing);
+        return writeln!(out, "OK, {affected} rows affected {info}").map_err(Failure::write);
     }
     let Head { mut columns } =
         serde_json::from_str(&format!("{head}]}}")).map_err(|_| missing())?;
-    for column in &mut columns {
-        column.name = format::visible(&column.name).into_owned();
-        column.width = format::width(&column.name);
-    }
     let mut waiting = Vec::new();
     let mut rows = 0;
     loop {
@@ -252,21 +207,23 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), QueryEr
         if !ended {
             let row: Vec<Json> =
                 serde_json::from_str(line.trim_end_matches(',')).map_err(|_| missing())?;
-            let row: Vec<String> = row.iter().map(cell).collect();
-            if rows < WIDTH_ROWS {
-                for (column, cell) in columns.iter_mut().zip(&row) {
+            waiting.push(row.iter().map(cell).collect::<Vec<String>>());
+            rows += 1;
+        }
+        let widths_known = match ended {
+            true => rows < WIDTH_ROWS,
+            false => rows == WIDTH_ROWS,
+        };
+        if widths_known {
+            for column in &mut columns {
+                column.name = format::visible(&column.name).into_owned();
+                column.width = format::width(&column.name);
+            }
+            for row in &waiting {
+                for (column, cell) in columns.iter_mut().zip(row) {
                     column.width = column.width.max(format::width(cell).min(WIDTH_MAX));
                 }
             }
-            waiting.push(row);
-            rows += 1;
-        }
-        let widths_known = if ended {
-            rows < WIDTH_ROWS
-        } else {
-            rows == WIDTH_ROWS
-        };
-        if widths_known {
             let names = columns.iter().map(|column| column.name.clone());
             let rules = columns.iter().map(|column| "-".repeat(column.width));
             waiting.splice(..0, [names.collect(), rules.collect()]);
@@ -278,7 +235,7 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), QueryEr
         }
         if ended {
             let what = if rows == 1 { "row" } else { "rows" };
-            return writeln!(out, "({rows} {what})").map_err(writing);
+            return writeln!(out, "({rows} {what})").map_err(Failure::write);
         }
     }
 }
@@ -292,7 +249,7 @@ fn cell(value: &Json) -> String {
 }
 
 /// Numbers stand to the right.
-fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result<(), QueryError> {
+fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result<(), Failure> {
     const NUMBERS: [&str; 5] = ["bigint", "int", "float", "double", "decimal"];
     let cells = columns.iter().zip(row).map(|(column, cell)| {
         let space = " ".repeat(column.width.saturating_sub(format::width(cell)));
@@ -302,14 +259,14 @@ fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result
         }
     });
     let line = cells.collect::<Vec<_>>().join("  ");
-    writeln!(out, "{}", line.trim_end()).map_err(writing)
+    writeln!(out, "{}", line.trim_end()).map_err(Failure::write)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn printed(answer: &str) -> Result<String, QueryError> {
+    fn printed(answer: &str) -> Result<String, Failure> {
         let mut out = Vec::new();
         print_table(answer.as_bytes(), &mut out)?;
         Ok(String::from_utf8(out).unwrap())
@@ -373,7 +330,7 @@ mod tests {
             HEAD.to_owned(),
             format!("{HEAD}\n[\"/a\",1],\n"),
         ] {
-            let error = printed(&answer).unwrap_err().to_string();
+            let error = printed(&answer).unwrap_err().problems.concat();
             assert!(error.starts_with("the answer broke off"), "{error}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use futures::future::select_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -12,9 +13,7 @@ use crate::shutdown::Shutdown;
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+    caught: [(&'static str, Signal); 3],
 }
 
 impl Signals {
@@ -22,29 +21,27 @@ impl Signals {
         let listen = || -> io::Result<Self> {
             let runtime = Builder::new_current_thread().enable_io().build()?;
             let entered = runtime.enter();
-            let terminate = signal(SignalKind::terminate())?;
-            let interrupt = signal(SignalKind::interrupt())?;
-            let hangup = signal(SignalKind::hangup())?;
+            let caught = [
+                ("SIGTERM", signal(SignalKind::terminate())?),
+                ("SIGINT", signal(SignalKind::interrupt())?),
+                ("SIGHUP", signal(SignalKind::hangup())?),
+            ];
             drop(entered);
-            Ok(Self {
-                runtime,
-                terminate,
-                interrupt,
-                hangup,
-            })
+            Ok(Self { runtime, caught })
         };
         listen().map_err(cannot_wait)
     }
 
     /// Waits for any of them and gives its name.
     pub(super) fn wait(&mut self) -> &'static str {
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.hangup.recv() => "SIGHUP",
-            }
-        })
+        let caught = self.caught.iter_mut();
+        let each = caught.map(|(name, signal)| {
+            Box::pin(async {
+                signal.recv().await;
+                *name
+            })
+        });
+        self.runtime.block_on(select_all(each)).0
     }
 }
 

@@ -13,8 +13,8 @@ use crossbeam::channel::RecvTimeoutError;
 use serde_json::Value as Json;
 
 use crate::cli::client::address::encoded;
-use crate::cli::client::{Client, ClientError, ClientFlags};
-use crate::cli::format;
+use crate::cli::client::{Client, ClientFlags};
+use crate::cli::{Failure, format};
 use crate::config::units::parse_duration;
 use crate::shutdown::Shutdown;
 
@@ -87,24 +87,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Why it ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum TailError {
-    /// The daemon, or the way to it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// What was to be said could not be.
-    #[error("cannot write: {0}")]
-    Write(#[from] io::Error),
-}
-
-impl TailError {
-    /// Whether the command line is to blame.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Client(ClientError::Usage(_)))
-    }
-}
-
 /// What to ask the daemon for, and how far it has come.
 struct StreamQuery {
     query: String,
@@ -115,14 +97,8 @@ struct StreamQuery {
 impl StreamQuery {
     fn new(flags: &TailFlags) -> Self {
         let mut query = String::from("/api/v1/stream/requests?format=ndjson");
-        let mut add = |name: &str, value: &str| {
-            query.push('&');
-            query.push_str(&encoded(name));
-            query.push('=');
-            query.push_str(&encoded(value));
-        };
         let number = |number: u32| number.to_string();
-        for (name, value) in [
+        let filters = [
             ("script_name", flags.script.clone()),
             ("hostname", flags.host.clone()),
             ("server_name", flags.server.clone()),
@@ -132,13 +108,14 @@ impl StreamQuery {
             ("max_time", flags.max_time.clone()),
             ("rate", flags.rate.map(number)),
             ("timers", flags.timers.then(|| "1".to_owned())),
-        ] {
+        ];
+        for (name, value) in filters {
             if let Some(value) = value {
-                add(name, &value);
+                query += &format!("&{name}={}", encoded(&value));
             }
         }
         for (name, value) in &flags.tags {
-            add(&format!("tag.{name}"), value);
+            query += &format!("&tag.{}={}", encoded(name), encoded(value));
         }
         Self {
             query,
@@ -176,16 +153,16 @@ impl StreamQuery {
 /// Prints requests until there are enough, or a stop. `colour`: the output is a terminal that may be coloured.
 ///
 /// # Errors
-/// When the daemon cannot be asked at all, or refuses; when nothing can be written, unless the reader just went away.
+/// When the daemon cannot be asked at all, or refuses; when nothing can be written.
 pub fn execute(
     flags: &TailFlags,
     colour: bool,
     shutdown: &Shutdown,
     out: impl Write,
     err: impl Write,
-) -> Result<(), TailError> {
+) -> Result<(), Failure> {
     let client = Client::of(&flags.client)?;
-    let events = stream::follow(client, StreamQuery::new(flags))?;
+    let events = stream::follow(client, StreamQuery::new(flags)).map_err(Failure::failed)?;
     let mut printer = Printer {
         out: BufWriter::new(out),
         err,
@@ -193,22 +170,22 @@ pub fn execute(
         connection: Connection::First,
     };
     while !shutdown.requested() {
-        let event = match events.recv_timeout(EVENT_WAIT) {
-            Ok(event) => event,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        match printer.handle(event, events.is_empty()) {
-            Ok(true) => {}
-            Ok(false) => break,
-            // Whoever reads has seen enough, as in `| head`.
-            Err(TailError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(());
+        match events.recv_timeout(EVENT_WAIT) {
+            Ok(Event::Ended(end)) => {
+                end?;
+                break;
             }
-            Err(error) => return Err(error),
+            Ok(Event::Lost(error)) if printer.connection == Connection::First => {
+                return Err(error.into());
+            }
+            Ok(event) => printer
+                .handle(event, events.is_empty())
+                .map_err(Failure::write)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    Ok(printer.out.flush()?)
+    printer.out.flush().map_err(Failure::write)
 }
 
 /// What is known of the connection.
@@ -228,8 +205,8 @@ struct Printer<O: Write, E: Write> {
 }
 
 impl<O: Write, E: Write> Printer<O, E> {
-    /// True: go on. Output waits for more only while there is more.
-    fn handle(&mut self, event: Event, last: bool) -> Result<bool, TailError> {
+    /// Output waits for more only while there is more.
+    fn handle(&mut self, event: Event, last: bool) -> io::Result<()> {
         match event {
             Event::Connected => {
                 if self.connection == Connection::Lost {
@@ -242,28 +219,22 @@ impl<O: Write, E: Write> Printer<O, E> {
             }
             Event::Line(line) => self.line(&line)?,
             Event::Lost(error) => {
-                if self.connection == Connection::First {
-                    return Err(error.into());
-                }
                 if self.connection != Connection::Lost {
                     self.notify(&format!("{error}; trying again"))?;
                 }
                 self.connection = Connection::Lost;
             }
-            Event::Ended(end) => {
-                end?;
-                return Ok(false);
-            }
+            Event::Ended(_) => {}
         }
-        if last {
-            self.out.flush()?;
+        match last {
+            true => self.out.flush(),
+            false => Ok(()),
         }
-        Ok(true)
     }
 
-    fn line(&mut self, line: &str) -> Result<(), TailError> {
+    fn line(&mut self, line: &str) -> io::Result<()> {
         let Some(columns) = &mut self.columns else {
-            return Ok(writeln!(self.out, "{}", format::visible_json(line))?);
+            return writeln!(self.out, "{}", format::visible_json(line));
         };
         let row: Json = serde_json::from_str(line).unwrap_or_default();
         match row.get("missed").and_then(Json::as_u64) {
@@ -271,20 +242,21 @@ impl<O: Write, E: Write> Printer<O, E> {
                 let missed = format::grouped(missed as f64);
                 self.notify(&format!("missed {missed} requests: this end is too slow"))
             }
-            None => Ok(columns.row(&mut self.out, &row)?),
+            None => columns.row(&mut self.out, &row),
         }
     }
 
     /// A word about the connection, in its place between the lines.
-    fn notify(&mut self, text: &str) -> Result<(), TailError> {
+    fn notify(&mut self, text: &str) -> io::Result<()> {
         self.out.flush()?;
-        Ok(writeln!(self.err, "pinbad: {}", format::visible(text))?)
+        writeln!(self.err, "pinbad: {}", format::visible(text))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::client::ClientError;
 
     fn flags(line: &str) -> Result<TailFlags, clap::Error> {
         #[derive(clap::Parser)]
@@ -330,49 +302,38 @@ mod tests {
         assert_eq!(query.path(), None);
     }
 
-    fn printed(events: Vec<Event>) -> (String, String, Result<bool, TailError>) {
+    #[test]
+    fn an_outage_is_said_once() {
         let mut printer = Printer {
             out: BufWriter::new(Vec::new()),
             err: Vec::new(),
             columns: Some(Columns::new(false)),
             connection: Connection::First,
         };
-        let mut last = Ok(true);
-        for event in events {
-            last = printer.handle(event, true);
-        }
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (
-            text(printer.out.into_inner().unwrap()),
-            text(printer.err),
-            last,
-        )
-    }
-
-    #[test]
-    fn an_outage_is_said_once_but_the_first_is_the_end() {
         let lost = || {
             Event::Lost(ClientError::Unreachable {
                 url: "http://h:1".to_owned(),
                 problem: "refused".to_owned(),
             })
         };
-        assert!(printed(vec![lost()]).2.is_err());
         let missed = Event::Line(r#"{"missed":1204}"#.to_owned());
-        let (out, err, last) = printed(vec![
+        for event in [
             Event::Connected,
             lost(),
             lost(),
             Event::Connected,
             missed,
             Event::Ended(Ok(())),
-        ]);
+        ] {
+            printer.handle(event, true).unwrap();
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         assert_eq!(
-            err,
+            text(printer.err),
             "pinbad: http://h:1: refused; trying again\npinbad: connected again\n\
              pinbad: missed 1,204 requests: this end is too slow\n"
         );
+        let out = text(printer.out.into_inner().unwrap());
         assert_eq!(out.lines().count(), 1, "the heading, once: {out}");
-        assert!(!last.unwrap());
     }
 }

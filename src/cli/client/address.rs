@@ -2,8 +2,9 @@
 //!
 //! Pure functions. What is wrong is said in words; a password is never part of an error or of the address that is shown.
 
-use super::credentials::Credentials;
+use super::credentials::basic;
 use super::format::visible;
+use crate::config::secret::Secret;
 
 /// The bytes that may stand in a path or query as they are.
 const PLAIN: &[u8] = b"-._~";
@@ -12,7 +13,7 @@ const PLAIN: &[u8] = b"-._~";
 ///
 /// # Errors
 /// Says what is wrong and what is accepted.
-pub fn split(url: &str) -> Result<(String, Option<Credentials>), String> {
+pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     const ACCEPTED: &str = "accepted: http://HOST:PORT, https://USER:PASSWORD@HOST:PORT";
     let url = url.trim();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
@@ -27,16 +28,12 @@ pub fn split(url: &str) -> Result<(String, Option<Credentials>), String> {
         None => (None, authority),
         Some((user, host)) => {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            let part = |text: &str| {
-                let why =
-                    || format!("--url: name or password is no percent-encoded text; {ACCEPTED}");
-                decoded(text).ok_or_else(why)
+            let (Some(name), Some(password)) = (decoded(name), decoded(password)) else {
+                return Err(format!(
+                    "--url: name or password is no percent-encoded text; {ACCEPTED}"
+                ));
             };
-            let credentials = Credentials::Basic {
-                name: part(name)?,
-                password: part(password)?,
-            };
-            (Some(credentials), host)
+            (Some(basic(&name, &password)), host)
         }
     };
     if host.is_empty() || host.starts_with(':') || path.contains(['?', '#']) {
@@ -95,18 +92,12 @@ mod tests {
         ] {
             assert_eq!(split(url), Ok((address.to_owned(), None)), "{url}");
         }
-        let basic = |name: &str, password: &str| {
-            Some(Credentials::Basic {
-                name: name.to_owned(),
-                password: password.to_owned(),
-            })
-        };
         let (address, who) = split("http://me:p%40ss:w@h:1").unwrap();
         assert_eq!(
             (address.as_str(), who),
-            ("http://h:1", basic("me", "p@ss:w"))
+            ("http://h:1", Some(basic("me", "p@ss:w")))
         );
-        assert_eq!(split("me@h:1").unwrap().1, basic("me", ""));
+        assert_eq!(split("me@h:1").unwrap().1, Some(basic("me", "")));
     }
 
     #[test]

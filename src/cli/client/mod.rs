@@ -17,8 +17,8 @@ use ureq::tls::TlsConfig;
 use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
-use self::credentials::{Credentials, CredentialsError};
 use crate::cli::format;
+use crate::config::secret::Secret;
 
 pub mod address;
 pub mod credentials;
@@ -81,17 +81,12 @@ pub enum ClientError {
     },
 }
 
-impl From<CredentialsError> for ClientError {
-    fn from(error: CredentialsError) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
 /// A daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
     url: String,
-    credentials: Credentials,
+    /// What the header `Authorization` holds.
+    authorization: Option<Secret>,
     tls: Option<TlsConfig>,
     agent: Agent,
     streams: Agent,
@@ -103,18 +98,18 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn of(flags: &ClientFlags) -> Result<Self, ClientError> {
-        let token = credentials::token(flags.token_file.as_deref())?;
+        let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::Usage)?;
         Self::new(&flags.url, token, flags.ca_file.as_deref())
     }
 
     /// The daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out); a name and a password in it count for
-    /// more than `credentials`. `ca_file`: whose signature counts, if not those that the system trusts.
+    /// more than `authorization`. `ca_file`: whose signature counts, if not those that the system trusts.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn new(
         url: &str,
-        credentials: Credentials,
+        authorization: Option<Secret>,
         ca_file: Option<&Path>,
     ) -> Result<Self, ClientError> {
         let (url, own) = address::split(url).map_err(ClientError::Usage)?;
@@ -128,7 +123,7 @@ impl Client {
         let answers = settings(tls.as_ref()).timeout_global(Some(ANSWER_MAX));
         Ok(Self {
             url,
-            credentials: own.unwrap_or(credentials),
+            authorization: own.or(authorization),
             agent: answers.build().new_agent(),
             streams: streams.build().new_agent(),
             tls,
@@ -171,18 +166,9 @@ impl Client {
         path: &str,
         body: Option<String>,
     ) -> Result<(u16, Result<Json, String>), ClientError> {
-        let failed = |problem: String| self.unreachable(problem);
-        let request = self.builder(method, path);
-        let mut answer = match body {
-            None => request.body(()).map(|request| self.agent.run(request)),
-            Some(body) => request
-                .header("content-type", "application/json")
-                .body(body)
-                .map(|request| self.agent.run(request)),
-        }
-        .map_err(|error| failed(error.to_string()))?
-        .map_err(|error| failed(message_of(&error)))?;
-        let text = read(&mut answer, ANSWER_BYTES_MAX).map_err(failed)?;
+        let mut answer = self.run(&self.agent, method, path, body)?;
+        let text = read(&mut answer, ANSWER_BYTES_MAX);
+        let text = text.map_err(|problem| self.unreachable(problem))?;
         let json = serde_json::from_str(&text);
         let body = json.map_err(|_| text.chars().take(80).collect());
         Ok((answer.status().as_u16(), body))
@@ -193,9 +179,7 @@ impl Client {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn stream(&self, path: &str) -> Result<impl Read + use<>, ClientError> {
-        let request = self.builder("GET", path).body(());
-        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
-        self.streamed(path, self.streams.run(request))
+        self.streamed("GET", path, None)
     }
 
     /// POST of JSON whose answer is read while it is made.
@@ -203,19 +187,16 @@ impl Client {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn post_stream(&self, path: &str, body: &Json) -> Result<impl Read + use<>, ClientError> {
-        let request = self.builder("POST", path);
-        let request = request.header("content-type", "application/json");
-        let request = request.body(body.to_string());
-        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
-        self.streamed(path, self.streams.run(request))
+        self.streamed("POST", path, Some(body.to_string()))
     }
 
     fn streamed(
         &self,
+        method: &str,
         path: &str,
-        answer: Result<Response<Body>, ureq::Error>,
+        body: Option<String>,
     ) -> Result<impl Read + use<>, ClientError> {
-        let mut answer = answer.map_err(|error| self.unreachable(message_of(&error)))?;
+        let mut answer = self.run(&self.streams, method, path, body)?;
         let status = answer.status().as_u16();
         if status != 200 {
             let text = read(&mut answer, REFUSAL_BYTES_MAX).unwrap_or_default();
@@ -225,14 +206,28 @@ impl Client {
         Ok(BufReader::new(answer.into_body().into_reader()))
     }
 
-    fn builder(&self, method: &str, path: &str) -> ureq::http::request::Builder {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url));
-        match self.credentials.header() {
-            Some(value) => request.header("authorization", value),
-            None => request,
+    fn run(
+        &self,
+        agent: &Agent,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Response<Body>, ClientError> {
+        let uri = format!("{}{path}", self.url);
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization.reveal());
         }
+        let answer = match body {
+            None => request.body(()).map(|request| agent.run(request)),
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(body)
+                .map(|request| agent.run(request)),
+        };
+        answer
+            .map_err(|error| self.unreachable(error.to_string()))?
+            .map_err(|error| self.unreachable(message_of(&error)))
     }
 
     fn unreachable(&self, problem: String) -> ClientError {
@@ -293,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_somebody_elses_answer() {
-        let client = Client::new("h:1", Credentials::None, None).unwrap();
+        let client = Client::new("h:1", None, None).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
         assert_eq!(refused.to_string(), "no such");
         for (body, shown) in [

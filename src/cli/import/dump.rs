@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::cli::lexer::{Lexer, Token};
+use crate::cli::lexer::{Lexer, Token, unescaped};
 
 /// One CREATE TABLE statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     let mut out = Vec::with_capacity(text.len());
     for line in text.split(|byte| *byte == b'\n') {
         if escaped(line) {
-            unescape_into(&mut out, line);
+            out.extend(unescaped(line, b'\0'));
             // The client ends a row with its line, not with a semicolon.
             out.extend_from_slice(b";\n");
         } else {
@@ -88,23 +88,6 @@ fn plain(text: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     out.into()
-}
-
-/// Resolves the escapes of the client's tab-separated output.
-fn unescape_into(out: &mut Vec<u8>, line: &[u8]) {
-    let mut bytes = line.iter();
-    while let Some(&byte) = bytes.next() {
-        match (byte, byte == b'\\') {
-            (_, true) => match bytes.next() {
-                Some(b'n') => out.push(b'\n'),
-                Some(b't') => out.push(b'\t'),
-                Some(b'0') => out.push(0),
-                Some(&other) => out.push(other),
-                None => {}
-            },
-            (byte, false) => out.push(byte),
-        }
-    }
 }
 
 struct Parser<'a> {

@@ -202,7 +202,7 @@ fn the_printed_sums_add_up() {
         "1 taken, 1 already there, 1 not taken; 1 table of another engine passed over."
     );
     let (result, out, _) = run("CREATE TABLE users (a int) ENGINE=InnoDB;");
-    let error = result.unwrap_err().to_string();
+    let error = result.unwrap_err().problems.concat();
     assert!(
         error.contains("no CREATE TABLE statement with ENGINE=PINBA among the 1"),
         "{error}"

@@ -1,7 +1,4 @@
-//! One value of a table on the screen, and how it is written out.
-//!
-//! Values come from JSON once, on the polling thread, and are escaped there ([`visible`]); afterwards they are only compared and
-//! formatted. Pure.
+//! One value of a table: JSON as the daemon sent it, how it is written out by its column's unit, and how two compare. Pure.
 
 use std::cmp::Ordering;
 
@@ -37,73 +34,40 @@ pub enum Unit {
     Number,
 }
 
-/// One value.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
-    /// There is none.
-    Nothing,
-    /// Text, nothing in it that a terminal would execute.
-    Text(String),
-    /// A number, in the unit of its column.
-    Number(f64),
+impl Unit {
+    /// A value as text, in a column of this unit; a terminal executes nothing in it.
+    pub fn format(self, value: &Json) -> String {
+        let number = match value {
+            Json::Null => return "-".to_owned(),
+            Json::Number(number) => number.as_f64().unwrap_or_default(),
+            Json::String(text) => return visible(text).into_owned(),
+            other => return visible(&other.to_string()).into_owned(),
+        };
+        match self {
+            Self::Seconds => seconds(number),
+            Self::Percent => format!("{number:.1}%"),
+            Self::Share => format!("{} {:>4}", bar(number / 100.0), format!("{number:.0}%")),
+            Self::Kib => bytes(number * 1024.0),
+            Self::Bytes => bytes(number),
+            Self::Count => grouped(number),
+            Self::Plain => format!("{number}"),
+            Self::Rate | Self::Number | Self::Text => short(number),
+        }
+    }
 }
 
-impl Cell {
-    /// The value of a JSON member.
-    pub fn of(value: &Json) -> Self {
-        match value {
-            Json::Number(number) => number.as_f64().map_or(Self::Nothing, Self::Number),
-            Json::String(text) => Self::text(text),
-            Json::Null => Self::Nothing,
-            other => Self::text(&other.to_string()),
-        }
+/// The order of two values; what is missing comes last either way.
+pub fn compare(a: &Json, b: &Json, descending: bool) -> Ordering {
+    if a.is_null() || b.is_null() {
+        return a.is_null().cmp(&b.is_null());
     }
-
-    /// Text from outside.
-    pub fn text(text: &str) -> Self {
-        Self::Text(visible(text).into_owned())
-    }
-
-    /// The number, if it is one.
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// Its text in a column of this unit.
-    pub fn format(&self, unit: Unit) -> String {
-        let number = match self {
-            Self::Nothing => return "-".to_owned(),
-            Self::Text(text) => return text.clone(),
-            Self::Number(number) => *number,
-        };
-        match unit {
-            Unit::Seconds => seconds(number),
-            Unit::Percent => format!("{number:.1}%"),
-            Unit::Share => format!("{} {:>4}", bar(number / 100.0), format!("{number:.0}%")),
-            Unit::Kib => bytes(number * 1024.0),
-            Unit::Bytes => bytes(number),
-            Unit::Count => grouped(number),
-            Unit::Plain => format!("{number}"),
-            Unit::Rate | Unit::Number | Unit::Text => short(number),
-        }
-    }
-
-    /// The order of two values; what is missing comes last either way.
-    pub fn compare(&self, other: &Self, descending: bool) -> Ordering {
-        let turned = |order: Ordering| if descending { order.reverse() } else { order };
-        match (self, other) {
-            (Self::Nothing, Self::Nothing) => Ordering::Equal,
-            (Self::Nothing, _) => Ordering::Greater,
-            (_, Self::Nothing) => Ordering::Less,
-            (Self::Number(a), Self::Number(b)) => turned(a.total_cmp(b)),
-            (Self::Text(a), Self::Text(b)) => turned(a.cmp(b)),
-            (Self::Number(_), Self::Text(_)) => turned(Ordering::Less),
-            (Self::Text(_), Self::Number(_)) => turned(Ordering::Greater),
-        }
-    }
+    let order = match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (None, None) => a.as_str().cmp(&b.as_str()),
+        // Numbers before texts.
+        (a, b) => a.is_none().cmp(&b.is_none()),
+    };
+    if descending { order.reverse() } else { order }
 }
 
 /// A number with three digits or so.
@@ -149,36 +113,26 @@ mod tests {
             (Unit::Share, 400.0, "██████████ 400%"),
             (Unit::Share, 1.25, "▏            1%"),
         ] {
-            assert_eq!(Cell::Number(number).format(unit), text);
+            assert_eq!(unit.format(&json!(number)), text);
         }
-        assert_eq!(Cell::Nothing.format(Unit::Count), "-");
+        assert_eq!(Unit::Count.format(&Json::Null), "-");
     }
 
     #[test]
-    fn values_come_from_json_and_are_harmless() {
-        assert_eq!(
-            Cell::of(&json!("a\u{1b}[2J")),
-            Cell::Text("a\\x1b[2J".to_owned())
-        );
-        assert_eq!(Cell::of(&json!(1.5)), Cell::Number(1.5));
-        assert_eq!(Cell::of(&json!(null)), Cell::Nothing);
-        assert_eq!(
-            Cell::of(&json!({"a": 1})),
-            Cell::Text("{\"a\":1}".to_owned())
-        );
+    fn values_are_harmless() {
+        assert_eq!(Unit::Text.format(&json!("a\u{1b}[2J")), "a\\x1b[2J");
+        assert_eq!(Unit::Count.format(&json!({"a": 1})), "{\"a\":1}");
     }
 
     #[test]
     fn what_is_not_there_comes_last_either_way() {
-        for descending in [false, true] {
-            let mut cells = [
-                Cell::Nothing,
-                Cell::Number(1.0),
-                Cell::Number(f64::NAN),
-                Cell::Number(-2.0),
-            ];
-            cells.sort_by(|a, b| a.compare(b, descending));
-            assert_eq!(cells[3], Cell::Nothing);
+        for (descending, expected) in [
+            (false, json!([-2.0, 1, "a", "b", null])),
+            (true, json!(["b", "a", 1, -2.0, null])),
+        ] {
+            let mut values = vec![json!(null), json!(1), json!("b"), json!(-2.0), json!("a")];
+            values.sort_by(|a, b| compare(a, b, descending));
+            assert_eq!(Json::Array(values), expected);
         }
     }
 }

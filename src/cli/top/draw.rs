@@ -3,20 +3,24 @@
 //! From the top: the daemon's health, the tabs, the tables, the keys. A small terminal shows fewer of them, the table longest.
 //! Colours carry no information of their own. Called by the event loop, once for each change.
 
+use std::collections::VecDeque;
+
 use ratatui::Frame;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::cell::short;
-use super::keys::HELP;
 use super::layout::Layout;
-use super::location::Tab;
-use super::model::{Connection, Model};
-use super::stats::{Stats, sparkline};
+use super::location::TABS;
+use super::model::{Connection, Model, View};
+use super::stats::{Sample, Stats, sparkline};
 use super::table::{Severity, Table};
-use crate::cli::format::{bytes, clock, cut, fit, grouped, seconds, width};
+use crate::cli::format::{bytes, clock, cut, fit, grouped, seconds, visible, width};
 use crate::config::units::exact_duration;
+
+/// All keys, as the help shows them.
+const KEYS: &str = include_str!("../help/top_keys.txt");
 
 /// Below this many lines only the table and the keys are drawn.
 const TINY: usize = 8;
@@ -74,7 +78,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &mut Model, theme: Theme) {
 }
 
 /// The lines of a screen of that size.
-pub fn lines(model: &mut Model, columns: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
+fn lines(model: &mut Model, columns: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
     if height == 0 {
         return Vec::new();
     }
@@ -82,204 +86,177 @@ pub fn lines(model: &mut Model, columns: usize, height: usize, theme: Theme) -> 
     let foot = usize::from(height > 2);
     let room = height.saturating_sub(lines.len() + foot);
     if model.help {
-        lines.extend(help(theme).into_iter().take(room));
+        lines.extend(KEYS.lines().map(Line::raw));
     } else {
-        body(model, columns, room, theme, &mut lines);
+        let page_rows = body(model, columns, room, theme, &mut lines);
+        model.page_rows = page_rows.unwrap_or(model.page_rows);
     }
-    lines.truncate(height - foot);
     lines.resize(height - foot, Line::default());
     if foot > 0 {
-        lines.push(keys(model, columns, theme));
+        lines.push(keys(model, theme));
+    }
+    for line in &mut lines {
+        shorten(line, columns);
     }
     lines
+}
+
+/// Cuts a line at the width.
+fn shorten(line: &mut Line<'static>, columns: usize) {
+    let mut left = columns;
+    for span in &mut line.spans {
+        let text = cut(&span.content, left).into_owned();
+        left -= width(&text).min(left);
+        span.content = text.into();
+    }
 }
 
 /// The daemon's health, and the tabs.
 fn head(model: &Model, columns: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    if height >= TINY {
-        lines.push(title(model, columns, theme));
-        if let Connection::Lost(why) = &model.connection {
-            let text = format!("No answer: {why}; trying on.");
-            lines.push(Line::styled(
-                cut(&text, columns).into_owned(),
-                theme.alarm(),
-            ));
-        } else {
-            lines.push(traffic(&model.stats, columns, theme));
-        }
+    if height < TINY {
+        return lines;
     }
+    lines.push(title(model, columns, theme));
+    lines.push(match (&model.connection, &model.stats.sample) {
+        (Connection::Lost(why), _) => {
+            Line::styled(format!("No answer: {why}; trying on."), theme.alarm())
+        }
+        (_, None) => Line::styled("Waiting for the daemon.", theme.dim()),
+        (_, Some(sample)) => traffic(&model.stats, sample, theme),
+    });
     if height >= FULL {
-        lines.push(memory(&model.stats, columns, theme));
+        let sample = model.stats.sample.as_ref();
+        lines.push(sample.map_or_else(Line::default, |sample| {
+            let held = memory(sample);
+            let waiting = grouped(sample.number("ring_depth"));
+            Line::styled(format!("rows {held}; {waiting} waiting"), theme.dim())
+        }));
         lines.push(past(&model.stats, columns, theme));
     }
-    if height >= TINY {
-        lines.push(views(model, columns, theme));
-    }
+    let tab = |(at, tab): (usize, &super::location::Location)| {
+        let style = match at == model.tab {
+            true => Theme::selected_style(),
+            false => theme.dim(),
+        };
+        Span::styled(format!(" {} {} ", at + 1, tab.title()), style)
+    };
+    lines.push(TABS.iter().enumerate().map(tab).collect());
     lines
 }
 
 fn title(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
-    let right = match &model.stats.sample {
-        Some(sample) => format!("{} UTC", clock(sample.unix_secs)),
-        None => String::new(),
-    };
     let every = match model.paused {
         true => "standing still".to_owned(),
         false => format!("every {}", exact_duration(model.interval)),
     };
-    let right = format!("{every}  {right}");
+    let now = model.stats.sample.as_ref();
+    let now = now.map_or_else(String::new, |now| format!("{} UTC", clock(now.unix_secs)));
+    let right = format!(" {every}  {now}");
     let left = format!("pinbad {}", model.url.trim_start_matches("http://"));
-    let left = fit(&left, columns.saturating_sub(width(&right) + 1));
-    let style = theme.heading();
-    Line::styled(cut(&format!("{left} {right}"), columns).into_owned(), style)
+    let left = fit(&left, columns.saturating_sub(width(&right)));
+    Line::styled(left + &right, theme.heading())
 }
 
-fn traffic(stats: &Stats, columns: usize, theme: Theme) -> Line<'static> {
-    let Some(sample) = &stats.sample else {
-        return Line::styled("Waiting for the daemon.", theme.dim());
-    };
-    let rate = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), short);
-    let rates = stats.rates.as_ref();
-    let counters = sample.counters;
+fn traffic(stats: &Stats, sample: &Sample, theme: Theme) -> Line<'static> {
+    let shown =
+        |rate: Option<f64>, format: fn(f64) -> String| rate.map_or_else(|| "-".to_owned(), format);
+    let counter = |name: &'static str| stats.rate(move |sample| sample.number(name));
     let mut spans = vec![Span::raw(format!(
         "{} req/s  {} pkt/s  {}/s",
-        rate(rates.map(|it| it.requests)),
-        rate(rates.map(|it| it.datagrams)),
-        rates.map_or_else(|| "-".to_owned(), |it| bytes(it.bytes)),
+        shown(stats.rate(Sample::merged), short),
+        shown(counter("datagrams_received"), short),
+        shown(counter("received_bytes"), bytes),
     ))];
-    for (name, now, total) in [
-        ("lost", rates.map(|it| it.lost), counters.lost()),
-        ("refused", rates.map(|it| it.invalid), counters.invalid),
+    for (name, of) in [
+        ("lost", Sample::lost as fn(&Sample) -> f64),
+        ("refused", Sample::refused),
     ] {
-        let text = format!("  {name} {}/s ({})", rate(now), grouped(total));
+        let (now, total) = (stats.rate(of), of(sample));
         let style = match (now.is_some_and(|now| now > 0.0), total > 0.0) {
             (true, _) => theme.alarm(),
             (false, true) => theme.severity(Severity::Warning),
             (false, false) => Style::new(),
         };
+        let text = format!("  {name} {}/s ({})", shown(now, short), grouped(total));
         spans.push(Span::styled(text, style));
     }
-    spans.push(Span::raw(format!("  lag {}", seconds(sample.lag))));
-    shortened(spans, columns)
+    let lag = sample.number("merge_lag_us") / 1e6;
+    spans.push(Span::raw(format!("  lag {}", seconds(lag))));
+    Line::from(spans)
 }
 
-fn memory(stats: &Stats, columns: usize, theme: Theme) -> Line<'static> {
-    let Some(sample) = &stats.sample else {
-        return Line::default();
-    };
-    let text = format!(
-        "rows {} requests, {} timers, {} words; reports {} of {}; {} waiting",
-        grouped(sample.request_rows),
-        grouped(sample.timer_rows),
-        grouped(sample.words),
-        bytes(sample.report_bytes.0),
-        bytes(sample.report_bytes.1),
-        grouped(sample.ring_depth),
-    );
-    Line::styled(cut(&text, columns).into_owned(), theme.dim())
+/// What the daemon has in memory.
+pub(super) fn memory(sample: &Sample) -> String {
+    format!(
+        "{} requests, {} timers, {} words; reports {} of {}",
+        grouped(sample.number("request_rows")),
+        grouped(sample.number("timer_rows")),
+        grouped(sample.number("dictionary_size")),
+        bytes(sample.number("report_memory_bytes")),
+        bytes(sample.number("report_memory_bytes_max")),
+    )
 }
 
 /// Two sparklines beside each other.
 fn past(stats: &Stats, columns: usize, theme: Theme) -> Line<'static> {
-    let last = |values: &std::collections::VecDeque<Option<f64>>| values.back().copied().flatten();
+    const NOW_COLUMNS: usize = 10;
     let half = columns.saturating_sub(2) / 2;
-    let part = |name: &str, values, now: String, style| {
-        let text = fit(&format!(" {now}"), 10);
-        let blocks = sparkline(values, half.saturating_sub(width(name) + 1 + 10));
-        [
-            Span::raw(format!("{name} ")),
-            Span::styled(blocks, style),
-            Span::raw(text),
-        ]
-    };
-    let requests = last(stats.requests()).map_or_else(|| "-".to_owned(), short);
-    let latency = last(stats.latency()).map_or_else(|| "-".to_owned(), seconds);
-    let mut spans: Vec<Span<'static>> = part(
-        "req/s",
-        stats.requests(),
-        requests,
-        theme.colour(Color::Green),
-    )
-    .into();
-    spans.push(Span::raw("  "));
-    spans.extend(part(
-        "p95",
-        stats.latency(),
-        latency,
-        theme.colour(Color::Magenta),
-    ));
-    shortened(spans, columns)
-}
-
-fn views(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
-    let mut spans = Vec::new();
-    for (at, tab) in Tab::ALL.iter().enumerate() {
-        let style = if at == model.tab {
-            Theme::selected_style()
-        } else {
-            theme.dim()
+    let part =
+        |name: &'static str, values: &VecDeque<Option<f64>>, format: fn(f64) -> String, colour| {
+            let now = values.back().copied().flatten();
+            let now = now.map_or_else(|| "-".to_owned(), format);
+            let blocks = half.saturating_sub(width(name) + 1 + NOW_COLUMNS);
+            [
+                Span::raw(format!("{name} ")),
+                Span::styled(sparkline(values, blocks), theme.colour(colour)),
+                Span::raw(fit(&format!(" {now}"), NOW_COLUMNS)),
+            ]
         };
-        spans.push(Span::styled(format!(" {} {} ", at + 1, tab.title()), style));
-    }
-    shortened(spans, columns)
+    let requests = part("req/s", &stats.requests, short, Color::Green);
+    let latency = part("p95", &stats.latency, seconds, Color::Magenta);
+    let gap = [Span::raw("  ")];
+    requests.into_iter().chain(gap).chain(latency).collect()
 }
 
-/// The tables, or why there are none.
+/// The tables, or why there are none, in at most `room` lines. Gives the rows of the table that keys move in.
 fn body(
     model: &mut Model,
     columns: usize,
     room: usize,
     theme: Theme,
     lines: &mut Vec<Line<'static>>,
-) {
-    let path = model.path();
-    let typing = model.typing;
+) -> Option<usize> {
+    let above = lines.len();
+    let (path, typing) = (model.path(), model.typing);
     let view = model.view_mut();
-    let mut room = room;
-    let mut push = |lines: &mut Vec<Line<'static>>, line| {
-        if room > 0 {
-            lines.push(line);
-            room -= 1;
-        }
-    };
     if path.len() > 1 {
-        let text = path.join(" > ");
-        push(
-            lines,
-            Line::styled(cut(&text, columns).into_owned(), theme.heading()),
-        );
+        lines.push(Line::styled(path.join(" > "), theme.heading()));
     }
     if let Some(why) = &view.refused {
-        push(
-            lines,
-            Line::styled(cut(why, columns).into_owned(), theme.alarm()),
-        );
+        lines.push(Line::styled(why.clone(), theme.alarm()));
     }
-    for (name, text) in &view.about {
-        let text = format!("{name:>12}  {text}");
-        push(lines, Line::raw(cut(&text, columns).into_owned()));
+    let about = view.about.iter();
+    lines.extend(about.map(|(name, text)| Line::raw(format!("{name:>12}  {text}"))));
+    if view.tables.is_empty() && view.refused.is_none() {
+        lines.push(Line::styled("Waiting for rows.", theme.dim()));
     }
-    if view.tables.is_empty() {
-        if view.refused.is_none() {
-            push(lines, Line::styled("Waiting for rows.", theme.dim()));
-        }
-        return;
-    }
-    let count = view.tables.len();
-    let focus = view.focus;
-    let mut page_rows = 1;
-    for (at, table) in view.tables.iter_mut().enumerate() {
+    lines.truncate(above + room);
+    let mut room = room - (lines.len() - above);
+    let View { tables, focus, .. } = view;
+    let count = tables.len();
+    let mut page_rows = None;
+    for (at, table) in tables.iter_mut().enumerate() {
         let share = room / (count - at);
-        let focused = at == focus;
+        let focused = at == *focus;
         let drawn = table_lines(table, columns, share, focused, typing && focused, theme);
         if focused {
-            page_rows = share.saturating_sub(2).max(1);
+            page_rows = Some(share.saturating_sub(2).max(1));
         }
-        room -= drawn.len().min(room);
+        room -= drawn.len();
         lines.extend(drawn);
     }
-    model.page_rows = page_rows;
+    page_rows
 }
 
 /// One table: what it is, its headings, its rows from the offset on.
@@ -297,69 +274,45 @@ fn table_lines(
     let mut lines = Vec::with_capacity(height);
     // With few lines the rows are what counts.
     if height > 3 {
-        lines.push(caption(table, columns, focused, typing, theme));
+        lines.push(caption(table, focused, typing, theme));
     }
     let layout = Layout::new(table, columns);
     if height > 1 {
-        let text = layout.heading(table).concat();
-        lines.push(Line::styled(
-            cut(&text, columns).into_owned(),
-            theme.heading(),
-        ));
+        lines.push(Line::styled(layout.heading(table), theme.heading()));
     }
     let rows = height - lines.len();
-    let furthest = table.len().saturating_sub(rows);
-    let (first, last) = (
-        (table.selected() + 1).saturating_sub(rows),
-        table.selected(),
-    );
-    table.offset = table.offset.clamp(first, last.max(first)).min(furthest);
+    let furthest = table.rows().len().saturating_sub(rows);
+    let first = (table.selected + 1).saturating_sub(rows);
+    let last = table.selected.max(first);
+    table.offset = table.offset.clamp(first, last).min(furthest);
     for (at, row) in table.rows().enumerate().skip(table.offset).take(rows) {
-        let text = layout.row(table, row).concat();
         let mut style = theme.severity(row.severity);
-        if focused && at == table.selected() {
+        if focused && at == table.selected {
             style = style.patch(Theme::selected_style());
         }
-        lines.push(Line::styled(fit(&text, columns), style));
+        lines.push(Line::styled(fit(&layout.row(table, row), columns), style));
     }
     lines
 }
 
-fn caption(
-    table: &Table,
-    columns: usize,
-    focused: bool,
-    typing: bool,
-    theme: Theme,
-) -> Line<'static> {
-    let mut text = format!("{} ({})", table.title(), table.counted());
+fn caption(table: &Table, focused: bool, typing: bool, theme: Theme) -> Line<'static> {
+    let mut text = format!("{} ({})", table.content.title, table.counted());
     if let Some(sort) = table.unknown_sort() {
-        let sort = crate::cli::format::visible(sort);
-        text.push_str(&format!("  there is no column {sort}"));
+        text.push_str(&format!("  there is no column {}", visible(sort)));
     }
-    if typing {
-        text.push_str(&format!("  filter: {}_", table.filter()));
-    } else if !table.filter().is_empty() {
-        text.push_str(&format!("  filter: {}", table.filter()));
+    if typing || !table.filter.is_empty() {
+        let cursor = if typing { "_" } else { "" };
+        text.push_str(&format!("  filter: {}{cursor}", table.filter));
     }
-    let style = if focused {
-        Style::new().add_modifier(Modifier::BOLD)
-    } else {
-        theme.dim()
+    let style = match focused {
+        true => Style::new().add_modifier(Modifier::BOLD),
+        false => theme.dim(),
     };
-    Line::styled(cut(&text, columns).into_owned(), style)
-}
-
-fn help(theme: Theme) -> Vec<Line<'static>> {
-    let line = |(keys, meaning): &(&'static str, &'static str)| match keys.is_empty() {
-        true => Line::styled(*meaning, theme.dim()),
-        false => Line::raw(format!("{keys:>27}  {meaning}")),
-    };
-    HELP.iter().map(line).collect()
+    Line::styled(text, style)
 }
 
 /// The keys that matter here.
-fn keys(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
+fn keys(model: &Model, theme: Theme) -> Line<'static> {
     let view = model.view();
     let mut keys: Vec<(&str, &str)> = Vec::new();
     if model.typing {
@@ -376,7 +329,8 @@ fn keys(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
             keys.push(("Esc", "back"));
         }
         keys.extend([("<>", "sort"), ("r", "turn"), ("/", "filter")]);
-        if view.tables.iter().any(|table| !table.choices().is_empty()) {
+        let mut tables = view.tables.iter();
+        if tables.any(|table| !table.content.choices.is_empty()) {
             keys.push(("t", "tags"));
         }
         if view.tables.len() > 1 {
@@ -384,30 +338,14 @@ fn keys(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
         }
         keys.extend([("p", "pause"), ("+-", "pace"), ("1-7", "view")]);
     }
-    let mut spans = Vec::new();
-    for (key, meaning) in keys {
-        if !spans.is_empty() {
-            spans.push(Span::raw("  "));
-        }
-        spans.push(Span::styled(key, Theme::selected_style()));
-        spans.push(Span::styled(format!(" {meaning}"), theme.dim()));
+    let mut line = Line::default();
+    for (at, (key, meaning)) in keys.into_iter().enumerate() {
+        let gap = if at > 0 { "  " } else { "" };
+        line.push_span(gap);
+        line.push_span(Span::styled(key, Theme::selected_style()));
+        line.push_span(Span::styled(format!(" {meaning}"), theme.dim()));
     }
-    shortened(spans, columns)
-}
-
-/// Cuts a line of several styles at the width.
-fn shortened(spans: Vec<Span<'static>>, columns: usize) -> Line<'static> {
-    let mut left = columns;
-    let mut kept = Vec::with_capacity(spans.len());
-    for span in spans {
-        let text = cut(&span.content, left).into_owned();
-        left -= width(&text).min(left);
-        kept.push(Span::styled(text, span.style));
-        if left == 0 {
-            break;
-        }
-    }
-    Line::from(kept)
+    line
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! the right, but never the one that is sorted by. The screen and the plain output are both made from this. Pure.
 
 use super::cell::Unit;
-use super::table::{Row, Table};
-use crate::cli::format::{cut, fit, width};
+use super::table::{Column, Row, Table};
+use crate::cli::format::{fit, fit_right, width};
 
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -26,7 +26,7 @@ impl Layout {
     /// The layout of a table in so many columns of the terminal.
     pub fn new(table: &Table, columns: usize) -> Self {
         let natural = natural(table);
-        let least = |at: usize| match table.columns()[at].unit {
+        let least = |at: usize| match table.content.columns[at].unit {
             Unit::Text if at == 0 => natural[at].min(NAME_MIN.max(columns * 2 / 5)),
             Unit::Text => natural[at].min(NAME_MIN),
             _ => natural[at],
@@ -56,10 +56,10 @@ impl Layout {
     }
 
     /// The headings, the sorted one marked.
-    pub fn heading(&self, table: &Table) -> Vec<String> {
+    pub fn heading(&self, table: &Table) -> String {
         let (sorted, descending) = table.sort();
         self.line(table, |at| {
-            let title = &table.columns()[at].title;
+            let title = &table.content.columns[at].title;
             match at == sorted {
                 true => format!("{}{title}", if descending { '▼' } else { '▲' }),
                 false => title.clone(),
@@ -67,77 +67,55 @@ impl Layout {
         })
     }
 
-    /// The texts of a row, one a column, with the blanks behind it.
-    pub fn row(&self, table: &Table, row: &Row) -> Vec<String> {
+    /// The texts of a row.
+    pub fn row(&self, table: &Table, row: &Row) -> String {
         self.line(table, |at| {
-            let unit = table.columns()[at].unit;
-            row.cells
-                .get(at)
-                .map_or_else(String::new, |cell| cell.format(unit))
+            let column = &table.content.columns[at];
+            column.unit.format(&row.values[&column.name])
         })
     }
 
-    fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> Vec<String> {
-        let last = self.columns.len().saturating_sub(1);
-        let part = |(place, (at, columns)): (usize, &(usize, usize))| {
-            let text = text(*at);
-            let mut part = match table.columns()[*at].unit {
-                Unit::Text => fit(&text, *columns),
-                _ => {
-                    let text = cut(&text, *columns);
-                    let blanks = columns.saturating_sub(width(&text));
-                    format!("{}{text}", " ".repeat(blanks))
-                }
-            };
-            if place < last {
-                part.push_str(&" ".repeat(GAP));
-            }
-            part
+    fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> String {
+        let part = |(at, columns): &(usize, usize)| match table.content.columns[*at].unit {
+            Unit::Text => fit(&text(*at), *columns),
+            _ => fit_right(&text(*at), *columns),
         };
-        self.columns.iter().enumerate().map(part).collect()
+        let parts: Vec<String> = self.columns.iter().map(part).collect();
+        parts.join(&" ".repeat(GAP))
     }
 }
 
 /// What each column would take.
 fn natural(table: &Table) -> Vec<usize> {
-    let mut widths: Vec<usize> = table
-        .columns()
-        .iter()
+    let widest = |column: &Column| {
+        let rows = table.rows().take(LOOKED_AT);
+        let widths = rows.map(|row| width(&column.unit.format(&row.values[&column.name])));
         // Room for the mark of the sorted column.
-        .map(|column| width(&column.title) + 1)
-        .collect();
-    for row in table.rows().take(LOOKED_AT) {
-        for ((widest, cell), column) in widths.iter_mut().zip(&row.cells).zip(table.columns()) {
-            *widest = (*widest).max(width(&cell.format(column.unit)));
-        }
-    }
-    widths
+        widths.fold(width(&column.title) + 1, usize::max)
+    };
+    table.content.columns.iter().map(widest).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::cli::top::cell::Cell;
-    use crate::cli::top::table::{Column, Content, Severity};
+    use crate::cli::top::table::Content;
 
     fn table() -> Table {
         let mut table = Table::default();
         table.take(Content {
-            columns: vec![
-                Column::known("script_name", "script", Unit::Text),
-                Column::known("req_count", "count", Unit::Count),
-                Column::known("req_time_total", "total", Unit::Seconds),
-                Column::known("tags", "tags", Unit::Text),
-            ],
+            columns: Column::known(&[
+                ("script_name", "script", Unit::Text),
+                ("req_count", "count", Unit::Count),
+                ("req_time_total", "total", Unit::Seconds),
+                ("tags", "tags", Unit::Text),
+            ]),
             rows: vec![Row {
-                cells: vec![
-                    Cell::text("/catalog/a-long-name/search.php"),
-                    Cell::Number(1234.0),
-                    Cell::Number(1.5),
-                    Cell::text("x"),
-                ],
-                target: None,
-                severity: Severity::Normal,
+                values: json!({"script_name": "/catalog/a-long-name/search.php", "req_count": 1234,
+                    "req_time_total": 1.5, "tags": "x"}),
+                ..Row::default()
             }],
             sort: "req_time_total".to_owned(),
             ..Content::default()
@@ -149,10 +127,7 @@ mod tests {
         let table = table();
         let layout = Layout::new(&table, columns);
         let row = table.rows().next().unwrap();
-        (
-            layout.heading(&table).concat(),
-            layout.row(&table, row).concat(),
-        )
+        (layout.heading(&table), layout.row(&table, row))
     }
 
     #[test]

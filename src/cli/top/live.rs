@@ -10,7 +10,6 @@ use crossbeam::channel::TryRecvError;
 use ratatui::crossterm::event::{self, Event};
 
 use super::draw::{Theme, draw};
-use super::keys;
 use super::model::Model;
 use super::poll;
 use crate::cli::client::Client;
@@ -47,9 +46,7 @@ pub fn run(client: Client, mut model: Model, theme: Theme, shutdown: &Shutdown) 
         while event::poll(deadline.saturating_duration_since(Instant::now()))? {
             match event::read()? {
                 Event::Key(key) => {
-                    if let Some(action) = keys::action(key, model.typing)
-                        && !model.act(action)
-                    {
+                    if !model.press(key) {
                         return Ok(());
                     }
                     changed = true;

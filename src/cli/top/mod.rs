@@ -11,21 +11,19 @@
 //! `layout` and `draw` are pure; only `live` uses the terminal. Text from outside is escaped where JSON becomes a cell. Memory is
 //! bounded by the rows of an answer and the polls that are remembered.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
 
 use self::draw::Theme;
 use self::model::{INTERVALS, Model};
-use crate::cli::client::{Client, ClientError, ClientFlags};
-use crate::cli::format;
+use crate::cli::client::{Client, ClientFlags};
+use crate::cli::{Failure, print};
 use crate::config::units::parse_duration;
 use crate::shutdown::Shutdown;
 
 pub mod cell;
 pub mod draw;
-pub mod keys;
 pub mod layout;
 pub mod live;
 pub mod location;
@@ -75,38 +73,6 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Why it ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum TopError {
-    /// The daemon, or the way to it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// There is no such column.
-    #[error(
-        "--sort: there is no column {}; accepted: {accepted}",
-        format::visible(name)
-    )]
-    Sort {
-        /// The column given.
-        name: String,
-        /// The columns of the report.
-        accepted: String,
-    },
-    /// The terminal, or wherever the output goes.
-    #[error("cannot use the terminal: {0}")]
-    Terminal(#[from] io::Error),
-}
-
-impl TopError {
-    /// Whether the command line is to blame.
-    pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::Sort { .. } | Self::Client(ClientError::Usage(_))
-        )
-    }
-}
-
 /// The terminal that the program runs on.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
@@ -134,25 +100,17 @@ impl Terminal {
 ///
 /// # Errors
 /// When the daemon does not answer (printing once), or the terminal cannot be used.
-pub fn execute(
-    flags: &TopFlags,
-    terminal: Terminal,
-    shutdown: &Shutdown,
-    out: &mut impl Write,
-) -> Result<(), TopError> {
+pub fn execute(flags: &TopFlags, terminal: Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
     let client = Client::of(&flags.client)?.patient_for(ANSWER_MAX);
     if flags.once || !terminal.interactive {
         let columns = terminal.columns.unwrap_or(PLAIN_COLUMNS);
-        return match once::print(client, flags, columns, out) {
-            // Whoever reads has seen enough, as in `| head`.
-            Err(TopError::Terminal(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            printed => printed,
-        };
+        return print(once::text(client, flags, columns)?.trim_end());
     }
     let (report, sort) = (flags.report.as_deref(), flags.sort.as_deref());
     let model = Model::new(client.url(), report, sort, flags.interval);
     let theme = Theme {
         colour: terminal.colour,
     };
-    Ok(live::run(client, model, theme, shutdown)?)
+    live::run(client, model, theme, shutdown)
+        .map_err(|error| Failure::failed(format!("cannot use the terminal: {error}")))
 }

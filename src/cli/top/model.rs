@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use super::location::{Location, Tab};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::location::{Location, TABS};
 use super::poll::{Page, Query, Update};
 use super::stats::Stats;
 use super::table::Table;
@@ -19,52 +21,13 @@ const FILTER_MAX: usize = 100;
 /// Shortest and longest time between two polls.
 pub const INTERVALS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
 
-/// What a key means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// End the program.
-    Quit,
-    /// Show or hide the keys.
-    Help,
-    /// Another tab, by its number.
-    Tab(usize),
-    /// So many tabs to the right, wrapping.
-    Turn(isize),
-    /// Move the selection by so many rows.
-    Move(isize),
-    /// Move the selection by so many screens.
-    Page(isize),
-    /// Sort by the column so many places further right.
-    Sort(isize),
-    /// Reverse the order.
-    Reverse,
-    /// Begin to type a filter.
-    Filter,
-    /// Open the selected row.
-    Open,
-    /// Close the opened view.
-    Back,
-    /// The other table, or the next tab where there is only one.
-    Other,
-    /// Group timers by the next tag.
-    Group,
-    /// Pause, or go on.
-    Pause,
-    /// Poll half, or twice, as often.
-    Slower(bool),
-    /// A character of a filter.
-    Type(char),
-    /// Delete the last character.
-    Erase,
-}
-
 /// A tab or an opened view, with its tables.
 #[derive(Debug, Clone)]
 pub struct View {
     /// What it shows.
     pub location: Location,
     /// Lines above the tables.
-    pub about: Vec<(String, String)>,
+    pub about: Vec<(&'static str, String)>,
     /// The tables.
     pub tables: Vec<Table>,
     /// The table that keys move in.
@@ -156,7 +119,7 @@ pub struct Model {
 impl Model {
     /// At the first tab, or at a report; sorted by this column.
     pub fn new(url: &str, report: Option<&str>, sort: Option<&str>, interval: Duration) -> Self {
-        let view = |(at, tab): (usize, &Tab)| View::new(Location::Tab(*tab), at as u64);
+        let view = |(location, serial): (&Location, u64)| View::new(location.clone(), serial);
         let mut model = Self {
             url: url.to_owned(),
             stats: Stats::default(),
@@ -167,12 +130,12 @@ impl Model {
             paused: false,
             interval,
             page_rows: 10,
-            tabs: Tab::ALL.iter().enumerate().map(view).collect(),
+            tabs: TABS.iter().zip(0..).map(view).collect(),
             opened: Vec::new(),
-            serial: Tab::ALL.len() as u64,
+            serial: TABS.len() as u64,
         };
         if let Some(report) = report {
-            model.tab = Tab::ALL.len() - 1;
+            model.tab = TABS.len() - 1;
             model.open(Location::Report(report.to_owned()));
         }
         model.view_mut().sort = sort.map(str::to_owned);
@@ -193,7 +156,7 @@ impl Model {
     pub fn path(&self) -> Vec<String> {
         let tab = std::iter::once(&self.tabs[self.tab]);
         tab.chain(&self.opened)
-            .map(|view| view.location.name())
+            .map(|view| view.location.title())
             .collect()
     }
 
@@ -205,7 +168,7 @@ impl Model {
             serial: view.serial,
             location: view.location.clone(),
             sort: table.and_then(Table::known_sort),
-            all: table.is_some_and(|table| table.sorts_locally() || !table.filter().is_empty()),
+            all: table.is_some_and(|table| table.sorts_locally() || !table.filter.is_empty()),
             tag: view.tag.clone(),
             interval: self.interval,
         }
@@ -248,63 +211,100 @@ impl Model {
         all.find(|view| view.serial == serial)
     }
 
-    /// Carries out an action; false: quit.
-    pub fn act(&mut self, action: Action) -> bool {
-        match action {
-            Action::Quit => return false,
-            Action::Help => self.help = !self.help,
-            Action::Tab(at) => self.turn_to(at),
-            Action::Turn(by) => {
-                let count = self.tabs.len() as isize;
-                self.turn_to((self.tab as isize + by).rem_euclid(count) as usize);
-            }
-            Action::Pause => self.paused = !self.paused,
-            Action::Slower(slower) => {
-                let interval = if slower {
-                    self.interval * 2
-                } else {
-                    self.interval / 2
-                };
-                self.interval = interval.clamp(INTERVALS.0, INTERVALS.1);
-            }
-            Action::Back => self.back(),
-            Action::Open => self.open_selected(),
-            Action::Other => {
-                let view = self.view_mut();
-                if view.tables.len() > 1 {
-                    view.focus = (view.focus + 1) % view.tables.len();
-                } else {
-                    return self.act(Action::Turn(1));
+    /// What a key does; false: quit.
+    pub fn press(&mut self, key: KeyEvent) -> bool {
+        if key.kind == KeyEventKind::Release {
+            return true;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return false,
+            KeyCode::Char('h') if control => self.erase(),
+            _ if control => {}
+            KeyCode::Up => self.in_table(|table| table.move_selection(-1)),
+            KeyCode::Down => self.in_table(|table| table.move_selection(1)),
+            KeyCode::PageUp => self.turn_page(-1),
+            KeyCode::PageDown => self.turn_page(1),
+            KeyCode::Home => self.in_table(|table| table.move_selection(isize::MIN)),
+            KeyCode::End => self.in_table(|table| table.move_selection(isize::MAX)),
+            KeyCode::Enter => self.open_selected(),
+            KeyCode::Esc => self.back(),
+            KeyCode::Char(c) if self.typing => self.edit_filter(|filter| {
+                if !c.is_control() && filter.chars().count() < FILTER_MAX {
+                    filter.push(c);
                 }
-            }
-            Action::Group => self.group(),
-            Action::Filter => self.typing = self.view().table().is_some(),
-            in_table => self.act_in_table(in_table),
+            }),
+            KeyCode::Backspace if self.typing => self.erase(),
+            _ if self.typing => {}
+            KeyCode::Backspace => self.back(),
+            KeyCode::Tab => self.other_table(),
+            KeyCode::Left | KeyCode::BackTab => self.turn(-1),
+            KeyCode::Right => self.turn(1),
+            KeyCode::Char('q' | 'Q') => return false,
+            KeyCode::Char(c) => self.press_letter(c),
+            _ => {}
         }
         true
     }
 
-    fn act_in_table(&mut self, action: Action) {
-        let rows = isize::try_from(self.page_rows.max(1)).unwrap_or(1);
-        let view = self.view_mut();
-        let Some(table) = view.tables.get_mut(view.focus) else {
-            return;
-        };
-        match action {
-            Action::Move(by) => table.move_selection(by),
-            Action::Page(by) => table.move_selection(by.saturating_mul(rows)),
-            Action::Sort(by) => table.move_sort(by),
-            Action::Reverse => table.reverse(),
-            Action::Type(c) if table.filter().chars().count() < FILTER_MAX => {
-                table.set_filter(format!("{}{c}", table.filter()));
-            }
-            Action::Erase => {
-                let mut filter = table.filter().to_owned();
-                filter.pop();
-                table.set_filter(filter);
-            }
+    fn press_letter(&mut self, c: char) {
+        match c {
+            '?' | 'h' => self.help = !self.help,
+            '1'..='9' => self.turn_to(c as usize - '1' as usize),
+            'k' => self.in_table(|table| table.move_selection(-1)),
+            'j' => self.in_table(|table| table.move_selection(1)),
+            'g' => self.in_table(|table| table.move_selection(isize::MIN)),
+            'G' => self.in_table(|table| table.move_selection(isize::MAX)),
+            '<' | ',' => self.in_table(|table| table.move_sort(-1)),
+            '>' | '.' => self.in_table(|table| table.move_sort(1)),
+            'r' => self.in_table(Table::reverse),
+            '/' => self.typing = self.view().table().is_some(),
+            't' => self.group(),
+            'p' | ' ' => self.paused = !self.paused,
+            '+' | '=' => self.poll_every(self.interval / 2),
+            '-' | '_' => self.poll_every(self.interval * 2),
             _ => {}
         }
+    }
+
+    fn poll_every(&mut self, interval: Duration) {
+        self.interval = interval.clamp(INTERVALS.0, INTERVALS.1);
+    }
+
+    /// Changes the table that keys move in, if there is one.
+    fn in_table(&mut self, change: impl FnOnce(&mut Table)) {
+        let view = self.view_mut();
+        if let Some(table) = view.tables.get_mut(view.focus) {
+            change(table);
+        }
+    }
+
+    fn edit_filter(&mut self, edit: impl FnOnce(&mut String)) {
+        if self.typing {
+            self.in_table(|table| {
+                let mut filter = table.filter.clone();
+                edit(&mut filter);
+                table.set_filter(filter);
+            });
+        }
+    }
+
+    fn erase(&mut self) {
+        self.edit_filter(|filter| {
+            filter.pop();
+        });
+    }
+
+    fn turn_page(&mut self, by: isize) {
+        let rows = self.page_rows.max(1).cast_signed();
+        self.in_table(|table| table.move_selection(by.saturating_mul(rows)));
+    }
+
+    /// So many tabs to the right, wrapping.
+    fn turn(&mut self, by: isize) {
+        let count = self.tabs.len().cast_signed();
+        let to = (self.tab.cast_signed() + by).rem_euclid(count);
+        self.turn_to(to.cast_unsigned());
     }
 
     fn turn_to(&mut self, at: usize) {
@@ -316,6 +316,16 @@ impl Model {
         }
     }
 
+    /// The other table, or the next tab where there is only one.
+    fn other_table(&mut self) {
+        let view = self.view_mut();
+        if view.tables.len() > 1 {
+            view.focus = (view.focus + 1) % view.tables.len();
+        } else {
+            self.turn(1);
+        }
+    }
+
     /// Closes the help, then clears the filter, then closes the view.
     fn back(&mut self) {
         let typing = std::mem::take(&mut self.typing);
@@ -324,7 +334,7 @@ impl Model {
         }
         let view = self.view_mut();
         if let Some(table) = view.tables.get_mut(view.focus)
-            && !table.filter().is_empty()
+            && !table.filter.is_empty()
         {
             table.set_filter(String::new());
         } else if !typing {
@@ -352,8 +362,9 @@ impl Model {
     /// All tags together, then by one after the other.
     fn group(&mut self) {
         let view = self.view_mut();
-        let with_choices = view.tables.iter().find(|table| !table.choices().is_empty());
-        let choices = with_choices.map_or(&[][..], Table::choices);
+        let mut choices = view.tables.iter().map(|table| &table.content.choices[..]);
+        let choices = choices.find(|choices| !choices.is_empty());
+        let choices = choices.unwrap_or_default();
         let next = match &view.tag {
             None => choices.first(),
             Some(tag) => {

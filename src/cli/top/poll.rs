@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value as Json;
 
-use super::location::{Location, Tab};
+use super::location::{Conditions, Location};
 use super::stats::{self, Sample};
 use super::table::Content;
 use super::timers;
@@ -71,7 +71,7 @@ pub enum Update {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     /// Lines above the tables.
-    pub about: Vec<(String, String)>,
+    pub about: Vec<(&'static str, String)>,
     /// The tables.
     pub tables: Vec<Content>,
 }
@@ -99,21 +99,15 @@ fn run(
     updates: &Sender<Update>,
 ) -> Result<(), Closed> {
     let tell = |update: Update| updates.send(update).map_err(|_| Closed);
-    let mut before: Option<Instant> = None;
-    let mut shown = None;
-    let (requests, latency) = (
-        poller.past("req_per_sec", query.interval),
-        poller.past("p95", query.interval),
-    );
+    let [requests, latency] = ["req_per_sec", "p95"].map(|it| poller.past(it, query.interval));
     tell(Update::Past(requests, latency))?;
+    let (mut before, mut shown): (Option<Instant>, _) = (None, None);
     loop {
         let start = Instant::now();
         match poller.sample() {
             Ok(sample) => {
-                let since = before
-                    .replace(start)
-                    .map_or(Duration::ZERO, |it| start - it);
-                tell(Update::Sample(sample, since))?;
+                let since = before.replace(start).map(|before| start - before);
+                tell(Update::Sample(sample, since.unwrap_or_default()))?;
             }
             Err(error) => {
                 before = None;
@@ -125,13 +119,12 @@ fn run(
             let again =
                 !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
             if again && before.is_some() {
-                match poller.page(&query) {
-                    Ok(page) => {
-                        shown = Some(query.serial);
-                        tell(Update::Page(query.serial, page))?;
-                    }
-                    Err(error) => tell(update(query.serial, error))?,
+                let page = poller.page(&query);
+                if page.is_ok() {
+                    shown = Some(query.serial);
                 }
+                let page = page.map(|page| Update::Page(query.serial, page));
+                tell(page.unwrap_or_else(|error| update(query.serial, error)))?;
             }
             let left = query.interval.saturating_sub(start.elapsed());
             match wanted.recv_timeout(left) {
@@ -150,6 +143,11 @@ fn update(serial: u64, error: ClientError) -> Update {
         }
         error => Update::Lost(error),
     }
+}
+
+fn unix_secs() -> u64 {
+    let now = SystemTime::UNIX_EPOCH.elapsed();
+    now.unwrap_or_default().as_secs()
 }
 
 /// Fetches one thing after the other.
@@ -177,17 +175,9 @@ impl Poller {
 
     /// What the daemon kept of a metric, in steps of about the interval; nothing where it keeps nothing.
     fn past(&self, metric: &str, interval: Duration) -> Vec<Option<f64>> {
-        let step = interval.as_secs().max(1);
-        let reach = step * PAST_POINTS;
-        let now = SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap_or_default()
-            .as_secs();
-        let from = now.saturating_sub(reach.min(3_600));
-        let path = format!(
-            "/api/v1/reports/info/series?metric={metric}&from={from}&step={}",
-            step.min(3_600)
-        );
+        let step = interval.as_secs().clamp(1, 3_600);
+        let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
+        let path = format!("/api/v1/reports/info/series?metric={metric}&from={from}&step={step}");
         let Ok(answer) = self.client.get(&path) else {
             return Vec::new();
         };
@@ -200,12 +190,14 @@ impl Poller {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn sample(&mut self) -> Result<Sample, ClientError> {
-        let mut sample = Sample::of(&self.client.get("/api/v1/status")?);
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        sample.unix_secs = now.as_secs();
+        let mut sample = Sample {
+            status: self.client.get("/api/v1/status")?,
+            p95: None,
+            unix_secs: unix_secs(),
+        };
         if self.raw {
             match self.requests(&[], &format!("limit={LATENCY_REQUESTS}")) {
-                Ok(rows) => sample.latency = self.latency(&rows),
+                Ok(rows) => sample.p95 = self.latency(&rows),
                 Err(ClientError::Refused { status: 404, .. }) => self.raw = false,
                 Err(error) => return Err(error),
             }
@@ -213,18 +205,14 @@ impl Poller {
         Ok(sample)
     }
 
-    fn latency(&mut self, rows: &[Json]) -> Option<(f64, f64)> {
+    fn latency(&mut self, rows: &[Json]) -> Option<f64> {
         let id = |row: &Json| row["id"].as_u64().unwrap_or_default();
         let newest = rows.first().map(id)?;
+        let seen = std::mem::replace(&mut self.last_id, newest);
         // Ids that begin anew are those of another daemon.
-        let seen = if newest < self.last_id {
-            0
-        } else {
-            self.last_id
-        };
-        self.last_id = newest;
+        let seen = if newest < seen { 0 } else { seen };
         let new = rows.iter().take_while(|row| id(row) > seen);
-        stats::latency(new.filter_map(|row| row["req_time"].as_f64()).collect())
+        stats::p95(new.filter_map(|row| row["req_time"].as_f64()).collect())
     }
 
     /// What a view shows.
@@ -232,26 +220,25 @@ impl Poller {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn page(&mut self, query: &Query) -> Result<Page, ClientError> {
+        let mut about = Vec::new();
         let tables = match &query.location {
-            Location::Tab(Tab::Timers) => {
+            Location::ByKey(tab) => {
+                let sort = query.sort.as_deref().unwrap_or("-req_time_total");
+                let (key, columns) = (tab.key.0, views::BY_KEY_COLUMNS);
+                let percentile = views::PERCENTILE;
+                let more = format!("&percentiles={percentile}&columns={key},{columns}");
+                let body = self.report(tab.report, query.all, sort, &more)?;
+                vec![views::by_key(tab, &body)]
+            }
+            Location::Timers => {
                 let rows = self.requests(&[], &format!("timers=1&limit={TIMER_REQUESTS}"))?;
                 vec![timers::added_up(&rows, query.tag.as_deref())]
             }
-            Location::Tab(Tab::Requests) => {
+            Location::Slowest => {
                 let newest = self.requests(&[], &format!("limit={TIMER_REQUESTS}"))?;
-                vec![self.slowest(&[], newest)?]
+                vec![self.slowest(&Vec::new(), newest)?]
             }
-            Location::Tab(Tab::Reports) => vec![views::list(&self.client.get("/api/v1/reports")?)],
-            Location::Tab(tab) => {
-                let Some((report, key)) = tab.report() else {
-                    return Ok(Page::default());
-                };
-                let sort = query.sort.as_deref().unwrap_or("-req_time_total");
-                let columns = views::BY_KEY.join(",");
-                let columns = format!("&percentiles={}&columns={key},{columns}", views::PERCENTILE);
-                let body = self.report(report, query.all, sort, &columns)?;
-                vec![views::by_key(*tab, &body)]
-            }
+            Location::Reports => vec![views::list(&self.client.get("/api/v1/reports")?)],
             Location::Report(name) => vec![self.any_report(name, query)?],
             Location::Requests(conditions) => {
                 let limit = format!("timers=1&limit={TIMER_REQUESTS}");
@@ -263,16 +250,11 @@ impl Poller {
             }
             Location::Request(id) => {
                 let request = self.client.get(&format!("/api/v1/requests/{id}"))?;
-                return Ok(Page {
-                    about: views::about(&request),
-                    tables: vec![timers::of_request(&request)],
-                });
+                about = views::about(&request);
+                vec![timers::of_request(&request)]
             }
         };
-        Ok(Page {
-            about: Vec::new(),
-            tables,
-        })
+        Ok(Page { about, tables })
     }
 
     fn any_report(&mut self, name: &str, query: &Query) -> Result<Content, ClientError> {
@@ -323,26 +305,25 @@ impl Poller {
 
     /// The slowest of all that are in memory. The newest say what is slow among them; then a search from that time on finds
     /// those that are slower, wherever they are, unless they are too many: then the bound is raised and it begins anew.
-    fn slowest(
-        &self,
-        conditions: &[(String, String)],
-        newest: Vec<Json>,
-    ) -> Result<Content, ClientError> {
+    fn slowest(&self, conditions: &Conditions, newest: Vec<Json>) -> Result<Content, ClientError> {
         let time = |row: &Json| row["req_time"].as_f64().unwrap_or_default();
-        let mut rows = newest;
-        let mut whole = rows.len() < TIMER_REQUESTS;
+        let slowest_first = |mut rows: Vec<Json>| {
+            rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
+            rows
+        };
+        let mut whole = newest.len() < TIMER_REQUESTS;
+        let mut rows = slowest_first(newest);
         for _ in 0..SEARCH.1 {
             if whole {
                 break;
             }
-            rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
             // A tenth of the newest, so that the search finds some more than are shown.
             let bound = rows.get(rows.len() / 10).map_or(0.0, time);
             let more = format!("limit={}&min_time={bound:.6}", SEARCH.0);
-            rows = self.requests(conditions, &more)?;
-            whole = rows.len() < SEARCH.0;
+            let found = self.requests(conditions, &more)?;
+            whole = found.len() < SEARCH.0;
+            rows = slowest_first(found);
         }
-        rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
         rows.truncate(SLOWEST);
         let title = match whole {
             true => "slowest requests in memory".to_owned(),

@@ -3,8 +3,11 @@
 //! Each update replaces the rows; sort, filter and selection stay. The selection stays at the top until it is moved; from then
 //! on it follows its row, by the row's name. Pure: no drawing, no clock, no daemon.
 
-use super::cell::{Cell, Unit};
+use serde_json::Value as Json;
+
+use super::cell::{Unit, compare};
 use super::location::Location;
+use crate::cli::format::{grouped, visible};
 
 /// How much a row should stand out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub enum Severity {
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in the daemon's answer, or its title where it is computed here.
+    /// The member of a row that it shows.
     pub name: String,
     /// Its heading.
     pub title: String,
@@ -32,51 +35,36 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of the daemon's.
-    pub fn known(name: &str, title: &str, unit: Unit) -> Self {
-        Self {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            unit,
+    /// Columns of the daemon's: name, heading, unit.
+    pub fn known(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
+        let column = |(name, title, unit): &(&str, &str, Unit)| Self {
+            name: (*name).to_owned(),
+            title: (*title).to_owned(),
+            unit: *unit,
             known: true,
-        }
+        };
+        columns.iter().map(column).collect()
     }
 
-    /// A column that is computed here.
-    pub fn own(title: &str, unit: Unit) -> Self {
-        Self {
-            name: title.to_owned(),
-            title: title.to_owned(),
-            unit,
-            known: false,
+    /// Columns that the daemon cannot sort by.
+    pub fn own(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
+        let mut columns = Self::known(columns);
+        for column in &mut columns {
+            column.known = false;
         }
+        columns
     }
 }
 
 /// A row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Row {
-    /// As many as columns.
-    pub cells: Vec<Cell>,
+    /// An object with a member for each column, and others.
+    pub values: Json,
     /// Where it leads.
     pub target: Option<Location>,
     /// How much it stands out.
     pub severity: Severity,
-}
-
-impl Row {
-    /// The texts in it: what tells it from others, and what a filter looks at.
-    fn name(&self) -> String {
-        let texts = self.cells.iter().filter_map(|cell| match cell {
-            Cell::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let name = texts.collect::<Vec<_>>().join("\t");
-        match self.target {
-            Some(Location::Request(id)) => format!("{id}\t{name}"),
-            _ => name,
-        }
-    }
 }
 
 /// An update of a table.
@@ -96,21 +84,41 @@ pub struct Content {
     pub choices: Vec<String>,
 }
 
+impl Content {
+    /// The texts in a row: what tells it from others, and what a filter looks at.
+    fn name(&self, row: &Row) -> String {
+        let texts = self.columns.iter();
+        let texts = texts.filter_map(|column| row.values[&column.name].as_str().map(visible));
+        let name = texts.collect::<Vec<_>>().join("\t");
+        match row.target {
+            Some(Location::Request(id)) => format!("{id}\t{name}"),
+            _ => name,
+        }
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        let by_name = self.columns.iter().position(|it| it.name == name);
+        by_name.or_else(|| self.columns.iter().position(|it| it.title == name))
+    }
+}
+
 /// The table.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    content: Content,
-    /// Numbers of rows, those that the filter lets through, in order.
+    /// The last update.
+    pub content: Content,
+    /// Only rows with this text are shown, whatever the case of its letters; see [`set_filter`](Self::set_filter).
+    pub filter: String,
+    /// The place of the selected row among those shown.
+    pub selected: usize,
+    /// The first row that is drawn.
+    pub offset: usize,
+    /// Numbers of the rows shown, in order.
     order: Vec<usize>,
     /// What was chosen: the column's name, and whether the largest comes first.
     sort: Option<(String, bool)>,
-    filter: String,
-    /// The place of the selected row in `order`.
-    selected: usize,
     /// The name of the selected row, once the selection was moved.
     held: Option<String>,
-    /// The first row that is drawn.
-    pub offset: usize,
 }
 
 impl Table {
@@ -132,76 +140,42 @@ impl Table {
         self.arrange();
     }
 
-    /// What it is.
-    pub fn title(&self) -> &str {
-        &self.content.title
-    }
-
-    /// The columns.
-    pub fn columns(&self) -> &[Column] {
-        &self.content.columns
-    }
-
-    /// By what rows may be grouped.
-    pub fn choices(&self) -> &[String] {
-        &self.content.choices
-    }
-
     /// The rows to show, in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.order.iter().map(|row| &self.content.rows[*row])
     }
 
-    /// How many there are to show.
-    pub fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    /// Whether there is nothing to show.
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-
     /// `37`, `3 of 37` with a filter, `1,000 of 12,345` where not all came.
     pub fn counted(&self) -> String {
         let all = self.content.total.unwrap_or(self.content.rows.len() as u64);
-        let grouped = |count: u64| crate::cli::format::grouped(count as f64);
-        if self.order.len() as u64 == all {
-            grouped(all)
-        } else {
-            format!("{} of {}", grouped(self.order.len() as u64), grouped(all))
+        match self.order.len() as u64 {
+            shown if shown == all => grouped(all as f64),
+            shown => format!("{} of {}", grouped(shown as f64), grouped(all as f64)),
         }
     }
 
     /// The number of the column that it is sorted by, and whether the largest comes first.
     pub fn sort(&self) -> (usize, bool) {
-        let place = |name: &str| self.content.columns.iter().position(|it| it.name == name);
-        let by_title = |name: &str| self.content.columns.iter().position(|it| it.title == name);
-        let chosen = self.sort.as_ref().and_then(|(name, descending)| {
-            Some((place(name).or_else(|| by_title(name))?, *descending))
-        });
-        chosen.unwrap_or((place(&self.content.sort).unwrap_or(0), true))
+        let chosen = self
+            .sort
+            .as_ref()
+            .and_then(|(name, descending)| Some((self.content.column(name)?, *descending)));
+        chosen.unwrap_or((self.content.column(&self.content.sort).unwrap_or(0), true))
     }
 
     /// The sort column given, if no column has that name.
     pub fn unknown_sort(&self) -> Option<&str> {
         let (name, _) = self.sort.as_ref()?;
-        let columns = &self.content.columns;
-        let known = columns
-            .iter()
-            .any(|it| it.name == *name || it.title == *name);
-        (!known && !columns.is_empty()).then_some(name.as_str())
+        let unknown = !self.content.columns.is_empty() && self.content.column(name).is_none();
+        unknown.then_some(name.as_str())
     }
 
     /// The chosen sort as the daemon understands it: `None` when it does not know the column.
     pub fn known_sort(&self) -> Option<String> {
         let (column, descending) = self.sort();
         let column = self.content.columns.get(column).filter(|it| it.known)?;
-        Some(format!(
-            "{}{}",
-            if descending { "-" } else { "" },
-            column.name
-        ))
+        let sign = if descending { "-" } else { "" };
+        Some(format!("{sign}{}", column.name))
     }
 
     /// Whether a column was chosen that the daemon does not know.
@@ -211,14 +185,12 @@ impl Table {
 
     /// Sorts by the column so many places further to the right.
     pub fn move_sort(&mut self, by: isize) {
-        let columns = self.content.columns.len();
-        if columns == 0 {
-            return;
+        let last = self.content.columns.len().saturating_sub(1);
+        let to = self.sort().0.saturating_add_signed(by).min(last);
+        if let Some(column) = self.content.columns.get(to) {
+            self.sort = Some((column.name.clone(), column.unit != Unit::Text));
+            self.arrange();
         }
-        let to = self.sort().0.saturating_add_signed(by).min(columns - 1);
-        let column = &self.content.columns[to];
-        self.sort = Some((column.name.clone(), column.unit != Unit::Text));
-        self.arrange();
     }
 
     /// Reverses the order.
@@ -230,20 +202,10 @@ impl Table {
         }
     }
 
-    /// The filter.
-    pub fn filter(&self) -> &str {
-        &self.filter
-    }
-
-    /// Lets only rows through that have this text, whatever the case of its letters.
+    /// Lets only rows through that have this text.
     pub fn set_filter(&mut self, filter: String) {
         self.filter = filter;
         self.arrange();
-    }
-
-    /// The place of the selected row.
-    pub fn selected(&self) -> usize {
-        self.selected
     }
 
     /// The selected row.
@@ -258,25 +220,28 @@ impl Table {
         self.held = match self.selected {
             // At the top one wants to see who is first, not where somebody went.
             0 => None,
-            _ => self.selected_row().map(Row::name),
+            _ => self.selected_row().map(|row| self.content.name(row)),
         };
     }
 
     /// Filters, sorts, and finds the selected row again.
     fn arrange(&mut self) {
         let (column, descending) = self.sort();
+        let Content { columns, rows, .. } = &self.content;
+        let name = |row: &usize| self.content.name(&rows[*row]);
         let wanted = self.filter.to_lowercase();
-        let rows = &self.content.rows;
-        let passes = |row: &Row| wanted.is_empty() || row.name().to_lowercase().contains(&wanted);
-        self.order = (0..rows.len()).filter(|row| passes(&rows[*row])).collect();
-        self.order.sort_by(|a, b| {
-            let cell = |row: &usize| rows[*row].cells.get(column).unwrap_or(&Cell::Nothing);
-            cell(a).compare(cell(b), descending)
-        });
-        let found = self.held.as_ref().and_then(|held| {
-            let mut order = self.order.iter();
-            order.position(|row| rows[*row].name() == *held)
-        });
+        self.order = (0..rows.len()).collect();
+        if !wanted.is_empty() {
+            self.order
+                .retain(|row| name(row).to_lowercase().contains(&wanted));
+        }
+        if let Some(column) = columns.get(column) {
+            let value = |row: &usize| &rows[*row].values[&column.name];
+            self.order
+                .sort_by(|a, b| compare(value(a), value(b), descending));
+        }
+        let held = self.held.as_ref();
+        let found = held.and_then(|held| self.order.iter().position(|row| name(row) == *held));
         let last = self.order.len().saturating_sub(1);
         self.selected = found.unwrap_or(self.selected).min(last);
     }
@@ -284,32 +249,39 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn content(rows: &[(&str, f64)]) -> Content {
         Content {
             title: "scripts".to_owned(),
-            columns: vec![
-                Column::known("script_name", "script", Unit::Text),
-                Column::known("req_count", "count", Unit::Count),
-                Column::own("avg", Unit::Seconds),
-            ],
+            columns: [
+                Column::known(&[
+                    ("script_name", "script", Unit::Text),
+                    ("req_count", "count", Unit::Count),
+                ]),
+                Column::own(&[("avg", "avg", Unit::Seconds)]),
+            ]
+            .concat(),
             rows: rows
                 .iter()
                 .map(|(name, count)| Row {
-                    cells: vec![Cell::text(name), Cell::Number(*count), Cell::Number(-count)],
-                    target: None,
-                    severity: Severity::Normal,
+                    values: json!({"script_name": name, "req_count": count, "avg": -count}),
+                    ..Row::default()
                 })
                 .collect(),
-            total: None,
             sort: "req_count".to_owned(),
-            choices: Vec::new(),
+            ..Content::default()
         }
     }
 
     fn names(table: &Table) -> Vec<String> {
-        table.rows().map(Row::name).collect()
+        table.rows().map(|row| table.content.name(row)).collect()
+    }
+
+    fn selected(table: &Table) -> String {
+        table.content.name(table.selected_row().unwrap())
     }
 
     #[test]
@@ -333,9 +305,9 @@ mod tests {
             (vec!["/B".to_owned(), "/ab".to_owned()], "2 of 3")
         );
         table.set_filter("nothing".to_owned());
-        assert!(table.is_empty() && table.selected_row().is_none());
+        assert!(table.rows().len() == 0 && table.selected_row().is_none());
         table.move_selection(3);
-        assert_eq!(table.selected(), 0);
+        assert_eq!(table.selected, 0);
     }
 
     #[test]
@@ -343,18 +315,12 @@ mod tests {
         let mut table = Table::default();
         table.take(content(&[("/a", 3.0), ("/b", 2.0), ("/c", 1.0)]));
         table.take(content(&[("/a", 1.0), ("/b", 2.0), ("/c", 3.0)]));
-        assert_eq!(table.selected_row().unwrap().name(), "/c", "who is first");
+        assert_eq!(selected(&table), "/c", "who is first");
         table.move_selection(1);
         table.take(content(&[("/a", 9.0), ("/b", 1.0), ("/c", 3.0)]));
-        assert_eq!(
-            (
-                table.selected(),
-                table.selected_row().unwrap().name().as_str()
-            ),
-            (2, "/b")
-        );
+        assert_eq!((table.selected, selected(&table).as_str()), (2, "/b"));
         table.take(content(&[("/a", 9.0)]));
-        assert_eq!(table.selected_row().unwrap().name(), "/a", "it is gone");
+        assert_eq!(selected(&table), "/a", "it is gone");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! The daemon has reports by timer tags where they are configured; here they are aggregated from raw requests, so
 //! that they can be seen without. Called on the polling thread with a few hundred requests. Pure.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use super::cell::{Cell, Unit};
-use super::table::{Column, Content, Row, Severity};
+use super::cell::Unit;
+use super::table::{Column, Content, Row};
+use super::views::{cpu, part, with};
 use crate::cli::format::{tag_text, tag_values, visible};
 
 /// Names of tags that are offered for grouping.
@@ -24,178 +26,143 @@ struct Sum {
     longest: f64,
 }
 
-/// Names of tags, and how many timers have them.
-type Names<'a> = BTreeMap<Vec<&'a str>, u64>;
-
-/// The tag names of all these timers.
-fn names(requests: &[Json]) -> Names<'_> {
-    let mut names = Names::new();
-    for request in requests {
-        for timer in request["timers"].as_array().into_iter().flatten() {
-            let tags = timer["tags"].as_object().into_iter().flatten();
-            *names
-                .entry(tags.map(|(name, _)| name.as_str()).collect())
-                .or_default() += 1;
-        }
-    }
-    names
+/// The timers of a request.
+fn timers(request: &Json) -> &[Json] {
+    request["timers"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Each single name, the most frequent first.
-fn choices(names: &Names<'_>) -> Vec<String> {
-    let mut single: BTreeMap<&str, u64> = BTreeMap::new();
-    for (names, count) in names {
-        for name in names {
-            *single.entry(name).or_default() += count;
-        }
-    }
-    let mut single: Vec<(&str, u64)> = single.into_iter().collect();
-    single.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    single.truncate(CHOICES_MAX);
-    single.iter().map(|(name, _)| (*name).to_owned()).collect()
+/// The tag names of a timer.
+fn names(timer: &Json) -> Vec<&str> {
+    let tags = timer["tags"].as_object().into_iter().flatten();
+    tags.map(|(name, _)| name.as_str()).collect()
 }
 
-/// The values alone where the names are these, which the heading shows; else all of it.
-fn values_of(tags: &Json, usual: &[&str]) -> String {
-    let members = || tags.as_object().into_iter().flatten();
-    let single = members().all(|(_, value)| value.is_string());
-    if single
-        && members()
-            .map(|(name, _)| name.as_str())
-            .eq(usual.iter().copied())
-    {
-        let texts = members().filter_map(|(_, value)| value.as_str());
-        texts.map(visible).collect::<Vec<_>>().join("  ")
-    } else {
-        tag_text(tags)
+fn number(timer: &Json, name: &str) -> f64 {
+    timer[name].as_f64().unwrap_or_default()
+}
+
+/// The most frequent first; of equally frequent ones the first by the alphabet.
+fn by_frequency<K: Ord>(items: impl Iterator<Item = K>) -> Vec<K> {
+    let mut counts: BTreeMap<K, u64> = BTreeMap::new();
+    for item in items {
+        *counts.entry(item).or_default() += 1;
+    }
+    let mut counts: Vec<(K, u64)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts.into_iter().map(|(item, _)| item).collect()
+}
+
+/// The values alone where the names are the usual ones, which the heading shows; else all of it.
+fn values_of(timer: &Json, usual: &[&str]) -> String {
+    let members = timer["tags"].as_object().into_iter().flatten();
+    let texts: Option<Vec<_>> = members
+        .map(|(_, value)| Some(visible(value.as_str()?)))
+        .collect();
+    match texts {
+        Some(texts) if names(timer) == usual => texts.join("  "),
+        _ => tag_text(&timer["tags"]),
     }
 }
 
 /// Groups the timers of these requests by the tag of that name, or by all tags together.
 pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
+    let all = || requests.iter().flat_map(timers);
+    let usual = by_frequency(all().map(names)).into_iter().next();
+    let usual = usual.unwrap_or_default();
+    let mut choices = by_frequency(all().flat_map(names));
+    choices.truncate(CHOICES_MAX);
     let mut sums: HashMap<String, Sum> = HashMap::new();
-    let names = names(requests);
-    let usual = names.iter().max_by_key(|(_, count)| **count);
-    let usual: &[&str] = usual.map_or(&[], |(names, _)| names);
     let mut seconds = 0.0;
     for (at, request) in requests.iter().enumerate() {
-        seconds += request["req_time"].as_f64().unwrap_or_default();
-        for timer in request["timers"].as_array().into_iter().flatten() {
-            let tags = &timer["tags"];
+        seconds += number(request, "req_time");
+        for timer in timers(request) {
             let key = match tag {
-                None => values_of(tags, usual),
-                Some(tag) => match tag_values(&tags[tag]).first() {
-                    Some(value) => visible(value).into_owned(),
+                None => values_of(timer, &usual),
+                Some(tag) => match tag_values(&timer["tags"][tag]).first() {
+                    Some(value) => (*value).to_owned(),
                     None => continue,
                 },
             };
             let sum = sums.entry(key).or_default();
-            let value = timer["value"].as_f64().unwrap_or_default();
-            sum.hits += timer["hit_count"].as_f64().unwrap_or_default();
+            let value = number(timer, "value");
+            sum.hits += number(timer, "hit_count");
             sum.seconds += value;
             sum.longest = sum.longest.max(value);
-            if sum.last.replace(at) != Some(at) {
-                sum.requests += 1;
-            }
+            sum.requests += u64::from(sum.last.replace(at) != Some(at));
         }
     }
-    let key = match tag {
-        Some(tag) => visible(tag).into_owned(),
-        None if usual.is_empty() => "timer".to_owned(),
-        None => visible(&usual.join("  ")).into_owned(),
+    let (key, by) = match tag {
+        Some(tag) => (visible(tag).into_owned(), format!("tag {}", visible(tag))),
+        None if usual.is_empty() => ("timer".to_owned(), "all tags".to_owned()),
+        None => (
+            visible(&usual.join("  ")).into_owned(),
+            "all tags".to_owned(),
+        ),
     };
     let count = requests.len();
-    Content {
-        title: format!(
-            "timers of {} requests, by {}",
-            count,
-            tag.map_or_else(|| "all tags".into(), |tag| format!("tag {}", visible(tag)))
-        ),
-        columns: columns(&key),
-        rows: sums
-            .into_iter()
-            .map(|(key, sum)| row(key, &sum, count, seconds))
-            .collect(),
-        total: None,
-        sort: "total".to_owned(),
-        choices: choices(&names),
-    }
-}
-
-fn columns(key: &str) -> Vec<Column> {
-    vec![
-        Column::own(key, Unit::Text),
-        Column::own("total", Unit::Seconds),
-        Column::own("share of time", Unit::Share),
-        Column::own("requests", Unit::Count),
-        Column::own("hits", Unit::Count),
-        Column::own("hits/req", Unit::Rate),
-        Column::own("avg", Unit::Seconds),
-        Column::own("longest", Unit::Seconds),
-    ]
-}
-
-fn row(key: String, sum: &Sum, requests: usize, request_seconds: f64) -> Row {
-    let part = |of: f64, whole: f64| match whole > 0.0 {
-        true => Cell::Number(of / whole),
-        false => Cell::Nothing,
+    let row = |(key, sum): (String, Sum)| Row {
+        values: json!({
+            "key": key,
+            "total": sum.seconds,
+            "share": part(sum.seconds * 100.0, seconds),
+            "requests": sum.requests,
+            "hits": sum.hits,
+            "hits_each": part(sum.hits, count as f64),
+            "avg": part(sum.seconds, sum.hits),
+            "longest": sum.longest,
+        }),
+        ..Row::default()
     };
-    Row {
-        cells: vec![
-            Cell::Text(key),
-            Cell::Number(sum.seconds),
-            part(sum.seconds * 100.0, request_seconds),
-            Cell::Number(sum.requests as f64),
-            Cell::Number(sum.hits),
-            part(sum.hits, requests as f64),
-            part(sum.seconds, sum.hits),
-            Cell::Number(sum.longest),
-        ],
-        target: None,
-        severity: Severity::Normal,
+    Content {
+        title: format!("timers of {count} requests, by {by}"),
+        columns: Column::own(&[
+            ("key", &key, Unit::Text),
+            ("total", "total", Unit::Seconds),
+            ("share", "share of time", Unit::Share),
+            ("requests", "requests", Unit::Count),
+            ("hits", "hits", Unit::Count),
+            ("hits_each", "hits/req", Unit::Rate),
+            ("avg", "avg", Unit::Seconds),
+            ("longest", "longest", Unit::Seconds),
+        ]),
+        rows: sums.into_iter().map(row).collect(),
+        sort: "total".to_owned(),
+        choices: choices.into_iter().map(str::to_owned).collect(),
+        ..Content::default()
     }
 }
 
 /// The timers of one request, with their shares of its time.
 pub fn of_request(request: &Json) -> Content {
-    let whole = request["req_time"].as_f64().unwrap_or_default();
-    let columns = vec![
-        Column::own("timer", Unit::Text),
-        Column::own("time", Unit::Seconds),
-        Column::own("share of request", Unit::Share),
-        Column::own("hits", Unit::Count),
-        Column::own("avg", Unit::Seconds),
-        Column::own("cpu", Unit::Seconds),
-    ];
-    let timers = request["timers"].as_array().map_or(&[][..], Vec::as_slice);
     let row = |timer: &Json| {
-        let value = timer["value"].as_f64().unwrap_or_default();
-        let hits = timer["hit_count"].as_f64().unwrap_or_default();
-        let cpu = timer["ru_utime"].as_f64().zip(timer["ru_stime"].as_f64());
-        let part = |of: f64, whole: f64| match whole > 0.0 {
-            true => Cell::Number(of / whole),
-            false => Cell::Nothing,
-        };
+        let value = number(timer, "value");
+        let more = [
+            ("timer", json!(tag_text(&timer["tags"]))),
+            (
+                "share",
+                json!(part(value * 100.0, number(request, "req_time"))),
+            ),
+            ("avg", json!(part(value, number(timer, "hit_count")))),
+            ("cpu", json!(cpu(timer, ["ru_utime", "ru_stime"]))),
+        ];
         Row {
-            cells: vec![
-                Cell::Text(tag_text(&timer["tags"])),
-                Cell::Number(value),
-                part(value * 100.0, whole),
-                Cell::Number(hits),
-                part(value, hits),
-                cpu.map_or(Cell::Nothing, |(user, system)| Cell::Number(user + system)),
-            ],
-            target: None,
-            severity: Severity::Normal,
+            values: with(timer, more),
+            ..Row::default()
         }
     };
     Content {
         title: "its timers".to_owned(),
-        rows: timers.iter().map(row).collect(),
-        columns,
-        total: None,
-        sort: "time".to_owned(),
-        choices: Vec::new(),
+        columns: Column::own(&[
+            ("timer", "timer", Unit::Text),
+            ("value", "time", Unit::Seconds),
+            ("share", "share of request", Unit::Share),
+            ("hit_count", "hits", Unit::Count),
+            ("avg", "avg", Unit::Seconds),
+            ("cpu", "cpu", Unit::Seconds),
+        ]),
+        rows: timers(request).iter().map(row).collect(),
+        sort: "value".to_owned(),
+        ..Content::default()
     }
 }
 
@@ -218,9 +185,9 @@ mod tests {
 
     fn shown(content: &Content) -> Vec<Vec<String>> {
         let row = |row: &Row| {
-            let cells = row.cells.iter().zip(&content.columns);
-            cells
-                .map(|(cell, column)| cell.format(column.unit))
+            let columns = content.columns.iter();
+            columns
+                .map(|column| column.unit.format(&row.values[&column.name]))
                 .collect()
         };
         let mut rows: Vec<Vec<String>> = content.rows.iter().map(row).collect();

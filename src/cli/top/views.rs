@@ -3,10 +3,11 @@
 //! The first tabs show reports that every daemon has, with a choice of columns; any other report is shown whole, its keys first.
 //! A row opens its requests where its keys are fields or tags that the daemon can search by. Called on the polling thread. Pure.
 
-use serde_json::Value as Json;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
-use super::cell::{Cell, Unit};
-use super::location::{Location, Tab};
+use super::cell::Unit;
+use super::location::{ByKey, Conditions, Location};
 use super::table::{Column, Content, Row, Severity};
 use crate::cli::format::{clock, tag_text, visible};
 
@@ -16,54 +17,61 @@ const OTHER: &str = "(other)";
 const SLOW_SECS: (f64, f64) = (0.5, 2.0);
 
 /// A report as the daemon lists it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct ReportInfo {
     /// Its key columns.
     pub keys: Vec<String>,
-    /// Its columns and their types.
-    pub columns: Vec<(String, String)>,
-    /// Whether sizes are bytes in it, not KiB as in Pinba's.
-    pub bytes: bool,
+    /// Its columns.
+    pub columns: Vec<ReportColumn>,
+    /// `native`, or the kind of Pinba's.
+    pub kind: String,
+}
+
+/// A column of it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ReportColumn {
+    /// Its name.
+    pub name: String,
+    /// Its SQL type.
+    #[serde(rename = "type")]
+    pub sql_type: String,
 }
 
 impl ReportInfo {
     /// From an element of `/api/v1/reports`.
     pub fn of(listed: &Json) -> Self {
-        let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
-        let list = |name: &str| listed[name].as_array().map_or(&[][..], Vec::as_slice);
-        Self {
-            keys: list("keys").iter().map(text).collect(),
-            columns: list("columns")
-                .iter()
-                .map(|column| (text(&column["name"]), text(&column["type"])))
-                .collect(),
-            bytes: listed["kind"] == "native",
-        }
+        Self::deserialize(listed).unwrap_or_default()
     }
 
     /// From the rows of a report that is not listed, as by an alias: texts are its keys.
     pub fn seen(body: &Json) -> Self {
         let first = rows(body).first().and_then(Json::as_object);
         let columns = first.into_iter().flatten().map(|(name, value)| {
-            let column_type = if value.is_string() { "text" } else { "double" };
-            (name.clone(), column_type.to_owned())
+            let sql_type = if value.is_string() { "text" } else { "double" };
+            ReportColumn {
+                name: name.clone(),
+                sql_type: sql_type.to_owned(),
+            }
         });
         Self {
-            keys: Vec::new(),
             columns: columns.collect(),
-            bytes: false,
+            ..Self::default()
         }
     }
 
-    /// What a column holds.
-    fn unit(&self, name: &str, column_type: &str) -> Unit {
-        if !self.bytes {
-            return unit(name, column_type);
-        }
-        match unit(name, column_type) {
-            Unit::Kib => Unit::Bytes,
-            Unit::Count if name.contains("traffic") => Unit::Bytes,
-            other => other,
+    /// Its keys without the legacy one, which says the same once more.
+    fn own_keys(&self) -> impl Iterator<Item = &str> + Clone {
+        let keys = self.keys.iter().map(String::as_str);
+        keys.filter(|key| *key != "index_value")
+    }
+
+    /// What a column holds; sizes are KiB in Pinba's reports, bytes in native ones.
+    fn unit(&self, column: &ReportColumn) -> Unit {
+        match column.unit() {
+            Unit::Kib if self.kind == "native" => Unit::Bytes,
+            Unit::Count if self.kind == "native" && column.name.contains("traffic") => Unit::Bytes,
+            unit => unit,
         }
     }
 
@@ -76,15 +84,45 @@ impl ReportInfo {
             "req_count",
             "hit_count",
         ];
-        let names = || self.columns.iter().map(|(name, _)| name.as_str());
-        let wanted = WANTED
-            .into_iter()
-            .find(|name| names().any(|it| it == *name));
-        let numbers = self.columns.iter().filter(|(name, column_type)| {
-            !self.keys.contains(name) && unit(name, column_type) != Unit::Text
-        });
-        let first = wanted.or_else(|| numbers.map(|(name, _)| name.as_str()).next());
-        first.or_else(|| names().next())
+        let named = |wanted: &&str| self.columns.iter().any(|column| column.name == *wanted);
+        let is_number = |column: &&ReportColumn| {
+            !self.keys.contains(&column.name) && column.unit() != Unit::Text
+        };
+        WANTED.into_iter().find(named).or_else(|| {
+            let number = self.columns.iter().find(is_number);
+            let column = number.or(self.columns.first())?;
+            Some(column.name.as_str())
+        })
+    }
+}
+
+impl ReportColumn {
+    /// What a column of any report holds, by its name and type.
+    fn unit(&self) -> Unit {
+        let (name, sql_type) = (self.name.as_str(), self.sql_type.as_str());
+        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let digits = name.strip_prefix('p').unwrap_or_default();
+        let is_quantile = !digits.is_empty()
+            && (digits.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'_');
+        if sql_type.starts_with("varchar") || sql_type == "text" {
+            Unit::Text
+        } else if has(&["percent"]) {
+            Unit::Percent
+        } else if matches!(name, "status" | "id") {
+            Unit::Plain
+        } else if has(&["memory", "kbytes"]) {
+            Unit::Kib
+        } else if sql_type == "int" || sql_type == "bigint" {
+            Unit::Count
+        } else if has(&["traffic", "doc_size"]) {
+            Unit::Kib
+        } else if has(&["per_sec"]) {
+            Unit::Rate
+        } else if is_quantile || has(&["time", "value", "median"]) {
+            Unit::Seconds
+        } else {
+            Unit::Number
+        }
     }
 }
 
@@ -92,85 +130,77 @@ fn rows(body: &Json) -> &[Json] {
     body["rows"].as_array().map_or(&[], Vec::as_slice)
 }
 
+/// An object with further members; what is no object counts as an empty one.
+pub(super) fn with<const N: usize>(object: &Json, more: [(&str, Json); N]) -> Json {
+    let mut members = object.as_object().cloned().unwrap_or_default();
+    members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    Json::Object(members)
+}
+
+/// User and system time together.
+pub(super) fn cpu(row: &Json, names: [&str; 2]) -> Option<f64> {
+    let [user, system] = names.map(|name| row[name].as_f64());
+    Some(user? + system?)
+}
+
+/// A part of a whole; of nothing there is none.
+pub(super) fn part(of: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| of / whole)
+}
+
 /// The percentile that [`by_key`] shows beside the median: the report is asked for in native columns with it.
 pub const PERCENTILE: &str = "95";
 /// The columns of such a report that [`by_key`] looks at, beside the key.
-pub const BY_KEY: [&str; 11] = [
-    "req_count",
-    "req_per_sec",
-    "error_count",
-    "req_time_total",
-    "req_time_percent",
-    "req_time_median",
-    "p95",
-    "ru_utime_total",
-    "ru_stime_total",
-    "memory_footprint_total",
-    "traffic_per_sec",
-];
+pub const BY_KEY_COLUMNS: &str = "req_count,req_per_sec,error_count,req_time_total,req_time_percent,req_time_median,p95,\
+    ru_utime_total,ru_stime_total,memory_footprint_total,traffic_per_sec";
 
 /// What a tab shows of its report: traffic, times, errors, processor and memory of each key.
-pub fn by_key(tab: Tab, body: &Json) -> Content {
-    let Some((_, key)) = tab.report() else {
-        return Content::default();
-    };
-    let heading = match tab {
-        Tab::Servers => "server",
-        Tab::Hosts => "host",
-        Tab::Statuses => "status",
-        _ => "script",
-    };
-    let columns = vec![
-        Column::known(
-            key,
-            heading,
-            if tab == Tab::Statuses {
-                Unit::Plain
-            } else {
-                Unit::Text
-            },
-        ),
-        Column::known("req_count", "count", Unit::Count),
-        Column::known("req_per_sec", "req/s", Unit::Rate),
-        Column::known("req_time_total", "total", Unit::Seconds),
-        Column::known("req_time_percent", "% time", Unit::Percent),
-        Column::known("req_time_median", "median", Unit::Seconds),
-        Column::known("p95", "p95", Unit::Seconds),
-        Column::known("error_count", "errors", Unit::Count),
-        Column::own("avg", Unit::Seconds),
-        Column::own("cpu", Unit::Seconds),
-        Column::own("memory", Unit::Bytes),
-        Column::known("traffic_per_sec", "out/s", Unit::Bytes),
+pub fn by_key(tab: &ByKey, body: &Json) -> Content {
+    let columns = [
+        Column::known(&[
+            tab.key,
+            ("req_count", "count", Unit::Count),
+            ("req_per_sec", "req/s", Unit::Rate),
+            ("req_time_total", "total", Unit::Seconds),
+            ("req_time_percent", "% time", Unit::Percent),
+            ("req_time_median", "median", Unit::Seconds),
+            ("p95", "p95", Unit::Seconds),
+            ("error_count", "errors", Unit::Count),
+        ]),
+        Column::own(&[
+            ("avg", "avg", Unit::Seconds),
+            ("cpu", "cpu", Unit::Seconds),
+            ("memory", "memory", Unit::Bytes),
+        ]),
+        Column::known(&[("traffic_per_sec", "out/s", Unit::Bytes)]),
     ];
     let row = |row: &Json| {
         let number = |name: &str| row[name].as_f64();
-        let each = |sum: Option<f64>| match (sum, number("req_count")) {
-            (Some(sum), Some(count)) if count > 0.0 => Cell::Number(sum / count),
-            _ => Cell::Nothing,
+        let each = |sum: Option<f64>| {
+            let both = sum.zip(number("req_count"));
+            json!(both.and_then(|(sum, count)| part(sum, count)))
         };
-        let cpu = number("ru_utime_total").zip(number("ru_stime_total"));
-        let own = |name: &str| match name {
-            "avg" => each(number("req_time_total")),
-            "cpu" => each(cpu.map(|(user, system)| user + system)),
-            _ => each(number("memory_footprint_total")),
-        };
-        let cells = columns.iter().map(|column| match column.known {
-            true => Cell::of(&row[&column.name]),
-            false => own(&column.name),
-        });
+        let values = with(
+            row,
+            [
+                ("avg", each(number("req_time_total"))),
+                ("cpu", each(cpu(row, ["ru_utime_total", "ru_stime_total"]))),
+                ("memory", each(number("memory_footprint_total"))),
+            ],
+        );
         Row {
-            cells: cells.collect(),
-            target: requests(std::iter::once(key), row),
-            severity: match tab {
-                Tab::Statuses => status_severity(number("status")),
-                _ => time_severity(number("req_time_median")),
+            values,
+            target: requests(std::iter::once(tab.key.0), row),
+            severity: match tab.key.0 {
+                "status" => status_severity(row),
+                _ => severity(number("req_time_median"), SLOW_SECS),
             },
         }
     };
     Content {
-        title: tab.title().to_owned(),
+        title: tab.title.to_owned(),
         rows: rows(body).iter().map(row).collect(),
-        columns,
+        columns: columns.concat(),
         total: body["total_rows"].as_u64(),
         sort: "req_time_total".to_owned(),
         choices: Vec::new(),
@@ -179,178 +209,131 @@ pub fn by_key(tab: Tab, body: &Json) -> Content {
 
 /// Any report as it is, its keys first.
 pub fn any(name: &str, info: &ReportInfo, body: &Json) -> Content {
-    let (mut columns, mut others) = (Vec::new(), Vec::new());
-    for (name, column_type) in &info.columns {
-        let column = Column::known(name, name, info.unit(name, column_type));
-        if info.keys.contains(name) {
-            // The legacy key, which says the same once more.
-            if name != "index_value" || info.keys.len() == 1 {
-                columns.push(column);
-            }
-        } else {
-            others.push(column);
-        }
-    }
+    let is_key = |column: &ReportColumn| info.keys.contains(&column.name);
+    let mut columns: Vec<&ReportColumn> = info.columns.iter().collect();
+    columns
+        .retain(|column| !is_key(column) || column.name != "index_value" || info.keys.len() == 1);
     // Texts name a row; they come before numbers even if they are no keys.
-    others.sort_by_key(|column| column.unit != Unit::Text);
-    columns.append(&mut others);
-    let keys = info.keys.iter().filter(|key| *key != "index_value");
+    columns.sort_by_key(|column| match is_key(column) {
+        true => 0,
+        false => 1 + u8::from(info.unit(column) != Unit::Text),
+    });
+    let columns = columns.iter().map(|column| {
+        let name = column.name.as_str();
+        (name, name, info.unit(column))
+    });
     let row = |row: &Json| Row {
-        cells: columns
-            .iter()
-            .map(|column| Cell::of(&row[&column.name]))
-            .collect(),
-        target: requests(keys.clone().map(String::as_str), row),
-        severity: status_severity(row["status"].as_f64()),
+        values: row.clone(),
+        target: requests(info.own_keys(), row),
+        severity: status_severity(row),
     };
     Content {
         title: visible(name).into_owned(),
+        columns: Column::known(&columns.collect::<Vec<_>>()),
         rows: rows(body).iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
         sort: info.first_sort().unwrap_or_default().to_owned(),
         choices: Vec::new(),
-        columns,
     }
 }
 
 /// The list of reports.
 pub fn list(body: &Json) -> Content {
-    let columns = vec![
-        Column::own("report", Unit::Text),
-        Column::own("kind", Unit::Text),
-        Column::own("keys", Unit::Text),
-        Column::own("rows", Unit::Count),
-        Column::own("window", Unit::Seconds),
-    ];
     let listed = body["reports"].as_array().map_or(&[][..], Vec::as_slice);
     let row = |report: &Json| {
-        let keys = ReportInfo::of(report).keys;
-        let keys = keys.iter().filter(|key| *key != "index_value");
+        let info = ReportInfo::of(report);
+        let keys = info.own_keys().collect::<Vec<_>>().join(", ");
         let name = report["name"].as_str().unwrap_or_default();
         Row {
-            cells: vec![
-                Cell::text(name),
-                Cell::of(&report["kind"]),
-                Cell::text(&keys.map(String::as_str).collect::<Vec<_>>().join(", ")),
-                Cell::of(&report["rows"]),
-                Cell::of(&report["window_seconds"]),
-            ],
+            values: with(report, [("keys", json!(keys))]),
             target: Some(Location::Report(name.to_owned())),
             severity: Severity::Normal,
         }
     };
     Content {
-        title: Tab::Reports.title().to_owned(),
-        columns,
+        title: Location::Reports.title(),
+        columns: Column::own(&[
+            ("name", "report", Unit::Text),
+            ("kind", "kind", Unit::Text),
+            ("keys", "keys", Unit::Text),
+            ("rows", "rows", Unit::Count),
+            ("window_seconds", "window", Unit::Seconds),
+        ]),
         rows: listed.iter().map(row).collect(),
-        total: None,
         sort: "rows".to_owned(),
-        choices: Vec::new(),
+        ..Content::default()
     }
 }
 
 /// Single requests, without the columns of the conditions: those are the same in all rows.
-pub fn slowest(title: String, conditions: &[(String, String)], requests: &[Json]) -> Content {
-    let columns = [
+pub fn slowest(title: String, conditions: &Conditions, requests: &[Json]) -> Content {
+    let mut columns = Column::own(&[
         ("script_name", "script", Unit::Text),
-        ("", "at (UTC)", Unit::Text),
-        ("", "time", Unit::Seconds),
+        ("at", "at (UTC)", Unit::Text),
+        ("req_time", "time", Unit::Seconds),
         ("status", "status", Unit::Plain),
         ("hostname", "host", Unit::Text),
         ("server_name", "server", Unit::Text),
-        ("", "cpu", Unit::Seconds),
-        ("", "memory", Unit::Kib),
-        ("", "timers", Unit::Count),
-        ("", "tags", Unit::Text),
-        ("", "id", Unit::Plain),
-    ];
-    let fixed = |parameter: &str| conditions.iter().any(|(name, _)| name == parameter);
-    let shown: Vec<usize> = (0..columns.len())
-        .filter(|at| !fixed(columns[*at].0))
-        .collect();
+        ("cpu", "cpu", Unit::Seconds),
+        ("memory_footprint", "memory", Unit::Kib),
+        ("timers_cnt", "timers", Unit::Count),
+        ("tags", "tags", Unit::Text),
+        ("id", "id", Unit::Plain),
+    ]);
+    columns.retain(|column| conditions.iter().all(|(name, _)| *name != column.name));
     let row = |row: &Json| {
-        let cpu = row["ru_utime"].as_f64().zip(row["ru_stime"].as_f64());
         let at = row["timestamp"].as_u64().map_or_else(String::new, clock);
-        let cells = [
-            Cell::of(&row["script_name"]),
-            Cell::Text(at),
-            Cell::of(&row["req_time"]),
-            Cell::of(&row["status"]),
-            Cell::of(&row["hostname"]),
-            Cell::of(&row["server_name"]),
-            cpu.map_or(Cell::Nothing, |(user, system)| Cell::Number(user + system)),
-            Cell::of(&row["memory_footprint"]),
-            Cell::of(&row["timers_cnt"]),
-            Cell::of(&row["tags"]),
-            Cell::of(&row["id"]),
-        ];
+        let cpu = cpu(row, ["ru_utime", "ru_stime"]);
         Row {
-            cells: shown.iter().map(|at| cells[*at].clone()).collect(),
+            values: with(row, [("at", json!(at)), ("cpu", json!(cpu))]),
             target: row["id"].as_u64().map(Location::Request),
-            severity: status_severity(row["status"].as_f64()),
+            severity: status_severity(row),
         }
     };
     Content {
         title,
         rows: requests.iter().map(row).collect(),
-        columns: shown
-            .iter()
-            .map(|at| Column::own(columns[*at].1, columns[*at].2))
-            .collect(),
-        total: None,
-        sort: "time".to_owned(),
-        choices: Vec::new(),
+        columns,
+        sort: "req_time".to_owned(),
+        ..Content::default()
     }
 }
 
 /// What is known of one request, line by line.
-pub fn about(request: &Json) -> Vec<(String, String)> {
-    let shown = |name: &str, unit: Unit| Cell::of(&request[name]).format(unit);
+pub fn about(request: &Json) -> Vec<(&'static str, String)> {
+    let shown = |name: &str, unit: Unit| unit.format(&request[name]);
+    let [script, server, host, schema] =
+        ["script_name", "server_name", "hostname", "schema"].map(|name| shown(name, Unit::Text));
+    let [time, user, system] =
+        ["req_time", "ru_utime", "ru_stime"].map(|name| shown(name, Unit::Seconds));
+    let [document, memory, peak] =
+        ["doc_size", "memory_footprint", "mem_peak_usage"].map(|name| shown(name, Unit::Kib));
+    let status = shown("status", Unit::Plain);
+    let count = shown("req_count", Unit::Count);
+    let at = request["timestamp"].as_u64();
+    let at = at.map_or_else(String::new, clock);
     let mut lines = vec![
-        ("script".to_owned(), shown("script_name", Unit::Text)),
+        ("script", script),
+        ("server, host", format!("{server}, {host}  {schema}")),
         (
-            "server, host".to_owned(),
-            format!(
-                "{}, {}  {}",
-                shown("server_name", Unit::Text),
-                shown("hostname", Unit::Text),
-                shown("schema", Unit::Text),
-            ),
+            "time",
+            format!("{time}   status {status}   cpu {user} user, {system} system   at {at} UTC"),
         ),
         (
-            "time".to_owned(),
-            format!(
-                "{}   status {}   cpu {} user, {} system   at {} UTC",
-                shown("req_time", Unit::Seconds),
-                shown("status", Unit::Plain),
-                shown("ru_utime", Unit::Seconds),
-                shown("ru_stime", Unit::Seconds),
-                request["timestamp"]
-                    .as_u64()
-                    .map_or_else(String::new, clock),
-            ),
-        ),
-        (
-            "size".to_owned(),
-            format!(
-                "document {}   memory {}, peak {}   requests in it {}",
-                shown("doc_size", Unit::Kib),
-                shown("memory_footprint", Unit::Kib),
-                shown("mem_peak_usage", Unit::Kib),
-                shown("req_count", Unit::Count),
-            ),
+            "size",
+            format!("document {document}   memory {memory}, peak {peak}   requests in it {count}"),
         ),
     ];
     let tags = tag_text(&request["tags"]);
     if !tags.is_empty() {
-        lines.push(("tags".to_owned(), tags));
+        lines.push(("tags", tags));
     }
     lines
 }
 
 /// The requests that have these keys, where each can be searched by.
 fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Location> {
-    let mut conditions = Vec::new();
+    let mut conditions = Conditions::new();
     for key in keys {
         let value = match &row[key] {
             Json::String(text) if text == OTHER => return None,
@@ -376,51 +359,15 @@ fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Locat
     (!conditions.is_empty()).then_some(Location::Requests(conditions))
 }
 
-/// What a column of any report holds, by its name and type.
-fn unit(name: &str, column_type: &str) -> Unit {
-    let is_quantile = |name: &str| {
-        let digits = name.strip_prefix('p').unwrap_or_default();
-        !digits.is_empty()
-            && digits
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'_')
-    };
-    let has = |part: &str| name.contains(part);
-    if column_type.starts_with("varchar") || column_type == "text" {
-        Unit::Text
-    } else if has("percent") {
-        Unit::Percent
-    } else if matches!(name, "status" | "id") {
-        Unit::Plain
-    } else if column_type == "int" || column_type == "bigint" {
-        if has("memory") || has("kbytes") {
-            Unit::Kib
-        } else {
-            Unit::Count
-        }
-    } else if has("traffic") || has("kbytes") || has("memory") || has("doc_size") {
-        Unit::Kib
-    } else if has("per_sec") {
-        Unit::Rate
-    } else if is_quantile(name) || has("time") || has("value") || has("median") {
-        Unit::Seconds
-    } else {
-        Unit::Number
-    }
+fn status_severity(row: &Json) -> Severity {
+    severity(row["status"].as_f64(), (400.0, 500.0))
 }
 
-fn status_severity(status: Option<f64>) -> Severity {
-    match status {
-        Some(status) if status >= 500.0 => Severity::Critical,
-        Some(status) if status >= 400.0 => Severity::Warning,
-        _ => Severity::Normal,
-    }
-}
-
-fn time_severity(secs: Option<f64>) -> Severity {
-    match secs {
-        Some(secs) if secs >= SLOW_SECS.1 => Severity::Critical,
-        Some(secs) if secs >= SLOW_SECS.0 => Severity::Warning,
+/// From the first bound on a warning, from the second on critical.
+fn severity(of: Option<f64>, (warning, critical): (f64, f64)) -> Severity {
+    match of {
+        Some(number) if number >= critical => Severity::Critical,
+        Some(number) if number >= warning => Severity::Warning,
         _ => Severity::Normal,
     }
 }
@@ -430,6 +377,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::top::location::BY_KEY;
 
     #[test]
     fn a_tab_works_out_what_its_report_does_not_have() {
@@ -438,12 +386,12 @@ mod tests {
              "ru_utime_total": 1.0, "ru_stime_total": 1.0, "traffic_per_sec": 1.0, "memory_footprint_total": 400.0,
              "req_time_median": 2.5, "p95": 3.0, "error_count": 1},
             {"script_name": "(other)", "req_count": 0, "req_time_total": 0.0}]});
-        let content = by_key(Tab::Scripts, &body);
+        let content = by_key(&BY_KEY[0], &body);
         let shown = |row: usize| -> Vec<String> {
-            let cells = content.rows[row].cells.iter();
-            cells
-                .zip(&content.columns)
-                .map(|(cell, column)| cell.format(column.unit))
+            let values = &content.rows[row].values;
+            let columns = content.columns.iter();
+            columns
+                .map(|column| column.unit.format(&values[&column.name]))
                 .collect()
         };
         assert_eq!(
@@ -462,7 +410,10 @@ mod tests {
 
     #[test]
     fn any_report_shows_its_keys_first() {
-        let column = |name: &str, column_type: &str| (name.to_owned(), column_type.to_owned());
+        let column = |name: &str, sql_type: &str| ReportColumn {
+            name: name.to_owned(),
+            sql_type: sql_type.to_owned(),
+        };
         let info = ReportInfo {
             keys: ["host", "tag_env", "timer_group", "index_value"]
                 .map(str::to_owned)
@@ -476,7 +427,7 @@ mod tests {
                 column("timer_group", "varchar(255)"),
                 column("index_value", "varchar(255)"),
             ],
-            bytes: false,
+            kind: String::new(),
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any("r\u{1b}", &info, &body);
@@ -502,11 +453,14 @@ mod tests {
             .collect();
         assert_eq!(kinds, [Unit::Count, Unit::Seconds, Unit::Kib]);
         let native = ReportInfo {
-            bytes: true,
+            kind: "native".to_owned(),
             ..info.clone()
         };
         assert_eq!(any("r", &native, &body).columns[5].unit, Unit::Bytes);
-        assert_eq!(native.unit("memory_footprint_total", "bigint"), Unit::Bytes);
+        assert_eq!(
+            native.unit(&column("memory_footprint_total", "bigint")),
+            Unit::Bytes
+        );
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
         assert_eq!(content.rows[0].target, Some(Location::Requests(conditions)));
@@ -524,12 +478,11 @@ mod tests {
             json!({"rows": 1}),
             json!({"rows": [null, 7]}),
         ] {
-            let _odd = by_key(Tab::Scripts, &body);
-            let _odd = by_key(Tab::Reports, &body);
+            let _odd = by_key(&BY_KEY[0], &body);
             let _odd = any("x", &ReportInfo::of(&body), &body);
             let _odd = list(&body);
             let _odd = about(&body);
-            let _odd = slowest(String::new(), &[], rows(&body));
+            let _odd = slowest(String::new(), &Vec::new(), rows(&body));
         }
     }
 }

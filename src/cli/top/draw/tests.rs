@@ -5,11 +5,12 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::KeyCode;
 use serde_json::json;
 
 use super::*;
 use crate::cli::client::ClientError;
-use crate::cli::top::model::Action;
+use crate::cli::top::location::BY_KEY;
 use crate::cli::top::poll::{Page, Update};
 use crate::cli::top::stats::Sample;
 use crate::cli::top::{timers, views};
@@ -22,16 +23,13 @@ const NAMES: [&str; 3] = [
 
 fn model() -> Model {
     let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
-    let sample = |requests: u64| {
-        let mut sample = Sample::of(
-            &json!({"requests_merged": requests, "datagrams_received": requests,
+    let sample = |requests: u64| Sample {
+        status: json!({"requests_merged": requests, "datagrams_received": requests,
             "received_bytes": requests * 300, "kernel_drops": requests / 100, "request_rows": 5904,
             "timer_rows": 13343, "dictionary_size": 90, "report_memory_bytes": 497_000,
             "report_memory_bytes_max": 268_435_456, "ring_depth": 1, "merge_lag_us": 5752}),
-        );
-        sample.latency = Some((0.03, 0.198));
-        sample.unix_secs = 1_700_000_000;
-        sample
+        p95: Some(0.198),
+        unix_secs: 1_700_000_000,
     };
     model.take(Update::Sample(sample(1000), Duration::ZERO));
     model.take(Update::Sample(sample(1200), Duration::from_secs(1)));
@@ -46,10 +44,20 @@ fn model() -> Model {
         .collect();
     let page = Page {
         about: Vec::new(),
-        tables: vec![views::by_key(Tab::Scripts, &json!({"rows": rows}))],
+        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
     };
     model.take(Update::Page(0, page));
     model
+}
+
+fn press(model: &mut Model, key: char) {
+    let code = match key {
+        '\r' => KeyCode::Enter,
+        '\t' => KeyCode::Tab,
+        '\u{1b}' => KeyCode::Esc,
+        c => KeyCode::Char(c),
+    };
+    model.press(code.into());
 }
 
 fn drawn(model: &mut Model, columns: u16, rows: u16, colour: bool) -> Buffer {
@@ -96,18 +104,12 @@ fn no_size_is_too_small_and_the_table_stays_longest() {
     for columns in [0, 1, 2, 5, 20, 39, 80, 300] {
         for rows in [0, 1, 2, 3, 4, 7, 8, 17, 18, 60] {
             let mut model = model();
-            for action in [
-                Action::Help,
-                Action::Help,
-                Action::Filter,
-                Action::Type('x'),
-                Action::Open,
-            ] {
+            for key in ['?', '?', '/', 'x', '\r'] {
                 drawn(&mut model, columns, rows, true);
-                model.act(action);
+                press(&mut model, key);
             }
-            model.act(Action::Back);
-            model.act(Action::Open);
+            press(&mut model, '\u{1b}');
+            press(&mut model, '\r');
             drawn(&mut model, columns, rows, false);
         }
     }
@@ -153,12 +155,12 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
     let request = json!({"id": 1, "script_name": evil, "hostname": evil, "server_name": evil, "schema": evil,
         "req_time": 1, "status": 200, "timestamp": 1, "tags": {evil: evil},
         "timers": [{"value": 0.5, "hit_count": 1, "tags": {evil: [evil, evil]}}]});
-    model.act(Action::Open);
+    press(&mut model, '\r');
     let tables = vec![
         timers::added_up(std::slice::from_ref(&request), Some(evil)),
         views::slowest(
             evil.escape_debug().to_string(),
-            &[],
+            &Vec::new(),
             std::slice::from_ref(&request),
         ),
     ];
@@ -176,8 +178,8 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
         lines.join("\n")
     };
     assert!(check(&mut model).contains("\\x1b[2J\\x07\\u{9b}x\\u{202e}\\n"));
-    model.act(Action::Other);
-    model.act(Action::Open);
+    press(&mut model, '\t');
+    press(&mut model, '\r');
     let page = Page {
         about: views::about(&request),
         tables: vec![timers::of_request(&request)],
@@ -186,7 +188,7 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
     assert!(check(&mut model).contains("tags  \\x1b[2J"));
     model.take(Update::Refused(model.query().serial, "gone".to_owned()));
     assert!(check(&mut model).contains("gone"));
-    model.act(Action::Filter);
+    press(&mut model, '/');
     check(&mut model);
 }
 
@@ -198,12 +200,12 @@ fn the_selected_row_stays_in_sight() {
         .collect();
     let page = Page {
         about: Vec::new(),
-        tables: vec![views::by_key(Tab::Scripts, &json!({"rows": rows}))],
+        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
     };
     model.take(Update::Page(0, page));
-    let mut seen = |action: Option<Action>| {
-        if let Some(action) = action {
-            model.act(action);
+    let mut seen = |keys: &[KeyCode]| {
+        for key in keys {
+            model.press((*key).into());
         }
         let buffer = drawn(&mut model, 80, 24, false);
         let lines = text(&buffer);
@@ -216,10 +218,10 @@ fn the_selected_row_stays_in_sight() {
         });
         lines[usize::from(selected_style.expect("the selection is in sight"))][..4].to_owned()
     };
-    assert_eq!(seen(None), "/000");
-    assert_eq!(seen(Some(Action::Page(1))), "/016");
-    assert_eq!(seen(Some(Action::Move(isize::MAX))), "/499");
-    assert_eq!(seen(Some(Action::Move(-3))), "/496");
-    assert_eq!(seen(Some(Action::Page(-1))), "/480");
-    assert_eq!(seen(Some(Action::Move(isize::MIN))), "/000");
+    assert_eq!(seen(&[]), "/000");
+    assert_eq!(seen(&[KeyCode::PageDown]), "/016");
+    assert_eq!(seen(&[KeyCode::End]), "/499");
+    assert_eq!(seen(&[KeyCode::Up; 3]), "/496");
+    assert_eq!(seen(&[KeyCode::PageUp]), "/480");
+    assert_eq!(seen(&[KeyCode::Home]), "/000");
 }

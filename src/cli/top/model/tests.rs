@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::cli::client::ClientError;
+use crate::cli::top::location::BY_KEY;
 use crate::cli::top::stats::Sample;
 use crate::cli::top::views;
 
@@ -18,7 +19,7 @@ fn scripts(rows: &[(&str, u64)]) -> Page {
         .collect();
     Page {
         about: Vec::new(),
-        tables: vec![views::by_key(Tab::Scripts, &json!({"rows": rows}))],
+        tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
     }
 }
 
@@ -29,15 +30,28 @@ fn show(model: &mut Model, page: Page) {
 
 fn selected(model: &Model) -> String {
     let row = model.view().table().unwrap().selected_row().unwrap();
-    row.cells[0].format(crate::cli::top::cell::Unit::Text)
+    crate::cli::top::cell::Unit::Text.format(&row.values["script_name"])
+}
+
+fn press(model: &mut Model, keys: &str) -> bool {
+    keys.chars().all(|key| {
+        let code = match key {
+            '\r' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\u{8}' => KeyCode::Backspace,
+            '\u{1b}' => KeyCode::Esc,
+            c => KeyCode::Char(c),
+        };
+        model.press(code.into())
+    })
 }
 
 #[test]
 fn one_goes_down_to_a_request_and_back() {
     let mut model = model();
     show(&mut model, scripts(&[("/a", 2), ("/b\u{1b}", 1)]));
-    model.act(Action::Move(1));
-    model.act(Action::Open);
+    press(&mut model, "j");
+    press(&mut model, "\r");
     let conditions = vec![("script_name".to_owned(), "/b\u{1b}".to_owned())];
     let query = model.query();
     assert_eq!(query.location, Location::Requests(conditions));
@@ -45,7 +59,7 @@ fn one_goes_down_to_a_request_and_back() {
     let requests = [json!({"id": 7, "req_time": 1.0, "script_name": "/b"})];
     let tables = vec![
         crate::cli::top::timers::added_up(&requests, None),
-        views::slowest("slowest".to_owned(), &[], &requests),
+        views::slowest("slowest".to_owned(), &Vec::new(), &requests),
     ];
     model.take(Update::Page(
         query.serial,
@@ -54,26 +68,26 @@ fn one_goes_down_to_a_request_and_back() {
             tables,
         },
     ));
-    model.act(Action::Open);
+    press(&mut model, "\r");
     assert_eq!(
         model.query().serial,
         query.serial,
         "there is no timer to open"
     );
-    model.act(Action::Other);
-    model.act(Action::Open);
+    press(&mut model, "\t");
+    press(&mut model, "\r");
     assert_eq!(model.query().location, Location::Request(7));
     // What was asked for before comes late and finds its screen.
     model.take(Update::Page(0, scripts(&[("/c", 2), ("/b\u{1b}", 9)])));
-    model.act(Action::Back);
-    model.act(Action::Back);
+    press(&mut model, "\u{1b}");
+    press(&mut model, "\u{1b}");
     assert_eq!(
         (model.path().len(), selected(&model).as_str()),
         (1, "/b\\x1b")
     );
-    model.act(Action::Back);
+    press(&mut model, "\u{1b}");
     assert_eq!(model.path(), ["scripts"]);
-    assert!(!model.act(Action::Quit));
+    assert!(!press(&mut model, "q"));
 }
 
 #[test]
@@ -81,26 +95,24 @@ fn a_filter_is_typed_kept_and_dropped() {
     let mut model = model();
     show(&mut model, scripts(&[("/a", 2), ("/b", 1)]));
     assert!(!model.query().all);
-    model.act(Action::Filter);
+    press(&mut model, "/");
     assert!(model.typing);
-    for c in "bx".chars() {
-        model.act(Action::Type(c));
-    }
-    model.act(Action::Erase);
-    model.act(Action::Open);
+    press(&mut model, "bx");
+    press(&mut model, "\u{8}");
+    press(&mut model, "\r");
     assert!(
         !model.typing && model.path().len() == 1,
         "Enter ends the typing"
     );
     assert_eq!((selected(&model).as_str(), model.query().all), ("/b", true));
-    model.act(Action::Back);
-    assert_eq!(model.view().table().unwrap().len(), 2);
+    press(&mut model, "\u{1b}");
+    assert_eq!(model.view().table().unwrap().rows().len(), 2);
     // It does not grow for ever.
-    model.act(Action::Filter);
+    press(&mut model, "/");
     for _ in 0..1000 {
-        model.act(Action::Type('x'));
+        press(&mut model, "x");
     }
-    assert_eq!(model.view().table().unwrap().filter().len(), FILTER_MAX);
+    assert_eq!(model.view().table().unwrap().filter.len(), FILTER_MAX);
 }
 
 #[test]
@@ -109,32 +121,32 @@ fn sorts_tabs_and_pace_are_part_of_the_wish() {
     assert_eq!(model.query().sort, None);
     show(&mut model, scripts(&[("/a", 2)]));
     assert_eq!(model.query().sort.as_deref(), Some("-req_time_total"));
-    model.act(Action::Sort(-1));
+    press(&mut model, "<");
     assert_eq!(model.query().sort.as_deref(), Some("-req_per_sec"));
-    model.act(Action::Reverse);
+    press(&mut model, "r");
     assert_eq!(model.query().sort.as_deref(), Some("req_per_sec"));
-    model.act(Action::Sort(4));
+    press(&mut model, ">>>>");
     assert_eq!(model.query().sort.as_deref(), Some("-p95"));
-    model.act(Action::Sort(1));
+    press(&mut model, ">");
     assert_eq!(model.query().sort.as_deref(), Some("-error_count"));
-    model.act(Action::Sort(1));
+    press(&mut model, ">");
     assert_eq!(
         (model.query().sort, model.query().all),
         (None, true),
         "worked out here"
     );
-    model.act(Action::Turn(-1));
-    assert_eq!(model.query().location, Location::Tab(Tab::Reports));
-    model.act(Action::Other);
-    assert_eq!(model.query().location, Location::Tab(Tab::Scripts));
-    model.act(Action::Tab(99));
+    model.press(KeyCode::Left.into());
+    assert_eq!(model.query().location, Location::Reports);
+    press(&mut model, "\t");
+    assert_eq!(model.query().location, Location::ByKey(&BY_KEY[0]));
+    press(&mut model, "9");
     assert_eq!(model.tab, 0);
     for _ in 0..20 {
-        model.act(Action::Slower(false));
+        press(&mut model, "+");
     }
     assert_eq!(model.query().interval, INTERVALS.0);
     for _ in 0..40 {
-        model.act(Action::Slower(true));
+        press(&mut model, "-");
     }
     assert_eq!(model.query().interval, INTERVALS.1);
 }
@@ -143,13 +155,13 @@ fn sorts_tabs_and_pace_are_part_of_the_wish() {
 fn standing_still_keeps_the_rows_but_opens_what_is_new() {
     let mut model = model();
     show(&mut model, scripts(&[("/a", 2)]));
-    model.act(Action::Pause);
+    press(&mut model, "p");
     show(&mut model, scripts(&[("/b", 2)]));
     assert_eq!(selected(&model), "/a");
-    model.act(Action::Tab(1));
+    press(&mut model, "2");
     show(&mut model, scripts(&[("/c", 2)]));
     assert_eq!(selected(&model), "/c");
-    model.act(Action::Pause);
+    press(&mut model, "p");
     show(&mut model, scripts(&[("/d", 2)]));
     assert_eq!(selected(&model), "/d");
 }
@@ -188,7 +200,7 @@ fn timers_are_grouped_by_one_tag_after_the_other() {
         Duration::from_secs(1),
     );
     assert_eq!(model.path(), ["reports", "report r"]);
-    model.act(Action::Tab(4));
+    press(&mut model, "5");
     let request =
         json!({"timers": [{"tags": {"group": "db", "server": "a"}}, {"tags": {"group": "x"}}]});
     let mut seen = Vec::new();
@@ -203,7 +215,7 @@ fn timers_are_grouped_by_one_tag_after_the_other() {
         };
         show(&mut model, page);
         seen.push(tag);
-        model.act(Action::Group);
+        press(&mut model, "t");
     }
     let tag = |name: &str| Some(name.to_owned());
     assert_eq!(seen, [None, tag("group"), tag("server"), None]);
@@ -216,4 +228,22 @@ fn one_cannot_go_deeper_and_deeper() {
         model.open(Location::Request(id));
     }
     assert_eq!(model.path().len(), OPENED_MAX + 1);
+}
+
+#[test]
+fn a_filter_takes_letters_and_arrows_still_move() {
+    for typing in [false, true] {
+        let mut model = model();
+        show(&mut model, scripts(&[("/q", 2), ("/bq", 1)]));
+        press(&mut model, if typing { "/" } else { "" });
+        model.press(KeyCode::Down.into());
+        assert_eq!(selected(&model), "/bq");
+        let end = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(!model.press(end));
+        assert!(model.press(KeyCode::F(5).into()));
+        assert_eq!(press(&mut model, "q"), typing);
+        press(&mut model, "\u{1}");
+        let filter = &model.view().table().unwrap().filter;
+        assert_eq!(filter, if typing { "q" } else { "" });
+    }
 }
