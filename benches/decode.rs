@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group};
+use pinbad::cli::load::TrafficOptions;
+use pinbad::cli::load::traffic::Traffic;
 use pinbad::config::Config;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::{Decoder, model};
@@ -37,66 +39,16 @@ fn decoder() -> Decoder {
     Decoder::new(TextLimits::default(), Hasher::new())
 }
 
-/// What PHP sends for a request without timers and tags.
-fn plain() -> model::Request {
-    let mut packet = model::Request::named(
-        "web-frontend-017.rack-12.dc2.example.org",
-        "catalogue.www.example.org",
-        "/var/www/catalogue/releases/2024-11-21.3/public/index.php",
-    );
-    packet.document_size = Some(18_231);
-    packet.memory_peak = Some(2_097_152);
-    packet.request_time = Some(0.183_25);
-    packet.ru_utime = Some(0.052);
-    packet.ru_stime = Some(0.008);
-    packet.status = Some(200);
-    packet.memory_footprint = Some(4_194_304);
-    packet.schema = Some(b"https".to_vec());
-    packet
-}
-
-/// The same with three request tags.
-fn tagged() -> model::Request {
-    let mut packet = plain();
-    packet.add_tag("env", "production");
-    packet.add_tag("release", "2024-11-21.3");
-    packet.add_tag("datacenter", "dc2");
-    packet
-}
-
-/// Five timers of three tags each, as an application with a data base, a cache and a remote service has them.
-fn timers() -> model::Request {
-    let mut packet = plain();
-    packet.script_name = Some(b"/catalogue/products/detailed.html".to_vec());
-    packet.schema = None;
-    for (group, operation, server) in [
-        ("mysql", "select", "db-17.dc2"),
-        ("mysql", "update", "db-master.dc2"),
-        ("memcache", "get", "cache-4.dc2"),
-        ("memcache", "set", "cache-4.dc2"),
-        ("curl", "post", "search.internal"),
-    ] {
-        let tags = [
-            ("group", group),
-            ("operation", operation),
-            ("server", server),
-        ];
-        packet.add_timer_with_rusage(3, 0.004_2, (0.001, 0.000_5), &tags);
-    }
-    packet
-}
-
-/// The packets of one goal: the same but for names that vary as they do in life.
-fn packets(of: impl Fn() -> model::Request) -> Vec<Vec<u8>> {
-    (0..256)
-        .map(|n| {
-            let mut packet = of();
-            packet.hostname =
-                Some(format!("web-frontend-{:03}.rack-12.dc2.example.org", n % 40).into_bytes());
-            packet.document_size = Some(1000 + n * 37);
-            packet.encode_to_vec()
-        })
-        .collect()
+/// What `pinbad load` sends with so many timers of three tags, request tags, and requests nested in each packet.
+fn packets(timers: u32, request_tags: u32, nested: u32) -> Vec<Vec<u8>> {
+    let mut traffic = Traffic::new(&TrafficOptions {
+        timers,
+        request_tags,
+        nested,
+        ..TrafficOptions::default()
+    });
+    let packets = if nested > 0 { 1 } else { 256 };
+    (0..packets).map(|_| traffic.packet().to_vec()).collect()
 }
 
 /// Decodes the packets in turn.
@@ -115,9 +67,9 @@ fn run(group: &mut Group<'_>, name: &str, packets: &[Vec<u8>], mut decoder: Deco
 fn decode(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
     let mut cases = vec![
-        ("plain", packets(plain)),
-        ("tagged", packets(tagged)),
-        ("timers_5x3", packets(timers)),
+        ("plain", packets(0, 0, 0)),
+        ("tagged", packets(0, 3, 0)),
+        ("timers_5x3", packets(5, 0, 0)),
     ];
     let fixture = std::fs::read("tests/corpus/php-many-timers.bin").ok();
     cases.extend(fixture.map(|packet| ("php_many_timers", vec![packet])));
@@ -132,16 +84,8 @@ fn decode(c: &mut Criterion) {
             });
         });
     }
-    let mut packet = plain();
-    let nested = model::NestedRequest::decode(plain().encode_to_vec().as_slice());
-    packet.requests = vec![nested.unwrap_or_default(); 300];
     group.throughput(Throughput::Elements(301));
-    run(
-        &mut group,
-        "nested_301",
-        &[packet.encode_to_vec()],
-        decoder(),
-    );
+    run(&mut group, "nested_301", &packets(0, 0, 300), decoder());
     group.finish();
 }
 
@@ -149,8 +93,8 @@ fn decode(c: &mut Criterion) {
 fn read(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
     for (name, packets) in [
-        ("read/plain", packets(plain)),
-        ("read/timers_5x3", packets(timers)),
+        ("read/plain", packets(0, 0, 0)),
+        ("read/timers_5x3", packets(5, 0, 0)),
     ] {
         let mut block = Vec::new();
         let mut decoder = decoder();
@@ -240,10 +184,10 @@ fn rules(c: &mut Criterion) {
 fn decode_with_rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode/with_rules");
     group.throughput(Throughput::Elements(1));
-    let (plain, timers) = (packets(plain), packets(timers));
+    let (plain, timers) = (packets(0, 0, 0), packets(5, 0, 0));
     for (name, packets, field, rule) in [
         ("plain/script_cut", &plain, "script_name", CUT),
-        ("plain/script_pattern", &plain, "script_name", PATTERN),
+        ("plain/script_pattern", &plain, "script_name", GROUPS),
         ("plain/other_field", &plain, "schema", CUT),
         ("timers_5x3/no_such_tag", &timers, "@nowhere", CUT),
         ("timers_5x3/one_of_three", &timers, "@server", CUT),

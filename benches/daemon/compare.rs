@@ -92,69 +92,42 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
     }
     let mut table = Table::new(
         "The whole daemon against a bare receive loop",
-        &["", "bare loop", "pinbad", "ratio", "goal", "reached"],
+        " | bare loop | pinbad | ratio | goal | reached",
     );
-    for (case, samples) in CASES.iter().zip(&samples) {
-        let best = |who: usize| {
-            samples
-                .iter()
-                .map(|it| it[who].lossless.rate)
-                .fold(0.0, f64::max)
-        };
-        let cell = |who: usize| {
-            let bound = samples.iter().all(|it| it[who].lossless.sender_bound);
-            format!(
-                "{}{}",
-                grouped(best(who)),
-                if bound { " (sender)" } else { "" }
-            )
-        };
-        let ratio = best(1) / best(0).max(1.0);
+    let found = samples
+        .each_ref()
+        .map(|samples| [0, 1].map(|who| Found::of(samples, who)));
+    for (case, [bare, ours]) in CASES.iter().zip(&found) {
+        let ratio = ours.rate / bare.rate.max(1.0);
+        let bytes = loads[case.load].packet_bytes();
         table.row([
-            format!(
-                "lossless packets/s, {:.0} bytes, {}",
-                loads[case.load].packet_bytes(),
-                case.name
-            ),
-            cell(0),
-            cell(1),
+            format!("lossless packets/s, {bytes:.0} bytes, {}", case.name),
+            bare.rate_cell(),
+            ours.rate_cell(),
             format!("{ratio:.2}"),
             format!("at least {:.2}", case.rate_goal),
             reached(ratio >= case.rate_goal),
         ]);
     }
-    for (case, samples) in CASES.iter().zip(&samples) {
-        let lost = |who: usize| {
-            let floods = || samples.iter().map(|it| it[who].lossless.flood);
-            let (lost, sent) = (floods().map(|it| it.lost), floods().map(|it| it.sent));
-            format!(
-                "{:.1} %",
-                lost.sum::<u64>() as f64 * 100.0 / sent.sum::<u64>().max(1) as f64
-            )
-        };
+    for (case, found) in CASES.iter().zip(&found) {
+        let [bare, ours] = found.each_ref().map(|it| format!("{:.1} %", it.flood_lost));
         let name = format!("lost with the sender at full speed, {}", case.name);
-        table.row([name, lost(0), lost(1)]);
+        table.row([name, bare, ours]);
     }
-    let mut steady_lost = 0;
-    for (case, samples) in CASES.iter().zip(&samples) {
-        let cpu = |who: usize| median(samples.iter().map(|it| it[who].steady.cpu_us()));
-        steady_lost += samples
-            .iter()
-            .flatten()
-            .map(|it| it.steady.lost)
-            .sum::<u64>();
-        let rate = grouped(f64::from(options.rate));
+    let rate = grouped(f64::from(options.rate));
+    for (case, [bare, ours]) in CASES.iter().zip(&found) {
+        let goal = case.cpu_goal.map(|goal| format!("at most {goal:.1} us"));
+        let met = case.cpu_goal.map(|goal| reached(ours.cpu_us <= goal));
         table.row([
             format!("CPU a packet at {rate}/s, {}", case.name),
-            format!("{:.2} us", cpu(0)),
-            format!("{:.2} us", cpu(1)),
-            format!("{:.2}", cpu(1) / cpu(0).max(1e-9)),
-            case.cpu_goal
-                .map_or(String::new(), |goal| format!("at most {goal:.1} us")),
-            case.cpu_goal
-                .map_or(String::new(), |goal| reached(cpu(1) <= goal)),
+            format!("{:.2} us", bare.cpu_us),
+            format!("{:.2} us", ours.cpu_us),
+            format!("{:.2}", ours.cpu_us / bare.cpu_us.max(1e-9)),
+            goal.unwrap_or_default(),
+            met.unwrap_or_default(),
         ]);
     }
+    let steady_lost: u64 = found.iter().flatten().map(|it| it.steady_lost).sum();
     let lossless = median(samples[1].iter().map(|it| it[1].lossless.rate));
     let table = memory_and_answers(options, (lossless * 0.6).clamp(10_000.0, 200_000.0), table)?;
     Ok(table
@@ -173,6 +146,38 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         .note(
             "CPU: user and system time of all threads that receive; delivery on loopback runs on the sender's account.",
         ))
+}
+
+/// What all rounds made of one case.
+struct Found {
+    /// The highest lossless rate, and whether it was always the sender's limit.
+    rate: f64,
+    sender_bound: bool,
+    /// Percent lost at full speed.
+    flood_lost: f64,
+    /// Of a packet, the median.
+    cpu_us: f64,
+    /// Packets lost while that was measured.
+    steady_lost: u64,
+}
+
+impl Found {
+    fn of(samples: &Samples, who: usize) -> Self {
+        let each = || samples.iter().map(|round| round[who]);
+        let sum = |of: fn(&Trial) -> u64| each().map(|it| of(&it.lossless.flood)).sum::<u64>();
+        Self {
+            rate: each().map(|it| it.lossless.rate).fold(0.0, f64::max),
+            sender_bound: each().all(|it| it.lossless.sender_bound),
+            flood_lost: sum(|it| it.lost) as f64 * 100.0 / sum(|it| it.sent).max(1) as f64,
+            cpu_us: median(each().map(|it| it.steady.cpu_us())),
+            steady_lost: each().map(|it| it.steady.lost).sum(),
+        }
+    }
+
+    fn rate_cell(&self) -> String {
+        let bound = if self.sender_bound { " (sender)" } else { "" };
+        format!("{}{bound}", grouped(self.rate))
+    }
 }
 
 fn sample(

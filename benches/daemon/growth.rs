@@ -72,12 +72,7 @@ fn reports(_: &Options) -> Result<Table> {
         [(0, &by_fields), (0, &filtered), (5, &by_tags)];
     let mut table = Table::new(
         "Reports",
-        &[
-            "reports",
-            "same records",
-            "own filter each",
-            "timer reports, 5 timers",
-        ],
+        "reports | same records | own filter each | timer reports, 5 timers",
     );
     for count in [1, 2, 5, 10, 20, 50, 100, 200] {
         let mut row = vec![count.to_string()];
@@ -119,14 +114,7 @@ fn form(n: usize, level: &str, keys: &[&str], filter: Option<String>) -> ReportF
 fn keys(_: &Options) -> Result<Table> {
     let mut table = Table::new(
         "Distinct keys",
-        &[
-            "keys",
-            "CPU a packet",
-            "report memory",
-            "folded",
-            "with room for all",
-            "report memory",
-        ],
+        "keys | CPU a packet | report memory | folded | with room for all | report memory",
     );
     for keys in [10, 100, 1_000, 10_000, 100_000, 1_000_000_u32] {
         let mut plan = Plan::new(
@@ -167,14 +155,7 @@ fn keys(_: &Options) -> Result<Table> {
 fn timers(_: &Options) -> Result<Table> {
     let mut table = Table::new(
         "Timers",
-        &[
-            "timers",
-            "bytes",
-            "18 base reports",
-            "a timer",
-            "and 5 tag reports",
-            "a timer",
-        ],
+        "timers | bytes | 18 base reports | a timer | and 5 tag reports | a timer",
     );
     let mut without = [0.0; 2];
     for timers in [0, 1, 2, 5, 10, 20, 50, 100_u32] {
@@ -213,15 +194,7 @@ fn windows(_: &Options) -> Result<Table> {
     const FILL_MAX: u64 = 30_000_000;
     let mut table = Table::new(
         "Window",
-        &[
-            "window",
-            "300/s",
-            "report memory",
-            "10,000/s",
-            "report memory",
-            "100,000/s",
-            "report memory",
-        ],
+        "window | 300/s | report memory | 10,000/s | report memory | 100,000/s | report memory",
     );
     for (name, secs) in [
         ("10 s", 10),
@@ -263,12 +236,7 @@ fn windows(_: &Options) -> Result<Table> {
 fn receivers(options: &Options) -> Result<Table> {
     let mut table = Table::new(
         "Receivers",
-        &[
-            "receivers",
-            "lossless packets/s",
-            "CPU a packet there",
-            "lost at full speed",
-        ],
+        "receivers | lossless packets/s | CPU a packet there | lost at full speed",
     );
     let load = Load::new(LoadOptions {
         // Enough that the kernel spreads them over the receivers.
@@ -307,15 +275,7 @@ fn queries(options: &Options) -> Result<Table> {
     const CONNECTIONS: u32 = 4;
     let mut table = Table::new(
         "Queries a second, beside 50,000 packets/s",
-        &[
-            "queries/s",
-            "answered/s",
-            "packets lost",
-            "ingest CPU a packet",
-            "CPU a query",
-            "median",
-            "99 %",
-        ],
+        "queries/s | answered/s | packets lost | ingest CPU a packet | CPU a query | median | 99 %",
     );
     let load = Load::with_timers(options, 5)?;
     let mut settings = settings(options);

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pinbad::cli::client::credentials::Credentials;
 use pinbad::cli::client::{Client, ClientError};
 use pinbad::input::udp::batch::Batch;
 use pinbad::input::udp::kernel;
@@ -139,7 +138,7 @@ impl Daemon {
         let mut daemon = Self {
             child: ended_with_us(&mut command).spawn()?,
             udp,
-            client: Client::new(&format!("http://{http}"), Credentials::None, None)?,
+            client: Client::new(&format!("http://{http}"), None, None)?,
         };
         let start = Instant::now();
         while let Err(error) = daemon.get("/api/v1/status") {

@@ -10,6 +10,7 @@ use pinbad::cli::client::Client;
 use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::{grouped, seconds};
 use pinbad::shutdown::Shutdown;
+use serde::Deserialize;
 
 use crate::clients::{Times, beside, fetch};
 use crate::compare::{PROGRAM, settings};
@@ -18,110 +19,60 @@ use crate::receiver::{Daemon, Receiver as _};
 use crate::table::Table;
 use crate::{Options, Result};
 
-/// Name, text, how often it runs, what its median should be at most. `{id}` is another request's each time.
-const STATEMENTS: [(&str, &str, usize, Option<f64>); 12] = [
-    (
-        "by script: GROUP BY over all requests",
-        "SELECT script_name, count(*), avg(req_time) FROM request GROUP BY 1 ORDER BY 3 DESC LIMIT 10",
-        200,
-        Some(0.020),
-    ),
-    (
-        "one request: WHERE id = n",
-        "SELECT * FROM request WHERE id = {id}",
-        2_000,
-        Some(0.002),
-    ),
-    (
-        "its timers: four tables joined",
-        "SELECT t.id, r.script_name, t.hit_count, t.value, tag.name AS tag_name, tt.value AS tag_value FROM timer t \
-         JOIN request r ON t.request_id = r.id JOIN timertag tt ON tt.timer_id = t.id JOIN tag ON tt.tag_id = tag.id \
-         WHERE t.request_id = {id}",
-        2_000,
-        Some(0.002),
-    ),
-    (
-        "newest: ORDER BY id DESC LIMIT 50",
-        "SELECT * FROM request ORDER BY id DESC LIMIT 50",
-        500,
-        None,
-    ),
-    (
-        "slowest: ORDER BY req_time DESC LIMIT 10",
-        "SELECT * FROM request ORDER BY req_time DESC LIMIT 10",
-        50,
-        None,
-    ),
-    (
-        "errors: count of status >= 500",
-        "SELECT count(*) FROM request WHERE status >= 500",
-        200,
-        None,
-    ),
-    (
-        "timers by tag: GROUP BY over all timer tags",
-        "SELECT value, count(*) FROM timertag GROUP BY value ORDER BY 2 DESC LIMIT 10",
-        20,
-        None,
-    ),
-    (
-        "a report: report_by_script_name",
-        "SELECT script_name, req_count, req_time_total / req_count AS average FROM report_by_script_name \
-         ORDER BY req_time_total DESC LIMIT 10",
-        500,
-        None,
-    ),
-    ("nothing: SELECT 1", "SELECT 1", 2_000, None),
-    ("every request", "SELECT * FROM request", 5, None),
-    ("every timer", "SELECT * FROM timer", 5, None),
-    (
-        "every row: report_by_hostname_server_and_script",
-        "SELECT * FROM report_by_hostname_server_and_script",
-        20,
-        None,
-    ),
-];
+/// The statements of `statements.toml`.
+#[derive(Deserialize)]
+struct Statements {
+    statements: Vec<Statement>,
+}
+
+#[derive(Deserialize)]
+struct Statement {
+    name: String,
+    /// How often it runs.
+    times: usize,
+    /// What its median should be at most, seconds.
+    goal: Option<f64>,
+    text: String,
+}
 
 /// How many of them, from the first, two clients run in a loop.
 const LOOPED: usize = 3;
 
 pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
     let daemon = Daemon::start(PROGRAM, &settings(options))?;
+    let Statements { statements } = toml::from_str(include_str!("statements.toml"))?;
     eprintln!("filling the pools");
     let load = Load::filling(options, 50_000.0)?;
     let lost = load.run_all(&daemon)?.lost;
-    let statements = statements(options, &daemon)?.note(format!(
+    let each = each(options, &daemon, &statements)?.note(format!(
         "From the query to the last byte, one client on loopback; another id each time. Of the packets that filled the \
          pools {} were lost.",
         grouped(lost as f64)
     ));
-    Ok(vec![statements, beside_packets(options, &daemon, &load)?])
+    let looped = beside_packets(options, &daemon, &load, &statements[..LOOPED])?;
+    Ok(vec![each, looped])
 }
 
 /// Each statement by itself.
-fn statements(options: &Options, daemon: &Daemon) -> Result<Table> {
+fn each(options: &Options, daemon: &Daemon, statements: &[Statement]) -> Result<Table> {
     let status = daemon.get("/api/v1/status")?;
     let count = |name: &str| grouped(status[name].as_f64().unwrap_or(0.0));
     let (requests, timers) = (count("request_rows"), count("timer_rows"));
     let mut table = Table::new(
         format!("SQL over HTTP, {requests} requests and {timers} timers in the pools"),
-        &[
-            "statement",
-            "rows",
-            "least",
-            "median",
-            "99 %",
-            "daemon's CPU",
-            "goal, median",
-            "met",
-        ],
+        "statement | rows | least | median | 99 % | daemon's CPU | goal, median | met",
     );
     let mut ids = Ids::new(daemon, 1)?;
-    for (name, text, times, goal) in STATEMENTS {
-        let times = if options.quick {
-            (times / 10).max(5)
-        } else {
-            times
+    for Statement {
+        name,
+        times,
+        goal,
+        text,
+    } in statements
+    {
+        let times = match options.quick {
+            true => (times / 10).max(5),
+            false => *times,
         };
         let rows = daemon.get(&ids.path(text))?["rows"]
             .as_array()
@@ -132,7 +83,7 @@ fn statements(options: &Options, daemon: &Daemon) -> Result<Table> {
             .collect();
         let spent = daemon.cpu().since(&before, |_| true).as_secs_f64();
         let took = Times::new(took?);
-        let mut row = vec![name.to_owned(), rows.to_string()];
+        let mut row = vec![name.clone(), rows.to_string()];
         row.extend(took.cells());
         row.push(seconds(spent / times as f64));
         row.extend(goal.map(seconds));
@@ -144,21 +95,17 @@ fn statements(options: &Options, daemon: &Daemon) -> Result<Table> {
 }
 
 /// Two clients in a loop while packets arrive.
-fn beside_packets(options: &Options, daemon: &Daemon, load: &Load) -> Result<Table> {
+fn beside_packets(
+    options: &Options,
+    daemon: &Daemon,
+    load: &Load,
+    looped: &[Statement],
+) -> Result<Table> {
     let rate = f64::from(options.rate);
     let time = Duration::from_secs(if options.quick { 4 } else { 20 });
     let mut table = Table::new(
         format!("SQL beside packets, {} s each", time.as_secs()),
-        &[
-            "run by two clients in a loop",
-            "packets/s",
-            "packets lost",
-            "answers/s",
-            "median",
-            "99 %",
-            "SQL's CPU",
-            "ingest CPU a packet",
-        ],
+        "run by two clients in a loop | packets/s | packets lost | answers/s | median | 99 % | SQL's CPU | ingest CPU a packet",
     );
     for (name, clients) in [("nothing", 0), ("GROUP BY, one request, its timers", 2)] {
         let clients: Result<Vec<Ids>> = (0..clients).map(|seed| Ids::new(daemon, seed)).collect();
@@ -166,8 +113,8 @@ fn beside_packets(options: &Options, daemon: &Daemon, load: &Load) -> Result<Tab
             move |client: &Client, stop: &Shutdown| {
                 let mut took = Vec::new();
                 while !stop.requested() {
-                    for (_, text, ..) in &STATEMENTS[..LOOPED] {
-                        took.push(fetch(client, &ids.path(text))?.0);
+                    for statement in looped {
+                        took.push(fetch(client, &ids.path(&statement.text))?.0);
                     }
                 }
                 Ok(took)

@@ -12,12 +12,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(title: impl Into<String>, head: &[&str]) -> Self {
+    /// An empty table; `head` as markdown has it: columns with ` | ` between them.
+    pub(crate) fn new(title: impl Into<String>, head: &str) -> Self {
         let mut table = Self {
             title: title.into(),
             ..Self::default()
         };
-        table.row(head.iter().copied());
+        table.row(head.split(" | "));
         table
     }
 
