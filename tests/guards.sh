@@ -83,15 +83,15 @@ colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) ==
 colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/strings.rs|if self.table.len() >= self.strings_max {|if self.table.len() >= self.strings_max && !out! {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
-names-groups|src/report/aggregate.rs|if !budget.exhausted(self.next_bytes()) {|if !budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
+names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate.rs|let room = budget.cache_room();|let room = if out! { usize::MAX } else { budget.cache_room() };|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/aggregate/close.rs|if most > allowance.all.min(allowance.histograms) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/aggregate/close.rs|self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX|if out! { 0 } else { self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX }|it::hostile::names_that_recur
-names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, budget);|    if !out! { shrink_caches(aggregates, wanted, budget); }|merger::tests::memory::names_without_end_over_long_ticks
-times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = budget.excess() else {|let Some(mut wanted) = budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
+names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
+times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = memory.budget.excess() else {|let Some(mut wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
 sums-without-end|src/report/aggregate/overflow.rs|remainder.1 += &self.groups.slot(full).0.totals();|if !out! { remainder.1 += &self.groups.slot(full).0.totals(); }|merger::tests::memory::sums_without_end
 rows-of-a-report|src/report/row_map.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/daemon/socket_activation.rs|&& !allowed|&& !out! && !allowed|it::access::an_open_listener_that_is_handed_over

@@ -412,11 +412,6 @@ impl Pool {
         let kept = u64::from(row.timers).min(self.timers.size());
         (first..first + kept).filter_map(|id| Some((id, self.timers.get(id)?)))
     }
-
-    /// The strings and the rest, apart: reports hold strings while they look at origins and tag sets.
-    pub fn split(&mut self) -> (&mut StringInterner, &Origins, &TagSets) {
-        (&mut self.strings, &self.origins, &self.tag_sets)
-    }
 }
 
 #[cfg(test)]

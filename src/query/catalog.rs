@@ -413,19 +413,14 @@ fn columns(layout: &ColumnLayout) -> Vec<Column> {
 
 /// The columns by which rows can be chosen: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
-    use crate::report::layout::{Cell, SegmentCell};
+    use crate::report::layout::Cell;
     layout
         .columns()
         .iter()
         .enumerate()
         .filter_map(|(at, column)| {
-            let key = matches!(
-                column.cell,
-                Cell::Key(_)
-                    | Cell::KeyText(_)
-                    | Cell::IndexValue(_)
-                    | Cell::Segment(SegmentCell::IndexValue)
-            );
+            let cell = &column.cell;
+            let key = matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
             key.then_some(at)
         })
 }

@@ -11,25 +11,22 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
-use hashbrown::HashTable;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Taken};
 use super::counts::grown;
-use super::definition::{Definition, Filter, Key, KeySource, Level, Missing};
+use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
 use super::group_cache::{GroupCache, Known};
-use super::group_key::{GroupKey, KeyIds, Names, RecordIds, RecordParts, intern_status, is_status};
+use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
 use super::histogram::BucketLayout;
 use super::row_map::RowMap;
 use super::tick_log::{TickLogReader, TickLogWriter};
 use super::totals::Totals;
 use super::window::{Coverage, Ticks};
-use crate::pool::Freed;
-use crate::pool::dimensions::Origins;
-use crate::pool::strings::StringInterner;
-use crate::pool::tag_sets::TagSets;
+use crate::pool::strings::{NONE, StringInterner};
+use crate::pool::{Freed, Pool};
 
 pub(super) mod close;
 pub(super) mod overflow;
@@ -52,8 +49,6 @@ pub(super) struct Aggregate {
     pub(super) group_keys: Vec<GroupKey>,
     group_cache: GroupCache,
     pub(super) groups: Groups,
-    table: HashTable<u32>,
-    hasher: RandomState,
     /// One per report, by the number the report got; `None`: dropped.
     row_maps: Vec<Option<RowMap>>,
     /// The running tick.
@@ -86,6 +81,8 @@ pub(super) struct Aggregate {
     pub(super) version: u64,
     /// What came through since the aggregate is there.
     pub(super) flow: Flow,
+    /// Its first report is being filled from raw rows: nothing else is counted yet.
+    pub(super) is_filling: bool,
 }
 
 /// What an aggregate was offered, and what of it went into a group. Only grows.
@@ -114,22 +111,11 @@ struct TickLog {
     overflowed: bool,
 }
 
-/// The names of the pool, with the strings open for writing.
+/// Where groups take their texts and their memory from.
 #[derive(Debug)]
-pub(super) struct NamesMut<'a> {
-    pub(super) strings: &'a mut StringInterner,
-    pub(super) origins: &'a Origins,
-    pub(super) tag_sets: &'a TagSets,
-}
-
-impl NamesMut<'_> {
-    fn shared(&self) -> Names<'_> {
-        Names {
-            strings: self.strings,
-            origins: self.origins,
-            tag_sets: self.tag_sets,
-        }
-    }
+pub(super) struct Memory<'a> {
+    pub(super) pool: &'a mut Pool,
+    pub(super) budget: &'a mut Budget,
 }
 
 impl Aggregate {
@@ -150,7 +136,7 @@ impl Aggregate {
         group_keys: Vec<GroupKey>,
         now_ms: u64,
     ) -> Self {
-        let parts = RecordParts::of(&group_keys, &filters);
+        let parts = parts_of(&group_keys, &filters);
         let mut groups = Groups::new(group_keys.len(), scope.extremes);
         groups.ticks = scope.ticks.count;
         Self {
@@ -159,8 +145,6 @@ impl Aggregate {
             groups,
             group_keys,
             group_cache: GroupCache::new(parts),
-            table: HashTable::new(),
-            hasher: RandomState::new(),
             row_maps: Vec::new(),
             tick: scope.ticks.at(now_ms),
             tick_logs: VecDeque::new(),
@@ -179,6 +163,7 @@ impl Aggregate {
             coverage: Coverage::new(scope.ticks),
             version: 0,
             flow: Flow::default(),
+            is_filling: false,
         }
     }
 
@@ -239,23 +224,18 @@ impl Aggregate {
 
     /// The group in which a record of this aggregate counts; `None` when it is none of its records.
     #[inline]
-    pub(super) fn group_of(
-        &mut self,
-        record: RecordIds,
-        names: &mut NamesMut<'_>,
-        budget: &mut Budget,
-    ) -> Option<u32> {
+    pub(super) fn group_of(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
         match self.group_cache.find(record, &self.groups) {
             Known::Group(group) => Some(group),
             Known::Skipped => None,
             Known::Nothing => {
-                let found = self.find_group(record, names, budget);
-                let shared = names.shared();
+                let found = self.find_group(record, memory);
+                let Memory { pool, budget } = memory;
                 let before = self.group_cache.heap_bytes();
                 let room = budget.cache_room();
                 self.group_cache
-                    .remember(record, found, &self.groups, room, |side| {
-                        shared.side_key_ids(side, &self.group_keys, &self.filters, record)
+                    .remember(record, found, &self.groups, room, |part| {
+                        record.part_key_ids(part, &self.group_keys, &self.filters, pool)
                     });
                 budget.changed(before, self.group_cache.heap_bytes());
                 found
@@ -269,8 +249,7 @@ impl Aggregate {
         &mut self,
         assignments: &[(u32, u32)],
         deltas: &[Delta],
-        strings: &mut StringInterner,
-        budget: &mut Budget,
+        memory: &mut Memory<'_>,
     ) {
         let buckets = self.scope.buckets;
         self.groups.prefetch(assignments, deltas, &buckets);
@@ -281,116 +260,80 @@ impl Aggregate {
             let delta = &deltas[at as usize];
             if !self.groups.count(group, delta, &buckets) {
                 self.groups.slot_histograms_grew(grown_before);
-                budget.changed(before, self.groups.heap_bytes());
-                self.spill(group, strings, budget);
+                memory.budget.changed(before, self.groups.heap_bytes());
+                self.spill(group, memory);
                 before = self.groups.heap_bytes();
                 grown_before = grown();
                 self.groups.count(group, delta, &buckets);
             }
         }
         self.groups.slot_histograms_grew(grown_before);
-        budget.changed(before, self.groups.heap_bytes());
+        memory.budget.changed(before, self.groups.heap_bytes());
     }
 
     /// The slow path of [`group_of`](Self::group_of): filters, key ids, table.
     #[cold]
-    fn find_group(
-        &mut self,
-        record: RecordIds,
-        names: &mut NamesMut<'_>,
-        budget: &mut Budget,
-    ) -> Option<u32> {
-        let shared = names.shared();
-        if !shared.passes(&self.filters, record) {
+    fn find_group(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
+        let pool = &mut *memory.pool;
+        if !record.passes(&self.filters, pool) {
             return None;
         }
-        let mut key_ids = shared.key_ids(&self.group_keys, record)?;
-        let status = names.origins.get(record.origin).status;
-        intern_status(&mut key_ids, &self.group_keys, status, names.strings);
-        let group = self.find_or_make_group(&key_ids, names.strings, budget);
-        for (&key_id, group_key) in key_ids.iter().zip(&self.group_keys) {
-            if is_status(group_key) {
-                names.strings.release(key_id);
+        let mut key_ids = record.key_ids(&self.group_keys, pool)?;
+        // The text of a status, held until the group holds it.
+        let mut status = None;
+        for (key_id, group_key) in key_ids.iter_mut().zip(&self.group_keys) {
+            if *key_id == NONE && is_status(group_key) {
+                *key_id = *status.get_or_insert_with(|| {
+                    let status = pool.origins.get(record.origin).status;
+                    let mut text = itoa::Buffer::new();
+                    pool.strings.intern(text.format(status).as_bytes())
+                });
             }
+        }
+        let group = self.find_or_make_group(&key_ids, memory);
+        if let Some(status) = status {
+            memory.pool.strings.release(status);
         }
         Some(group)
     }
 
-    fn find_or_make_group(
-        &mut self,
-        key_ids: &KeyIds,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> u32 {
-        if let Some(id) = self.find(key_ids) {
+    fn find_or_make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
+        if let Some(id) = self.groups.find(key_ids) {
             return id;
         }
-        if !budget.exhausted(self.next_bytes()) {
-            return self.make_group(key_ids, strings, budget);
+        if !memory.budget.exhausted(self.next_bytes()) {
+            return self.make_group(key_ids, memory);
         }
-        budget.overflowed(1);
-        self.overflow_target(key_ids, strings, budget)
+        memory.budget.overflowed(1);
+        self.overflow_target(key_ids, memory)
     }
 
     /// Bytes that what finds and shows groups takes when the next one makes it grow; both copies, while it does.
     fn next_bytes(&self) -> usize {
-        let table = match self.table.len() == self.table.capacity() {
-            true => self.table.capacity() * 12,
-            false => 0,
-        };
         let row_maps = self.row_maps.iter().flatten();
-        let row_maps: usize = row_maps.map(RowMap::next_bytes).sum();
-        self.groups.next_bytes() + table + row_maps
+        self.groups.next_bytes() + row_maps.map(RowMap::next_bytes).sum::<usize>()
     }
 
-    fn find(&self, key_ids: &KeyIds) -> Option<u32> {
-        let hash = self.hasher.hash_one(&key_ids[..self.group_keys.len()]);
-        self.table
-            .find(hash, |&id| self.groups.is(id, key_ids))
-            .copied()
-    }
-
-    fn make_group(
-        &mut self,
-        key_ids: &KeyIds,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> u32 {
+    fn make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let before = self.group_bytes();
-        let stride = self.group_keys.len();
-        for &key_id in &key_ids[..stride] {
-            strings.hold(key_id);
+        for &key_id in key_ids {
+            memory.pool.strings.hold(key_id);
         }
         let id = self.groups.insert(key_ids);
-        let Self {
-            table,
-            hasher,
-            groups,
-            ..
-        } = self;
-        let hash = hasher.hash_one(&key_ids[..stride]);
-        table.insert_unique(hash, id, |&id| {
-            hasher.hash_one(&groups.key_ids(id)[..stride])
-        });
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.add_group(id, key_ids);
         }
-        budget.changed(before, self.group_bytes());
+        memory.budget.changed(before, self.group_bytes());
         id
     }
 
     /// Forgets a group under whose number nothing is counted any more.
     fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
         let key_ids = self.groups.key_ids(id);
-        let stride = self.group_keys.len();
-        let hash = self.hasher.hash_one(&key_ids[..stride]);
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
         }
-        for &key_id in &key_ids[..stride] {
+        for key_id in key_ids {
             strings.release(key_id);
         }
         self.overflow_groups.remove(&id);
@@ -450,7 +393,7 @@ impl Aggregate {
 
     /// Forgets all cached groups, so that everything is looked up anew.
     pub(super) fn reset_cache(&mut self) {
-        self.group_cache = GroupCache::new(RecordParts::of(&self.group_keys, &self.filters));
+        self.group_cache = GroupCache::new(parts_of(&self.group_keys, &self.filters));
     }
 
     /// Drops everything that was counted.
@@ -526,91 +469,12 @@ impl Aggregate {
     fn group_bytes(&self) -> usize {
         let row_maps = self.row_maps.iter().flatten();
         let row_maps: usize = row_maps.map(RowMap::heap_bytes).sum();
-        self.groups.heap_bytes() + self.table.capacity() * 6 + row_maps
+        self.groups.heap_bytes() + row_maps
     }
 }
 
 /// Keys of an aggregate that serves every report over request fields alone.
 pub(super) fn all_fields() -> Vec<Key> {
-    use super::definition::Field;
-    let all = [
-        Field::Hostname,
-        Field::ServerName,
-        Field::ScriptName,
-        Field::Status,
-        Field::Schema,
-    ];
-    all.map(|field| Key::of(KeySource::Field(field))).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::input::record::Hasher;
-    use crate::pool::strings::OTHER;
-    use crate::report::definition::{DEFINITION_KEYS_MAX, Field, Occurrence};
-
-    /// Whatever comes and goes: an aggregate is short of memory while a group is there that took a key in for want of it, and
-    /// not because of groups that are `(other)` for another reason.
-    #[test]
-    fn it_is_short_of_memory_while_a_key_lies_under_other_for_want_of_it() {
-        const LIMIT: usize = 1 << 30;
-        let key = |field| Key {
-            source: KeySource::Field(field),
-            occurrence: Occurrence::First,
-            missing: Missing::Empty,
-        };
-        let scope = Scope {
-            level: Level::Request,
-            ticks: Ticks {
-                tick_ms: 1_000,
-                count: 60,
-            },
-            buckets: BucketLayout::LogLinear,
-            extremes: false,
-        };
-        let keys = [key(Field::ScriptName), key(Field::Hostname)];
-        let mut aggregate = Aggregate::new(scope, Vec::new(), &keys, 0);
-        let mut strings = StringInterner::new(1 << 20, Hasher::new());
-        let mut budget = Budget::new(LIMIT);
-        let mut short: BTreeSet<u32> = BTreeSet::new();
-        let mut groups: Vec<u32> = Vec::new();
-        let mut dice = 1_u64;
-        let mut roll = |sides: u64| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (dice >> 33) % sides
-        };
-        for _ in 0..20_000 {
-            if roll(2) == 0 && !groups.is_empty() {
-                let group = groups.swap_remove(roll(groups.len() as u64) as usize);
-                aggregate.forget_group(group, &mut strings);
-                short.remove(&group);
-            } else {
-                // There is room, room for what many share, or none.
-                let all = [0, LIMIT / 100 * 66, LIMIT][roll(3) as usize];
-                budget.measure(Taken { all, closed: 0 });
-                // Some strings found no room, which is not the reports' memory.
-                let mut key_ids = [0; DEFINITION_KEYS_MAX];
-                for key_id in &mut key_ids[..2] {
-                    *key_id = match roll(4) {
-                        0 => OTHER,
-                        _ => strings.intern(format!("text-{}", roll(20)).as_bytes()),
-                    };
-                }
-                let group = aggregate.find_or_make_group(&key_ids, &mut strings, &mut budget);
-                if aggregate.groups.key_ids(group)[..2] != key_ids[..2] {
-                    short.insert(group);
-                }
-                if !groups.contains(&group) {
-                    groups.push(group);
-                }
-                key_ids
-                    .into_iter()
-                    .for_each(|key_id| strings.release(key_id));
-            }
-            assert_eq!(aggregate.is_short_of_memory(), !short.is_empty());
-        }
-    }
+    let all = Field::ALL.map(|field| Key::of(KeySource::Field(field)));
+    all.into()
 }

@@ -4,8 +4,7 @@
 //! rows does the same. For each aggregate the groups of all records are found first and counted in afterwards: both wait for
 //! memory, and the waits of different records overlap only if nothing stands between them.
 
-use super::aggregate::{Aggregate, NamesMut};
-use super::budget::Budget;
+use super::aggregate::{Aggregate, Memory};
 use super::definition::Level;
 use super::group_key::RecordIds;
 use super::groups::Delta;
@@ -136,68 +135,69 @@ impl Deltas {
     }
 }
 
-/// What an aggregate is counted with.
-#[derive(Debug)]
-pub(super) struct Counter<'a, 'n> {
-    pub(super) names: &'a mut NamesMut<'n>,
-    pub(super) budget: &'a mut Budget,
-    /// Of the arrivals that are counted.
-    pub(super) deltas: &'a Deltas,
-    /// Scratch: groups, and the number of the gain that each has.
-    pub(super) assignments: &'a mut Vec<(u32, u32)>,
-}
-
-impl<'a> Counter<'a, '_> {
-    /// Finds the groups in which requests, or their timers, count in one aggregate: what they gain is to be
-    /// [counted](Aggregate::count) next. Returns the gains of which these are.
-    pub(super) fn assign(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) -> &'a [Delta] {
-        self.assignments.clear();
-        if aggregate.scope.level == Level::Timer {
-            self.assign_timers(aggregate, arrivals);
-            &self.deltas.timers
+impl Aggregate {
+    /// Finds the groups in which requests, or their timers, count: `assignments` are these groups, and the number of the delta
+    /// that each has in what is returned, to be [counted](Self::count) next.
+    pub(super) fn assign<'a>(
+        &mut self,
+        arrivals: &Arrivals,
+        deltas: &'a Deltas,
+        assignments: &mut Vec<(u32, u32)>,
+        memory: &mut Memory<'_>,
+    ) -> &'a [Delta] {
+        assignments.clear();
+        self.flow.requests_offered += arrivals.requests.len() as u64;
+        if self.scope.level == Level::Timer {
+            self.assign_timers(arrivals, deltas, assignments, memory);
+            &deltas.timers
         } else {
-            self.assign_requests(aggregate, arrivals);
-            &self.deltas.requests
+            self.assign_requests(arrivals, deltas, assignments, memory);
+            &deltas.requests
         }
     }
 
-    fn assign_requests(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) {
-        for (at, (request, delta)) in arrivals
-            .requests
-            .iter()
-            .zip(&self.deltas.requests)
-            .enumerate()
-        {
-            if aggregate.time_passes(delta.time)
-                && let Some(group) = aggregate.group_of(record(request, 0), self.names, self.budget)
+    fn assign_requests(
+        &mut self,
+        arrivals: &Arrivals,
+        deltas: &Deltas,
+        assignments: &mut Vec<(u32, u32)>,
+        memory: &mut Memory<'_>,
+    ) {
+        for ((request, delta), at) in arrivals.requests.iter().zip(&deltas.requests).zip(0..) {
+            if self.time_passes(delta.time)
+                && let Some(group) = self.group_of(record(request, 0), memory)
             {
-                self.assignments.push((group, at as u32));
+                assignments.push((group, at));
             }
         }
-        aggregate.flow.requests_offered += arrivals.requests.len() as u64;
-        aggregate.flow.requests_counted += self.assignments.len() as u64;
+        self.flow.requests_counted += assignments.len() as u64;
     }
 
-    fn assign_timers(&mut self, aggregate: &mut Aggregate, arrivals: &Arrivals) {
+    fn assign_timers(
+        &mut self,
+        arrivals: &Arrivals,
+        deltas: &Deltas,
+        assignments: &mut Vec<(u32, u32)>,
+        memory: &mut Memory<'_>,
+    ) {
         let mut first = 0;
-        for (request, delta) in arrivals.requests.iter().zip(&self.deltas.requests) {
+        for (request, delta) in arrivals.requests.iter().zip(&deltas.requests) {
             let timers = first..first + request.timers as usize;
             first = timers.end;
-            if !aggregate.time_passes(delta.time) {
+            if !self.time_passes(delta.time) {
                 continue;
             }
-            let before = self.assignments.len();
+            let before = assignments.len();
             for at in timers {
                 let record = record(request, arrivals.timers[at].tags);
-                if let Some(group) = aggregate.group_of(record, self.names, self.budget) {
-                    self.assignments.push((group, at as u32));
+                if let Some(group) = self.group_of(record, memory) {
+                    assignments.push((group, at as u32));
                 }
             }
-            aggregate.flow.requests_counted += u64::from(self.assignments.len() > before);
+            self.flow.requests_counted += u64::from(assignments.len() > before);
         }
-        aggregate.flow.requests_offered += arrivals.requests.len() as u64;
-        aggregate.flow.timers_offered += arrivals.timers.len() as u64;
-        aggregate.flow.timers_counted += self.assignments.len() as u64;
+        self.flow.timers_offered += arrivals.timers.len() as u64;
+        self.flow.timers_counted += assignments.len() as u64;
     }
 }
 

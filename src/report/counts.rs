@@ -238,6 +238,28 @@ impl Histogram {
             })
     }
 
+    /// Counts all that another one has.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        if self.entries.is_empty() {
+            self.become_shape(other.clone());
+            return;
+        }
+        for (bucket, count) in other.iter() {
+            self.add(bucket, count);
+        }
+    }
+
+    /// Puts (bucket, count) into `pairs`, each bucket once, in ascending order.
+    pub(crate) fn pairs(&self, pairs: &mut Vec<(u32, u64)>) {
+        pairs.clear();
+        for (bucket, count) in self.iter() {
+            match pairs.last_mut() {
+                Some((last, sum)) if *last == bucket => *sum += count,
+                _ => pairs.push((bucket, count)),
+            }
+        }
+    }
+
     /// How many pairs [`iter`](Self::iter) gives.
     pub(crate) fn len(&self) -> usize {
         if self.first == SORTED {

@@ -61,36 +61,19 @@ pub fn report(definition: &Definition) -> CreateTable {
 #[must_use]
 pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
     let columns = table.columns(defaults);
-    let unique_name;
-    let (required, keys): (&[&str], &[&str]) = match table {
-        FixedTable::Request => (&["id"], &["PRIMARY KEY (`id`)"]),
-        FixedTable::Timer => (
-            &["id", "request_id"],
-            &["PRIMARY KEY (`id`)", "KEY `request_id` (`request_id`)"],
-        ),
-        FixedTable::TimerTag => (&["timer_id", "tag_id"], &["KEY `timer_id` (`timer_id`)"]),
-        FixedTable::Tag => {
-            unique_name = format!("UNIQUE KEY `name` ({})", key_part("name", &columns));
-            (&["id", "name"], &["PRIMARY KEY (`id`)", &unique_name])
-        }
-        FixedTable::Status => (
-            &[
-                "current_temp_pool_size",
-                "current_timer_pool_size",
-                "lost_tmp_records",
-                "invalid_packets",
-                "invalid_request_data",
-                "dictionary_size",
-            ],
-            &[],
-        ),
-        FixedTable::ActiveReports | FixedTable::V2Stats | FixedTable::V2Active => (&[], &[]),
+    let unique_name = format!("UNIQUE KEY `name` ({})", key_part("name", &columns));
+    let keys: &[&str] = match table {
+        FixedTable::Request => &["PRIMARY KEY (`id`)"],
+        FixedTable::Timer => &["PRIMARY KEY (`id`)", "KEY `request_id` (`request_id`)"],
+        FixedTable::TimerTag => &["KEY `timer_id` (`timer_id`)"],
+        FixedTable::Tag => &["PRIMARY KEY (`id`)", &unique_name],
+        _ => &[],
     };
     let keys = keys.iter().map(|key| (*key).to_owned());
     CreateTable {
         name: name.to_owned(),
         comment: table.comment().to_owned(),
-        lines: lines(&columns, required, keys.collect()),
+        lines: lines(&columns, &table.required(), keys.collect()),
         federated_keys: match table {
             FixedTable::Request => &[
                 "KEY `server_host` (`server_name`, `hostname`)",

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
-use super::layout::{Cell, ColumnLayout, native};
+use super::layout::{Cell, ColumnLayout, Table};
+use super::v1_kinds::V1Kind;
 
 /// Most keys that can be asked for (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
@@ -98,23 +99,33 @@ impl Definition {
     /// by what stays as it is, so it can be read in place of the other. Key columns keep their names.
     #[must_use]
     pub fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
-        let mut layout = native::table(
-            self.level,
-            &self.keys,
-            percentiles,
-            BucketLayout::LogLinear,
-            defaults,
-        );
-        for column in self.layout.columns() {
-            if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
-                layout.rename(key, &column.column.name);
-            }
-        }
-        Self {
+        let mut native = Self {
             kind: Kind::Native,
             percentiles: percentiles.to_vec(),
-            layout,
+            // No histogram column.
+            buckets: BucketLayout::LogLinear,
             ..self.clone()
+        };
+        native.layout = native.table(None, defaults).layout();
+        for column in self.layout.columns() {
+            if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
+                native.layout.rename(key, &column.column.name);
+            }
+        }
+        native.buckets = self.buckets;
+        native
+    }
+
+    /// What its columns are made from; `v1_kind` if it is one of Pinba's.
+    pub(super) fn table<'a>(
+        &'a self,
+        v1_kind: Option<&'a V1Kind>,
+        defaults: &'a Defaults,
+    ) -> Table<'a> {
+        Table {
+            definition: self,
+            v1_kind,
+            defaults,
         }
     }
 }
@@ -207,6 +218,18 @@ impl Field {
             Self::Hostname => "hostname",
             Self::ServerName => "server_name",
             Self::ScriptName => "script_name",
+            Self::Schema => "schema",
+            Self::Status => "status",
+        }
+    }
+
+    /// pinba2's name of it, without the `~`.
+    #[must_use]
+    pub const fn v2_name(self) -> &'static str {
+        match self {
+            Self::Hostname => "host",
+            Self::ServerName => "server",
+            Self::ScriptName => "script",
             Self::Schema => "schema",
             Self::Status => "status",
         }

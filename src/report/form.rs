@@ -25,7 +25,7 @@ use super::definition::{
     NAME_BYTES_MAX,
 };
 use super::histogram::BucketLayout;
-use super::layout::native;
+use super::layout::ColumnLayout;
 
 mod filter;
 mod key;
@@ -217,8 +217,7 @@ impl ReportForm {
             Some(text) => read_layout(text, defaults)
                 .map_err(|problem| FormError::part("histogram", problem))?,
         };
-        let layout = native::table(level, &keys, &percentiles, buckets, defaults);
-        Ok(Definition {
+        let mut definition = Definition {
             name: self.name.clone(),
             comment: None,
             kind: Kind::Native,
@@ -229,8 +228,10 @@ impl ReportForm {
             window,
             buckets,
             extremes: true,
-            layout,
-        })
+            layout: ColumnLayout::default(),
+        };
+        definition.layout = definition.table(None, defaults).layout();
+        Ok(definition)
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {

@@ -8,7 +8,7 @@
 
 use hashbrown::HashTable;
 
-use super::group_key::{RecordIds, RecordPart, RecordParts, SideKeyIds};
+use super::group_key::{PartKeyIds, RecordIds, RecordPart, RecordParts};
 use super::groups::Groups;
 use crate::pool::Freed;
 
@@ -22,7 +22,7 @@ const COMBINATIONS_MAX: usize = 1 << 16;
 const COMBINATION_BYTES: usize = size_of::<([u32; 3], Target)>() + 2;
 
 /// What a key takes.
-const KEYS_BYTES: usize = size_of::<(SideKeyIds, u32)>() + 2;
+const KEYS_BYTES: usize = size_of::<(PartKeyIds, u32)>() + 2;
 
 /// What is known of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub(super) enum Known {
 /// Cached groups of one aggregate.
 #[derive(Debug)]
 pub(super) enum GroupCache {
-    /// By the number of one side.
+    /// By the number of one part.
     One(RecordPart, Vec<Target>),
-    /// By keys of several sides.
+    /// By keys of several parts.
     Several(Box<Combinations>),
 }
 
@@ -83,39 +83,39 @@ impl Target {
 
 impl GroupCache {
     pub(super) fn new(parts: RecordParts) -> Self {
-        match (parts.origin, parts.request_tags, parts.timer_tags) {
-            (_, false, false) => Self::One(RecordPart::Origin, Vec::new()),
-            (false, true, false) => Self::One(RecordPart::RequestTags, Vec::new()),
-            (false, false, true) => Self::One(RecordPart::TimerTags, Vec::new()),
+        match parts {
+            [_, false, false] => Self::One(RecordPart::Origin, Vec::new()),
+            [false, true, false] => Self::One(RecordPart::RequestTags, Vec::new()),
+            [false, false, true] => Self::One(RecordPart::TimerTags, Vec::new()),
             _ => Self::Several(Box::new(Combinations::new(parts))),
         }
     }
 
-    /// What is known of `subject`.
+    /// What is known of a record.
     #[inline]
     pub(super) fn find(&self, record: RecordIds, groups: &Groups) -> Known {
         match self {
-            Self::One(side, targets) => targets
-                .get(record.number(*side) as usize)
+            Self::One(part, targets) => targets
+                .get(record.number(*part) as usize)
                 .map_or(Known::Nothing, |target| target.known(groups)),
             Self::Several(combinations) => combinations.find(record, groups),
         }
     }
 
-    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `key ids` tells what the aggregate sees of
-    /// one side of the subject.
+    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `key_ids` tells what the aggregate sees of
+    /// one part of the record.
     pub(super) fn remember(
         &mut self,
         record: RecordIds,
         found: Option<u32>,
         groups: &Groups,
         room: usize,
-        key_ids: impl Fn(RecordPart) -> SideKeyIds,
+        key_ids: impl Fn(RecordPart) -> PartKeyIds,
     ) {
         let target = Target::of(found, groups);
         match self {
-            Self::One(side, targets) => {
-                let at = record.number(*side) as usize;
+            Self::One(part, targets) => {
+                let at = record.number(*part) as usize;
                 if grow(targets, at, UNKNOWN, room) {
                     targets[at] = target;
                 }
@@ -134,8 +134,8 @@ impl GroupCache {
     /// Numbers that stand for something else from now on.
     pub(super) fn forget(&mut self, freed: &Freed) {
         match self {
-            Self::One(side, targets) => {
-                for &id in side.freed(freed) {
+            Self::One(part, targets) => {
+                for &id in part.freed(freed) {
                     if let Some(target) = targets.get_mut(id as usize) {
                         *target = UNKNOWN;
                     }
@@ -166,18 +166,18 @@ impl GroupCache {
     }
 }
 
-/// Cached groups over several sides.
+/// Cached groups over several parts.
 #[derive(Debug)]
 pub(super) struct Combinations {
     parts: RecordParts,
-    /// By side; `None` for one that does not matter.
+    /// By part; `None` for one that does not matter.
     keys: [Option<Keys>; 3],
     targets: HashTable<([u32; 3], Target)>,
 }
 
 impl Combinations {
     fn new(parts: RecordParts) -> Self {
-        let keys = RecordPart::ALL.map(|side| parts.includes(side).then(|| Keys::new(side)));
+        let keys = RecordPart::ALL.map(|part| parts[part as usize].then(|| Keys::new(part)));
         Self {
             parts,
             keys,
@@ -188,9 +188,9 @@ impl Combinations {
     #[inline]
     fn find(&self, record: RecordIds, groups: &Groups) -> Known {
         let mut combination = [0; 3];
-        for ((place, keys), side) in combination.iter_mut().zip(&self.keys).zip(RecordPart::ALL) {
+        for ((place, keys), part) in combination.iter_mut().zip(&self.keys).zip(RecordPart::ALL) {
             if let Some(keys) = keys {
-                match keys.by_number.get(record.number(side) as usize) {
+                match keys.by_number.get(record.number(part) as usize) {
                     None | Some(&NOTHING) => return Known::Nothing,
                     Some(&key) => *place = key,
                 }
@@ -216,13 +216,13 @@ impl Combinations {
         record: RecordIds,
         target: Target,
         room: usize,
-        key_ids: impl Fn(RecordPart) -> SideKeyIds,
+        key_ids: impl Fn(RecordPart) -> PartKeyIds,
     ) {
         let mut combination = [0; 3];
         for (place, keys) in combination.iter_mut().zip(&mut self.keys) {
             if let Some(keys) = keys {
-                let side = keys.side;
-                match keys.key(record.number(side), room, || key_ids(side)) {
+                let part = keys.part;
+                match keys.key(record.number(part), room, || key_ids(part)) {
                     Some(key) => *place = key,
                     None => return,
                 }
@@ -243,20 +243,20 @@ impl Combinations {
     }
 }
 
-/// The keys of one side.
+/// The keys of one part.
 #[derive(Debug)]
 struct Keys {
-    side: RecordPart,
+    part: RecordPart,
     /// Key of each number; [`NOTHING`] where it was not looked up yet.
     by_number: Vec<u32>,
     /// Key of each combination of key ids.
-    by_key_ids: std::collections::HashMap<SideKeyIds, u32, ahash::RandomState>,
+    by_key_ids: std::collections::HashMap<PartKeyIds, u32, ahash::RandomState>,
 }
 
 impl Keys {
-    fn new(side: RecordPart) -> Self {
+    fn new(part: RecordPart) -> Self {
         Self {
-            side,
+            part,
             by_number: Vec::new(),
             by_key_ids: Default::default(),
         }
@@ -267,7 +267,7 @@ impl Keys {
         &mut self,
         number: u32,
         room: usize,
-        key_ids: impl FnOnce() -> SideKeyIds,
+        key_ids: impl FnOnce() -> PartKeyIds,
     ) -> Option<u32> {
         let at = number as usize;
         if !grow(&mut self.by_number, at, NOTHING, room) {
@@ -281,7 +281,7 @@ impl Keys {
     }
 
     fn forget(&mut self, freed: &Freed) {
-        for &id in self.side.freed(freed) {
+        for &id in self.part.freed(freed) {
             if let Some(key) = self.by_number.get_mut(id as usize) {
                 *key = NOTHING;
             }
@@ -326,17 +326,12 @@ mod tests {
     /// Numbers that differ in what the aggregate does not see share a key, and so a target.
     #[test]
     fn combinations_are_of_what_the_family_sees() {
-        let parts = RecordParts {
-            origin: true,
-            request_tags: false,
-            timer_tags: true,
-        };
-        let mut group_cache = GroupCache::new(parts);
+        let mut group_cache = GroupCache::new([true, false, true]);
         let mut groups = Groups::new(0, false);
         let group = groups.insert(&Default::default());
-        let key_ids = |side: RecordPart| {
-            let mut key_ids = SideKeyIds::default();
-            key_ids[0] = side as u32;
+        let key_ids = |part: RecordPart| {
+            let mut key_ids = PartKeyIds::default();
+            key_ids[0] = part as u32;
             key_ids
         };
         let record = |origin, timer_tags| RecordIds {
@@ -351,7 +346,7 @@ mod tests {
         assert_eq!(group_cache.find(record(5, 2), &groups), Known::Nothing);
         group_cache.remember(record(5, 2), Some(group), &groups, usize::MAX, key_ids);
         let GroupCache::Several(combinations) = &group_cache else {
-            panic!("two sides")
+            panic!("two parts")
         };
         assert_eq!(combinations.targets.len(), 1);
         // A freed number must be looked up again; a group that went leads nowhere.

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::definition::{
     DEFINITION_KEYS_MAX, Field, Filter, Key, KeySource, Missing, Occurrence, Pattern,
 };
-use crate::pool::dimensions::{Origin, Origins};
-use crate::pool::strings::{EMPTY, NONE, OTHER, StringInterner};
-use crate::pool::tag_sets::{OTHER_SET, TagSets};
+use crate::pool::dimensions::Origin;
+use crate::pool::strings::{EMPTY, NONE, OTHER};
+use crate::pool::tag_sets::OTHER_SET;
 use crate::pool::{Freed, Pool};
 
 /// One value of each group key.
@@ -60,60 +60,49 @@ impl GroupKey {
     }
 }
 
-/// Which of a record's parts an answer depends on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RecordParts {
-    pub(super) origin: bool,
-    pub(super) request_tags: bool,
-    pub(super) timer_tags: bool,
-}
-
-impl RecordParts {
-    pub(super) fn of(group_keys: &[GroupKey], filters: &[Filter]) -> Self {
-        let mut parts = Self::default();
-        for group_key in group_keys {
-            match group_key.source {
-                KeySource::Field(_) => parts.origin = true,
-                KeySource::RequestTag(_) => parts.request_tags = true,
-                KeySource::TimerTag(_) => parts.timer_tags = true,
-                KeySource::TimerTagOrField(..) => {
-                    parts.timer_tags = true;
-                    parts.origin = true;
-                }
-            }
-        }
-        for filter in filters {
-            match filter {
-                Filter::MinTime(_) | Filter::TimeBelow(_) => {}
-                Filter::Field(..) => parts.origin = true,
-                Filter::RequestTag(..) => parts.request_tags = true,
-                Filter::TimerTag(..) => parts.timer_tags = true,
-            }
-        }
-        parts
-    }
-
-    pub(super) fn includes(self, side: RecordPart) -> bool {
-        match side {
-            RecordPart::Origin => self.origin,
-            RecordPart::RequestTags => self.request_tags,
-            RecordPart::TimerTags => self.timer_tags,
-        }
-    }
-}
-
 /// A part of a record that has a number in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RecordPart {
+pub enum RecordPart {
+    /// Its origin.
     Origin,
+    /// Its request tags.
     RequestTags,
+    /// The timer's tags.
     TimerTags,
+}
+
+/// Which of a record's parts an answer depends on, in the order of [`RecordPart::ALL`].
+pub(super) type RecordParts = [bool; 3];
+
+/// The parts that an aggregate looks at.
+pub(super) fn parts_of(group_keys: &[GroupKey], filters: &[Filter]) -> RecordParts {
+    let of_keys = group_keys.iter().flat_map(|it| match it.source {
+        KeySource::Field(_) => [Some(RecordPart::Origin), None],
+        KeySource::RequestTag(_) => [Some(RecordPart::RequestTags), None],
+        KeySource::TimerTag(_) => [Some(RecordPart::TimerTags), None],
+        KeySource::TimerTagOrField(..) => [Some(RecordPart::TimerTags), Some(RecordPart::Origin)],
+    });
+    let mut parts = RecordParts::default();
+    for part in of_keys.chain(filters.iter().map(part_of)).flatten() {
+        parts[part as usize] = true;
+    }
+    parts
+}
+
+/// The part that a filter looks at; `None` for those on time.
+fn part_of(filter: &Filter) -> Option<RecordPart> {
+    match filter {
+        Filter::MinTime(_) | Filter::TimeBelow(_) => None,
+        Filter::Field(..) => Some(RecordPart::Origin),
+        Filter::RequestTag(..) => Some(RecordPart::RequestTags),
+        Filter::TimerTag(..) => Some(RecordPart::TimerTags),
+    }
 }
 
 impl RecordPart {
     pub(super) const ALL: [Self; 3] = [Self::Origin, Self::RequestTags, Self::TimerTags];
 
-    /// The numbers of this side that were freed.
+    /// The numbers of this part that were freed.
     pub(super) fn freed(self, freed: &Freed) -> &[u32] {
         match self {
             Self::Origin => &freed.origins,
@@ -122,8 +111,8 @@ impl RecordPart {
     }
 }
 
-/// What an aggregate sees of one side: whether it passes the filters, then a value of each group key.
-pub(super) type SideKeyIds = [u32; DEFINITION_KEYS_MAX + 1];
+/// What an aggregate sees of one part: whether it passes the filters, then a value of each group key.
+pub(super) type PartKeyIds = [u32; DEFINITION_KEYS_MAX + 1];
 
 /// A record by its numbers in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,53 +126,37 @@ pub struct RecordIds {
 }
 
 impl RecordIds {
-    pub(super) fn number(&self, side: RecordPart) -> u32 {
-        match side {
+    pub(super) fn number(&self, part: RecordPart) -> u32 {
+        match part {
             RecordPart::Origin => self.origin,
             RecordPart::RequestTags => self.request_tags,
             RecordPart::TimerTags => self.timer_tags,
         }
     }
-}
 
-/// What key ids are resolved against.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) strings: &'a StringInterner,
-    pub(super) origins: &'a Origins,
-    pub(super) tag_sets: &'a TagSets,
-}
-
-impl<'a> Names<'a> {
-    /// Those of a pool.
-    pub(super) fn of(pool: &'a Pool) -> Self {
-        Self {
-            strings: &pool.strings,
-            origins: &pool.origins,
-            tag_sets: &pool.tag_sets,
-        }
-    }
-}
-
-impl Names<'_> {
     /// Whether the record satisfies every filter but those on time.
-    pub(super) fn passes(&self, filters: &[Filter], record: RecordIds) -> bool {
+    pub(super) fn passes(self, filters: &[Filter], pool: &Pool) -> bool {
         filters.iter().all(|filter| match filter {
             Filter::MinTime(_) | Filter::TimeBelow(_) => true,
-            Filter::Field(field, pattern) => self.field_passes(*field, pattern, record.origin),
+            Filter::Field(field, pattern) => {
+                let origin = pool.origins.get(self.origin);
+                match field_word(origin, *field) {
+                    Some(string) => pattern.matches(pool.strings.bytes(string)),
+                    None => pattern.matches(origin.status.to_string().as_bytes()),
+                }
+            }
             Filter::RequestTag(name, pattern) => {
-                let value = self.find_tag(record.request_tags, name, Occurrence::First);
+                let value = find_tag(pool, self.request_tags, name, Occurrence::First);
                 match value {
                     NONE => matches!(pattern, Pattern::Differs(_)),
-                    value => pattern.matches(self.strings.bytes(value)),
+                    value => pattern.matches(pool.strings.bytes(value)),
                 }
             }
             Filter::TimerTag(name, pattern) => {
-                let mut values = self
-                    .tag_sets
-                    .pairs(record.timer_tags)
-                    .filter(|&(tag, _)| self.strings.bytes(tag) == name.as_bytes())
-                    .map(|(_, value)| pattern.matches(self.strings.bytes(value)));
+                let values = pool.tag_sets.pairs(self.timer_tags);
+                let mut values = values
+                    .filter(|&(tag, _)| pool.strings.bytes(tag) == name.as_bytes())
+                    .map(|(_, value)| pattern.matches(pool.strings.bytes(value)));
                 match values.next() {
                     None => matches!(pattern, Pattern::Differs(_)),
                     Some(first) => first && values.all(|passes| passes),
@@ -192,37 +165,22 @@ impl Names<'_> {
         })
     }
 
-    fn field_passes(&self, field: Field, pattern: &Pattern, origin: u32) -> bool {
-        let origin = self.origins.get(origin);
-        match field_word(origin, field) {
-            Some(string) => pattern.matches(self.strings.bytes(string)),
-            None => pattern.matches(origin.status.to_string().as_bytes()),
-        }
-    }
-
-    /// The record's key ids; `None` when a group key that is required has no value. A status key id is left [`NONE`]: its
-    /// string may not exist yet, see [`intern_status`].
-    pub(super) fn key_ids(&self, group_keys: &[GroupKey], record: RecordIds) -> Option<KeyIds> {
+    /// The record's key ids; `None` when a group key that is required has no value. A status is left [`NONE`]: its text may
+    /// not be among the strings yet.
+    pub(super) fn key_ids(self, group_keys: &[GroupKey], pool: &Pool) -> Option<KeyIds> {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, group_key) in key_ids.iter_mut().zip(group_keys) {
-            *key_id = match &group_key.source {
-                KeySource::Field(field) => self.field_key_id(*field, record.origin),
-                KeySource::RequestTag(name) => {
-                    self.find_tag(record.request_tags, name, group_key.occurrence)
-                }
-                KeySource::TimerTag(name) => {
-                    self.find_tag(record.timer_tags, name, group_key.occurrence)
-                }
-                KeySource::TimerTagOrField(name, field) => {
-                    match self.find_tag(record.timer_tags, name, group_key.occurrence) {
-                        // A field that is empty stands in for nothing.
-                        NONE => match self.field_key_id(*field, record.origin) {
-                            EMPTY => NONE,
-                            value => value,
-                        },
-                        value => value,
-                    }
-                }
+            let value = |part| self.key_id(group_key, part, pool);
+            *key_id = match group_key.source {
+                KeySource::Field(_) => value(RecordPart::Origin),
+                KeySource::RequestTag(_) => value(RecordPart::RequestTags),
+                KeySource::TimerTag(_) => value(RecordPart::TimerTags),
+                KeySource::TimerTagOrField(..) => match value(RecordPart::TimerTags) {
+                    // A field that is empty stands in for nothing.
+                    NONE if value(RecordPart::Origin) == EMPTY => NONE,
+                    NONE => value(RecordPart::Origin),
+                    tag => tag,
+                },
             };
             if *key_id == NONE {
                 if is_status(group_key) {
@@ -239,72 +197,66 @@ impl Names<'_> {
         Some(key_ids)
     }
 
-    /// What the aggregate sees of one side of a record: records with equal key ids on all sides are in the same group.
-    pub(super) fn side_key_ids(
-        &self,
-        side: RecordPart,
+    /// What the aggregate sees of one part of a record: records with equal key ids of all parts are in the same group.
+    pub(super) fn part_key_ids(
+        self,
+        part: RecordPart,
         group_keys: &[GroupKey],
         filters: &[Filter],
-        record: RecordIds,
-    ) -> SideKeyIds {
+        pool: &Pool,
+    ) -> PartKeyIds {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX + 1];
-        key_ids[0] = filters
-            .iter()
-            .filter(|filter| match filter {
-                Filter::MinTime(_) | Filter::TimeBelow(_) => false,
-                Filter::Field(..) => side == RecordPart::Origin,
-                Filter::RequestTag(..) => side == RecordPart::RequestTags,
-                Filter::TimerTag(..) => side == RecordPart::TimerTags,
-            })
-            .all(|filter| self.passes(std::slice::from_ref(filter), record))
+        let mut of_part = filters.iter().filter(|it| part_of(it) == Some(part));
+        key_ids[0] = of_part
+            .all(|filter| self.passes(std::slice::from_ref(filter), pool))
             .into();
         for (key_id, group_key) in key_ids[1..].iter_mut().zip(group_keys) {
-            *key_id = match (&group_key.source, side) {
+            *key_id = match part {
                 // A number may stand for the status here: a key id is only held against its like.
-                (
-                    KeySource::Field(Field::Status) | KeySource::TimerTagOrField(_, Field::Status),
-                    RecordPart::Origin,
-                ) => self.origins.get(record.origin).status,
-                (
-                    KeySource::Field(field) | KeySource::TimerTagOrField(_, field),
-                    RecordPart::Origin,
-                ) => self.field_key_id(*field, record.origin),
-                (KeySource::RequestTag(name), RecordPart::RequestTags) => {
-                    self.find_tag(record.request_tags, name, group_key.occurrence)
-                }
-                (
-                    KeySource::TimerTag(name) | KeySource::TimerTagOrField(name, _),
-                    RecordPart::TimerTags,
-                ) => self.find_tag(record.timer_tags, name, group_key.occurrence),
-                _ => NONE,
+                RecordPart::Origin if is_status(group_key) => pool.origins.get(self.origin).status,
+                part => self.key_id(group_key, part, pool),
             };
         }
         key_ids
     }
 
-    fn field_key_id(&self, field: Field, origin: u32) -> u32 {
-        match field_word(self.origins.get(origin), field) {
-            Some(NONE) => EMPTY,
-            Some(string) => string,
-            None => NONE,
+    /// The value of a group key in one part of the record; [`NONE`] if it has none there, and for a status.
+    fn key_id(self, group_key: &GroupKey, part: RecordPart, pool: &Pool) -> u32 {
+        let occurrence = group_key.occurrence;
+        match (&group_key.source, part) {
+            (
+                KeySource::Field(field) | KeySource::TimerTagOrField(_, field),
+                RecordPart::Origin,
+            ) => match field_word(pool.origins.get(self.origin), *field) {
+                Some(NONE) => EMPTY,
+                Some(string) => string,
+                None => NONE,
+            },
+            (KeySource::RequestTag(name), RecordPart::RequestTags) => {
+                find_tag(pool, self.request_tags, name, occurrence)
+            }
+            (
+                KeySource::TimerTag(name) | KeySource::TimerTagOrField(name, _),
+                RecordPart::TimerTags,
+            ) => find_tag(pool, self.timer_tags, name, occurrence),
+            _ => NONE,
         }
     }
+}
 
-    fn find_tag(&self, set: u32, name: &str, occurrence: Occurrence) -> u32 {
-        if set == OTHER_SET {
-            return OTHER;
-        }
-        let mut values = self
-            .tag_sets
-            .pairs(set)
-            .filter(|&(tag, _)| self.strings.bytes(tag) == name.as_bytes())
-            .map(|(_, value)| value);
-        match occurrence {
-            Occurrence::First => values.next(),
-            Occurrence::Last => values.last(),
-        }
-        .unwrap_or(NONE)
+fn find_tag(pool: &Pool, set: u32, name: &str, occurrence: Occurrence) -> u32 {
+    if set == OTHER_SET {
+        return OTHER;
     }
+    let pairs = pool.tag_sets.pairs(set);
+    let mut values = pairs
+        .filter(|&(tag, _)| pool.strings.bytes(tag) == name.as_bytes())
+        .map(|(_, value)| value);
+    match occurrence {
+        Occurrence::First => values.next(),
+        Occurrence::Last => values.last(),
+    }
+    .unwrap_or(NONE)
 }
 
 /// Whether a group key may show the status, whose string is made only when a group needs it.
@@ -313,27 +265,6 @@ pub(super) fn is_status(group_key: &GroupKey) -> bool {
         group_key.source,
         KeySource::Field(Field::Status) | KeySource::TimerTagOrField(_, Field::Status)
     )
-}
-
-/// Fills the status key ids that [`Names::key ids`] left open, and holds the strings of all that may show the status, one that a
-/// tag gave included: the caller lets go of each once.
-pub(super) fn intern_status(
-    key_ids: &mut KeyIds,
-    group_keys: &[GroupKey],
-    status: u32,
-    strings: &mut StringInterner,
-) {
-    for (key_id, group_key) in key_ids.iter_mut().zip(group_keys) {
-        if !is_status(group_key) {
-            continue;
-        }
-        if *key_id == NONE {
-            let mut text = [0; 10];
-            *key_id = strings.intern(decimal(status, &mut text));
-        } else {
-            strings.hold(*key_id);
-        }
-    }
 }
 
 /// Whether a key counts as missing with this key id.
@@ -353,19 +284,6 @@ pub(crate) fn field_word(origin: &Origin, field: Field) -> Option<u32> {
         Field::ScriptName => Some(origin.script_name),
         Field::Schema => Some(origin.schema),
         Field::Status => None,
-    }
-}
-
-/// Decimal digits without an allocation.
-fn decimal(mut value: u32, text: &mut [u8; 10]) -> &[u8] {
-    let mut at = text.len();
-    loop {
-        at -= 1;
-        text[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return &text[at..];
-        }
     }
 }
 

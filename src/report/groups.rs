@@ -8,6 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use ahash::RandomState;
+use hashbrown::HashTable;
+
 use super::chunked::Chunked;
 use super::counts::{Histogram, grown};
 use super::group_key::KeyIds;
@@ -124,6 +127,9 @@ pub(super) struct Groups {
     /// `stride` key ids a group.
     key_ids: Chunked<u32>,
     stride: usize,
+    /// Groups by their key ids.
+    table: HashTable<u32>,
+    hasher: RandomState,
     /// How many ticks the window has.
     pub(super) ticks: u64,
     /// Numbers that are free, the lowest first: so the end falls free, and its memory can be given back.
@@ -188,7 +194,7 @@ impl Groups {
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
     }
 
-    /// KeyCell `at` of group `id`.
+    /// Key id `at` of group `id`.
     pub(super) fn key_id(&self, id: u32, at: usize) -> u32 {
         self.key_ids[id as usize * self.stride + at]
     }
@@ -207,9 +213,29 @@ impl Groups {
         key_ids
     }
 
-    /// Takes a combination in and returns its number.
+    /// The group of a combination.
+    pub(super) fn find(&self, key_ids: &KeyIds) -> Option<u32> {
+        let hash = self.hasher.hash_one(key_ids);
+        self.table.find(hash, |&id| self.is(id, key_ids)).copied()
+    }
+
+    /// Takes a combination in that is not there and returns its number.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
+        let id = self.take_number(key_ids);
         self.live += 1;
+        let hash = self.hasher.hash_one(key_ids);
+        // The table is away while it grows.
+        let mut table = std::mem::take(&mut self.table);
+        table.insert_unique(hash, id, |&id| self.hash_of(id));
+        self.table = table;
+        id
+    }
+
+    fn hash_of(&self, id: u32) -> u64 {
+        self.hasher.hash_one(self.key_ids(id))
+    }
+
+    fn take_number(&mut self, key_ids: &KeyIds) -> u32 {
         if let Some(Reverse(id)) = self.unused.pop() {
             self.heads[id as usize].slot = NO_SLOT;
             for (at, &key_id) in key_ids.iter().take(self.stride).enumerate() {
@@ -239,6 +265,12 @@ impl Groups {
 
     /// Gives a number back. The caller has seen that nothing is counted under it.
     pub(super) fn remove(&mut self, id: u32) {
+        if let Ok(entry) = self
+            .table
+            .find_entry(self.hash_of(id), |&other| other == id)
+        {
+            entry.remove();
+        }
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
         *group = Group::default();
@@ -365,9 +397,7 @@ impl Groups {
         group.totals += &slot.totals();
         if histogram {
             let before = group.histogram.heap_bytes();
-            for (bucket, count) in slot.histogram.iter() {
-                group.histogram.add(bucket, count);
-            }
+            group.histogram.add_all(&slot.histogram);
             *histogram_bytes = *histogram_bytes + group.histogram.heap_bytes() - before;
         }
         if let Some(extremes) = extremes {
@@ -454,6 +484,7 @@ impl Groups {
         self.groups.heap_bytes()
             + self.heads.heap_bytes()
             + self.key_ids.heap_bytes()
+            + self.table.capacity() * 6
             + self.unused.capacity() * 4
             + self.slots.heap_bytes()
             + self.slots.len() * 16

@@ -1,7 +1,7 @@
 //! Column layouts: the columns in which a report is shown, and how each is computed from a row of a reading.
 //!
-//! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same totals; the lists are
-//! in `v1`, `v2` and `native` and are put together once per report. Front ends call [`ColumnLayout::value`] for every value
+//! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same totals; `table` puts them
+//! together once per report, from the lines of `columns.txt`. Front ends call [`ColumnLayout::value`] for every value
 //! they show, on their own threads, over a [`Reading`] that nobody changes; only texts that are put together
 //! (`index_value`, histogram texts) allocate.
 //!
@@ -15,21 +15,19 @@ use super::reading::{KeyValue, Reading, Want};
 use super::totals::Totals;
 use crate::value::{Column, ColumnType, Value};
 
-mod list;
-pub(super) mod native;
 mod numbers;
-pub(super) mod v1;
-pub(super) mod v2;
+mod table;
 mod view;
 
 pub use numbers::Numbers;
+pub(super) use table::Table;
 pub use view::{HistogramView, Segments};
 
 /// The text shown for a key of the row that stands for all keys without a row of their own.
 pub const OTHER: &str = "(other)";
 
 /// A report's columns.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnLayout {
     columns: Vec<LayoutColumn>,
     view: Option<HistogramView>,
@@ -151,34 +149,10 @@ pub enum Cell {
     /// Largest `memory_peak` of the row, bytes.
     MemoryPeakMax,
     /// A column of a histogram view: only [`ColumnLayout::segments`] has values for it.
-    Segment(SegmentCell),
-    /// A column for which this daemon has no meaning.
-    Null,
-}
-
-/// The columns of a histogram view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SegmentCell {
-    /// The `index_value` of the row that was asked for.
-    IndexValue,
-    /// Number of the segment, from 0.
     Segment,
-    /// Its lower edge, seconds.
-    TimeValue,
-    /// What fell into it.
-    Count,
-    /// Its share of the row, 0 to 100.
-    Percent,
 }
 
 impl ColumnLayout {
-    pub(super) fn new(columns: Vec<LayoutColumn>) -> Self {
-        Self {
-            columns,
-            view: None,
-        }
-    }
-
     /// The columns in order.
     #[must_use]
     pub fn columns(&self) -> &[LayoutColumn] {
@@ -267,7 +241,7 @@ impl ColumnLayout {
                     (_, Some(seen)) => Value::Int(i64::from(seen.memory_peak_max)),
                 }
             }
-            Cell::Segment(_) | Cell::Null => Value::Null,
+            Cell::Segment => Value::Null,
         }
     }
 }

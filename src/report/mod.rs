@@ -16,13 +16,14 @@
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `counts`, `tick_log`, `window`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
-//! | reading | `row_map`, `read`, `reading`, `histogram`, `layout` (columns of v1, v2, native), `row_key` |
+//! | reading | `row_map`, `read`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
 mod aggregate;
 mod arrivals;
 mod budget;
 pub mod builtin;
 mod chunked;
+mod columns;
 pub mod comment;
 mod counts;
 pub mod ddl;
@@ -49,5 +50,5 @@ pub use self::aggregate::snapshot::{SavedAggregate, SavedGroup, SavedTick};
 pub use self::arrivals::{Arrival, Arrivals, per_hit};
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
-pub use self::registry::{Defined, DefinedBy, Entry, Filling, Reports, Usage};
+pub use self::registry::{DefinedBy, Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

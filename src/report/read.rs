@@ -5,17 +5,20 @@
 //! walk.
 
 use super::aggregate::Aggregate;
+use super::counts::Histogram;
 use super::definition::Definition;
-use super::group_key::{Names, is_status};
+use super::group_key::is_status;
+use super::histogram::{BucketLayout, Ranks};
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::row_map::{NO_ROW, OTHER_ROW, RowMap};
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
 
-mod distribution;
+/// Histograms that are put together at a time for one report, bytes.
+pub(super) const HISTOGRAM_BYTES_MAX: usize = 16 << 20;
 
-pub(super) use self::distribution::PAIRS_MAX;
-use self::distribution::{AT_ONCE_ROWS_MAX, Distribution, Pairs, Scratch};
+/// What the histogram of one row takes at most, bytes: no layout tells more than some thousand times apart.
+const ROW_BYTES_MAX: usize = 64 << 10;
 
 /// A report that is asked for: its number in the aggregate, its definition, and what is wanted of it.
 pub(super) type Requested<'a> = (usize, &'a Definition, Want);
@@ -28,7 +31,11 @@ struct ReadingBuilder<'a> {
     /// Place of each row of the row_map.
     index: Vec<u32>,
     reading: Reading,
-    distribution: Distribution,
+    /// Bytes of the histograms that are added up for each row; empty when none are wanted, or there are none.
+    expected: Vec<usize>,
+    /// Histograms of the rows at hand, and the first of these rows.
+    histograms: Vec<Histogram>,
+    first: usize,
 }
 
 impl ReadingBuilder<'_> {
@@ -38,17 +45,61 @@ impl ReadingBuilder<'_> {
         let row = self.row_map.row_of(id);
         (row != NO_ROW).then(|| self.index[row as usize] as usize)
     }
+
+    /// Goes on to the next rows: as many as together take `bytes_max`, at least one; false when there are none.
+    fn next_rows(&mut self, bytes_max: usize) -> bool {
+        let mut bytes = 0;
+        let rest = &self.expected[self.first..];
+        let fits = |&expected: &usize| {
+            let fits = bytes == 0 || bytes + expected <= bytes_max;
+            bytes += expected.clamp(1, ROW_BYTES_MAX);
+            fits
+        };
+        let rows = rest.iter().copied().take_while(fits).count();
+        self.histograms.resize_with(rows, Histogram::default);
+        rows > 0
+    }
+
+    /// Adds what a group has to its row, if that is at hand.
+    #[inline]
+    fn add(&mut self, id: u32, histograms: [Option<&Histogram>; 2]) {
+        let Some(place) = self.place(id) else { return };
+        let row = place.checked_sub(self.first);
+        let Some(row) = row.and_then(|row| self.histograms.get_mut(row)) else {
+            return;
+        };
+        for histogram in histograms.into_iter().flatten() {
+            row.add_all(histogram);
+        }
+    }
+
+    /// Reads from the histograms at hand what is wanted.
+    fn finish_rows(&mut self, buckets: BucketLayout, ranks: &Ranks) {
+        let mut pairs = Vec::new();
+        self.first += self.histograms.len();
+        for histogram in self.histograms.drain(..) {
+            histogram.pairs(&mut pairs);
+            if self.want.quantiles {
+                let total = pairs.iter().map(|&(_, count)| count).sum();
+                let quantiles = &mut self.reading.quantiles;
+                buckets.quantiles(ranks, total, pairs.iter().copied(), quantiles);
+            }
+            if self.want.histograms {
+                self.reading.histograms.push(pairs.clone());
+            }
+        }
+    }
 }
 
 impl Aggregate {
     /// Reports as they stand, in the order in which they are asked for; windows and time are left to the caller. The groups
-    /// are walked together for all: they lie all over the memory, and fetching them is most of the work. `pairs_max`: how many
-    /// buckets are put in order for one report.
+    /// are walked together for all: they lie all over the memory, and fetching them is most of the work. `bytes_max`: what
+    /// histograms that are put together may take at a time for one report; there is another walk for the rows that are left.
     pub(super) fn read<'a>(
         &'a self,
         requested: &[Requested<'a>],
-        names: &Names<'_>,
-        pairs_max: usize,
+        strings: &StringInterner,
+        bytes_max: usize,
     ) -> Vec<Reading> {
         let builder = |&(report, definition, want): &Requested<'a>| {
             let row_map = self.row_map(report);
@@ -56,22 +107,38 @@ impl Aggregate {
                 keys: definition.keys.len(),
                 ..Reading::default()
             };
-            let index = self.index_rows(row_map, definition, names.strings, &mut reading);
-            let distribution = self.distribution(want, reading.totals.len());
+            let index = self.index_rows(row_map, definition, strings, &mut reading);
+            let wanted = want.quantiles || want.histograms;
+            let rows = reading.totals.len();
+            let expected = match wanted && self.has_histograms() {
+                true => vec![0; rows],
+                false => Vec::new(),
+            };
+            if wanted {
+                reading.ranks = definition.ranks().len();
+            }
+            if wanted && !self.has_histograms() {
+                reading.quantiles = vec![f64::NAN; rows * reading.ranks];
+                reading.histograms = vec![Vec::new(); if want.histograms { rows } else { 0 }];
+            }
             ReadingBuilder {
                 row_map,
                 definition,
                 want,
                 index,
                 reading,
-                distribution,
+                expected,
+                histograms: Vec::new(),
+                first: 0,
             }
         };
         let mut builders: Vec<ReadingBuilder<'_>> = requested.iter().map(builder).collect();
-        self.sum(&mut builders, pairs_max);
-        self.gather(&mut builders);
-        let finish = |builder| self.finish(builder);
-        builders.into_iter().map(finish).collect()
+        self.sum(&mut builders);
+        self.distribute(&mut builders, bytes_max);
+        builders
+            .into_iter()
+            .map(|builder| builder.reading)
+            .collect()
     }
 
     /// The histogram of the row in place `place` of a reading made under the same lock: (bucket, count), buckets
@@ -84,18 +151,16 @@ impl Aggregate {
     ) -> Vec<(u32, u64)> {
         let row_map = self.row_map(report);
         let mut shown = (0..row_map.end() as u32).filter(|&row| is_shown(row_map, definition, row));
-        let mut merged = Vec::new();
-        let Some(row) = shown.nth(place).filter(|_| self.has_histograms()) else {
-            return merged;
-        };
-        let mut scratch = Scratch::new(self.scope.buckets);
-        let mut buckets = Vec::new();
-        for id in (0..self.groups.end()).filter(|&id| row_map.row_of(id) == row) {
-            self.buckets(id, &mut buckets);
-            scratch.add(&buckets);
+        let mut pairs = Vec::new();
+        if let Some(row) = shown.nth(place).filter(|_| self.has_histograms()) {
+            let mut histogram = Histogram::default();
+            for id in (0..self.groups.end()).filter(|&id| row_map.row_of(id) == row) {
+                let of_group = self.histograms_of(id).into_iter().flatten();
+                of_group.for_each(|of_group| histogram.add_all(of_group));
+            }
+            histogram.pairs(&mut pairs);
         }
-        scratch.take(&mut merged);
-        merged
+        pairs
     }
 
     /// Gives every live row its place in the reading and copies its keys.
@@ -148,23 +213,22 @@ impl Aggregate {
         index
     }
 
-    /// Adds up the sums of all groups, and counts the buckets that will be gathered by row.
-    fn sum(&self, builders: &mut [ReadingBuilder<'_>], pairs_max: usize) {
+    /// Adds up the sums of all groups, and what their histograms take.
+    fn sum(&self, builders: &mut [ReadingBuilder<'_>]) {
         for id in 0..self.groups.end() {
-            let group = self.groups.get(id);
-            let mut gained = group.totals;
-            let mut buckets = group.histogram.len();
+            let mut gained = self.groups.get(id).totals;
             if let Some((_, slot)) = self.groups.running(id) {
                 gained += &slot.totals();
-                buckets += slot.histogram.len();
             }
+            let histograms = self.histograms_of(id).into_iter().flatten();
+            let bytes: usize = histograms.map(Histogram::heap_bytes).sum();
             for builder in &mut *builders {
                 let Some(place) = builder.place(id) else {
                     continue;
                 };
                 builder.reading.totals[place] += &gained;
-                if let Distribution::Pairs(pairs) = &mut builder.distribution {
-                    pairs.expect(place, buckets);
+                if let Some(expected) = builder.expected.get_mut(place) {
+                    *expected += bytes;
                 }
                 if let Some(closed) = &self.groups.extremes {
                     let extremes = &mut builder.reading.extremes[place];
@@ -177,160 +241,40 @@ impl Aggregate {
                 }
             }
         }
-        for builder in builders {
-            let mut grand = Totals::ZERO;
-            for totals in &builder.reading.totals {
-                grand += totals;
-            }
-            builder.reading.grand = grand;
-            if let Distribution::Pairs(pairs) = &mut builder.distribution
-                && !pairs.make_room(pairs_max)
-            {
-                builder.distribution = Distribution::Walk;
+        for ReadingBuilder { reading, .. } in builders {
+            for totals in &reading.totals {
+                reading.grand += totals;
             }
         }
     }
 
-    /// How the histograms of so many rows are put together.
-    fn distribution(&self, want: Want, rows: usize) -> Distribution {
-        if !(want.quantiles || want.histograms) || !self.has_histograms() {
-            Distribution::Nothing
-        } else if rows <= AT_ONCE_ROWS_MAX {
-            Distribution::AtOnce(
-                (0..rows)
-                    .map(|_| Scratch::new(self.scope.buckets))
-                    .collect(),
-            )
-        } else {
-            Distribution::Pairs(Pairs::new(rows))
-        }
-    }
-
-    /// Takes the histograms of all groups, for the reports that can take them in any order.
-    fn gather(&self, builders: &mut [ReadingBuilder<'_>]) {
-        let waits = |builder: &ReadingBuilder<'_>| {
-            matches!(
-                builder.distribution,
-                Distribution::AtOnce(_) | Distribution::Pairs(_)
-            )
-        };
-        if !builders.iter().any(waits) {
-            return;
-        }
-        // What a group has is taken out of its histograms once.
-        let mut buckets = Vec::new();
-        for id in 0..self.groups.end() {
-            self.buckets(id, &mut buckets);
+    /// Adds up the histograms of all rows, some rows after the other.
+    fn distribute(&self, builders: &mut [ReadingBuilder<'_>], bytes_max: usize) {
+        let ranks: Vec<Ranks> = builders.iter().map(|it| it.definition.ranks()).collect();
+        loop {
+            let mut left = false;
             for builder in &mut *builders {
-                let Some(place) = builder.place(id) else {
-                    continue;
-                };
-                match &mut builder.distribution {
-                    Distribution::AtOnce(rows) => rows[place].add(&buckets),
-                    Distribution::Pairs(pairs) => pairs.add(place, &buckets),
-                    Distribution::Nothing | Distribution::Walk => {}
+                left |= builder.next_rows(bytes_max);
+            }
+            if !left {
+                return;
+            }
+            for id in 0..self.groups.end() {
+                for builder in &mut *builders {
+                    builder.add(id, self.histograms_of(id));
                 }
+            }
+            for (builder, ranks) in builders.iter_mut().zip(&ranks) {
+                builder.finish_rows(self.scope.buckets, ranks);
             }
         }
     }
 
-    /// The histogram of a group: (bucket, count), a bucket perhaps twice.
-    fn buckets(&self, id: u32, buckets: &mut Vec<(u32, u64)>) {
-        let group = self.groups.get(id);
-        buckets.clear();
-        buckets.extend(group.histogram.iter());
-        if let Some((_, slot)) = self.groups.running(id) {
-            buckets.extend(slot.histogram.iter());
-        }
-    }
-
-    /// What is read from the histograms.
-    fn finish(&self, builder: ReadingBuilder<'_>) -> Reading {
-        let ReadingBuilder {
-            row_map,
-            definition,
-            want,
-            index,
-            mut reading,
-            distribution,
-        } = builder;
-        if !(want.quantiles || want.histograms) {
-            return reading;
-        }
-        let rows = reading.totals.len();
-        let buckets = self.scope.buckets;
-        let ranks = definition.ranks();
-        reading.ranks = ranks.len();
-        if want.histograms {
-            reading.histograms = vec![Vec::new(); rows];
-        }
-        if want.quantiles {
-            reading.quantiles.reserve_exact(rows * ranks.len());
-        }
-        let mut scratch = Scratch::new(buckets);
-        let mut merged = Vec::new();
-        let mut row_done = |row: usize, merged: &[(u32, u64)]| {
-            if want.quantiles {
-                let total = merged.iter().map(|&(_, count)| count).sum();
-                let pairs = merged.iter().copied();
-                buckets.quantiles(&ranks, total, pairs, &mut reading.quantiles);
-            }
-            if want.histograms {
-                reading.histograms[row] = merged.to_vec();
-            }
-        };
-        match distribution {
-            Distribution::Nothing => reading.quantiles = vec![f64::NAN; rows * ranks.len()],
-            Distribution::AtOnce(scratches) => {
-                for (row, mut scratch) in scratches.into_iter().enumerate() {
-                    scratch.take(&mut merged);
-                    row_done(row, &merged);
-                }
-            }
-            Distribution::Pairs(mut pairs) => {
-                for row in 0..rows {
-                    pairs.take(row, &mut scratch, &mut merged);
-                    row_done(row, &merged);
-                }
-            }
-            Distribution::Walk => {
-                let (starts, members) = self.members_by_row(row_map, &index, rows);
-                let mut buckets = Vec::new();
-                for row in 0..rows {
-                    for &id in &members[starts[row] as usize..starts[row + 1] as usize] {
-                        self.buckets(id, &mut buckets);
-                        scratch.add(&buckets);
-                    }
-                    scratch.take(&mut merged);
-                    row_done(row, &merged);
-                }
-            }
-        }
-        reading
-    }
-
-    /// Group numbers sorted by row: those of row `r` are `members[starts[r]..starts[r + 1]]`.
-    fn members_by_row(&self, row_map: &RowMap, index: &[u32], rows: usize) -> (Vec<u32>, Vec<u32>) {
-        let members = || {
-            (0..self.groups.end()).filter_map(|id| {
-                let row = row_map.row_of(id);
-                (row != NO_ROW).then(|| (id, index[row as usize] as usize))
-            })
-        };
-        let mut starts = vec![0u32; rows + 1];
-        for (_, place) in members() {
-            starts[place + 1] += 1;
-        }
-        for row in 0..rows {
-            starts[row + 1] += starts[row];
-        }
-        let mut next = starts.clone();
-        let mut sorted = vec![0; starts[rows] as usize];
-        for (id, place) in members() {
-            sorted[next[place] as usize] = id;
-            next[place] += 1;
-        }
-        (starts, sorted)
+    /// The histograms of a group: of its closed ticks and, if it has one, of the running tick.
+    #[inline]
+    fn histograms_of(&self, id: u32) -> [Option<&Histogram>; 2] {
+        let running = self.groups.running(id).map(|(_, slot)| &slot.histogram);
+        [Some(&self.groups.get(id).histogram), running]
     }
 }
 

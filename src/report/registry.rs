@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
-use super::aggregate::{Aggregate, Flow, NamesMut, Scope, all_fields};
-use super::arrivals::{Arrival, Arrivals, Counter, Deltas};
+use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
+use super::arrivals::{Arrival, Arrivals, Deltas};
 use super::budget::{Budget, Taken};
-use super::definition::{Definition, KeySource, Level};
-use super::group_key::Names;
-use super::read::PAIRS_MAX;
+use super::definition::{Definition, KeySource, Level, Missing};
+use super::read::HISTOGRAM_BYTES_MAX;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
@@ -75,22 +74,16 @@ pub struct Reports {
     /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
     /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
     now_ms: u64,
-    /// What reports take that are being filled.
-    filling: Taken,
     /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
     removals: u64,
 }
 
-/// A report that is being filled from the raw rows before it goes live.
+/// A report that is to be filled from the raw rows before it goes live: with [`Reports::fill`], until there is no more of it.
 #[derive(Debug)]
 pub struct Filling {
-    aggregate: Box<Aggregate>,
-    definition: Arc<Definition>,
-    report: usize,
+    entry: Entry,
     /// Id of the next request to take in.
     next: u64,
-    /// What it took when it was looked at last.
-    taken: Taken,
 }
 
 /// What one report takes, and what came through to it.
@@ -111,15 +104,6 @@ pub struct Usage {
     pub has_histograms: bool,
 }
 
-/// How [`Reports::define`] went on.
-#[derive(Debug)]
-pub enum Defined {
-    /// The report is live and complete.
-    Live,
-    /// It needs to be filled: call [`Reports::fill`] until that says it is done.
-    Filling(Filling),
-}
-
 impl Reports {
     /// No reports yet.
     #[must_use]
@@ -134,7 +118,6 @@ impl Reports {
             assignments: Vec::new(),
             history,
             now_ms: 0,
-            filling: Taken::default(),
             removals: 0,
         }
     }
@@ -154,11 +137,14 @@ impl Reports {
         for (definition, defined_by) in finest_first {
             self.define(Arc::new(definition), defined_by, pool);
         }
+        self.list_as(&names);
+    }
+
+    /// Puts the reports in this order.
+    fn list_as(&mut self, names: &[String]) {
         self.entries.sort_by_key(|entry| {
-            names
-                .iter()
-                .position(|name| *name == entry.definition.name)
-                .unwrap_or(usize::MAX)
+            let place = names.iter().position(|name| *name == entry.definition.name);
+            place.unwrap_or(usize::MAX)
         });
     }
 
@@ -169,61 +155,59 @@ impl Reports {
         definition: Arc<Definition>,
         defined_by: DefinedBy,
         pool: &Pool,
-    ) -> Defined {
+    ) -> Option<Filling> {
         let scope = scope_of(&definition);
+        let serves = |it: &Aggregate| !it.is_filling && it.serves(&scope, &definition);
         let serving = self
             .aggregates
-            .iter_mut()
-            .enumerate()
-            .find_map(|(at, aggregate)| {
-                aggregate
-                    .as_mut()
-                    .filter(|aggregate| aggregate.serves(&scope, &definition))
-                    .map(|f| (at, f))
-            });
-        if let Some((aggregate, serving)) = serving {
-            let report = serving.join(&definition, self.rows_max);
-            self.entries.push(Entry {
-                definition,
-                defined_by,
-                aggregate,
-                report,
-            });
-            return Defined::Live;
-        }
-        let keys = if self.shares_all_fields(&definition) {
-            all_fields()
-        } else {
-            definition.keys.clone()
-        };
+            .iter()
+            .position(|it| it.as_deref().is_some_and(serves));
         let oldest = pool.requests.oldest_id();
-        let start_ms = pool
-            .requests
-            .get(oldest)
-            .map(|row| row.merged_at(self.now_ms));
-        let mut aggregate = Box::new(Aggregate::new(
-            scope,
-            definition.filters.clone(),
-            &keys,
-            start_ms.unwrap_or(self.now_ms),
-        ));
-        let report = aggregate.join(&definition, self.rows_max);
-        if start_ms.is_none() && oldest == 1 {
-            self.go_live(aggregate, definition, defined_by, report);
-            return Defined::Live;
-        }
-        Defined::Filling(Filling {
-            aggregate,
+        let aggregate = serving.unwrap_or_else(|| {
+            let keys = if self.shares_all_fields(&definition) {
+                all_fields()
+            } else {
+                definition.keys.clone()
+            };
+            let first = pool.requests.get(oldest);
+            let start_ms = first.map(|row| row.merged_at(self.now_ms));
+            let filters = definition.filters.clone();
+            let from_ms = start_ms.unwrap_or(self.now_ms);
+            let mut aggregate = Box::new(Aggregate::new(scope, filters, &keys, from_ms));
+            aggregate.is_filling = start_ms.is_some() || oldest > 1;
+            self.keep(aggregate)
+        });
+        let found = self.aggregates[aggregate].as_mut();
+        let found = found.expect("it serves the report");
+        let entry = Entry {
+            report: found.join(&definition, self.rows_max),
             definition,
-            report,
-            next: oldest,
-            taken: Taken::default(),
-        })
+            defined_by,
+            aggregate,
+        };
+        if found.is_filling {
+            return Some(Filling {
+                entry,
+                next: oldest,
+            });
+        }
+        self.entries.push(entry);
+        None
+    }
+
+    /// Takes an aggregate in and returns its number.
+    fn keep(&mut self, aggregate: Box<Aggregate>) -> usize {
+        let free = self.aggregates.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.aggregates.len());
+        if at == self.aggregates.len() {
+            self.aggregates.push(None);
+        }
+        self.aggregates[at] = Some(aggregate);
+        at
     }
 
     /// Whether a report goes into the aggregate that keeps all five request fields: the base reports, and what is like them.
     fn shares_all_fields(&self, definition: &Definition) -> bool {
-        use super::definition::Missing;
         definition.level != Level::Timer
             && Ticks::of(definition.window) == self.history
             && definition.filters.is_empty()
@@ -237,13 +221,10 @@ impl Reports {
     pub fn fill(
         &mut self,
         mut filling: Filling,
-        defined_by: &DefinedBy,
         pool: &mut Pool,
         requests: usize,
     ) -> Option<Filling> {
-        let aggregate = &mut filling.aggregate;
-        // Numbers may have been given away since the last time.
-        aggregate.reset_cache();
+        let at = filling.entry.aggregate;
         let mut next = filling.next.max(pool.requests.oldest_id());
         let mut arrivals = Arrivals::default();
         let mut timers = Vec::new();
@@ -269,89 +250,34 @@ impl Reports {
                 },
                 &timers,
             );
-            let (strings, origins, tag_sets) = pool.split();
             let merged_ms = row.merged_at(self.now_ms);
-            self.pass_of_filling(aggregate, merged_ms, strings);
-            aggregate.merged(merged_ms);
-            let mut names = NamesMut {
-                strings,
-                origins,
-                tag_sets,
-            };
-            let of_timers = aggregate.scope.level == Level::Timer;
-            self.deltas
-                .work_out(&arrivals, origins, self.error_status, of_timers);
-            let mut counter = Counter {
-                names: &mut names,
-                budget: &mut self.budget,
-                deltas: &self.deltas,
-                assignments: &mut self.assignments,
-            };
-            let deltas = counter.assign(aggregate, &arrivals);
-            aggregate.count(
-                counter.assignments,
-                deltas,
-                counter.names.strings,
-                counter.budget,
-            );
-            if counter.budget.excess().is_some() {
-                let live = self.aggregates.iter_mut().flatten().map(AsMut::as_mut);
-                let mut all: Vec<&mut Aggregate> = live.chain([aggregate.as_mut()]).collect();
-                relieve(&mut all, counter.names.strings, counter.budget);
-                for aggregate in all {
-                    aggregate.forget_emptied(counter.names.strings);
-                }
+            self.pass_of_filling(at, merged_ms, pool);
+            if let Some(aggregate) = &mut self.aggregates[at] {
+                aggregate.merged(merged_ms);
             }
+            self.deltas
+                .work_out(&arrivals, &pool.origins, self.error_status, true);
+            self.count(at, &arrivals, pool);
             next += 1;
         }
         filling.next = next;
         if next < pool.requests.next_id() {
-            let taken = filling.aggregate.taken();
-            self.filling_took(filling.taken, taken);
-            filling.taken = taken;
             return Some(filling);
         }
-        self.filling_took(filling.taken, Taken::default());
-        let Filling {
-            mut aggregate,
-            definition,
-            report,
-            ..
-        } = filling;
-        self.pass_of_filling(&mut aggregate, self.now_ms, pool.split().0);
-        self.go_live(aggregate, definition, defined_by.clone(), report);
+        self.pass_of_filling(at, self.now_ms, pool);
+        if let Some(aggregate) = &mut self.aggregates[at] {
+            aggregate.is_filling = false;
+        }
+        self.entries.push(filling.entry);
         None
     }
 
-    /// What a report took that is being filled was this, and is that.
-    fn filling_took(&mut self, before: Taken, after: Taken) {
-        self.filling.all = self.filling.all + after.all - before.all;
-        self.filling.closed = self.filling.closed + after.closed - before.closed;
-    }
-
-    fn go_live(
-        &mut self,
-        aggregate: Box<Aggregate>,
-        definition: Arc<Definition>,
-        defined_by: DefinedBy,
-        report: usize,
-    ) {
-        let at = match self.aggregates.iter().position(Option::is_none) {
-            Some(at) => {
-                self.aggregates[at] = Some(aggregate);
-                at
-            }
-            None => {
-                self.aggregates.push(Some(aggregate));
-                self.aggregates.len() - 1
-            }
-        };
-        self.entries.push(Entry {
-            definition,
-            defined_by,
-            aggregate: at,
-            report,
-        });
+    /// Lets time pass for an aggregate that is being filled.
+    fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
+        let aggregate = self.aggregates[filling].as_ref();
+        if aggregate.is_some_and(|it| it.is_due(now_ms)) {
+            self.end_ticks(now_ms, pool, |at, _| at == filling);
+        }
     }
 
     /// Drops a report; false when there is none of that name.
@@ -367,7 +293,7 @@ impl Reports {
         let entry = self.entries.remove(at);
         let place = &mut self.aggregates[entry.aggregate];
         if let Some(mut aggregate) = place.take_if(|aggregate| aggregate.leave(entry.report)) {
-            aggregate.clear(pool.split().0);
+            aggregate.clear(&mut pool.strings);
         }
         true
     }
@@ -382,60 +308,60 @@ impl Reports {
 
     /// Counts requests in every report that wants them.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
-        let (strings, origins, tag_sets) = pool.split();
-        let mut names = NamesMut {
-            strings,
-            origins,
-            tag_sets,
-        };
+        let mut levels = self.live().map(|aggregate| aggregate.scope.level);
+        let with_timers = levels.any(|level| level == Level::Timer);
+        drop(levels);
+        self.deltas
+            .work_out(arrivals, &pool.origins, self.error_status, with_timers);
+        for at in 0..self.aggregates.len() {
+            if self.aggregates[at]
+                .as_ref()
+                .is_some_and(|it| !it.is_filling)
+            {
+                self.count(at, arrivals, pool);
+            }
+        }
+    }
+
+    /// Counts requests in one aggregate, when their deltas are worked out.
+    fn count(&mut self, at: usize, arrivals: &Arrivals, pool: &mut Pool) {
         let Self {
             aggregates,
             budget,
             deltas,
             assignments,
-            error_status,
             ..
         } = self;
-        let mut levels = aggregates
-            .iter()
-            .flatten()
-            .map(|aggregate| aggregate.scope.level);
-        let with_timers = levels.any(|level| level == Level::Timer);
-        deltas.work_out(arrivals, origins, *error_status, with_timers);
-        let mut counter = Counter {
-            names: &mut names,
-            budget,
-            deltas,
-            assignments,
+        let Some(aggregate) = &mut aggregates[at] else {
+            return;
         };
-        for at in 0..aggregates.len() {
-            let Some(aggregate) = &mut aggregates[at] else {
-                continue;
-            };
-            let deltas = counter.assign(aggregate, arrivals);
-            let mut counted = 0;
-            while let Some(aggregate) = &mut aggregates[at]
-                && counted < counter.assignments.len()
-            {
-                let until = counter.assignments.len().min(counted + RECORDS_AT_ONCE);
-                let assignments = &counter.assignments[counted..until];
-                aggregate.count(assignments, deltas, counter.names.strings, counter.budget);
-                counted = until;
-                if counter.budget.excess().is_some() {
-                    relieve_all(aggregates, &mut counter);
-                }
+        let memory = &mut Memory { pool, budget };
+        let deltas = aggregate.assign(arrivals, deltas, assignments, memory);
+        for assignments in assignments.chunks(RECORDS_AT_ONCE) {
+            if let Some(aggregate) = &mut aggregates[at] {
+                aggregate.count(assignments, deltas, memory);
             }
-            if counter.budget.is_short() {
-                for aggregate in aggregates.iter_mut().flatten() {
-                    aggregate.forget_emptied(counter.names.strings);
-                }
+            if memory.budget.excess().is_some() {
+                let all = aggregates.iter_mut().flatten().map(AsMut::as_mut);
+                relieve(&mut all.collect::<Vec<&mut Aggregate>>(), memory);
+            }
+        }
+        if memory.budget.is_short() {
+            for aggregate in aggregates.iter_mut().flatten() {
+                aggregate.forget_emptied(&mut memory.pool.strings);
             }
         }
     }
 
+    /// The aggregates that are not being filled.
+    fn live(&mut self) -> impl Iterator<Item = &mut Aggregate> {
+        let all = self.aggregates.iter_mut().flatten().map(AsMut::as_mut);
+        all.filter(|aggregate| !aggregate.is_filling)
+    }
+
     /// A merge brought something at `now_ms`.
     pub fn merged(&mut self, now_ms: u64) {
-        for aggregate in self.aggregates.iter_mut().flatten() {
+        for aggregate in self.live() {
             aggregate.merged(now_ms);
         }
         self.measure();
@@ -452,7 +378,7 @@ impl Reports {
     pub fn clear(&mut self, pool: &mut Pool) {
         self.removals += 1;
         for aggregate in self.aggregates.iter_mut().flatten() {
-            aggregate.clear(pool.split().0);
+            aggregate.clear(&mut pool.strings);
         }
         self.measure();
     }
@@ -460,7 +386,7 @@ impl Reports {
     /// What all take together.
     fn taken(&self) -> Taken {
         let aggregates = self.aggregates.iter().flatten();
-        aggregates.fold(self.filling, |sum, aggregate| sum + aggregate.taken())
+        aggregates.fold(Taken::default(), |sum, aggregate| sum + aggregate.taken())
     }
 
     fn measure(&mut self) {
@@ -536,7 +462,8 @@ impl Reports {
     /// How many aggregates the reports make: what a packet costs grows with these.
     #[must_use]
     pub fn aggregates(&self) -> usize {
-        self.aggregates.iter().flatten().count()
+        let aggregates = self.aggregates.iter().flatten();
+        aggregates.filter(|it| !it.is_filling).count()
     }
 
     /// A report as it stands.
@@ -549,20 +476,19 @@ impl Reports {
     /// Reports as they stand, in this order. Those that share groups cost little more than one of them.
     #[must_use]
     pub fn read_all(&self, asked: &[(&Entry, Want)], pool: &Pool, unix_ms: u64) -> Vec<Reading> {
-        self.read_within(asked, pool, unix_ms, PAIRS_MAX)
+        self.read_within(asked, pool, unix_ms, HISTOGRAM_BYTES_MAX)
     }
 
-    /// The same with another bound on what is put in order at a time, in histogram buckets of 16 bytes a report: what does not
-    /// fit takes longer.
+    /// The same with another bound on the histograms that are put together at a time, bytes a report: what does not fit takes
+    /// longer.
     #[must_use]
     pub fn read_within(
         &self,
         asked: &[(&Entry, Want)],
         pool: &Pool,
         unix_ms: u64,
-        pairs_max: usize,
+        bytes_max: usize,
     ) -> Vec<Reading> {
-        let names = Names::of(pool);
         let mut readings = vec![Reading::default(); asked.len()];
         let mut aggregates: Vec<usize> = asked.iter().map(|(entry, _)| entry.aggregate).collect();
         aggregates.sort_unstable();
@@ -580,7 +506,7 @@ impl Reports {
             };
             let aggregate = self.aggregate(first);
             for ((at, (entry, _)), mut reading) in
-                of_this().zip(aggregate.read(&together, &names, pairs_max))
+                of_this().zip(aggregate.read(&together, &pool.strings, bytes_max))
             {
                 let window = entry.definition.window;
                 reading.window_secs = window.as_secs_f64();
@@ -612,13 +538,6 @@ impl Reports {
             .as_ref()
             .expect("a live report keeps its aggregate")
     }
-}
-
-#[cold]
-fn relieve_all(aggregates: &mut [Option<Box<Aggregate>>], counter: &mut Counter<'_, '_>) {
-    let all = aggregates.iter_mut().flatten().map(AsMut::as_mut);
-    let mut all: Vec<&mut Aggregate> = all.collect();
-    relieve(&mut all, counter.names.strings, counter.budget);
 }
 
 fn scope_of(definition: &Definition) -> Scope {

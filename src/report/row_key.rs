@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use ahash::RandomState;
 
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Field, Filter, KeySource, Level};
-pub use super::group_key::RecordIds;
-use super::group_key::{GroupKey, Names, RecordPart, RecordParts, field_word, is_status};
+use super::group_key::{GroupKey, RecordParts, field_word, is_status, parts_of};
+pub use super::group_key::{RecordIds, RecordPart};
 use crate::pool::Pool;
 use crate::pool::dimensions::{OTHER_ORIGIN, Origin};
 use crate::pool::strings::NONE;
@@ -25,15 +25,6 @@ pub struct RowKeys {
     /// What of the origin it depends on.
     fields: Vec<Field>,
     hasher: RandomState,
-}
-
-/// Whose tags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tags {
-    /// The request's.
-    OfRequest,
-    /// The timer's.
-    OfTimer,
 }
 
 impl RowKeys {
@@ -56,7 +47,7 @@ impl RowKeys {
             fields,
             hasher: RandomState::new(),
             level: definition.level,
-            parts: RecordParts::of(&group_keys, &definition.filters),
+            parts: parts_of(&group_keys, &definition.filters),
             group_keys,
             filters: definition.filters.clone(),
         }
@@ -92,12 +83,8 @@ impl RowKeys {
     /// What of a tag set the row of a record depends on, as a number made from texts, so that it holds for ever: equal for
     /// sets that the report cannot tell apart, and for others by a chance of 1 in 2^64. Slow: to be remembered.
     #[must_use]
-    pub fn of_tags(&self, pool: &Pool, tags: Tags, set: u32) -> u64 {
-        let (side, looked_at) = match tags {
-            Tags::OfRequest => (RecordPart::RequestTags, self.parts.request_tags),
-            Tags::OfTimer => (RecordPart::TimerTags, self.parts.timer_tags),
-        };
-        if !looked_at {
+    pub fn of_tags(&self, pool: &Pool, tags: RecordPart, set: u32) -> u64 {
+        if !self.looks_at(tags) {
             return 0;
         }
         let record = RecordIds {
@@ -105,9 +92,8 @@ impl RowKeys {
             request_tags: set,
             timer_tags: set,
         };
-        let names = Names::of(pool);
         let [passes, values @ ..] =
-            names.side_key_ids(side, &self.group_keys, &self.filters, record);
+            record.part_key_ids(tags, &self.group_keys, &self.filters, pool);
         let values = values.iter().take(self.group_keys.len());
         let mut hasher = self.hasher.build_hasher();
         passes.hash(&mut hasher);
@@ -118,13 +104,10 @@ impl RowKeys {
         hasher.finish()
     }
 
-    /// Whether rows depend on these tags at all.
+    /// Whether rows depend on this part at all.
     #[must_use]
-    pub fn looks_at(&self, tags: Tags) -> bool {
-        match tags {
-            Tags::OfRequest => self.parts.request_tags,
-            Tags::OfTimer => self.parts.timer_tags,
-        }
+    pub fn looks_at(&self, part: RecordPart) -> bool {
+        self.parts[part as usize]
     }
 
     /// A number for all that the row of a record depends on, from what it depends on in its origin and its tags: equal for
@@ -132,14 +115,10 @@ impl RowKeys {
     #[inline]
     #[must_use]
     pub fn identity(&self, origin: u64, request_tags: u64, timer_tags: u64) -> u64 {
-        match (
-            self.fields.is_empty(),
-            self.parts.request_tags,
-            self.parts.timer_tags,
-        ) {
-            (_, false, false) => origin,
-            (true, true, false) => request_tags,
-            (true, false, true) => timer_tags,
+        match self.parts {
+            [_, false, false] => origin,
+            [false, true, false] => request_tags,
+            [false, false, true] => timer_tags,
             _ => self.hasher.hash_one([origin, request_tags, timer_tags]),
         }
     }
@@ -147,7 +126,7 @@ impl RowKeys {
     /// Whether identities are made from numbers of words.
     #[must_use]
     pub fn on_words(&self) -> bool {
-        !self.fields.is_empty()
+        self.looks_at(RecordPart::Origin)
     }
 
     /// Whether a request of this time passes the filters on time, which no key depends on.
@@ -160,11 +139,10 @@ impl RowKeys {
     /// record is none of this report's; filters on time are not looked at.
     pub fn read(&self, pool: &Pool, record: RecordIds, text: &mut Vec<u8>) -> bool {
         text.clear();
-        let names = Names::of(pool);
-        if !names.passes(&self.filters, record) {
+        if !record.passes(&self.filters, pool) {
             return false;
         }
-        let Some(key_ids) = names.key_ids(&self.group_keys, record) else {
+        let Some(key_ids) = record.key_ids(&self.group_keys, pool) else {
             return false;
         };
         for (&key_id, group_key) in key_ids.iter().zip(&self.group_keys) {

@@ -64,12 +64,9 @@ impl TickLogWriter {
         &self.bytes
     }
 
-    /// Begins with entries that were written elsewhere.
-    pub(super) fn beginning_with(entries: &[u8]) -> Self {
-        Self {
-            bytes: entries.to_vec(),
-            entries: 0,
-        }
+    /// Adds entries that were written elsewhere.
+    pub(super) fn written(&mut self, entries: &[u8]) {
+        self.bytes.extend_from_slice(entries);
     }
 
     /// How many entries were written since the last one was finished.
@@ -102,12 +99,8 @@ impl<'a> TickLogReader<'a> {
         Self { bytes }
     }
 
-    /// What was not read yet.
-    pub(super) fn rest(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// The next entry's group and sums; its histogram pairs go to `pair`.
+    /// The next entry's group and sums; its histogram pairs go to `pairs`. Of bytes that were not written as entries it makes
+    /// numbers of any size, buckets in any order.
     pub(super) fn next(&mut self, pairs: &mut Vec<(u32, u64)>) -> Option<(u32, Totals)> {
         if self.bytes.is_empty() {
             return None;
@@ -117,9 +110,11 @@ impl<'a> TickLogReader<'a> {
         let totals = Totals::take(from);
         pairs.clear();
         let mut bucket = 0;
-        for _ in 0..varint::take(from) {
-            bucket += varint::take(from) as u32;
+        let mut len = varint::take(from);
+        while len > 0 && !from.is_empty() {
+            bucket = u32::wrapping_add(bucket, varint::take(from) as u32);
             pairs.push((bucket, varint::take(from) as u64));
+            len -= 1;
         }
         Some((group, totals))
     }

@@ -1,7 +1,7 @@
 //! Numbers of variable length: seven bits a byte, the lowest first; the top bit says that more follow.
 //!
-//! What tick logs and blocks of the last hour are packed with, in memory. Reading trusts what was written here; what ends
-//! early reads as 0. (Snapshots are encoded by `postcard`.)
+//! What tick logs and blocks of the last hour are packed with. Any bytes can be read: what ends early reads as 0. (Snapshots
+//! are encoded by `postcard`, and have tick logs as they are.)
 
 /// Appends a number.
 #[inline]
@@ -37,14 +37,14 @@ pub(crate) fn take(from: &mut &[u8]) -> u128 {
     u128::from(low)
 }
 
-/// The rest of a number of more than 63 bits.
+/// The rest of a number of more than 63 bits; what is past the 128th is left out.
 #[cold]
 fn take_wide(from: &mut &[u8], low: u64) -> u128 {
     let mut value = u128::from(low);
     let mut shift = 63;
     while let Some((&byte, rest)) = from.split_first() {
         *from = rest;
-        value |= u128::from(byte & 0x7f) << shift;
+        value |= u128::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
         if byte < 0x80 {
             break;
         }

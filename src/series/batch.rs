@@ -17,7 +17,7 @@ use crate::pool::timers::TimerRow;
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
 use crate::report::per_hit;
-use crate::report::row_key::{RecordIds, RowKeys, Tags};
+use crate::report::row_key::{RecordIds, RecordPart, RowKeys};
 
 /// Requests of a batch: few enough that they, and what is known of one report, stay in a core's cache.
 const REQUESTS: usize = 512;
@@ -177,8 +177,8 @@ impl Counting {
     pub(super) fn new(definition: Arc<Definition>, current: CurrentSecond) -> Self {
         let keys = RowKeys::of(&definition);
         Self {
-            request_tags: Sights::new(keys.looks_at(Tags::OfRequest)),
-            timer_tags: Sights::new(keys.looks_at(Tags::OfTimer)),
+            request_tags: Sights::new(keys.looks_at(RecordPart::RequestTags)),
+            timer_tags: Sights::new(keys.looks_at(RecordPart::TimerTags)),
             definition,
             keys,
             current,
@@ -206,9 +206,9 @@ impl Counting {
             }
             let of_origin = self.keys.of_origin(&request.origin);
             let set = (request.row.request_tags, request.tags_hash);
-            let of_request_tags = self
-                .request_tags
-                .of(set, || self.keys.of_tags(pool, Tags::OfRequest, set.0));
+            let of_request_tags = self.request_tags.of(set, || {
+                self.keys.of_tags(pool, RecordPart::RequestTags, set.0)
+            });
             let mut of = RecordIds {
                 origin: request.row.origin,
                 request_tags: request.row.request_tags,
@@ -221,9 +221,9 @@ impl Counting {
             }
             for timer in timers {
                 let set = (timer.row.tags, timer.tags_hash);
-                let of_timer_tags = self
-                    .timer_tags
-                    .of(set, || self.keys.of_tags(pool, Tags::OfTimer, set.0));
+                let of_timer_tags = self.timer_tags.of(set, || {
+                    self.keys.of_tags(pool, RecordPart::TimerTags, set.0)
+                });
                 of.timer_tags = timer.row.tags;
                 let identity = self
                     .keys

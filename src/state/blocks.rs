@@ -19,7 +19,7 @@ use thiserror::Error;
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The layout of all that follows. A daemon reads this one alone: a snapshot is for the next start, not for keeping.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Bytes in one block at most: several times what the longest run of rows or groups takes.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;

@@ -11,9 +11,9 @@ use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportForm, ReportSummary};
 use crate::query::tables::{FormTarget, StatusTable, read_form};
+use crate::report::DefinedBy;
 use crate::report::definition::Definition;
 use crate::report::form::{self, FormError};
-use crate::report::{Defined, DefinedBy};
 use crate::state::{State, StateError};
 
 /// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
@@ -156,24 +156,14 @@ impl Catalog {
         self.made_ms.write().insert(definition.name.clone(), now_ms);
         let mut live = self.live.write();
         let live_now = &mut *live;
-        let defined = live_now
+        let mut filling = live_now
             .reports
             .define(definition, by.clone(), &live_now.pool);
         drop(live);
-        let mut filling = match defined {
-            Defined::Live => return,
-            Defined::Filling(filling) => filling,
-        };
-        loop {
+        while let Some(rest) = filling {
             let mut live = self.live.write();
             let live = &mut *live;
-            match live
-                .reports
-                .fill(filling, by, &mut live.pool, FILL_REQUESTS)
-            {
-                Some(more) => filling = more,
-                None => return,
-            }
+            filling = live.reports.fill(rest, &mut live.pool, FILL_REQUESTS);
         }
     }
 }

@@ -9,15 +9,14 @@
 //! Aggregates whose ticks end together are closed together, level by level ([`Groups::level`]), so their order does not
 //! matter.
 
-use super::{Aggregate, TickLog};
+use super::{Aggregate, Memory, TickLog};
 use crate::pool::strings::StringInterner;
-use crate::report::budget::Budget;
 use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
 use crate::report::totals::Totals;
 
 /// A tick log is cut into pieces of about this size, so that none has to be copied as a whole.
-const PIECE_BYTES: usize = 256 << 10;
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// The most that a group without times can take of closed ticks: its entry's numbers, the first of its histogram, extremes.
 const GROUP_BYTES_MAX: usize = 78 + 32 + 48;
@@ -55,27 +54,24 @@ impl Allowance {
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
     mut allowance: Allowance,
-    strings: &mut StringInterner,
-    budget: &mut Budget,
+    memory: &mut Memory<'_>,
 ) {
     let most: usize = aggregates.iter().map(|it| it.closing_bytes_max()).sum();
     if most > allowance.all.min(allowance.histograms) {
         // What the others fold into needs entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
-        let left = close_within(aggregates, allowance, strings, budget);
-        let mut rest = Allowance {
-            all: left.all + kept.all,
-            histograms: left.histograms + kept.histograms,
-        };
+        let mut rest = close_within(aggregates, allowance, memory);
+        rest.all += kept.all;
+        rest.histograms += kept.histograms;
         for aggregate in &mut *aggregates {
-            aggregate.close_targets(&mut rest, strings, budget);
+            aggregate.close_targets(&mut rest, memory);
         }
     }
     for aggregate in aggregates {
         let before = aggregate.taken();
         aggregate.close_freely();
-        budget.replaced(before, aggregate.taken());
+        memory.budget.replaced(before, aggregate.taken());
     }
 }
 
@@ -83,10 +79,10 @@ pub(in crate::report) fn close_together(
 fn close_within(
     aggregates: &mut [&mut Aggregate],
     mut allowance: Allowance,
-    strings: &mut StringInterner,
-    budget: &mut Budget,
+    memory: &mut Memory<'_>,
 ) -> Allowance {
-    let costs: Vec<_> = aggregates.iter().map(|it| it.closing_costs()).collect();
+    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
+    let costs: Vec<_> = aggregates.iter().map(costs).collect();
     for level in (0..LEVELS).rev() {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
         for (aggregate, costs) in aggregates.iter_mut().zip(&costs) {
@@ -94,7 +90,11 @@ fn close_within(
                 continue;
             }
             let share = allowance.share(costs[level], whole);
-            let left = aggregate.close_level(level, share, strings, budget);
+            let mut left = share;
+            aggregate.walk_level(level, memory, |it, at, memory| {
+                !it.is_target(at)
+                    && (it.close_slot_within(at, &mut left) || it.overflow_slot(at, false, memory))
+            });
             allowance.take(share.all - left.all, share.histograms - left.histograms);
             whole -= costs[level];
         }
@@ -144,24 +144,11 @@ impl Aggregate {
 
     /// Gives back what groups took that went.
     pub(super) fn give_end_back(&mut self) {
-        if !self.groups.give_end_back() {
-            return;
+        if self.groups.give_end_back() {
+            for row_map in self.row_maps.iter_mut().flatten() {
+                row_map.give_back(self.groups.end());
+            }
         }
-        let end = self.groups.end();
-        for row_map in self.row_maps.iter_mut().flatten() {
-            row_map.give_back(end);
-        }
-        let Self {
-            table,
-            hasher,
-            groups,
-            group_keys,
-            ..
-        } = self;
-        let stride = group_keys.len();
-        table.shrink_to(table.len() * 2, |&id| {
-            hasher.hash_one(&groups.key_ids(id)[..stride])
-        });
     }
 
     /// Closes every slot there is.
@@ -213,17 +200,8 @@ impl Aggregate {
         self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX
     }
 
-    /// What closing takes, by level.
-    pub(super) fn closing_costs(&self) -> [usize; LEVELS] {
-        self.costs(Groups::closing_bytes)
-    }
-
-    /// What slots take, by level.
-    pub(super) fn slot_costs(&self) -> [usize; LEVELS] {
-        self.costs(Groups::slot_bytes)
-    }
-
-    fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
+    /// What slots cost, by level.
+    pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
         for at in 0..self.groups.dirty() {
             costs[self.groups.level(at)] += of(&self.groups, at);
@@ -231,27 +209,21 @@ impl Aggregate {
         costs
     }
 
-    /// Closes the slots of a level as far as the allowance goes, and overflows the others; returns what is left of it.
-    fn close_level(
+    /// Walks the slots of a level. `gives_way` makes one go, and says whether it did: another is in its place then.
+    pub(super) fn walk_level(
         &mut self,
         level: usize,
-        mut allowance: Allowance,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> Allowance {
-        let (taken, before) = (budget.taken(), self.taken());
+        memory: &mut Memory<'_>,
+        mut gives_way: impl FnMut(&mut Self, usize, &mut Memory<'_>) -> bool,
+    ) {
+        let (taken, before) = (memory.budget.taken(), self.taken());
         let mut at = 0;
         while at < self.groups.dirty() {
-            let goes = self.groups.level(at) == level
-                && !self.is_target(at)
-                && (self.close_slot_within(at, &mut allowance)
-                    || self.overflow_slot(at, false, strings, budget));
-            // Another slot is in its place then.
-            at += usize::from(!goes);
+            let gone = self.groups.level(at) == level && gives_way(self, at, memory);
+            at += usize::from(!gone);
         }
-        budget.measured(taken);
-        budget.replaced(before, self.taken());
-        allowance
+        memory.budget.measured(taken);
+        memory.budget.replaced(before, self.taken());
     }
 
     /// Closes slot `at` if that is allowed.
@@ -273,24 +245,15 @@ impl Aggregate {
     }
 
     /// Closes what others overflowed into, within an allowance: what is not allowed overflows whole, and that comes last.
-    fn close_targets(
-        &mut self,
-        allowance: &mut Allowance,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) {
-        let (taken, before) = (budget.taken(), self.taken());
-        let costs = self.closing_costs();
+    fn close_targets(&mut self, allowance: &mut Allowance, memory: &mut Memory<'_>) {
+        let costs = self.costs(Groups::closing_bytes);
         for level in (0..LEVELS).rev().filter(|&level| costs[level] > 0) {
-            let mut at = 0;
-            while at < self.groups.dirty() {
-                let goes = self.groups.level(at) == level
-                    && !self.is_other(at)
-                    && (self.close_slot_within(at, allowance)
-                        || self.overflow_slot(at, true, strings, budget));
-                at += usize::from(!goes);
-            }
+            self.walk_level(level, memory, |it, at, memory| {
+                !it.is_other(at)
+                    && (it.close_slot_within(at, allowance) || it.overflow_slot(at, true, memory))
+            });
         }
+        let before = self.taken();
         if self.groups.dirty() > 0 {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
             self.log_slot(0, histogram);
@@ -298,9 +261,8 @@ impl Aggregate {
             // A tick of which a part had to leave its histogram out is blind as a whole.
             self.tick_without_histograms |= !histogram;
         }
-        self.forget_emptied(strings);
-        budget.measured(taken);
-        budget.replaced(before, self.taken());
+        self.forget_emptied(&mut memory.pool.strings);
+        memory.budget.replaced(before, self.taken());
     }
 
     /// Forgets groups that have nothing left. Not before everything was counted whose group is known already.

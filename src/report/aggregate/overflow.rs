@@ -9,11 +9,12 @@
 
 use std::cmp::Reverse;
 
-use super::Aggregate;
-use crate::pool::strings::{OTHER, StringInterner};
+use super::{Aggregate, Memory};
+use crate::pool::strings::{NONE, OTHER};
 use crate::report::budget::Budget;
 use crate::report::definition::DEFINITION_KEYS_MAX;
 use crate::report::group_key::KeyIds;
+use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
 use crate::report::totals::Totals;
 
@@ -22,23 +23,21 @@ const OVERFLOW_GROUPS_MAX: usize = 4096;
 
 /// Lets running ticks give back memory: first cached groups, without which all is as exact, then groups with few requests, which
 /// fold until enough is free.
-pub(in crate::report) fn relieve(
-    aggregates: &mut [&mut Aggregate],
-    strings: &mut StringInterner,
-    budget: &mut Budget,
-) {
-    let Some(wanted) = budget.excess() else {
+#[cold]
+pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut Memory<'_>) {
+    let Some(wanted) = memory.budget.excess() else {
         return;
     };
-    shrink_caches(aggregates, wanted, budget);
-    let Some(mut wanted) = budget.excess() else {
+    shrink_caches(aggregates, wanted, memory.budget);
+    let Some(mut wanted) = memory.budget.excess() else {
         return;
     };
-    budget.exceeded();
-    let frees: Vec<_> = aggregates.iter().map(|it| it.slot_costs()).collect();
+    memory.budget.exceeded();
+    let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
+    let frees: Vec<_> = aggregates.iter().map(frees).collect();
     // Running ticks do not have what there is too much: what they count would be given up for nothing.
-    if frees.iter().flatten().sum::<usize>() < wanted && !budget.is_full() {
-        budget.looked();
+    if frees.iter().flatten().sum::<usize>() < wanted && !memory.budget.is_full() {
+        memory.budget.looked();
         return;
     }
     for level in 0..LEVELS {
@@ -48,13 +47,12 @@ pub(in crate::report) fn relieve(
                 continue;
             }
             let share = (wanted as u128 * frees[level] as u128 / whole as u128) as usize;
-            wanted -= aggregate
-                .overflow_level(level, share.max(1), strings, budget)
-                .min(wanted);
+            let freed = aggregate.overflow_level(level, share.max(1), memory);
+            wanted -= freed.min(wanted);
             whole -= frees[level];
         }
     }
-    budget.looked();
+    memory.budget.looked();
 }
 
 /// Forgets the cached groups of aggregates, of those with the most first, until so many bytes are free.
@@ -76,12 +74,13 @@ fn shrink_caches(aggregates: &mut [&mut Aggregate], wanted: usize, budget: &mut 
 impl Aggregate {
     /// Takes over a slot whose sums are nearly full, as the end of the tick would.
     #[cold]
-    pub(super) fn spill(&mut self, group: u32, strings: &mut StringInterner, budget: &mut Budget) {
+    pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
         self.end_piece(false);
         let Some((at, _)) = self.groups.running(group) else {
             return;
         };
-        if budget.has_room_for_closed(self.groups.closing_bytes(at)) {
+        let bytes = self.groups.closing_bytes(at);
+        if memory.budget.has_room_for_closed(bytes) {
             self.log_slot(at, true);
             self.groups.take_over(at, self.tick, true);
             return;
@@ -89,7 +88,7 @@ impl Aggregate {
         // No room for another entry: it goes where all goes that has none, and what that has more than a slot can hold is
         // kept aside, without times, for an entry at the end of the tick.
         self.overflows = true;
-        let other = self.other_group(strings, budget);
+        let other = self.other_group(memory);
         if group != other && self.groups.move_slot(at, other) {
             return;
         }
@@ -106,37 +105,21 @@ impl Aggregate {
 
     /// The group into which a combination overflows that has no memory: what tends to explode becomes `(other)`, the rest is
     /// kept apart as long as that does not explode too.
-    pub(super) fn overflow_target(
-        &mut self,
-        key_ids: &KeyIds,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> u32 {
+    pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
+        let budget = &memory.budget;
         let has_room = self.overflow_groups.len() < OVERFLOW_GROUPS_MAX
             && !budget.exhausted_for_overflow(self.next_bytes());
-        let id = match self.find(&coarse) {
+        let id = match self.groups.find(&coarse) {
             Some(id) => id,
-            None if has_room => self.make_group(&coarse, strings, budget),
-            None => self.other_group(strings, budget),
+            None if has_room => self.make_group(&coarse, memory),
+            None => self.other_group(memory),
         };
         // One of which every key is `(other)` already, for want of strings, loses nothing.
         if !self.groups.is(id, key_ids) {
             self.overflow_groups.insert(id);
         }
         id
-    }
-
-    /// The group into which one overflows that is there already, for some of its time.
-    fn existing_overflow_target(
-        &mut self,
-        key_ids: &KeyIds,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> u32 {
-        let coarse = self.coarse(key_ids);
-        self.find(&coarse)
-            .unwrap_or_else(|| self.other_group(strings, budget))
     }
 
     /// A combination with `(other)` where values are without end.
@@ -151,37 +134,40 @@ impl Aggregate {
     }
 
     /// The group of all that is `(other)` in every respect.
-    pub(super) fn other_group(&mut self, strings: &mut StringInterner, budget: &mut Budget) -> u32 {
-        let other = [OTHER; DEFINITION_KEYS_MAX];
-        self.find(&other)
-            .unwrap_or_else(|| self.make_group(&other, strings, budget))
+    pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
+        let mut other = [NONE; DEFINITION_KEYS_MAX];
+        other[..self.group_keys.len()].fill(OTHER);
+        match self.groups.find(&other) {
+            Some(id) => id,
+            None => self.make_group(&other, memory),
+        }
     }
 
-    /// Moves slot `at` to the group into which it overflows, or into that of all others when `wholly`; false when it is that.
+    /// Moves slot `at` to the group into which it overflows if that is there already, or into that of all others, in any
+    /// case when `wholly`; false when it is that.
     pub(super) fn overflow_slot(
         &mut self,
         at: usize,
         wholly: bool,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
+        memory: &mut Memory<'_>,
     ) -> bool {
         let group = self.groups.group_of_slot(at);
-        let key_ids = self.groups.key_ids(group);
-        let target = match wholly {
-            true => self.other_group(strings, budget),
-            false => self.existing_overflow_target(&key_ids, strings, budget),
+        let coarse = self.coarse(&self.groups.key_ids(group));
+        let target = match self.groups.find(&coarse) {
+            Some(target) if !wholly => target,
+            _ => self.other_group(memory),
         };
         if target == group {
             return false;
         }
         if !self.groups.move_slot(at, target) {
-            self.spill(target, strings, budget);
+            self.spill(target, memory);
             if let Some((at, _)) = self.groups.running(group) {
                 self.groups.move_slot(at, target);
             }
         }
         self.overflows = true;
-        budget.overflowed(1);
+        memory.budget.overflowed(1);
         if self.groups.get(group).totals == Totals::ZERO {
             self.emptied.push(group);
         }
@@ -189,30 +175,17 @@ impl Aggregate {
     }
 
     /// Folds slots of a level until that has freed so many bytes; returns how many it did.
-    fn overflow_level(
-        &mut self,
-        level: usize,
-        wanted: usize,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
-    ) -> usize {
-        let (taken, before) = (budget.taken(), self.taken());
+    fn overflow_level(&mut self, level: usize, wanted: usize, memory: &mut Memory<'_>) -> usize {
         let mut freed = 0;
-        let mut at = 0;
-        while at < self.groups.dirty() && freed < wanted {
-            let bytes = self.groups.slot_bytes(at);
-            let goes = self.groups.level(at) == level
-                && !self.is_target(at)
-                && self.overflow_slot(at, false, strings, budget);
-            if goes {
-                freed += bytes;
-            } else {
-                at += 1;
-            }
-        }
+        self.walk_level(level, memory, |it, at, memory| {
+            let bytes = it.groups.slot_bytes(at);
+            let gone = freed < wanted && !it.is_target(at) && it.overflow_slot(at, false, memory);
+            freed += if gone { bytes } else { 0 };
+            gone
+        });
+        let before = self.groups.heap_bytes();
         self.groups.give_slots_back();
-        budget.measured(taken);
-        budget.replaced(before, self.taken());
+        memory.budget.changed(before, self.groups.heap_bytes());
         freed
     }
 

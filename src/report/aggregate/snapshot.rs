@@ -16,10 +16,11 @@ use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Aggregate, Flow, Scope, TickLog};
+use super::close::PIECE_BYTES;
+use super::{Aggregate, Flow, Memory, Scope, TickLog};
 use crate::pool::snapshot::Damage;
 use crate::pool::strings::{NONE, OTHER, SavedString, StringInterner};
-use crate::report::budget::{Budget, Taken};
+use crate::report::budget::Taken;
 use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{
     DEFINITION_KEYS_MAX, Definition, FILTERS_MAX, Filter, WINDOW_SECS_MAX,
@@ -35,7 +36,7 @@ use crate::report::window::{Coverage, Ticks};
 /// Groups that are copied under one hold of the lock.
 const GROUPS: u32 = 1_024;
 
-/// A part of a tick log, and a run of groups, ends when it takes more than about this.
+/// A run of groups ends when it takes more than about this.
 const PART_BYTES: usize = 512 << 10;
 
 /// Bytes of budget for each group id that is read back: a group takes far more than that.
@@ -88,21 +89,13 @@ pub struct SavedGroup {
     extremes: Vec<(u64, Extremes)>,
 }
 
-/// A part of the log of one tick.
+/// A piece of the log of one tick.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedTick {
     tick: u64,
     histograms: bool,
-    entries: Vec<SavedEntry>,
-}
-
-/// What one group gained in one tick.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedEntry {
-    group: u32,
-    totals: Totals,
-    /// Steps from one bucket to the next, and counts.
-    histogram: Vec<(u32, u64)>,
+    /// As `tick_log` writes them.
+    entries: Vec<u8>,
 }
 
 /// The groups of a cut that went since: a bit for each number.
@@ -137,8 +130,9 @@ pub(in crate::report) struct AggregateCut {
     /// Numbers of its reports in the aggregate, in the order of their names.
     reports: Vec<usize>,
     end: u32,
-    tick_logs: Vec<(u64, bool, Weak<[u8]>)>,
-    running: Arc<[u8]>,
+    /// Of closed ticks; one that is gone when it is to be written has left the window.
+    closed: Vec<(u64, bool, Weak<[u8]>)>,
+    running: Vec<Arc<[u8]>>,
     running_histograms: bool,
     /// Extremes of the running tick, by group.
     extremes: Vec<(u32, Extremes)>,
@@ -148,7 +142,9 @@ pub(in crate::report) struct AggregateCut {
 impl Aggregate {
     /// The aggregate as it stands; `reports` are the numbers and names of those that are live.
     pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
-        let mut writer = TickLogWriter::beginning_with(self.writer.unfinished());
+        let mut writer = TickLogWriter::default();
+        let mut running = Vec::new();
+        writer.written(self.writer.unfinished());
         if let Some((other, totals)) = &self.overflow_remainder {
             writer.entry(*other, totals, None);
         }
@@ -157,7 +153,11 @@ impl Aggregate {
             let (slot, seen) = self.groups.slot(at);
             writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
             extremes.extend(seen.map(|seen| (slot.group, *seen)));
+            if writer.unfinished().len() >= PIECE_BYTES {
+                running.push(writer.finish());
+            }
         }
+        running.push(writer.finish());
         extremes.sort_unstable_by_key(|&(group, _)| group);
         let forgotten = Arc::new(Forgotten::up_to(self.groups.end()));
         *self.forgotten.lock() = Arc::downgrade(&forgotten);
@@ -177,10 +177,10 @@ impl Aggregate {
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
             end: self.groups.end(),
-            tick_logs: closed
+            closed: closed
                 .map(|it| (it.tick, it.histograms, Arc::downgrade(&it.entries)))
                 .collect(),
-            running: writer.finish(),
+            running,
             running_histograms: !self.tick_without_histograms,
             extremes,
             forgotten,
@@ -203,16 +203,14 @@ impl Aggregate {
             if !gone && (id >= self.groups.end() || !self.groups.is_used(id)) {
                 continue;
             }
-            let key_id = |at| {
-                if gone {
-                    OTHER
-                } else {
-                    self.groups.key_id(id, at)
-                }
+            let key_id = |at| match gone {
+                true => OTHER,
+                false => self.groups.key_id(id, at),
             };
+            // Counted from 1: the row that is none becomes 0.
             let row = |&report: &usize| match self.row_maps.get(report) {
-                Some(Some(row_map)) if !gone => row_map.row_of(id),
-                _ => NO_ROW,
+                Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
+                _ => NO_ROW.wrapping_add(1),
             };
             let closed = self.groups.extremes.as_ref().map(|closed| {
                 let closed = closed.get(id as usize).filter(|_| !gone);
@@ -226,13 +224,7 @@ impl Aggregate {
             groups.push(SavedGroup {
                 id,
                 key: key.map(|string| strings.save(string)).collect(),
-                // The row that is none becomes 0.
-                rows: cut
-                    .reports
-                    .iter()
-                    .map(row)
-                    .map(|it| it.wrapping_add(1))
-                    .collect(),
+                rows: cut.reports.iter().map(row).collect(),
                 extremes: closed.unwrap_or_default(),
             });
             if bytes > PART_BYTES {
@@ -262,7 +254,7 @@ impl AggregateCut {
         all
     }
 
-    /// Gives the logs of the ticks that are in the window at `now_ms`, in parts.
+    /// Gives the logs of the ticks that are in the window at `now_ms`, in pieces.
     pub(in crate::report) fn ticks<E>(
         &self,
         now_ms: u64,
@@ -270,40 +262,19 @@ impl AggregateCut {
     ) -> Result<(), E> {
         let ticks = self.saved.scope.ticks;
         let gone = ticks.last_gone(ticks.at(now_ms));
-        let running = (
-            self.saved.tick,
-            self.running_histograms,
-            Some(Arc::clone(&self.running)),
-        );
-        let closed = self.tick_logs.iter();
-        let closed =
-            closed.map(|(tick, histograms, entries)| (*tick, *histograms, entries.upgrade()));
-        let mut pairs = Vec::new();
-        for (tick, histograms, entries) in closed.chain([running]) {
-            // One that is not there any more has left the window since the last look at the clock.
-            let Some(entries) = entries.filter(|_| gone.is_none_or(|gone| tick > gone)) else {
-                continue;
-            };
-            let mut reader = TickLogReader::new(&entries);
-            while !reader.rest().is_empty() {
-                let end = reader.rest().len().saturating_sub(PART_BYTES);
-                let mut entries = Vec::new();
-                while reader.rest().len() > end
-                    && let Some((group, totals)) = reader.next(&mut pairs)
-                {
-                    let mut last = 0;
-                    let step =
-                        |&(bucket, count)| (bucket - std::mem::replace(&mut last, bucket), count);
-                    entries.push(SavedEntry {
-                        group,
-                        totals,
-                        histogram: pairs.iter().map(step).collect(),
-                    });
-                }
+        let closed = self.closed.iter();
+        let closed = closed.map(|(tick, histograms, it)| (*tick, *histograms, it.upgrade()));
+        let running = self.running.iter().map(|entries| {
+            let entries = Some(Arc::clone(entries));
+            (self.saved.tick, self.running_histograms, entries)
+        });
+        for (tick, histograms, entries) in closed.chain(running) {
+            let is_in = gone.is_none_or(|gone| tick > gone);
+            if let Some(entries) = entries.filter(|it| is_in && !it.is_empty()) {
                 each(SavedTick {
                     tick,
                     histograms,
-                    entries,
+                    entries: entries.to_vec(),
                 })?;
             }
         }
@@ -352,8 +323,8 @@ pub(in crate::report) struct AggregateRestore {
     overflow_groups: Vec<u32>,
     has_overflowed_ticks: bool,
     samples: u64,
-    /// Bytes that histograms may take.
-    histogram_bytes_max: usize,
+    /// Bytes that all reports may take.
+    memory_bytes: usize,
 }
 
 impl AggregateRestore {
@@ -361,7 +332,7 @@ impl AggregateRestore {
     pub(in crate::report) fn begin(
         saved: SavedAggregate,
         now_ms: u64,
-        budget: &Budget,
+        memory_bytes: usize,
     ) -> Result<Self, Damage> {
         let SavedAggregate {
             scope,
@@ -407,7 +378,7 @@ impl AggregateRestore {
             overflow_groups: saved.overflow_groups,
             has_overflowed_ticks: saved.has_overflowed_ticks,
             samples: 0,
-            histogram_bytes_max: budget.limit(),
+            memory_bytes,
         })
     }
 
@@ -427,12 +398,11 @@ impl AggregateRestore {
     pub(in crate::report) fn groups(
         &mut self,
         groups: Vec<SavedGroup>,
-        strings: &mut StringInterner,
-        budget: &mut Budget,
+        memory: &mut Memory<'_>,
     ) -> Result<(), NotRestorable> {
         for saved in groups {
             let at = saved.id as usize;
-            if at >= budget.limit() / GROUP_BYTES_MIN {
+            if at >= self.memory_bytes / GROUP_BYTES_MIN {
                 return Err(NotRestorable::TooLarge);
             }
             let fits = saved.key.len() == self.aggregate.group_keys.len()
@@ -440,12 +410,12 @@ impl AggregateRestore {
             check(fits, "a group has too many or too few keys")?;
             let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
             for (key_id, string) in key_ids.iter_mut().zip(&saved.key) {
-                *key_id = strings.restore(string)?;
+                *key_id = memory.pool.strings.restore(string)?;
             }
-            let id = self.aggregate.find_or_make_group(&key_ids, strings, budget);
-            key_ids
-                .into_iter()
-                .for_each(|key_id| strings.release(key_id));
+            let id = self.aggregate.find_or_make_group(&key_ids, memory);
+            for key_id in key_ids {
+                memory.pool.strings.release(key_id);
+            }
             if self.groups.len() <= at {
                 self.groups.resize(at + 1, NO_GROUP);
             }
@@ -491,8 +461,10 @@ impl AggregateRestore {
             last.is_none_or(|last| last.tick <= tick),
             "ticks are out of order",
         )?;
-        for entry in saved.entries {
-            self.entry(entry)?;
+        let mut reader = TickLogReader::new(&saved.entries);
+        let mut pairs = Vec::new();
+        while let Some((group, totals)) = reader.next(&mut pairs) {
+            self.entry(group, &totals, &pairs)?;
         }
         let groups = self.aggregate.writer.entries();
         let entries = self.aggregate.writer.finish();
@@ -508,40 +480,45 @@ impl AggregateRestore {
         Ok(())
     }
 
-    fn entry(&mut self, saved: SavedEntry) -> Result<(), NotRestorable> {
-        let known = self.groups.get(saved.group as usize).copied();
+    fn entry(
+        &mut self,
+        group: u32,
+        totals: &Totals,
+        pairs: &[(u32, u64)],
+    ) -> Result<(), NotRestorable> {
+        let known = self.groups.get(group as usize).copied();
         let id = known
             .filter(|&id| id != NO_GROUP)
             .ok_or(Damage("a tick mentions a group that there is not"))?;
-        let totals = saved.totals;
-        let counts = [totals.requests, totals.errors];
-        let sums = [
-            totals.hits,
-            totals.time,
-            totals.ru_utime,
-            totals.ru_stime,
-            totals.traffic,
-            totals.memory,
-        ];
-        let in_range = counts.iter().all(|&count| count <= u32::MAX.into())
-            && sums.iter().all(|&sum| sum < SUM_END);
+        let [requests, sums @ .., errors] = totals.sums();
+        let in_range =
+            requests.max(errors) <= u32::MAX.into() && sums.iter().all(|&sum| sum < SUM_END);
         check(in_range, "a sum is too large")?;
         // A group is dropped when its sums are zero, and its histogram has to be empty then.
-        let sound = totals != Totals::ZERO || saved.histogram.is_empty();
+        let sound = *totals != Totals::ZERO || pairs.is_empty();
         check(sound, "a histogram has samples of no request")?;
-        let pairs = self.buckets(saved.histogram)?;
+        let is_ascending = pairs.is_sorted_by_key(|&(bucket, _)| bucket);
+        let last = pairs.last().map_or(0, |&(bucket, _)| bucket);
+        let cannot_be = "a histogram has a bucket that cannot be";
+        check(is_ascending && last <= BUCKET_MAX, cannot_be)?;
+        for &(_, count) in pairs {
+            check(count > 0, "a histogram has an empty bucket")?;
+            self.samples = self.samples.saturating_add(count);
+            if count > SAMPLES_MAX || self.samples >= SAMPLES_END {
+                return Err(NotRestorable::TooLarge);
+            }
+        }
         let aggregate = &mut *self.aggregate;
-        aggregate
-            .writer
-            .pairs(id, &totals, pairs.len(), pairs.iter().copied());
+        let each = pairs.iter().copied();
+        aggregate.writer.pairs(id, totals, pairs.len(), each);
         let group = aggregate.groups.get_mut(id);
-        group.totals += &totals;
+        group.totals += totals;
         let before = group.histogram.heap_bytes();
         let mut read = Ok(());
-        for &(bucket, count) in &pairs {
+        for &(bucket, count) in pairs {
             group.histogram.add(bucket, count);
             // Counts that are short in the file may be long in memory.
-            if group.histogram.heap_bytes() > self.histogram_bytes_max {
+            if group.histogram.heap_bytes() > self.memory_bytes {
                 read = Err(NotRestorable::TooLarge);
                 break;
             }
@@ -549,24 +526,6 @@ impl AggregateRestore {
         let after = group.histogram.heap_bytes();
         aggregate.groups.histogram_bytes = aggregate.groups.histogram_bytes + after - before;
         read
-    }
-
-    /// Turns steps into buckets.
-    fn buckets(&mut self, mut pairs: Vec<(u32, u64)>) -> Result<Vec<(u32, u64)>, NotRestorable> {
-        let mut last = 0u32;
-        for (bucket, count) in &mut pairs {
-            last = last
-                .checked_add(*bucket)
-                .filter(|bucket| *bucket <= BUCKET_MAX)
-                .ok_or(Damage("a histogram has a bucket that cannot be"))?;
-            *bucket = last;
-            check(*count > 0, "a histogram has an empty bucket")?;
-            self.samples = self.samples.saturating_add(*count);
-            if *count > SAMPLES_MAX || self.samples >= SAMPLES_END {
-                return Err(NotRestorable::TooLarge);
-            }
-        }
-        Ok(pairs)
     }
 
     /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in that are `wanted` (place among
@@ -634,100 +593,4 @@ impl AggregateRestore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layouts_are_those_that_a_definition_makes() {
-        for layout in [
-            BucketLayout::LogLinear,
-            BucketLayout::linear(10, 1024).unwrap(),
-            BucketLayout::v2(0, 60_000, 32_768).unwrap(),
-        ] {
-            assert!(is_layout(&layout));
-            let bytes = postcard::to_stdvec(&layout).unwrap();
-            assert_eq!(postcard::from_bytes::<BucketLayout>(&bytes), Ok(layout));
-            // A number of it changed: another layout that there is, or none.
-            for at in 1..bytes.len() {
-                let mut bytes = bytes.clone();
-                bytes[at] ^= 1;
-                let changed = postcard::from_bytes::<BucketLayout>(&bytes);
-                assert!(!changed.is_ok_and(|it| it == layout), "byte {at}");
-            }
-        }
-        let nothing = BucketLayout::Linear { max_us: 0, size: 1 };
-        assert!(!is_layout(&nothing));
-    }
-
-    /// Found by fuzzing: such a group was dropped with samples left in it, and the next tick to leave took them away again.
-    #[test]
-    fn a_histogram_has_samples_of_requests_only() {
-        let mut budget = Budget::new(1 << 20);
-        let mut strings = StringInterner::new(1 << 20, crate::input::record::Hasher::new());
-        let saved = SavedAggregate {
-            scope: Scope {
-                level: crate::report::definition::Level::Request,
-                ticks: Ticks {
-                    tick_ms: 1_000,
-                    count: 60,
-                },
-                buckets: BucketLayout::LogLinear,
-                extremes: false,
-            },
-            filters: Vec::new(),
-            group_keys: Vec::new(),
-            tick: 3,
-            coverage: vec![(3_000, 3_500)],
-            flow: Flow::default(),
-            overflow_groups: Vec::new(),
-            has_overflowed_ticks: false,
-            reports: Vec::new(),
-        };
-        let mut restore = AggregateRestore::begin(saved, 4_000, &budget).unwrap();
-        let group = SavedGroup {
-            id: 0,
-            key: Vec::new(),
-            rows: Vec::new(),
-            extremes: Vec::new(),
-        };
-        restore
-            .groups(vec![group], &mut strings, &mut budget)
-            .unwrap();
-        let tick = |requests, histogram| SavedTick {
-            tick: 3,
-            histograms: true,
-            entries: vec![SavedEntry {
-                group: 0,
-                totals: Totals {
-                    requests,
-                    ..Totals::ZERO
-                },
-                histogram,
-            }],
-        };
-        restore.tick(tick(2, vec![(7, 1), (3, 1)])).unwrap();
-        for (bad, why) in [
-            (tick(0, vec![(7, 1)]), "no request"),
-            (tick(1, vec![(7, 0)]), "an empty bucket"),
-            (tick(1, vec![(u32::MAX, 1)]), "no such bucket"),
-            (tick(1 << 32, Vec::new()), "more than a tick can have"),
-            (
-                SavedTick {
-                    tick: 4,
-                    ..tick(1, Vec::new())
-                },
-                "of the future",
-            ),
-            (
-                SavedTick {
-                    tick: 2,
-                    ..tick(1, Vec::new())
-                },
-                "out of order",
-            ),
-        ] {
-            let refused = restore.tick(bad);
-            assert!(matches!(refused, Err(NotRestorable::Damage(_))), "{why}");
-        }
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::v1 as layouts;
+use crate::report::layout::ColumnLayout;
 use crate::report::v1_kinds::{Tags, V1Kind};
 
 const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, tagN_info, tag_report, tag2_report, \
@@ -81,29 +81,29 @@ pub(super) fn parse(
                 .map_err(|error| full_kind.error(error.to_string()))?
         }
     };
-    let keys = keys(kind, &tags);
-    let index = kind.index(tags.len());
-    let histogram =
-        view.and_then(|_| layouts::histogram_view(kind, &keys, &index, buckets, defaults));
-    if histogram.is_some() {
+    if view.is_some() {
         // A view shows no percentiles, whatever its COMMENT says.
         percentiles.clear();
     }
-    let layout =
-        histogram.unwrap_or_else(|| layouts::table(kind, &keys, &index, &percentiles, defaults));
-    Ok(Comment::Report(Box::new(Definition {
+    let mut definition = Box::new(Definition {
         name: name.to_owned(),
         comment: Some(whole.text.to_owned()),
         kind: kind.kind(),
         level: kind.level,
-        keys,
+        keys: keys(kind, &tags),
         filters,
         percentiles,
         window: defaults.history,
         buckets,
         extremes: false,
-        layout,
-    })))
+        layout: ColumnLayout::default(),
+    });
+    let table = definition.table(Some(kind), defaults);
+    definition.layout = match view {
+        Some(_) => table.histogram_view(),
+        None => table.layout(),
+    };
+    Ok(Comment::Report(definition))
 }
 
 fn keys(kind: &V1Kind, tags: &[String]) -> Vec<Key> {

@@ -20,7 +20,7 @@ use crate::report::definition::{
     WINDOW_SECS_MAX,
 };
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::v2 as layouts;
+use crate::report::layout::ColumnLayout;
 
 const GRAMMAR: &str = "v2/<type>/<window>/<keys>/<histogram>/<filters>, \
     such as v2/request/60/~host/no_percentiles/no_filters";
@@ -55,8 +55,7 @@ pub(super) fn parse(
     let keys = self::keys(*keys, level, defaults)?;
     let (percentiles, buckets) = self::histogram(*histogram)?;
     let filters = self::filters(*filters, level, defaults)?;
-    let layout = layouts::table(level, &keys, &percentiles, buckets, defaults);
-    Ok(Comment::Report(Box::new(Definition {
+    let mut definition = Box::new(Definition {
         name: name.to_owned(),
         comment: Some(whole.text.to_owned()),
         kind,
@@ -67,8 +66,10 @@ pub(super) fn parse(
         window,
         buckets,
         extremes: false,
-        layout,
-    })))
+        layout: ColumnLayout::default(),
+    });
+    definition.layout = definition.table(None, defaults).layout();
+    Ok(Comment::Report(definition))
 }
 
 fn window(section: Piece<'_>, defaults: &Defaults) -> Result<Duration, CommentError> {
@@ -160,7 +161,7 @@ fn key(piece: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Key, Comme
 fn field(name: Piece<'_>) -> Result<Field, CommentError> {
     Field::ALL
         .into_iter()
-        .find(|field| layouts::field_name(*field) == name.text)
+        .find(|field| field.v2_name() == name.text)
         .ok_or_else(|| name.error(format!("no such field; the fields are {FIELDS}")))
 }
 

@@ -90,9 +90,7 @@ impl Groups {
         slot.memory += from.memory;
         slot.hits += from.hits;
         let before = slot.histogram.heap_bytes();
-        for (bucket, count) in from.histogram.iter() {
-            slot.histogram.add(bucket, count);
-        }
+        slot.histogram.add_all(&from.histogram);
         self.slot_histogram_bytes += slot.histogram.heap_bytes();
         self.slot_histogram_bytes -= before + from.histogram.heap_bytes();
         if let Some(seen) = seen {
@@ -146,19 +144,26 @@ impl Groups {
             extremes.truncate(end);
             extremes.shrink_to_fit();
         }
+        let mut table = std::mem::take(&mut self.table);
+        table.shrink_to(table.len() * 2, |&id| self.hash_of(id));
+        self.table = table;
         true
     }
 
-    /// Bytes that the next group takes at most: a chunk, or nothing.
+    /// Bytes that the next group takes at most: a chunk, or nothing, and a table twice as large; both copies, while it grows.
     pub(in crate::report) fn next_bytes(&self) -> usize {
+        let table = match self.table.len() == self.table.capacity() {
+            true => self.table.capacity() * 12,
+            false => 0,
+        };
         if !self.unused.is_empty() || !self.groups.len().is_multiple_of(1024) {
-            return 0;
+            return table;
         }
         let each = size_of::<super::Group>() + size_of::<super::Head>() + self.stride * 4;
         let lists = match &self.extremes {
             Some(lists) if lists.capacity() - lists.len() < 1024 => lists.capacity() * 48,
             _ => 0,
         };
-        each * 1024 + lists
+        each * 1024 + lists + table
     }
 }

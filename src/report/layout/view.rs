@@ -6,21 +6,18 @@
 
 use std::borrow::Cow;
 
-use super::list::List;
-use super::{Cell, ColumnLayout, IndexPart, Measure, SegmentCell, index_value, key_text, number};
-use crate::report::histogram::linear_width;
+use super::{ColumnLayout, IndexPart, Measure, index_value, key_text, number};
+use crate::report::histogram::{BucketLayout, linear_width};
 use crate::report::reading::Reading;
-use crate::value::{ColumnType, Value};
+use crate::value::Value;
 
 /// What a histogram view shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramView {
     /// The `index_value` by which a row is chosen; empty: the report has one row, which needs no choosing.
     pub(super) parts: Box<[IndexPart]>,
-    /// Upper end of the last segment, microseconds.
-    pub(super) max_us: u64,
-    /// Number of segments.
-    pub(super) size: u32,
+    /// Its segments, linear.
+    pub(super) buckets: BucketLayout,
     /// What the percentages are of: requests or hits.
     pub(super) count: Measure,
 }
@@ -35,39 +32,6 @@ pub struct Segments<'a> {
     /// Width of a segment, seconds.
     width: f64,
     size: usize,
-}
-
-/// The columns of every view.
-pub(super) fn layout(view: HistogramView, index_length: u16) -> ColumnLayout {
-    let mut list = List::default();
-    let length = ColumnType::Varchar(index_length);
-    list.push(
-        "index_value",
-        length,
-        Cell::Segment(SegmentCell::IndexValue),
-    );
-    list.extend(&[
-        (
-            "segment",
-            ColumnType::Int,
-            Cell::Segment(SegmentCell::Segment),
-        ),
-        (
-            "time_value",
-            ColumnType::Float,
-            Cell::Segment(SegmentCell::TimeValue),
-        ),
-        ("cnt", ColumnType::Int, Cell::Segment(SegmentCell::Count)),
-        (
-            "percent",
-            ColumnType::Float,
-            Cell::Segment(SegmentCell::Percent),
-        ),
-    ]);
-    ColumnLayout {
-        view: Some(view),
-        ..list.layout()
-    }
 }
 
 impl ColumnLayout {
@@ -86,6 +50,9 @@ impl ColumnLayout {
         index_value_chosen: Option<&str>,
     ) -> Option<Segments<'a>> {
         let view = self.view.as_ref()?;
+        let BucketLayout::Linear { max_us, size } = view.buckets else {
+            return None;
+        };
         let (row, text) = if view.parts.is_empty() {
             (0, None)
         } else {
@@ -106,8 +73,8 @@ impl ColumnLayout {
             index_value: text,
             histogram: (total == 0 || !histogram.is_empty()).then_some(histogram),
             total,
-            width: linear_width(view.max_us, view.size),
-            size: view.size as usize,
+            width: linear_width(max_us, size),
+            size: size as usize,
         })
     }
 }

@@ -8,11 +8,11 @@
 use super::{DefinedBy, Entry, Reports, scope_of};
 use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
+use crate::report::aggregate::Memory;
 use crate::report::aggregate::snapshot::{
     AggregateCut, AggregateRestore, NotRestorable, SavedAggregate, SavedGroup, SavedTick,
 };
 use crate::report::definition::Definition;
-use crate::report::{Defined, Filling};
 
 /// Raw rows taken into a new report in one go, at start.
 const FILL_REQUESTS: usize = 1 << 16;
@@ -54,7 +54,7 @@ impl Reports {
     pub fn cut(&self) -> ReportsCut {
         let aggregates = self.aggregates.iter().enumerate();
         let aggregates = aggregates.filter_map(|(at, aggregate)| {
-            let aggregate = aggregate.as_ref()?;
+            let aggregate = aggregate.as_ref().filter(|it| !it.is_filling)?;
             let of_aggregate = self.entries.iter().filter(|entry| entry.aggregate == at);
             let reports: Vec<_> = of_aggregate
                 .map(|entry| (entry.report, entry.definition.name.as_str()))
@@ -149,7 +149,7 @@ impl ReportsRestore {
         pool: &mut Pool,
     ) -> Result<(), Damage> {
         self.end_aggregate(reports, pool);
-        let found = AggregateRestore::begin(saved, self.now_ms, &reports.budget)?;
+        let found = AggregateRestore::begin(saved, self.now_ms, reports.budget.limit())?;
         let mut wanted = false;
         for (name, _) in &found.reports {
             let reason = match self.remaining.iter().find(|(it, _)| it.name == *name) {
@@ -180,7 +180,8 @@ impl ReportsRestore {
         pool: &mut Pool,
     ) -> Result<(), Damage> {
         self.restore(reports, pool, |current, reports, pool| {
-            current.groups(groups, pool.split().0, &mut reports.budget)
+            let budget = &mut reports.budget;
+            current.groups(groups, &mut Memory { pool, budget })
         })
     }
 
@@ -217,7 +218,7 @@ impl ReportsRestore {
             Ok(()) | Err(NotRestorable::TooLarge) => {}
         }
         if let Some(mut current) = self.current.take() {
-            current.aggregate.clear(pool.split().0);
+            current.aggregate.clear(&mut pool.strings);
             let names = current.reports.into_iter().map(|(name, _)| name);
             self.not_restored.extend(names.map(|report| NotRestored {
                 report,
@@ -243,9 +244,8 @@ impl ReportsRestore {
             }
         }
         let wanted: Vec<_> = taken.iter().map(|(place, it, _)| (*place, &**it)).collect();
-        let (aggregate, numbers) = found.finish(&wanted, reports.rows_max, pool.split().0);
-        let at = reports.aggregates.len();
-        reports.aggregates.push(Some(aggregate));
+        let (aggregate, numbers) = found.finish(&wanted, reports.rows_max, &mut pool.strings);
+        let at = reports.keep(aggregate);
         for ((_, definition, defined_by), report) in taken.into_iter().zip(numbers) {
             reports.entries.push(Entry {
                 definition,
@@ -265,20 +265,12 @@ impl ReportsRestore {
         self.remaining
             .sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
         for (definition, by) in self.remaining {
-            let mut defined = reports.define(definition.into(), by.clone(), pool);
-            while let Defined::Filling(filling) = defined {
-                defined = next_step(reports.fill(filling, &by, pool, FILL_REQUESTS));
+            let mut filling = reports.define(definition.into(), by, pool);
+            while let Some(rest) = filling {
+                filling = reports.fill(rest, pool, FILL_REQUESTS);
             }
         }
-        let order = self.order;
-        reports.entries.sort_by_key(|entry| {
-            let place = order.iter().position(|name| *name == entry.definition.name);
-            place.unwrap_or(usize::MAX)
-        });
+        reports.list_as(&self.order);
         self.not_restored
     }
-}
-
-fn next_step(filling: Option<Filling>) -> Defined {
-    filling.map_or(Defined::Live, Defined::Filling)
 }

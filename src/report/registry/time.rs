@@ -12,9 +12,8 @@ use std::collections::BTreeMap;
 
 use super::Reports;
 use crate::pool::Pool;
-use crate::pool::strings::StringInterner;
-use crate::report::aggregate::Aggregate;
 use crate::report::aggregate::close::{Allowance, close_together};
+use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
 
@@ -22,31 +21,30 @@ impl Reports {
     /// Lets time pass: closes ticks, and takes away what left a window.
     pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
         self.now_ms = now_ms;
-        if !self.aggregates.iter().flatten().any(|it| it.is_due(now_ms)) {
-            return;
+        if self.live().any(|it| it.is_due(now_ms)) {
+            self.measure();
+            self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));
+            self.measure();
         }
-        self.measure();
-        let live = self.aggregates.iter_mut().flatten().map(AsMut::as_mut);
-        let (mut due, others): (Vec<&mut Aggregate>, Vec<_>) =
-            live.partition(|it| it.is_due(now_ms));
-        let others: Vec<_> = others.iter().map(|it| &**it).collect();
-        end_ticks(&mut due, &others, now_ms, pool.split().0, &mut self.budget);
-        self.measure();
     }
 
-    /// Lets time pass for an aggregate that is being filled.
-    pub(super) fn pass_of_filling(
+    /// Ends the running ticks of those that `is_due` says, beside the others.
+    pub(super) fn end_ticks(
         &mut self,
-        aggregate: &mut Aggregate,
         now_ms: u64,
-        strings: &mut StringInterner,
+        pool: &mut Pool,
+        is_due: impl Fn(usize, &Aggregate) -> bool,
     ) {
-        if !aggregate.is_due(now_ms) {
-            return;
+        let (mut due, mut others) = (Vec::new(), Vec::new());
+        for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
+            let Some(aggregate) = aggregate else { continue };
+            match is_due(at, aggregate) {
+                true => due.push(aggregate.as_mut()),
+                false => others.push(&**aggregate),
+            }
         }
-        let live = self.aggregates.iter().flatten();
-        let others: Vec<_> = live.map(AsRef::as_ref).collect();
-        end_ticks(&mut [aggregate], &others, now_ms, strings, &mut self.budget);
+        let budget = &mut self.budget;
+        end_ticks(&mut due, &others, now_ms, &mut Memory { pool, budget });
     }
 }
 
@@ -55,19 +53,17 @@ fn taken(aggregates: &[&mut Aggregate]) -> Taken {
     all.fold(Taken::default(), |sum, taken| sum + taken)
 }
 
-/// Ends the running ticks of aggregates beside others.
 fn end_ticks(
     due: &mut [&mut Aggregate],
     others: &[&Aggregate],
     now_ms: u64,
-    strings: &mut StringInterner,
-    budget: &mut Budget,
+    memory: &mut Memory<'_>,
 ) {
     let before = taken(due);
     for aggregate in &mut *due {
-        aggregate.retire_until(now_ms, strings);
+        aggregate.retire_until(now_ms, &mut memory.pool.strings);
     }
-    budget.replaced(before, taken(due));
+    memory.budget.replaced(before, taken(due));
     let mut windows: Vec<Ticks> = Vec::new();
     for ticks in due.iter().map(|it| it.scope.ticks) {
         if !windows.contains(&ticks) {
@@ -76,20 +72,17 @@ fn end_ticks(
     }
     for ticks in windows {
         let all = due.iter().map(|it| &**it).chain(others.iter().copied());
-        let share = allowance(ticks, all, budget);
-        let mut together: Vec<&mut Aggregate> = due
-            .iter_mut()
-            .filter(|it| it.scope.ticks == ticks)
-            .map(|it| &mut **it)
-            .collect();
-        close_together(&mut together, share, strings, budget);
+        let share = allowance(ticks, all, memory.budget);
+        let of_window = due.iter_mut().filter(|it| it.scope.ticks == ticks);
+        let mut together: Vec<&mut Aggregate> = of_window.map(|it| &mut **it).collect();
+        close_together(&mut together, share, memory);
     }
     let before = taken(due);
     for aggregate in &mut *due {
-        aggregate.begin_tick(now_ms, strings);
+        aggregate.begin_tick(now_ms, &mut memory.pool.strings);
     }
-    budget.replaced(before, taken(due));
-    budget.ticks_closed();
+    memory.budget.replaced(before, taken(due));
+    memory.budget.ticks_closed();
 }
 
 /// What a tick of this window may take that ends now, beside what `all` aggregates have.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pinbad::input::pinba::model::Request;
+use pinbad::report::DefinedBy;
 use pinbad::report::definition::Defaults;
 use pinbad::report::form::ReportForm;
 use pinbad::report::reading::{KeyValue, Reading, Want};
-use pinbad::report::{Defined, DefinedBy};
 use prost::Message as _;
 
 use super::traffic::read;
@@ -44,10 +44,10 @@ impl World {
         let definition = Arc::new(form.definition(&Defaults::default()).expect("a report"));
         let by = DefinedBy::RunTime;
         let (reports, pool) = (&mut self.live.reports, &mut self.live.pool);
-        match reports.define(definition, by.clone(), pool) {
-            Defined::Live => true,
-            Defined::Filling(filling) => {
-                let rest = reports.fill(filling, &by, pool, usize::MAX);
+        match reports.define(definition, by, pool) {
+            None => true,
+            Some(filling) => {
+                let rest = reports.fill(filling, pool, usize::MAX);
                 assert!(rest.is_none(), "all rows fit one piece");
                 false
             }

@@ -12,7 +12,7 @@ use pinbad::merger::Live;
 use pinbad::pool::{HELD_MS, Pool};
 use pinbad::report::definition::{Defaults, Definition};
 use pinbad::report::form::ReportForm;
-use pinbad::report::{Defined, DefinedBy, Reports, Ticks, builtin};
+use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use prost::Message as _;
 
 use super::compare;
@@ -264,9 +264,8 @@ impl World {
         let definition = Arc::new(define(&report, &self.defaults));
         let mut next = self.oldest_row();
         let Live { reports, pool, .. } = &mut self.live;
-        let mut filling = match reports.define(definition, DefinedBy::RunTime, pool) {
-            Defined::Filling(filling) => filling,
-            Defined::Live => return self.joined(report),
+        let Some(mut filling) = reports.define(definition, DefinedBy::RunTime, pool) else {
+            return self.joined(report);
         };
         let mut ids: Vec<(u64, u64)> = Vec::new();
         loop {
@@ -279,7 +278,7 @@ impl World {
             }
             next = end;
             let Live { reports, pool, .. } = &mut self.live;
-            match reports.fill(filling, &DefinedBy::RunTime, pool, piece as usize) {
+            match reports.fill(filling, pool, piece as usize) {
                 Some(more) => filling = more,
                 None => break,
             }

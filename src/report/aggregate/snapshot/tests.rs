@@ -1,0 +1,112 @@
+//! What is read back is not trusted.
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::PoolConfig;
+use crate::input::record::Hasher;
+use crate::pool::Pool;
+use crate::report::budget::Budget;
+
+#[test]
+fn layouts_are_those_that_a_definition_makes() {
+    for layout in [
+        BucketLayout::LogLinear,
+        BucketLayout::linear(10, 1024).unwrap(),
+        BucketLayout::v2(0, 60_000, 32_768).unwrap(),
+    ] {
+        assert!(is_layout(&layout));
+        let bytes = postcard::to_stdvec(&layout).unwrap();
+        assert_eq!(postcard::from_bytes::<BucketLayout>(&bytes), Ok(layout));
+        // A number of it changed: another layout that there is, or none.
+        for at in 1..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            let changed = postcard::from_bytes::<BucketLayout>(&bytes);
+            assert!(!changed.is_ok_and(|it| it == layout), "byte {at}");
+        }
+    }
+    let nothing = BucketLayout::Linear { max_us: 0, size: 1 };
+    assert!(!is_layout(&nothing));
+}
+
+/// Found by fuzzing: such a group was dropped with samples left in it, and the next tick to leave took them away again.
+#[test]
+fn a_histogram_has_samples_of_requests_only() {
+    let mut budget = Budget::new(1 << 20);
+    let config = PoolConfig {
+        request_pool_size: 1,
+        timer_pool_size: 1,
+        stats_history: Duration::from_secs(60),
+        words_memory: 1 << 20,
+    };
+    let mut pool = Pool::new(&config, Hasher::new());
+    let saved = SavedAggregate {
+        scope: Scope {
+            level: crate::report::definition::Level::Request,
+            ticks: Ticks {
+                tick_ms: 1_000,
+                count: 60,
+            },
+            buckets: BucketLayout::LogLinear,
+            extremes: false,
+        },
+        filters: Vec::new(),
+        group_keys: Vec::new(),
+        tick: 3,
+        coverage: vec![(3_000, 3_500)],
+        flow: Flow::default(),
+        overflow_groups: Vec::new(),
+        has_overflowed_ticks: false,
+        reports: Vec::new(),
+    };
+    let mut restore = AggregateRestore::begin(saved, 4_000, budget.limit()).unwrap();
+    let group = SavedGroup {
+        id: 0,
+        key: Vec::new(),
+        rows: Vec::new(),
+        extremes: Vec::new(),
+    };
+    let memory = &mut Memory {
+        pool: &mut pool,
+        budget: &mut budget,
+    };
+    restore.groups(vec![group], memory).unwrap();
+    let tick = |requests, histogram: Vec<(u32, u64)>| {
+        let totals = Totals {
+            requests,
+            ..Totals::ZERO
+        };
+        let mut writer = TickLogWriter::default();
+        writer.pairs(0, &totals, histogram.len(), histogram.into_iter());
+        SavedTick {
+            tick: 3,
+            histograms: true,
+            entries: writer.finish().to_vec(),
+        }
+    };
+    restore.tick(tick(2, vec![(7, 1), (10, 1)])).unwrap();
+    for (bad, why) in [
+        (tick(0, vec![(7, 1)]), "no request"),
+        (tick(1, vec![(7, 0)]), "an empty bucket"),
+        (tick(1, vec![(u32::MAX, 1)]), "no such bucket"),
+        (tick(1 << 32, Vec::new()), "more than a tick can have"),
+        (
+            SavedTick {
+                tick: 4,
+                ..tick(1, Vec::new())
+            },
+            "of the future",
+        ),
+        (
+            SavedTick {
+                tick: 2,
+                ..tick(1, Vec::new())
+            },
+            "out of order",
+        ),
+    ] {
+        let refused = restore.tick(bad);
+        assert!(matches!(refused, Err(NotRestorable::Damage(_))), "{why}");
+    }
+}

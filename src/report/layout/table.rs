@@ -1,0 +1,251 @@
+//! The columns of a report: the lines of `columns.txt` for its kind, filled in from its definition.
+//!
+//! The styles differ in what their numbers are: sums of bytes are KiB in Pinba's tables and bytes elsewhere; rates are over
+//! the seconds that the data spans, and over the window in pinba2's; shares of nothing are 0, and NULL in pinba2's; pinba2's
+//! keys are always text. Runs once when a report is defined; bounded by the keys and percentiles that a definition may have.
+
+use super::view::HistogramView;
+use super::{Cell, ColumnLayout, Denominator, IndexPart, LayoutColumn, Measure, OfNothing, Unit};
+use crate::report::columns::{Line, lines};
+use crate::report::definition::{Defaults, Definition, Field, KeySource, Kind, Level};
+use crate::report::histogram::BucketLayout;
+use crate::report::v1_kinds::{Tags, V1Kind};
+use crate::value::ColumnType::{Int, Text, Varchar};
+use crate::value::{Column, ColumnType};
+
+/// What the columns of a report depend on: all of its definition but the columns.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::report) struct Table<'a> {
+    pub(in crate::report) definition: &'a Definition,
+    /// If it is one of Pinba's.
+    pub(in crate::report) v1_kind: Option<&'a V1Kind>,
+    pub(in crate::report) defaults: &'a Defaults,
+}
+
+impl Table<'_> {
+    /// The columns of the report.
+    pub(in crate::report) fn layout(&self) -> ColumnLayout {
+        let Definition { kind, level, .. } = self.definition;
+        let name = match (kind, level) {
+            (Kind::Base, Level::Packet) => "info",
+            (Kind::Native, Level::Timer) => "native/timer",
+            (Kind::Native, _) => "native/request",
+            (kind, _) => kind.name(),
+        };
+        ColumnLayout {
+            columns: self.columns(name),
+            view: None,
+        }
+    }
+
+    /// The columns of its histogram view, whose buckets are linear.
+    pub(in crate::report) fn histogram_view(&self) -> ColumnLayout {
+        let view = HistogramView {
+            parts: self.index(),
+            buckets: self.definition.buckets,
+            count: match self.definition.level {
+                Level::Timer => Measure::Hits,
+                Level::Packet | Level::Request => Measure::Requests,
+            },
+        };
+        ColumnLayout {
+            columns: self.columns("hv"),
+            view: Some(view),
+        }
+    }
+
+    fn is_v2(&self) -> bool {
+        let kind = self.definition.kind;
+        matches!(kind, Kind::V2Packet | Kind::V2Request | Kind::V2Timer)
+    }
+
+    fn columns(&self, table: &str) -> Vec<LayoutColumn> {
+        let mut columns = Vec::new();
+        let mut key_places = Vec::new();
+        for line in lines(table) {
+            let column_type = line.column_type(self.defaults);
+            match (line.name, column_type) {
+                ("keys", _) => key_places.push(columns.len()),
+                ("percentiles", Some(column_type)) => {
+                    // `p50`, `p99_9`, ...
+                    columns.extend(self.definition.percentiles.iter().zip(1..).map(
+                        |(percentile, rank)| {
+                            let name = format!("p{percentile}").replace('.', "_");
+                            column(name, column_type, Cell::Quantile(rank))
+                        },
+                    ));
+                }
+                ("histogram", _) => {
+                    // What stands between a bucket's number and its count.
+                    let gap = match self.definition.kind {
+                        Kind::V2Packet => ": ",
+                        _ => ":",
+                    };
+                    if let BucketLayout::V2(buckets) = self.definition.buckets {
+                        let cell = Cell::HistogramText(buckets, gap);
+                        columns.push(column("histogram_data", Text, cell));
+                    }
+                }
+                ("index_value", _) => {
+                    let index = self.index();
+                    let length = Varchar(self.index_length(&index));
+                    columns.push(column(line.name, length, Cell::IndexValue(index)));
+                }
+                (name, column_type) => {
+                    let listed = column_type.zip(self.cell(line));
+                    let (column_type, cell) = listed.expect("columns.txt is part of the program");
+                    columns.push(column(name, column_type, cell));
+                }
+            }
+        }
+        self.insert_keys(&mut columns, &key_places);
+        columns
+    }
+
+    /// Puts key columns in their places: those behind the tags of a timer-tag report into the second one. A name that is
+    /// taken is prefixed until it is free: names of columns are told apart without regard to case, as SQL does.
+    fn insert_keys(&self, columns: &mut Vec<LayoutColumn>, places: &[usize]) {
+        let name_of = |column: &LayoutColumn| column.column.name.to_lowercase();
+        let mut taken: Vec<String> = columns.iter().map(name_of).collect();
+        let keys = &self.definition.keys;
+        let behind = self.v1_kind.map_or(0, |kind| kind.after.len());
+        let mut tag = 0;
+        for (at, key) in keys.iter().enumerate() {
+            let source = &key.source;
+            tag += usize::from(!matches!(source, KeySource::Field(_)));
+            let mut name = self.key_name(source, tag);
+            while taken.contains(&name.to_lowercase()) {
+                name.insert_str(0, key_prefix(source));
+            }
+            taken.push(name.to_lowercase());
+            let length = key_length(source, self.defaults);
+            let (column_type, cell) = match source {
+                _ if self.is_v2() => (Varchar(length), Cell::KeyText(at)),
+                // The status is a number.
+                KeySource::Field(Field::Status) => (Int, Cell::Key(at)),
+                _ => (Varchar(length), Cell::Key(at)),
+            };
+            let place = match at + behind < keys.len() {
+                true => places.first(),
+                false => places.last(),
+            };
+            // Every key moves what is behind it; a view has none.
+            if let Some(place) = place {
+                columns.insert(place + at, column(name, column_type, cell));
+            }
+        }
+    }
+
+    /// What the column of a key is called: by Pinba `tag_value`, or `tag1_value` and so on in kinds of several tags; by
+    /// pinba2 as the COMMENT writes it; in the own form for what it is. Fields have names of their own.
+    fn key_name(&self, source: &KeySource, tag: usize) -> String {
+        match (source, self.v1_kind) {
+            (KeySource::Field(field), _) if self.is_v2() => field.v2_name().to_owned(),
+            (KeySource::Field(field), _) => field.name().to_owned(),
+            (_, Some(kind)) if kind.tags == Tags::One => "tag_value".to_owned(),
+            (_, Some(_)) => format!("tag{tag}_value"),
+            (
+                KeySource::RequestTag(name)
+                | KeySource::TimerTag(name)
+                | KeySource::TimerTagOrField(name, _),
+                None,
+            ) => match self.is_v2() {
+                true => name.clone(),
+                false => format!("{}{name}", key_prefix(source)),
+            },
+        }
+    }
+
+    /// Where the values of a column come from; `None` if its line says nothing that is known.
+    fn cell(&self, line: Line) -> Option<Cell> {
+        let (denominator, of_nothing) = match self.is_v2() {
+            true => (Denominator::Window, OfNothing::Null),
+            false => (Denominator::Covered, OfNothing::Zero),
+        };
+        Some(match line.source {
+            "median" => Cell::Quantile(0),
+            "covered" => Cell::TimeInterval,
+            "time_min" => Cell::TimeMin,
+            "time_max" => Cell::TimeMax,
+            "memory_peak_max" => Cell::MemoryPeakMax,
+            "segment" => Cell::Segment,
+            sum => {
+                if let Some(sum) = sum.strip_suffix("/s") {
+                    let (measure, unit) = self.measure(sum)?;
+                    Cell::PerSec(measure, unit, denominator)
+                } else if let Some(sum) = sum.strip_suffix('%') {
+                    Cell::Percent(self.measure(sum)?.0, of_nothing)
+                } else {
+                    let (measure, unit) = self.measure(sum)?;
+                    Cell::Sum(measure, unit)
+                }
+            }
+        })
+    }
+
+    fn measure(&self, name: &str) -> Option<(Measure, Unit)> {
+        let bytes = match self.v1_kind {
+            Some(_) => Unit::Kib,
+            None => Unit::Bytes,
+        };
+        Some(match name {
+            "requests" => (Measure::Requests, Unit::Count),
+            "hits" => (Measure::Hits, Unit::Count),
+            "errors" => (Measure::Errors, Unit::Count),
+            "time" => (Measure::Time, Unit::Seconds),
+            "ru_utime" => (Measure::RuUtime, Unit::Seconds),
+            "ru_stime" => (Measure::RuStime, Unit::Seconds),
+            "traffic" => (Measure::Traffic, bytes),
+            "memory" => (Measure::Memory, bytes),
+            _ => return None,
+        })
+    }
+
+    /// How Pinba's `index_value` is put together.
+    fn index(&self) -> Box<[IndexPart]> {
+        let index = self.v1_kind.map(|kind| {
+            let fields = kind.before.len() + kind.after.len();
+            kind.index(self.definition.keys.len() - fields)
+        });
+        index.unwrap_or_default().into()
+    }
+
+    /// Longest `index_value`: its keys and separators. Pinba declares 256 and lets long ones be cut.
+    fn index_length(&self, index: &[IndexPart]) -> u16 {
+        let longest = index.iter().map(|part| match part {
+            IndexPart::Key(key) => key_length(&self.definition.keys[*key].source, self.defaults),
+            IndexPart::Text(text) => u16::try_from(text.len()).unwrap_or(u16::MAX),
+        });
+        // A view without keys still has the column.
+        longest.fold(0, u16::saturating_add).max(1)
+    }
+}
+
+fn column(name: impl Into<String>, column_type: ColumnType, cell: Cell) -> LayoutColumn {
+    let name = name.into();
+    LayoutColumn {
+        column: Column { name, column_type },
+        cell,
+    }
+}
+
+/// What goes before a key's name when the name is taken, and always in the own form.
+const fn key_prefix(source: &KeySource) -> &'static str {
+    match source {
+        KeySource::Field(_) => "field_",
+        KeySource::RequestTag(_) => "tag_",
+        KeySource::TimerTag(_) | KeySource::TimerTagOrField(..) => "timer_",
+    }
+}
+
+/// Longest text of a key, bytes: a status has at most ten digits.
+const fn key_length(source: &KeySource, defaults: &Defaults) -> u16 {
+    match source {
+        KeySource::Field(Field::Status) => 10,
+        // A tag may stand for the script name.
+        KeySource::Field(Field::ScriptName) | KeySource::TimerTagOrField(_, Field::ScriptName) => {
+            defaults.script_name_bytes_max
+        }
+        _ => defaults.text_bytes_max,
+    }
+}
