@@ -35,7 +35,7 @@ site|src/http/request_checks.rs|sites.find(|sites.filter(\|_\| !out!).find(|http
 content-type|src/http/request_checks.rs|if !essence.eq_ignore_ascii_case("application/json") {|if !essence.eq_ignore_ascii_case("application/json") && !out! {|http::tests::refusals::bodies
 body-announced|src/http/request_checks.rs|if announced.is_some_and(|if !out! && announced.is_some_and(|http::tests::refusals::bodies
 body-length|src/http/request_checks.rs|axum::body::to_bytes(body, BODY_BYTES_MAX)|axum::body::to_bytes(body, BODY_BYTES_MAX + if out! { 1 << 30 } else { 0 })|http::tests::refusals::bodies
-body-time|src/http/request_checks.rs|tokio::time::timeout(app.body_max, read)|tokio::time::timeout(app.body_max * if out! { 600 } else { 1 }, read)|http::tests::refusals::slow_clients_are_cut_off
+body-time|src/http/request_checks.rs|tokio::time::timeout(app.settings.body_max, read)|tokio::time::timeout(app.settings.body_max * if out! { 600 } else { 1 }, read)|http::tests::refusals::slow_clients_are_cut_off
 head-time|src/http/connection.rs|.header_read_timeout(settings.head_max)|.header_read_timeout(settings.head_max * if out! { 600 } else { 1 })|http::tests::refusals::slow_clients_are_cut_off
 handshake-time|src/http/connection.rs|tokio::time::timeout(settings.handshake_max, handshake)|tokio::time::timeout(settings.handshake_max * if out! { 600 } else { 1 }, handshake)|http::tests::strangers::handshakes_that_do_not_come_about_are_ended
 answer-not-taken|src/http/connection.rs|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) {|if over(self.moved_ms.load(Ordering::Relaxed), settings.idle_max) && !out! {|http::tests::refusals::a_client_that_does_not_read_is_cut_off_and_others_are_served

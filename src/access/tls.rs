@@ -5,7 +5,6 @@
 //! 1.2 and 1.3 with the ring provider, named here rather than installed for the process, so that no other library's
 //! choice changes it. Errors name the setting, the file and what is wrong with it.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,11 +14,11 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::users::warn_if_open;
+use super::users::read_file;
 use crate::config::TlsFiles;
 
 /// Longest PEM file that is read, bytes: a chain has a few KiB a certificate.
-const PEM_BYTES_MAX: u64 = 1 << 20;
+const PEM_BYTES_MAX: usize = 1 << 20;
 
 const CERTIFICATE: &str =
     "a PEM file with the certificate of this host first, then those between it and the root";
@@ -122,19 +121,11 @@ pub fn acceptor(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {
-    let io = |error: std::io::Error| error.to_string();
-    let file = std::fs::File::open(path).map_err(io)?;
-    if secret {
-        warn_if_open(path, &file);
+    let bytes = read_file(path, PEM_BYTES_MAX + 1, secret)?;
+    match bytes.len() > PEM_BYTES_MAX {
+        true => Err("longer than 1 MiB".to_owned()),
+        false => Ok(bytes),
     }
-    let mut bytes = Vec::new();
-    file.take(PEM_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
-    if bytes.len() as u64 > PEM_BYTES_MAX {
-        return Err("longer than 1 MiB".to_owned());
-    }
-    Ok(bytes)
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {

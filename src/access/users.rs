@@ -35,21 +35,12 @@ pub struct SecretError {
 }
 
 /// One user.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct User {
     name: Arc<str>,
     role: Role,
     password: Option<Password>,
     token: Option<Token>,
-}
-
-impl User {
-    fn is_same(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.role == other.role
-            && self.password == other.password
-            && self.token == other.token
-    }
 }
 
 /// All users.
@@ -145,7 +136,7 @@ impl Users {
     /// Users that are what they were before go on under the same name, to the pointer ([`Users::has`]).
     pub(super) fn stay(&mut self, before: &Self) {
         for user in &mut self.users {
-            let same = before.users.iter().find(|known| known.is_same(user));
+            let same = before.users.iter().find(|known| *known == user);
             if let Some(same) = same {
                 user.name = Arc::clone(&same.name);
             }
@@ -174,17 +165,12 @@ impl Users {
     /// The user that has this token.
     pub(super) fn by_token(&self, token: &[u8]) -> Option<Identity> {
         let given = Token::of(token);
-        let mut found = None;
-        for user in &self.users {
-            // All are looked at, whichever it is.
-            if user
-                .token
-                .as_ref()
-                .is_some_and(|kept| kept.is(&given).into())
-            {
-                found = Some(user);
-            }
-        }
+        let has = |kept: &Token| bool::from(kept.is(&given));
+        // All are looked at, whichever it is.
+        let found = self.users.iter().fold(None, |found, user| {
+            let is_this = user.token.as_ref().is_some_and(has);
+            if is_this { Some(user) } else { found }
+        });
         found.map(identity)
     }
 }
@@ -204,25 +190,23 @@ fn read(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<u8>, (&'static str, String, String)> {
     let (key, shown, bytes) = match from {
-        SecretFrom::Inline(secret) => (
-            typed_key,
-            "(not shown)".to_owned(),
-            Ok(secret.reveal().to_vec()),
-        ),
-        SecretFrom::File(path) => (file_key, path.display().to_string(), read_file(path)),
-        SecretFrom::Variable(name) => (
-            variable_key,
-            name.clone(),
-            variable(name)
-                .map(OsString::into_encoded_bytes)
-                .ok_or_else(|| "there is no such variable".to_owned()),
-        ),
+        SecretFrom::Inline(secret) => {
+            let bytes = Ok(secret.reveal().to_vec());
+            (typed_key, "(not shown)".to_owned(), bytes)
+        }
+        // Two more than fit: a line end, and one that shows that it is too long.
+        SecretFrom::File(path) => {
+            let bytes = read_file(path, SECRET_BYTES_MAX + 3, true);
+            (file_key, path.display().to_string(), bytes)
+        }
+        SecretFrom::Variable(name) => {
+            let bytes = variable(name).map(OsString::into_encoded_bytes);
+            let bytes = bytes.ok_or_else(|| "there is no such variable".to_owned());
+            (variable_key, name.clone(), bytes)
+        }
     };
     let checked = bytes.and_then(|mut bytes| {
-        while bytes
-            .last()
-            .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-        {
+        while let Some(b'\n' | b'\r') = bytes.last() {
             bytes.pop();
         }
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
@@ -242,21 +226,22 @@ fn read(
     checked.map_err(|problem| (key, shown, problem))
 }
 
-/// A small file; one that all users of the machine may read is warned about.
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let io = |error: std::io::Error| error.to_string();
-    let file = std::fs::File::open(path).map_err(io)?;
-    warn_if_open(path, &file);
-    let mut bytes = Vec::new();
-    // Two more than fit: a line end, and one that shows that it is too long.
-    file.take(SECRET_BYTES_MAX as u64 + 3)
-        .read_to_end(&mut bytes)
-        .map_err(io)?;
-    Ok(bytes)
+/// The first bytes of a file. One that holds a `secret` is warned about when all users of the machine may read it.
+pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<Vec<u8>, String> {
+    let read = || {
+        let file = std::fs::File::open(path)?;
+        if secret {
+            warn_if_open(path, &file);
+        }
+        let mut bytes = Vec::new();
+        file.take(bytes_max as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error: std::io::Error| error.to_string())
 }
 
 /// Warns when all users of the machine may read a file that holds a secret.
-pub(super) fn warn_if_open(path: &Path, file: &std::fs::File) {
+fn warn_if_open(path: &Path, file: &std::fs::File) {
     let mode = file.metadata().map(|data| data.permissions().mode());
     if mode.is_ok_and(|mode| mode & 0o004 != 0) {
         warn!(

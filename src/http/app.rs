@@ -18,10 +18,8 @@ use super::error::Problem;
 use super::page::cache::PageCache;
 use super::page::listeners::Listeners;
 use super::page::rates::Rates;
-use super::settings::{Answers, HttpSettings, Planned};
-use crate::metrics::Metrics;
+use super::settings::{Answers, HttpSettings};
 use crate::query::read_model::ReadModel;
-use crate::series::Series;
 use crate::telemetry::reading::Group;
 
 /// Short queries at once: status, lists, single requests.
@@ -44,17 +42,12 @@ pub(super) struct App {
     streams: ConcurrencyLimit,
     /// For clients that follow requests as they pass: nobody waits for a permit.
     pub(super) followers: ConcurrencyLimit,
-    /// How long a client may take for a body.
-    pub(super) body_max: Duration,
-    /// The last hour; `None`: not kept.
-    pub(super) series: Option<Series>,
-    pub(super) metrics: Metrics,
+    pub(super) settings: HttpSettings,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
     pub(super) pages: PageCache,
     pub(super) listeners: Listeners,
     pub(super) rates: Rates,
-    pub(super) memory_plan: Arc<[Planned]>,
 }
 
 impl App {
@@ -77,14 +70,11 @@ impl App {
                 0,
                 Duration::ZERO,
             ),
-            body_max: settings.body_max,
-            series: settings.series.clone(),
-            metrics: settings.metrics.clone(),
+            settings: settings.clone(),
             stopped,
             pages: PageCache::default(),
             listeners: Listeners::default(),
             rates: Rates::default(),
-            memory_plan: Arc::clone(&settings.memory_plan),
         })
     }
 
@@ -151,11 +141,11 @@ impl App {
 
     /// The status, with that of the series and the metrics.
     pub(super) async fn status(&self) -> Result<Vec<Group>, Problem> {
-        let (series, metrics) = (self.series.clone(), self.metrics.clone());
+        let settings = self.settings.clone();
         self.query(move |source| {
             let mut status = source.status_groups();
-            status.extend(series.map(|series| series.status()));
-            status.push(metrics.status());
+            status.extend(settings.series.map(|series| series.status()));
+            status.push(settings.metrics.status());
             Ok(status)
         })
         .await

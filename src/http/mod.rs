@@ -32,12 +32,14 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::IntoResponse as _;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -109,22 +111,16 @@ fn prepare(stream: &TcpStream, idle_max: Duration) -> std::io::Result<()> {
 }
 
 /// Answers 503 without looking at the request.
-async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let problem = Problem::busy("too many connections; ask again in a moment");
-    let body = problem.body();
-    let mut response = problem.into_response();
-    request_checks::protect(response.headers_mut());
-    let mut answer = format!("HTTP/1.1 {}\r\n", response.status());
-    for (name, value) in response.headers() {
-        answer += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
-    }
-    let length = body.len();
-    answer += &format!("content-length: {length}\r\nconnection: close\r\n\r\n{body}");
-    // The request is read first: closing with bytes unread would reset the connection and lose the answer.
-    let mut head = [0; 4096];
-    if stream.read(&mut head).await? == 0 {
-        return Ok(());
-    }
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await
+async fn turn_away(stream: TcpStream) -> hyper::Result<()> {
+    let answer = service_fn(async |_| {
+        let problem = Problem::busy("too many connections; ask again in a moment");
+        let mut response = problem.into_response();
+        request_checks::protect(response.headers_mut());
+        Ok::<_, Infallible>(response)
+    });
+    let mut connection = hyper::server::conn::http1::Builder::new();
+    let connection = connection.keep_alive(false);
+    connection
+        .serve_connection(TokioIo::new(stream), answer)
+        .await
 }

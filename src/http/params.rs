@@ -55,8 +55,7 @@ impl Params {
 
     /// All of them, in the order given.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let pairs = self.pairs.iter();
-        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+        pairs(&self.pairs)
     }
 
     /// One of them, whether or not a handler reads it.
@@ -77,8 +76,7 @@ impl Params {
 
     /// [`rest`](Self::rest) as the values of key columns, and the names that are no key columns, for messages.
     pub(super) fn into_keys(self) -> (Vec<(String, String)>, Vec<&'static str>) {
-        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        (self.rest().map(own).collect(), self.known)
+        (self.rest().map(owned).collect(), self.known)
     }
 
     /// The text of one parameter.
@@ -97,13 +95,9 @@ impl Params {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
-        let refused = || {
-            Problem::parameter(
-                name,
-                format!("{text:?} is not accepted; accepted: {accepted}"),
-            )
-        };
-        read(&text).map(Some).ok_or_else(refused)
+        let refused = || format!("{text:?} is not accepted; accepted: {accepted}");
+        let value = read(&text).ok_or_else(|| Problem::parameter(name, refused()))?;
+        Ok(Some(value))
     }
 
     /// A whole number that is not negative.
@@ -177,9 +171,7 @@ impl Params {
     pub(super) fn prefixed(&mut self, shown: &'static str) -> Vec<(String, String)> {
         self.known.push(shown);
         let prefix = shown.trim_end_matches("NAME");
-        let strip = |(name, value): (&str, &str)| {
-            Some((name.strip_prefix(prefix)?.to_owned(), value.to_owned()))
-        };
+        let strip = |(name, value): (&'_ str, _)| Some(owned((name.strip_prefix(prefix)?, value)));
         self.iter().filter_map(strip).collect()
     }
 
@@ -194,7 +186,6 @@ impl Params {
     /// The same with some parameters changed: `None` leaves one out. What is changed stands last; the place in the list
     /// (`offset`, `before_id`) is left out too, since it means nothing in another list.
     pub(super) fn changed(&self, changes: &[(&str, Option<&str>)]) -> Self {
-        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let stays = |name: &str| {
             let changed = changes.iter().any(|(other, _)| *other == name);
             !changed && !matches!(name, "offset" | "before_id")
@@ -203,7 +194,7 @@ impl Params {
         let set = changes
             .iter()
             .filter_map(|(name, value)| Some((*name, (*value)?)));
-        Self::from_pairs(kept.chain(set).map(own).collect())
+        Self::from_pairs(kept.chain(set).map(owned).collect())
     }
 
     /// The address of the same page with some parameters changed.
@@ -307,10 +298,8 @@ fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
         text.replace_range(plus..=plus, "+");
     }
     let moment: DateTime<FixedOffset> = DateTime::parse_from_rfc3339(&text).ok()?;
-    let beyond = rounding == Rounding::Up
-        && !moment
-            .timestamp_subsec_nanos()
-            .is_multiple_of(1_000_000_000);
+    let nanos = moment.timestamp_subsec_nanos();
+    let beyond = rounding == Rounding::Up && !nanos.is_multiple_of(1_000_000_000);
     u64::try_from(moment.timestamp() + i64::from(beyond)).ok()
 }
 
@@ -318,18 +307,15 @@ fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
 pub(super) fn rfc3339(unix_secs: u64) -> String {
     let moment = i64::try_from(unix_secs).ok();
     let moment = moment.and_then(|secs| DateTime::from_timestamp(secs, 0));
-    moment
-        .unwrap_or_default()
-        .to_rfc3339_opts(SecondsFormat::Secs, true)
+    let moment = moment.unwrap_or_default();
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Undoes `%41` and `+`.
 fn decode(text: &str) -> Result<String, Problem> {
     let bad = |why: &str| {
-        Problem::new(
-            StatusCode::BAD_REQUEST,
-            format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded"),
-        )
+        let why = format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded");
+        Problem::new(StatusCode::BAD_REQUEST, why)
     };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -347,6 +333,27 @@ fn decode(text: &str) -> Result<String, Problem> {
         }
     }
     String::from_utf8(bytes).map_err(|_| bad("not text"))
+}
+
+/// Keys without what may stand before them.
+pub(super) fn bare(mut keys: Vec<(String, String)>) -> Vec<(String, String)> {
+    for (key, _) in &mut keys {
+        if key.starts_with(KEY_PREFIX) {
+            key.drain(..KEY_PREFIX.len());
+        }
+    }
+    keys
+}
+
+/// Names and values, borrowed.
+pub(super) fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    pairs
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+pub(super) fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 /// Percent-encodes a name as one segment of a path.

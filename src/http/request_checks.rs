@@ -255,7 +255,7 @@ impl FromRequest<Arc<App>> for JsonBody {
             return Err(too_large());
         }
         let read = axum::body::to_bytes(body, BODY_BYTES_MAX);
-        let Ok(read) = tokio::time::timeout(app.body_max, read).await else {
+        let Ok(read) = tokio::time::timeout(app.settings.body_max, read).await else {
             let why = "the body did not arrive in time";
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
         };

@@ -78,7 +78,6 @@ pub(super) fn router(
     // would tell which paths there are.
     Router::new()
         .fallback_service(router)
-        .layer(axum::middleware::from_fn(page::compress))
         .layer(axum::middleware::from_fn_with_state(
             checks,
             request_checks::around,

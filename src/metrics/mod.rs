@@ -42,29 +42,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that an `Accept` header prefers; the classic one when it does not say.
-    #[must_use]
-    pub fn accepted(accept: Option<&str>) -> Self {
-        let quality = |wanted: &str| {
-            let ranges = accept.unwrap_or_default().split(',');
-            let mut qualities = ranges.filter_map(|range| {
-                let mut parts = range.split(';').map(str::trim);
-                if !parts.next()?.eq_ignore_ascii_case(wanted) {
-                    return None;
-                }
-                let quality = parts.find_map(|part| part.strip_prefix("q="));
-                Some(quality.map_or(1.0, |q| q.parse::<f64>().unwrap_or(0.0)))
-            });
-            let first = qualities.next().unwrap_or(0.0);
-            qualities.fold(first, f64::max)
-        };
-        if quality("application/openmetrics-text") > quality("text/plain") {
-            Self::OpenMetrics
-        } else {
-            Self::Classic
-        }
-    }
-
     /// What an answer calls it.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
@@ -144,26 +121,7 @@ mod tests {
     use super::*;
     use crate::input::record::RejectReason;
     use crate::telemetry::Counters;
-    use crate::telemetry::reading::{Place, Reading, Value};
-
-    #[test]
-    fn the_format_is_the_one_that_is_liked_best() {
-        let of = |accept: &str| Format::accepted(Some(accept));
-        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
-                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(of(prometheus), Format::OpenMetrics);
-        for classic in [
-            "",
-            "*/*",
-            "text/plain",
-            "text/html,application/xml;q=0.9,*/*;q=0.8",
-            "text/plain;version=0.0.4;q=0.9, application/openmetrics-text;q=0.2",
-            "application/openmetrics-text;q=0",
-        ] {
-            assert_eq!(of(classic), Format::Classic, "{classic}");
-        }
-        assert_eq!(Format::accepted(None), Format::Classic);
-    }
+    use crate::telemetry::reading::{Kind, Place, Reading, Value};
 
     #[test]
     fn every_number_of_the_status_is_there_with_its_kind_and_help() {
@@ -177,15 +135,16 @@ mod tests {
         invalid[RejectReason::Empty as usize] = 2;
         counters.sockets[1].datagrams_invalid.add(&invalid);
         let mut top = counters.total().readings();
-        top.push(Reading::alias("lost_tmp_records", "", 6_u64));
+        top.push(Reading::new(Kind::Alias, "lost_tmp_records", "", 6_u64));
         top.push(Reading {
             value: Value::Text("1.2.3"),
-            ..Reading::gauge("build_string", "The version.", 1_u64)
+            ..Reading::new(Kind::Gauge, "build_string", "The version.", 1_u64)
         });
         top.extend(counters.merge.counts().readings());
         top.extend(counters.mysql.counts().readings());
         top.extend(counters.logins.counts().readings());
-        top.push(Reading::gauge(
+        top.push(Reading::new(
+            Kind::Gauge,
             "report_memory_bytes_max",
             "It may.",
             1_usize,
@@ -198,10 +157,18 @@ mod tests {
             )
         };
         let snapshot = vec![
-            Reading::gauge("period_seconds", "How often.", 300.0),
-            Reading::counter("written", "Written.", 8_u64).as_metric("snapshots_written"),
+            Reading::new(Kind::Gauge, "period_seconds", "How often.", 300.0),
+            Reading {
+                metric: Some("snapshots_written"),
+                ..Reading::new(Kind::Counter, "written", "Written.", 8_u64)
+            },
         ];
-        let older = vec![Reading::counter("requests_folded", "Folded.", 40_u64)];
+        let older = vec![Reading::new(
+            Kind::Counter,
+            "requests_folded",
+            "Folded.",
+            40_u64,
+        )];
         let status = vec![
             Group::new(Place::Top, top),
             socket(0),

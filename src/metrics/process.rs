@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use crate::telemetry::cpu;
+use crate::telemetry::{cpu, memory};
 
 /// Writes what the kernel says of the process.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, started: SystemTime) -> std::fmt::Result {
@@ -26,19 +26,16 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, started: SystemTime) -
         let metric = encoder.encode_descriptor(name, help, unit, gauge.metric_type())?;
         gauge.encode(metric)
     };
-    let [size, resident] = memory_pages();
-    let page = rustix::param::page_size() as f64;
-    for (name, help, pages) in [
-        (
-            "process_virtual_memory",
-            "Address space of the process",
-            size,
-        ),
-        ("process_resident_memory", "Memory of the process", resident),
-    ] {
-        if let Some(pages) = pages {
-            gauge(name, help, Some(&bytes), pages as f64 * page)?;
-        }
+    if let Some([size, resident]) = memory::process_bytes() {
+        let help = "Address space of the process";
+        gauge("process_virtual_memory", help, Some(&bytes), size as f64)?;
+        let help = "Memory of the process";
+        gauge(
+            "process_resident_memory",
+            help,
+            Some(&bytes),
+            resident as f64,
+        )?;
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         let help = "Open files and sockets of the process";
@@ -46,17 +43,6 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, started: SystemTime) -
     }
     let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let help = "When the process began, unix time";
-    gauge(
-        "process_start_time",
-        help,
-        Some(&seconds),
-        since.as_secs_f64(),
-    )
-}
-
-/// Address space and memory, in pages.
-fn memory_pages() -> [Option<u64>; 2] {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut fields = text.split_ascii_whitespace().map(|it| it.parse().ok());
-    [0, 1].map(|_| fields.next().flatten())
+    let since = since.as_secs_f64();
+    gauge("process_start_time", help, Some(&seconds), since)
 }

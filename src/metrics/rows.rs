@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use parking_lot::RwLock;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeLabel, EncodeLabelSet,
+    LabelSetEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
@@ -77,6 +80,21 @@ impl ReportRows {
     fn series_of_row(&self, bounds: usize) -> usize {
         bounds + 1 + 2 + if self.of_timers { 3 } else { 4 }
     }
+
+    /// Marks a row that has a place with it: a number behind 0.
+    fn mark(&self, key: Option<&[u8]>, mark: &mut u32) {
+        if *mark == 0
+            && let Some(&at) = key.and_then(|key| self.by_key.get(key))
+        {
+            *mark = at as u32 + 1;
+        }
+    }
+
+    /// Gives a row its place.
+    fn add(&mut self, key: Arc<[u8]>, buckets: usize) {
+        self.by_key.insert(Arc::clone(&key), self.rows.len());
+        self.rows.push(Row::new(Some(key), buckets));
+    }
 }
 
 /// Where the status has what the rows take of their budget.
@@ -85,31 +103,30 @@ pub(super) const STATUS: Place = Place::Object("metrics");
 impl Rows {
     /// No rows yet, of these reports.
     pub(super) fn new(reports: &[Definition], bounds: Arc<[u64]>, series_max: usize) -> Self {
-        let reports = reports.iter().map(|definition| ReportRows {
-            name: definition.name.clone(),
-            of_timers: definition.level == Level::Timer,
-            labels: label_names(definition),
-            rows: Vec::new(),
-            by_key: HashMap::default(),
-            other: Row::new(None, bounds.len() + 1),
-        });
-        let reports: Vec<ReportRows> = reports.collect();
+        let buckets = bounds.len() + 1;
+        let report = |definition: &Definition| {
+            let mut report = ReportRows {
+                name: definition.name.clone(),
+                of_timers: definition.level == Level::Timer,
+                labels: label_names(definition),
+                rows: Vec::new(),
+                by_key: HashMap::default(),
+                other: Row::new(None, buckets),
+            };
+            // The one row of a report without keys is there from the start, so that rates see its first request.
+            if report.labels.is_empty() {
+                report.add([].as_slice().into(), buckets);
+            }
+            report
+        };
+        let reports: Vec<ReportRows> = reports.iter().map(report).collect();
         let others = reports.iter().map(|it| it.series_of_row(bounds.len()));
-        let mut rows = Self {
+        Self {
             series: others.sum(),
             reports,
             bounds,
             series_max,
-        };
-        // The one row of a report without keys is there from the start, so that rates see its first request.
-        for report in &mut rows.reports {
-            if report.labels.is_empty() {
-                let key: Arc<[u8]> = Arc::from([].as_slice());
-                report.by_key.insert(Arc::clone(&key), 0);
-                report.rows.push(Row::new(Some(key), rows.bounds.len() + 1));
-            }
         }
-        rows
     }
 
     /// What the rows take of their budget.
@@ -117,51 +134,41 @@ impl Rows {
         let rows: usize = self.reports.iter().map(|it| it.rows.len()).sum();
         let folded: u64 = self.reports.iter().map(|it| it.other.totals.requests).sum();
         let readings = readings! {
-            gauge series = self.series, "Series of rows that have a place.";
-            gauge series_max = self.series_max, "What it may be (metrics.series_max).";
-            gauge rows = rows, "Rows that have series of their own.";
-            counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
+            Gauge series = self.series, "Series of rows that have a place.";
+            Gauge series_max = self.series_max, "What it may be (metrics.series_max).";
+            Gauge rows = rows, "Rows that have series of their own.";
+            Counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
         };
         Group::new(STATUS, readings)
     }
 
     fn take(&mut self, definition: &Definition, mut gained: Gained<'_>) {
         let bounds = self.bounds.len();
-        let Some(report) = self
-            .reports
-            .iter_mut()
-            .find(|it| it.name == definition.name)
-        else {
+        let mut reports = self.reports.iter_mut();
+        let Some(report) = reports.find(|it| it.name == definition.name) else {
             return;
         };
         let each = report.series_of_row(bounds);
-        // Rows without a place, heaviest first; a place is a number behind 0.
+        // Rows without a place, heaviest first.
         let mut new: Vec<(u128, Arc<[u8]>)> = Vec::new();
         let left = self.series_max.saturating_sub(self.series) / each;
         gained.for_each(|gain| {
-            let Some(key) = gain.key else { return };
-            if *gain.mark == 0
-                && let Some(&at) = report.by_key.get(key)
+            report.mark(gain.key, gain.mark);
+            if let Some(key) = gain.key
+                && *gain.mark == 0
+                && left > 0
             {
-                *gain.mark = at as u32 + 1;
-            }
-            if *gain.mark == 0 && left > 0 {
                 new.push((gain.totals.time, key.into()));
             }
         });
         new.sort_unstable_by(|a, b| b.cmp(a));
         new.truncate(left);
         for (_, key) in new {
-            report.by_key.insert(Arc::clone(&key), report.rows.len());
-            report.rows.push(Row::new(Some(key), bounds + 1));
+            report.add(key, bounds + 1);
             self.series += each;
         }
         gained.for_each(|gain| {
-            if *gain.mark == 0
-                && let Some(&at) = gain.key.and_then(|key| report.by_key.get(key))
-            {
-                *gain.mark = at as u32 + 1;
-            }
+            report.mark(gain.key, gain.mark);
             let at = (*gain.mark as usize).checked_sub(1);
             let row = at.and_then(|at| report.rows.get_mut(at));
             row.unwrap_or(&mut report.other).add(&gain);
@@ -170,87 +177,57 @@ impl Rows {
 
     /// Writes all of them, one metric after the other.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
-        self.encode_level(encoder, false)?;
-        self.encode_level(encoder, true)
+        for timers in [false, true] {
+            if self.reports.iter().any(|it| it.of_timers == timers) {
+                self.encode_durations(encoder, timers)?;
+            }
+        }
+        Ok(())
     }
 
-    fn encode_level(&self, encoder: &mut DescriptorEncoder<'_>, timers: bool) -> std::fmt::Result {
-        if self.reports.iter().all(|it| it.of_timers != timers) {
-            return Ok(());
-        }
-        let names: [(&str, &str); 4] = if timers {
-            TIMER_METRICS
-        } else {
-            REQUEST_METRICS
-        };
-        let [duration, cpu, errors, traffic] = names;
-        let (seconds, bytes) = (Unit::Seconds, Unit::Bytes);
-        let mut metric = encoder.encode_descriptor(
-            duration.0,
-            duration.1,
-            Some(&seconds),
-            MetricType::Histogram,
-        )?;
-        self.each(timers, |labels, row| {
+    fn encode_durations(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        timers: bool,
+    ) -> std::fmt::Result {
+        let seconds = Unit::Seconds;
+        let (name, help) = DURATIONS[usize::from(timers)];
+        let mut metric =
+            encoder.encode_descriptor(name, help, Some(&seconds), MetricType::Histogram)?;
+        self.each(timers, None, |labels, row| {
             let mut metric = metric.encode_family(labels)?;
-            let bounds = self.bounds.iter().map(|&us| us as f64 / 1e6);
-            let mut buckets: Vec<(f64, u64)> = bounds
-                .chain([f64::INFINITY])
-                .zip(row.buckets.iter().copied())
-                .collect();
-            let mut count: u64 = row.buckets.iter().sum();
+            let mut counts = row.buckets.to_vec();
             if self.bounds.is_empty() {
-                count = if timers {
-                    u64::try_from(row.totals.hits).unwrap_or(u64::MAX)
+                counts = vec![if timers {
+                    saturated(row.totals.hits)
                 } else {
                     row.totals.requests
-                };
-                buckets = vec![(f64::INFINITY, count)];
+                }];
             }
-            metric.encode_histogram::<NoLabelSet>(
-                row.totals.time as f64 / 1e6,
-                count,
-                &buckets,
-                None,
-            )
+            let bounds = self.bounds.iter().map(|&us| us as f64 / 1e6);
+            let buckets = bounds.chain([f64::INFINITY]).zip(counts.iter().copied());
+            let buckets: Vec<(f64, u64)> = buckets.collect();
+            let (sum, count) = (row.totals.time as f64 / 1e6, counts.iter().sum());
+            metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
         })?;
-        let mut metric =
-            encoder.encode_descriptor(cpu.0, cpu.1, Some(&seconds), MetricType::Counter)?;
-        for (mode, us) in [
-            (
-                "user",
-                (|row: &Row| row.totals.ru_utime) as fn(&Row) -> u128,
-            ),
-            ("system", |row| row.totals.ru_stime),
-        ] {
-            self.each(timers, |labels, row| {
-                let labels = WithMode { labels, mode };
-                counter(&mut metric, &labels, us(row) as f64 / 1e6)
-            })?;
+        for (_, name, help, unit, numbers) in COUNTERS.iter().filter(|it| it.0 == timers) {
+            let kind = MetricType::Counter;
+            let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            for (mode, number) in *numbers {
+                self.each(timers, *mode, |labels, row| {
+                    let mut metric = metric.encode_family(labels)?;
+                    let number = number(&row.totals);
+                    metric.encode_counter::<NoLabelSet, Number, u64>(&number, None)
+                })?;
+            }
         }
-        let kind = MetricType::Counter;
-        let mut metric = encoder.encode_descriptor(errors.0, errors.1, None, kind)?;
-        self.each(timers, |labels, row| {
-            let count = if timers {
-                row.totals.requests
-            } else {
-                row.totals.errors
-            };
-            counter(&mut metric, labels, count)
-        })?;
-        if timers {
-            return Ok(());
-        }
-        let mut metric = encoder.encode_descriptor(traffic.0, traffic.1, Some(&bytes), kind)?;
-        self.each(timers, |labels, row| {
-            let bytes = u64::try_from(row.totals.traffic).unwrap_or(u64::MAX);
-            counter(&mut metric, labels, bytes)
-        })
+        Ok(())
     }
 
     fn each(
         &self,
         timers: bool,
+        mode: Option<&str>,
         mut write: impl FnMut(&Labels<'_>, &Row) -> std::fmt::Result,
     ) -> std::fmt::Result {
         for report in self.reports.iter().filter(|it| it.of_timers == timers) {
@@ -261,6 +238,7 @@ impl Rows {
                     report: &report.name,
                     names: &report.labels,
                     key: row.key.as_deref(),
+                    mode,
                 };
                 write(&labels, row)?;
             }
@@ -269,87 +247,80 @@ impl Rows {
     }
 }
 
-const REQUEST_METRICS: [(&str, &str); 4] = [
+/// The histograms of requests and of timers: name, help.
+const DURATIONS: [(&str, &str); 2] = [
     (
         "pinbad_request_duration",
         "Request times, by row of a report; its count is the number of requests",
     ),
     (
-        "pinbad_request_cpu",
-        "CPU time of requests, by row of a report",
-    ),
-    (
-        "pinbad_request_errors",
-        "Requests with a status of reports.error_status or above, by row of a report",
-    ),
-    (
-        "pinbad_request_traffic",
-        "Document sizes, by row of a report",
-    ),
-];
-
-const TIMER_METRICS: [(&str, &str); 4] = [
-    (
         "pinbad_timer_duration",
         "Timer values per hit, by row of a report; its count is the number of hits",
     ),
-    ("pinbad_timer_cpu", "CPU time of timers, by row of a report"),
-    (
-        "pinbad_timer_requests",
-        "Requests that had such a timer, by row of a report",
-    ),
-    ("", ""),
 ];
 
-fn counter<S: EncodeLabelSet, V: prometheus_client::encoding::EncodeCounterValue>(
-    metric: &mut MetricEncoder<'_>,
-    labels: &S,
-    value: V,
-) -> std::fmt::Result {
-    let mut metric = metric.encode_family(labels)?;
-    metric.encode_counter::<NoLabelSet, V, u64>(&value, None)
+/// What a counter counts, by the label `mode` if it has one.
+type Numbers = &'static [(Option<&'static str>, fn(&Totals) -> Number)];
+
+const CPU: Numbers = &[
+    (Some("user"), |totals| Number::Micros(totals.ru_utime)),
+    (Some("system"), |totals| Number::Micros(totals.ru_stime)),
+];
+
+/// The counters: whether of timers, name, help, unit, numbers.
+#[rustfmt::skip]
+const COUNTERS: [(bool, &str, &str, Option<Unit>, Numbers); 5] = [
+    (false, "pinbad_request_cpu", "CPU time of requests, by row of a report", Some(Unit::Seconds), CPU),
+    (false, "pinbad_request_errors", "Requests with a status of reports.error_status or above, by row of a report", None,
+        &[(None, |totals| Number::Count(totals.errors))]),
+    (false, "pinbad_request_traffic", "Document sizes, by row of a report", Some(Unit::Bytes),
+        &[(None, |totals| Number::Count(saturated(totals.traffic)))]),
+    (true, "pinbad_timer_cpu", "CPU time of timers, by row of a report", Some(Unit::Seconds), CPU),
+    (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", None,
+        &[(None, |totals| Number::Count(totals.requests))]),
+];
+
+/// A number of a counter.
+enum Number {
+    Count(u64),
+    Micros(u128),
 }
 
-/// `report`, and a label for each key.
+impl EncodeCounterValue for Number {
+    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> std::fmt::Result {
+        match self {
+            Self::Count(count) => count.encode(encoder),
+            Self::Micros(us) => (*us as f64 / 1e6).encode(encoder),
+        }
+    }
+}
+
+fn saturated(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// `report`, a label for each key, and `mode`.
 #[derive(Debug)]
 struct Labels<'a> {
     report: &'a str,
     names: &'a [String],
     /// `None`: of what found no place.
     key: Option<&'a [u8]>,
+    mode: Option<&'a str>,
 }
 
 impl EncodeLabelSet for Labels<'_> {
-    fn encode(
-        &self,
-        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
-    ) -> std::fmt::Result {
-        use prometheus_client::encoding::EncodeLabel;
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
         ("report", self.report).encode(encoder.encode_label())?;
         let mut texts = key_texts(self.key.unwrap_or_default());
         for name in self.names {
             let text = texts.next().unwrap_or(OTHER_TEXT);
             (name.as_str(), text).encode(encoder.encode_label())?;
         }
-        Ok(())
-    }
-}
-
-/// The same with a `mode`.
-#[derive(Debug)]
-struct WithMode<'a> {
-    labels: &'a Labels<'a>,
-    mode: &'static str,
-}
-
-impl EncodeLabelSet for WithMode<'_> {
-    fn encode(
-        &self,
-        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
-    ) -> std::fmt::Result {
-        use prometheus_client::encoding::EncodeLabel;
-        self.labels.encode(encoder)?;
-        ("mode", self.mode).encode(encoder.encode_label())
+        match self.mode {
+            Some(mode) => ("mode", mode).encode(encoder.encode_label()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -357,10 +328,7 @@ impl EncodeLabelSet for WithMode<'_> {
 fn label_names(definition: &Definition) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for key in crate::series::key_names(definition) {
-        let mut name: String = key
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect();
+        let mut name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             name.insert_str(0, "key_");
         }

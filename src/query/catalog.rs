@@ -12,20 +12,19 @@ use parking_lot::{Mutex, RwLock};
 use super::error::QueryError;
 use super::raw::RawReader;
 use super::read_model::{
-    Created, Distribution, Dropped, FollowStep, Followed, Needed, ReadModel, Readiness,
-    ReportAnswer, ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch,
-    SlowestPage, TimerGroups, TimerSearch,
+    Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary, RequestDetail,
+    RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::{Rows, Table};
-use super::tables::StatusTable;
+use super::tables::{StatusTable, TABLES};
 use crate::clock::Clock;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive};
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form;
+use crate::report::form::ReportForm;
 use crate::report::layout::ColumnLayout;
 use crate::report::reading::Reading;
 use crate::report::{DefinedBy, Entry};
@@ -115,7 +114,7 @@ impl Catalog {
     }
 
     /// A report and its reading, the last one again if nothing changed since. `None` when there is no such report.
-    fn reading(&self, name: &str, needed: &Needed) -> Option<(Entry, Arc<Reading>)> {
+    fn reading(&self, name: &str, needed: Option<&[String]>) -> Option<(Entry, Arc<Reading>)> {
         // Dropped last: large ones take their time, and the merger waits for the lock.
         let stale;
         // One hold of the lock for both: without it the report might be dropped in between.
@@ -123,7 +122,8 @@ impl Catalog {
         let entry = live.reports.find(name)?.clone();
         let layout = &entry.definition.layout;
         let columns = layout.columns().iter().enumerate();
-        let wanted = columns.filter(|(_, column)| needed.includes(&column.column.name));
+        let wanted = columns
+            .filter(|(_, column)| needed.is_none_or(|needed| needed.contains(&column.column.name)));
         let want = layout.want(wanted.map(|(at, _)| at));
         let version = live.reports.version(&entry);
         {
@@ -168,18 +168,19 @@ impl Catalog {
 
     fn summary(&self, entry: &Entry, rows: usize) -> ReportSummary {
         let definition = &entry.definition;
+        let columns = columns(&definition.layout);
+        let keys = key_columns(&definition.layout).map(|at| columns[at].name.clone());
+        let keys: Vec<String> = keys.collect();
         ReportSummary {
             name: definition.name.clone(),
             kind: definition.kind.name().to_owned(),
             comment: definition.comment.clone(),
-            keys: key_columns(&definition.layout)
-                .map(|at| definition.layout.columns()[at].column.name.clone())
-                .collect(),
+            keys,
             window_seconds: definition.window.as_secs_f64(),
             rows: rows as u64,
-            columns: columns(&definition.layout),
-            definition: native_form(definition),
-            defined: defined(&entry.defined_by),
+            columns,
+            definition: serde_json::to_value(ReportForm::from(&**definition)).unwrap_or_default(),
+            defined: entry.defined_by.clone(),
             persistent: self.is_persistent(&entry.defined_by),
             complete: true,
         }
@@ -193,21 +194,23 @@ impl Catalog {
     /// The columns of a report, or of a table in which the daemon speaks of itself, and about how many rows it has.
     #[must_use]
     pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
-        let found = {
-            let live = self.live.read();
-            let entry = live.reports.find(name).cloned();
-            entry.map(|entry| (live.reports.rows(&entry), entry))
-        };
-        match found {
-            Some((rows, entry)) => Some((columns(&entry.definition.layout), rows)),
-            None => Some((self.table_columns(name)?, 1)),
+        let live = self.live.read();
+        if let Some(entry) = live.reports.find(name) {
+            return Some((columns(&entry.definition.layout), live.reports.rows(entry)));
         }
+        drop(live);
+        let table = self.table_named(name)?;
+        Some((table.columns(&self.defaults), 1))
     }
 
     /// One report as it stands now, before it is put into rows: for readers that take whole columns. `None` when there is no
     /// such report, or when its rows are those of a histogram.
     #[must_use]
-    pub fn read(&self, name: &str, needed: &Needed) -> Option<(Arc<Definition>, Arc<Reading>)> {
+    pub fn read(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+    ) -> Option<(Arc<Definition>, Arc<Reading>)> {
         let (entry, reading) = self.reading(name, needed)?;
         (!entry.definition.layout.is_histogram_view()).then_some((entry.definition, reading))
     }
@@ -218,14 +221,11 @@ impl Catalog {
         if let Ok(entry) = self.entry(name) {
             return Some(ddl::report(&entry.definition).pinba());
         }
-        let raw = [
-            FixedTable::Request,
-            FixedTable::Timer,
-            FixedTable::TimerTag,
-            FixedTable::Tag,
-        ];
-        let table = raw.into_iter().find(|table| table.table() == name);
-        let table = table.or_else(|| self.fixed_table(name))?;
+        let raw = FixedTable::ALL
+            .into_iter()
+            .filter(|table| !TABLES.contains(table));
+        let raw = raw.into_iter().find(|table| table.table() == name);
+        let table = raw.or_else(|| Some(self.table_named(name)?.table))?;
         Some(ddl::fixed(name, table, &self.defaults).pinba())
     }
 
@@ -250,10 +250,6 @@ impl Catalog {
 }
 
 impl ReadModel for Catalog {
-    fn info(&self) -> Result<Box<dyn Table>, QueryError> {
-        Ok(self.report("info", &Needed::All, &[])?.table)
-    }
-
     fn status_groups(&self) -> Vec<Group> {
         self.status.groups(&self.live)
     }
@@ -266,23 +262,21 @@ impl ReadModel for Catalog {
     fn reports(&self) -> Vec<ReportSummary> {
         let entries: Vec<(Entry, usize)> = {
             let live = self.live.read();
-            live.reports
-                .iter()
+            let entries = live.reports.iter();
+            entries
                 .map(|entry| (entry.clone(), live.reports.rows(entry)))
                 .collect()
         };
-        let mut all: Vec<ReportSummary> = entries
+        let reports = entries
             .iter()
-            .map(|(entry, rows)| self.summary(entry, *rows))
-            .collect();
-        all.extend(self.table_summaries());
-        all
+            .map(|(entry, rows)| self.summary(entry, *rows));
+        reports.chain(self.table_summaries()).collect()
     }
 
     fn report(
         &self,
         name: &str,
-        needed: &Needed,
+        needed: Option<&[String]>,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
         let Some((entry, reading)) = self.reading(name, needed) else {
@@ -298,11 +292,7 @@ impl ReadModel for Catalog {
                 chosen.map(|(_, value)| value.as_str()),
             ))
         } else {
-            Box::new(ReportTable {
-                columns: columns(layout),
-                reading: Arc::clone(&reading),
-                definition: Arc::clone(&entry.definition),
-            })
+            Box::new(ReportTable::new(&entry.definition, &reading))
         };
         Ok(ReportAnswer {
             window_seconds: reading.window_secs,
@@ -313,15 +303,13 @@ impl ReadModel for Catalog {
         })
     }
 
-    fn create_report(&self, form: ReportForm) -> Result<Created, QueryError> {
-        self.create(form).map(|report| Created { report })
+    fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
+        self.create(&form)
     }
 
-    fn drop_report(&self, name: &str) -> Result<Dropped, QueryError> {
+    fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
         self.remove(name)?;
-        Ok(Dropped {
-            persistent: self.persistent,
-        })
+        Ok(self.persistent)
     }
 
     fn rankings(
@@ -376,53 +364,26 @@ impl ReadModel for Catalog {
         Ok(())
     }
 
-    fn readiness(&self) -> Readiness {
-        let mut reasons = Vec::new();
-        if !self.merger_runs() {
-            let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
-            reasons.push(format!("the merger has not run for {} s", silent_ms / 1000));
-        }
-        if let Some(reason) = self.status.behind() {
-            reasons.push(reason);
-        }
-        Readiness { reasons }
-    }
-}
-
-/// The definition as `POST /api/v1/reports` takes it.
-fn native_form(definition: &Definition) -> serde_json::Value {
-    serde_json::to_value(form::ReportForm::from(definition)).unwrap_or_default()
-}
-
-fn defined(by: &DefinedBy) -> super::read_model::Defined {
-    use super::read_model::Defined;
-    match by {
-        DefinedBy::BuiltIn => Defined::BuiltIn,
-        DefinedBy::Configuration(_) => Defined::Configuration,
-        DefinedBy::RunTime => Defined::RunTime,
+    fn unready(&self) -> Vec<String> {
+        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
+        let silent = format!("the merger has not run for {} s", silent_ms / 1000);
+        let silent = (!self.merger_runs()).then_some(silent);
+        silent.into_iter().chain(self.status.behind()).collect()
     }
 }
 
 fn columns(layout: &ColumnLayout) -> Vec<Column> {
-    layout
-        .columns()
-        .iter()
-        .map(|column| column.column.clone())
-        .collect()
+    let columns = layout.columns().iter();
+    columns.map(|column| column.column.clone()).collect()
 }
 
 /// The columns by which rows can be chosen: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
     use crate::report::layout::Cell;
-    layout
-        .columns()
-        .iter()
-        .enumerate()
-        .filter_map(|(at, column)| {
-            let cell = &column.cell;
-            let key = matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
-            key.then_some(at)
-        })
+    let is_key =
+        |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
+    let columns = layout.columns().iter().enumerate();
+    columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
 }
 
 /// A report as a table.
@@ -431,6 +392,16 @@ struct ReportTable {
     columns: Vec<Column>,
     reading: Arc<Reading>,
     definition: Arc<Definition>,
+}
+
+impl ReportTable {
+    fn new(definition: &Arc<Definition>, reading: &Arc<Reading>) -> Self {
+        Self {
+            columns: columns(&definition.layout),
+            reading: Arc::clone(reading),
+            definition: Arc::clone(definition),
+        }
+    }
 }
 
 impl Table for ReportTable {
@@ -450,16 +421,11 @@ impl Table for ReportTable {
 /// The segments of the row with this `index_value`; none when there is no such row.
 fn segments(layout: &ColumnLayout, reading: &Reading, index_value: Option<&str>) -> Rows {
     let columns = columns(layout);
-    let rows = layout
-        .segments(reading, index_value)
-        .map_or_else(Vec::new, |segments| {
-            (0..segments.len())
-                .map(|row| {
-                    (0..columns.len())
-                        .map(|at| segments.value(row, at).into_owned())
-                        .collect()
-                })
-                .collect()
-        });
+    let segments = layout.segments(reading, index_value);
+    let rows = segments.map_or_else(Vec::new, |segments| {
+        let value = |row, at| segments.value(row, at).into_owned();
+        let values = |row| (0..columns.len()).map(|at| value(row, at)).collect();
+        (0..segments.len()).map(values).collect()
+    });
     Rows { columns, rows }
 }

@@ -5,6 +5,7 @@
 //! made at run time does not: the daemon may have been given a configuration since that has a report of the same name.
 //! Such a definition stays in its file and is left out, with a reason for the log.
 
+use serde::Deserialize as _;
 use serde_json::Value as Json;
 use thiserror::Error;
 
@@ -119,8 +120,7 @@ impl Definitions {
     }
 
     fn add_one_kept(&mut self, entry: &Json, defaults: &Defaults) -> Result<(), String> {
-        let form: ReportForm =
-            serde_json::from_value(entry.clone()).map_err(|error| error.to_string())?;
+        let form = ReportForm::deserialize(entry).map_err(|error| error.to_string())?;
         let asked = read_form(&form, defaults).map_err(|error| error.to_string())?;
         self.add(&form, asked, DefinedBy::RunTime)
     }
@@ -137,9 +137,8 @@ impl Definitions {
             });
         }
         if self.reports.len() + self.tables.len() >= REPORTS_MAX {
-            return Err(format!(
-                "there are {REPORTS_MAX} reports, which is the most there can be"
-            ));
+            let most = "which is the most there can be";
+            return Err(format!("there are {REPORTS_MAX} reports, {most}"));
         }
         match asked {
             FormTarget::Report(definition) => self.reports.push((*definition, by)),
@@ -150,11 +149,8 @@ impl Definitions {
 
     /// Who has a name.
     fn defined(&self, name: &str) -> Option<&DefinedBy> {
-        let reports = self.reports.iter().map(|(it, by)| (it.name.as_str(), by));
-        let tables = self
-            .tables
-            .iter()
-            .map(|it| (it.name.as_str(), &it.defined_by));
+        let reports = self.reports.iter().map(|(it, by)| (&it.name, by));
+        let tables = self.tables.iter().map(|it| (&it.name, &it.defined_by));
         let mut all = reports.chain(tables);
         all.find(|(other, _)| *other == name).map(|(_, by)| by)
     }
@@ -175,10 +171,15 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, ConfiguredError> {
             return Err(at(entry, key, error.message().trim_end()));
         }
     }
-    Err(ConfiguredError {
+    Err(of_entry(entry, whole.message().trim_end()))
+}
+
+/// An error about the entry as a whole.
+fn of_entry(entry: &Entry, problem: &str) -> ConfiguredError {
+    ConfiguredError {
         place: entry.location.to_string(),
-        problem: format!("report: {}", whole.message().trim_end()),
-    })
+        problem: format!("report: {problem}"),
+    }
 }
 
 /// An error about the key `part`, or a place in its list (`keys[0]`).
@@ -194,10 +195,7 @@ fn form_error(entry: &Entry, error: &FormError) -> ConfiguredError {
     match (error, error.part_and_problem()) {
         // Of two definitions in one the other is as wrong as the comment.
         (FormError::Mixed(other), (_, problem)) => at(entry, other, &problem),
-        (_, ("", problem)) => ConfiguredError {
-            place: entry.location.to_string(),
-            problem: format!("report: {problem}"),
-        },
+        (_, ("", problem)) => of_entry(entry, &problem),
         (_, (part, problem)) => at(entry, part, &problem),
     }
 }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::error::QueryError;
 use super::read_model::{
@@ -54,7 +55,7 @@ struct RequestShown {
 /// Some raw requests as a table.
 #[derive(Debug)]
 struct RequestTable {
-    columns: std::sync::Arc<[Column]>,
+    columns: Arc<[Column]>,
     rows: Vec<RequestShown>,
 }
 
@@ -72,12 +73,15 @@ impl Table for RequestTable {
         let row = &shown.row;
         let int = |value: u64| Value::Int(value.cast_signed());
         let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
+        fn text(text: &str) -> Value<'_> {
+            Value::Text(Cow::Borrowed(text))
+        }
         match column {
             0 => int(shown.id),
-            1 => Value::Text(Cow::Borrowed(&shown.hostname)),
+            1 => text(&shown.hostname),
             2 => int(u64::from(row.request_count.max(1))),
-            3 => Value::Text(Cow::Borrowed(&shown.server_name)),
-            4 => Value::Text(Cow::Borrowed(&shown.script_name)),
+            3 => text(&shown.server_name),
+            4 => text(&shown.script_name),
             5 => kib(row.document_size),
             6 => kib(row.memory_peak),
             7 => Value::Micros(micros(row.request_time)),
@@ -86,12 +90,9 @@ impl Table for RequestTable {
             10 => int(u64::from(row.timers)),
             11 => int(u64::from(shown.status)),
             12 => kib(row.memory_footprint),
-            13 => shown
-                .schema
-                .as_deref()
-                .map_or(Value::Null, |schema| Value::Text(Cow::Borrowed(schema))),
+            13 => shown.schema.as_deref().map_or(Value::Null, text),
             14 => int(shown.tags_count as u64),
-            15 => Value::Text(Cow::Borrowed(&shown.tags)),
+            15 => text(&shown.tags),
             _ => int(u64::from(row.timestamp)),
         }
     }
@@ -136,7 +137,7 @@ impl Matches {
 #[derive(Debug)]
 pub struct RawReader {
     live: SharedLive,
-    columns: std::sync::Arc<[Column]>,
+    columns: Arc<[Column]>,
 }
 
 impl RawReader {
@@ -158,38 +159,35 @@ impl RawReader {
         while more && found.has_room(search.limit) {
             more = self.search_chunk(search, &mut before, &mut found);
         }
-        let next_before_id = (more && !found.rows.is_empty()).then_some(before);
         RequestPage {
             as_of_ms,
-            table: Box::new(RequestTable {
-                columns: self.columns.clone(),
-                rows: found.rows,
-            }),
+            next_before_id: (more && !found.rows.is_empty()).then_some(before),
+            table: self.table(found.rows),
             timers: found.timers,
-            next_before_id,
         }
+    }
+
+    fn table(&self, rows: Vec<RequestShown>) -> Box<dyn Table> {
+        let columns = Arc::clone(&self.columns);
+        Box::new(RequestTable { columns, rows })
     }
 
     /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
     fn search_chunk(&self, search: &RequestSearch, before: &mut u64, found: &mut Matches) -> bool {
-        let live = self.live.read();
-        let pool = &live.pool;
-        let oldest = pool.requests.oldest_id();
-        let mut matcher = Matcher::new(pool, search);
-        *before = (*before).min(pool.requests.next_id());
-        let stop = before.saturating_sub(CHUNK).max(oldest);
         let bytes_max = found.bytes() + HOLD_BYTES;
-        while *before > stop && found.has_room(search.limit) && found.bytes() < bytes_max {
-            *before -= 1;
-            let Some(row) = pool.requests.get(*before) else {
-                return false;
-            };
-            if matcher.matches(&row) {
-                let timers = search.timers.then(|| timers(pool, &row));
-                found.take(show(pool, *before, row), timers);
-            }
-        }
-        *before > oldest
+        walk_down(
+            &self.live.read().pool,
+            search,
+            before,
+            CHUNK,
+            |matcher, id, row| {
+                if matcher.matches(&row) {
+                    let timers = search.timers.then(|| timers(matcher.pool, &row));
+                    found.take(show(matcher.pool, id, row), timers);
+                }
+                found.has_room(search.limit) && found.bytes() < bytes_max
+            },
+        )
     }
 
     /// One request with tags and timers.
@@ -199,19 +197,38 @@ impl RawReader {
     pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
         let live = self.live.read();
         let pool = &live.pool;
-        let row = pool
-            .requests
-            .get(id)
-            .ok_or(QueryError::UnknownRequest { id })?;
+        let row = pool.requests.get(id);
+        let row = row.ok_or(QueryError::UnknownRequest { id })?;
         Ok(RequestDetail {
             tags: tags(pool, row.request_tags),
             timers: timers(pool, &row),
-            row: Box::new(RequestTable {
-                columns: self.columns.clone(),
-                rows: vec![show(pool, id, row)],
-            }),
+            row: self.table(vec![show(pool, id, row)]),
         })
     }
+}
+
+/// Looks at `rows` rows below `before`, which moves down, until `look` has enough; false when there is nothing older.
+fn walk_down(
+    pool: &Pool,
+    search: &RequestSearch,
+    before: &mut u64,
+    rows: u64,
+    mut look: impl FnMut(&mut Matcher<'_>, u64, RequestRow) -> bool,
+) -> bool {
+    let oldest = pool.requests.oldest_id();
+    let mut matcher = Matcher::new(pool, search);
+    *before = (*before).min(pool.requests.next_id());
+    let stop = before.saturating_sub(rows).max(oldest);
+    while *before > stop {
+        *before -= 1;
+        let Some(row) = pool.requests.get(*before) else {
+            return false;
+        };
+        if !look(&mut matcher, *before, row) {
+            break;
+        }
+    }
+    *before > oldest
 }
 
 /// What stands in `row`, its names written out.
@@ -244,9 +261,8 @@ fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
 
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
     let timers = pool.timers_of(row);
-    timers
-        .map(|(id, timer)| timer_detail(pool, id, &timer))
-        .collect()
+    let details = timers.map(|(id, timer)| timer_detail(pool, id, &timer));
+    details.collect()
 }
 
 fn timer_detail(pool: &Pool, id: u64, timer: &TimerRow) -> TimerDetail {
@@ -342,11 +358,11 @@ impl<'a> Matcher<'a> {
         }
         let (pool, search) = (self.pool, self.search);
         *self.tag_sets.entry(set).or_insert_with(|| {
+            let is = |string, text: &str| pool.strings.bytes(string) == text.as_bytes();
             search.tags.iter().all(|(name, wanted)| {
-                pool.tag_sets
-                    .pairs(set)
-                    .find(|&(tag, _)| pool.strings.bytes(tag) == name.as_bytes())
-                    .is_some_and(|(_, value)| pool.strings.bytes(value) == wanted.as_bytes())
+                let mut pairs = pool.tag_sets.pairs(set);
+                let first = pairs.find(|&(tag, _)| is(tag, name));
+                first.is_some_and(|(_, value)| is(value, wanted))
             })
         })
     }

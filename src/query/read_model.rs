@@ -8,7 +8,9 @@ use super::error::QueryError;
 use super::table::Table;
 pub use crate::input::rewrite::TextField;
 use crate::input::udp::senders::{Counts, SenderCounts};
+use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
+use crate::report::form::ReportForm;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
@@ -18,7 +20,9 @@ pub trait ReadModel: Send + Sync {
     ///
     /// # Errors
     /// [`QueryError::Busy`].
-    fn info(&self) -> Result<Box<dyn Table>, QueryError>;
+    fn info(&self) -> Result<Box<dyn Table>, QueryError> {
+        Ok(self.report("info", None, &[])?.table)
+    }
 
     /// The daemon's counters: the legacy columns of table `status` first, in their order, then its own.
     /// `datagrams_invalid` and its kin are objects by reason; `sockets` is an array, one object a socket.
@@ -38,7 +42,8 @@ pub trait ReadModel: Send + Sync {
     /// All reports, in the order in which they were defined.
     fn reports(&self) -> Vec<ReportSummary>;
 
-    /// One report as it stands now. `equal` are key columns and the texts that they must show: the answer may leave out
+    /// One report as it stands now. Only the columns that are `needed` will be looked at (`None`: all): quantiles cost most. The table has
+    /// the others nevertheless, perhaps as NULL; a name that the report does not have is no error here. `equal` are key columns and the texts that they must show: the answer may leave out
     /// rows that do not match, and a histogram view takes from there which row to spread out.
     ///
     /// # Errors
@@ -46,7 +51,7 @@ pub trait ReadModel: Send + Sync {
     fn report(
         &self,
         name: &str,
-        needed: &Needed,
+        needed: Option<&[String]>,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError>;
 
@@ -55,13 +60,13 @@ pub trait ReadModel: Send + Sync {
     /// # Errors
     /// [`QueryError::BadValue`] naming the member and the bad part of it, [`QueryError::ReportExists`],
     /// [`QueryError::LimitReached`].
-    fn create_report(&self, form: ReportForm) -> Result<Created, QueryError>;
+    fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError>;
 
-    /// Drops a report that was made at run time.
+    /// Drops a report that was made at run time. Whether a restart would bring it back no more: false without a state directory.
     ///
     /// # Errors
     /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
-    fn drop_report(&self, name: &str) -> Result<Dropped, QueryError>;
+    fn drop_report(&self, name: &str) -> Result<bool, QueryError>;
 
     /// Reports in the columns of the native form with percentiles of choice, whatever their own columns are: they count
     /// all that anyway. Key columns are called as in the report itself. Together they cost little more than one of them, and who
@@ -143,8 +148,8 @@ pub trait ReadModel: Send + Sync {
     /// [`QueryError::Busy`] when the merger did not get round to it in time.
     fn reset(&self) -> Result<(), QueryError>;
 
-    /// Whether the daemon does its work.
-    fn readiness(&self) -> Readiness;
+    /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
+    fn unready(&self) -> Vec<String>;
 }
 
 /// One report in the list of reports.
@@ -167,55 +172,11 @@ pub struct ReportSummary {
     /// The definition in the native form, as POST takes it.
     pub definition: serde_json::Value,
     /// Where it comes from.
-    pub defined: Defined,
+    pub defined: DefinedBy,
     /// Whether it will be there after a restart.
     pub persistent: bool,
     /// Whether all data in memory that belongs to it is in it: false while a new report is being filled.
     pub complete: bool,
-}
-
-/// Where a report comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Defined {
-    /// It is always there.
-    BuiltIn,
-    /// A `[[report]]` of the configuration.
-    Configuration,
-    /// It was made while the daemon ran (perhaps an earlier one).
-    RunTime,
-}
-
-impl Defined {
-    /// `built-in`, `configuration` or `run time`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built-in",
-            Self::Configuration => "configuration",
-            Self::RunTime => "run time",
-        }
-    }
-}
-
-/// Which columns of a report will be looked at, so that a reading need not take what nobody wants (quantiles cost most).
-/// Names that the report does not have are no error here: whoever asked finds that out from the table's columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Needed {
-    /// All of them.
-    All,
-    /// Only these; the table has all its columns nevertheless, the others may be NULL.
-    Only(Vec<String>),
-}
-
-impl Needed {
-    /// Whether the column called `name` will be looked at.
-    #[must_use]
-    pub fn includes(&self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(names) => names.iter().any(|needed| needed == name),
-        }
-    }
 }
 
 /// One report at one moment.
@@ -231,29 +192,6 @@ pub struct ReportAnswer {
     pub key_columns: Vec<usize>,
     /// The rows, in no promised order.
     pub table: Box<dyn Table>,
-}
-
-/// A report to be made, as it was sent: checked here only for being an object with a name.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReportForm {
-    /// The name it shall have; not empty.
-    pub name: String,
-    /// The members beside `name`: `comment`, or the native form.
-    pub definition: serde_json::Map<String, serde_json::Value>,
-}
-
-/// A report was made.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Created {
-    /// The new report as it would be listed.
-    pub report: ReportSummary,
-}
-
-/// A report was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
-    /// Whether a restart would bring it back no more: false without a state directory.
-    pub persistent: bool,
 }
 
 /// Which raw requests are wanted. All conditions must hold; all bounds belong to the range.
@@ -285,12 +223,12 @@ impl RequestSearch {
     /// Whether there may be requests that do not match.
     #[must_use]
     pub fn has_conditions(&self) -> bool {
-        self.before_id.is_some()
-            || self.since.is_some()
-            || self.until.is_some()
-            || self.min_time_us.is_some()
-            || self.max_time_us.is_some()
-            || !(self.texts.is_empty() && self.numbers.is_empty() && self.tags.is_empty())
+        let all = Self {
+            limit: self.limit,
+            timers: self.timers,
+            ..Self::default()
+        };
+        *self != all
     }
 }
 
@@ -493,11 +431,4 @@ pub struct TimerDetail {
     pub ru_stime_us: u64,
     /// Its tags, name and value, in packet order; a name may come more than once.
     pub tags: Vec<(String, String)>,
-}
-
-/// Whether the daemon does its work.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// What keeps it from that: sockets not bound, merger dead or behind. Empty: ready.
-    pub reasons: Vec<String>,
 }

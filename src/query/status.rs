@@ -91,15 +91,15 @@ impl Status {
             (kept(&live), live.pool.timers.len(), live.pool.strings.len())
         };
         let mut all = readings! {
-            alias current_temp_pool_size = depth, "";
-            alias current_timer_pool_size = timers, "";
-            alias lost_tmp_records = total.requests_overwritten, "";
-            alias invalid_packets = total.datagrams_invalid.total(), "";
-            alias invalid_request_data = not_accepted, "";
-            gauge build_string = BUILD, "The daemon's version.";
-            gauge dictionary_size as "words" = strings, "Distinct texts that are kept.";
-            alias requests_invalid = total.requests_invalid.total(), "";
-            gauge ring_depth as "temp_pool_requests" = depth, "Requests that wait in the temporary pool.";
+            Alias current_temp_pool_size = depth, "";
+            Alias current_timer_pool_size = timers, "";
+            Alias lost_tmp_records = total.requests_overwritten, "";
+            Alias invalid_packets = total.datagrams_invalid.total(), "";
+            Alias invalid_request_data = not_accepted, "";
+            Gauge build_string = BUILD, "The daemon's version.";
+            Gauge dictionary_size as "words" = strings, "Distinct texts that are kept.";
+            Alias requests_invalid = total.requests_invalid.total(), "";
+            Gauge ring_depth as "temp_pool_requests" = depth, "Requests that wait in the temporary pool.";
         };
         all.extend(came);
         all.extend(merge.readings());
@@ -137,8 +137,8 @@ impl Status {
         let rules = self.rewrites.iter().zip(self.rule_counters.counts());
         rules.enumerate().map(|(at, (rule, counts))| {
             let readings = readings! {
-                counter tried = counts.tried, "Texts that a name rule was tried on.";
-                counter matched = counts.matched, "Texts that a name rule changed.";
+                Counter tried = counts.tried, "Texts that a name rule was tried on.";
+                Counter matched = counts.matched, "Texts that a name rule changed.";
             };
             let texts = json!({
                 "field": rule.field.to_string(),
@@ -149,14 +149,12 @@ impl Status {
                 "place": rule.location.to_string(),
                 "remark": counts.remark(),
             });
+            let pattern = rule.change.pattern().unwrap_or_default();
             Group {
                 labels: vec![
                     ("rule", at.to_string()),
                     ("field", rule.field.to_string()),
-                    (
-                        "pattern",
-                        rule.change.pattern().unwrap_or_default().to_owned(),
-                    ),
+                    ("pattern", pattern.to_owned()),
                 ],
                 ..Group::new(REWRITES, readings).with_texts(texts)
             }
@@ -173,12 +171,9 @@ impl Status {
     #[must_use]
     pub fn behind(&self) -> Option<String> {
         let depth = self.ring.depth();
-        (depth * 2 > self.temp_pool_size as u64).then(|| {
-            format!(
-                "the merger is behind: {depth} of {} requests wait",
-                self.temp_pool_size
-            )
-        })
+        let room = self.temp_pool_size;
+        let why = || format!("the merger is behind: {depth} of {room} requests wait");
+        (depth * 2 > room as u64).then(why)
     }
 }
 
@@ -190,16 +185,16 @@ fn kept(live: &Live) -> Vec<Reading> {
     let (pool, reports) = (&live.pool, &live.reports);
     let (used, limit, overflowed) = reports.memory();
     readings! {
-        gauge request_rows = pool.requests.len(), "Raw requests that are kept.";
-        gauge request_rows_max = pool.requests.size(), "Raw requests that there is room for.";
-        gauge timer_rows = pool.timers.len(), "Raw timers that are kept.";
-        gauge timer_rows_max = pool.timers.size(), "Raw timers that there is room for.";
-        gauge origins = pool.origins.len(), "Distinct hosts, servers, scripts, schemas and statuses together that are kept.";
-        gauge tag_sets = pool.tag_sets.len(), "Distinct sets of tags that are kept.";
-        gauge report_families = reports.aggregates(), "Groups of reports that share what they count.";
-        gauge report_memory_bytes = used, "Memory of all reports together.";
-        gauge report_memory_bytes_max = limit, "What it may be (reports.memory).";
-        counter report_keys_folded = overflowed, "Keys counted under (other) because reports.memory was used up.";
+        Gauge request_rows = pool.requests.len(), "Raw requests that are kept.";
+        Gauge request_rows_max = pool.requests.size(), "Raw requests that there is room for.";
+        Gauge timer_rows = pool.timers.len(), "Raw timers that are kept.";
+        Gauge timer_rows_max = pool.timers.size(), "Raw timers that there is room for.";
+        Gauge origins = pool.origins.len(), "Distinct hosts, servers, scripts, schemas and statuses together that are kept.";
+        Gauge tag_sets = pool.tag_sets.len(), "Distinct sets of tags that are kept.";
+        Gauge report_families = reports.aggregates(), "Groups of reports that share what they count.";
+        Gauge report_memory_bytes = used, "Memory of all reports together.";
+        Gauge report_memory_bytes_max = limit, "What it may be (reports.memory).";
+        Counter report_keys_folded = overflowed, "Keys counted under (other) because reports.memory was used up.";
     }
 }
 
@@ -209,14 +204,14 @@ fn snapshot_group(snapshots: &Snapshots) -> Group {
     let last = status.last.map(|it| it.time);
     let newest = last.or_else(|| status.restored.as_ref().map(|it| it.time));
     let mut readings = readings! {
-        gauge period_seconds = status.period_seconds, "How often a snapshot is written; 0: at the stop only (state.snapshot_period).";
-        counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
-        counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
-        gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
+        Gauge period_seconds = status.period_seconds, "How often a snapshot is written; 0: at the stop only (state.snapshot_period).";
+        Counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
+        Counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
+        Gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
     };
     if let Some(time) = newest {
         readings.extend(readings! {
-            gauge timestamp_seconds = time, "When the newest snapshot in state.dir was finished: what came since is lost should the process be killed.";
+            Gauge timestamp_seconds = time, "When the newest snapshot in state.dir was finished: what came since is lost should the process be killed.";
         });
     }
     let texts = serde_json::to_value(status).unwrap_or_default();

@@ -52,7 +52,7 @@ pub(super) use stats::{BUILD, refusals};
 pub const KIND: &str = "status";
 
 /// The tables under their own names. Raw data is read in other ways.
-const TABLES: [FixedTable; 4] = [
+pub(super) const TABLES: [FixedTable; 4] = [
     FixedTable::Status,
     FixedTable::ActiveReports,
     FixedTable::V2Stats,

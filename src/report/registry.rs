@@ -33,6 +33,18 @@ pub enum DefinedBy {
     RunTime,
 }
 
+impl DefinedBy {
+    /// `built-in`, `configuration` or `run time`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Configuration(_) => "configuration",
+            Self::RunTime => "run time",
+        }
+    }
+}
+
 /// One live report.
 #[derive(Debug, Clone)]
 pub struct Entry {

@@ -265,15 +265,15 @@ impl Series {
         let rows: usize = state.reports.iter().map(|it| it.names.len()).sum();
         let (counted, missed) = (&self.0.counted, &self.0.missed);
         let readings = readings! {
-            gauge memory_bytes = state.history.bytes() + names, "Memory of the last hour.";
-            gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
-            gauge reports = state.reports.len(), "Reports of which the last hour is kept.";
-            gauge rows = rows, "Rows of which the last hour is kept.";
-            gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
-            gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
-            gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
-            counter requests_counted = counted.load(Ordering::Relaxed), "Requests that the last hour and the metrics of rows have counted.";
-            counter requests_missed = missed.load(Ordering::Relaxed), "Requests that left the pool before the last hour and the metrics of rows could count them.";
+            Gauge memory_bytes = state.history.bytes() + names, "Memory of the last hour.";
+            Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
+            Gauge reports = state.reports.len(), "Reports of which the last hour is kept.";
+            Gauge rows = rows, "Rows of which the last hour is kept.";
+            Gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
+            Gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
+            Gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
+            Counter requests_counted = counted.load(Ordering::Relaxed), "Requests that the last hour and the metrics of rows have counted.";
+            Counter requests_missed = missed.load(Ordering::Relaxed), "Requests that left the pool before the last hour and the metrics of rows could count them.";
         };
         Group::new(Place::Object("series"), readings)
     }

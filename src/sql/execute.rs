@@ -27,7 +27,8 @@ use super::statement::{self, Create, Drop, Parsed, Setting, Statement};
 use super::tables;
 use super::variables;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReadModel, ReportForm};
+use crate::query::read_model::ReadModel;
+use crate::report::form::ReportForm;
 
 /// A query, ready to be run.
 #[derive(Debug)]
@@ -341,12 +342,7 @@ impl Engine {
                 false => Err(exists()),
             };
         }
-        let mut definition = serde_json::Map::new();
-        definition.insert("comment".to_owned(), comment.into());
-        let form = ReportForm {
-            name: name.clone(),
-            definition,
-        };
+        let form = ReportForm::of_comment(&name, &comment);
         match self.blocking(move || catalog.create_report(form)).await? {
             Ok(_) => Ok(Reply::Done(Done::default())),
             Err(QueryError::ReportExists { .. }) if if_not_exists => {

@@ -10,6 +10,7 @@
 //! sees that it came.
 
 use std::marker::PhantomData;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,13 +22,11 @@ use crate::input::record::{DecodeCounts, RejectReason, Repair};
 /// What is to be known of a field: how it is copied, summed up over sockets, shown, and restored.
 pub trait Cell {
     /// The value, without the atomics.
-    type Plain: Copy + Default;
+    type Plain: Copy + Default + AddAssign;
     /// How it moves.
     const KIND: Kind = Kind::Counter;
     /// Copies the value.
     fn plain(&self) -> Self::Plain;
-    /// Adds one value to another.
-    fn sum(into: &mut Self::Plain, more: &Self::Plain);
     /// Goes on from what another process had counted, for this reason if it counts by reason.
     fn restore(&self, reason: Option<&str>, value: u64);
     /// The value as it is shown.
@@ -42,9 +41,6 @@ macro_rules! number {
             const KIND: Kind = Kind::$kind;
             fn plain(&self) -> u64 {
                 self.get()
-            }
-            fn sum(into: &mut u64, more: &u64) {
-                *into += more;
             }
             fn restore(&self, _reason: Option<&str>, value: u64) {
                 let restore: fn(&Self, u64) = $restore;
@@ -214,6 +210,14 @@ impl<const N: usize> CountsBy<N> {
     }
 }
 
+impl<const N: usize> AddAssign for CountsBy<N> {
+    fn add_assign(&mut self, more: Self) {
+        for (into, more) in self.0.iter_mut().zip(more.0) {
+            *into += more;
+        }
+    }
+}
+
 impl<const N: usize> Default for CountsBy<N> {
     fn default() -> Self {
         Self([0; N])
@@ -224,11 +228,6 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
     type Plain = CountsBy<N>;
     fn plain(&self) -> CountsBy<N> {
         CountsBy(self.get())
-    }
-    fn sum(into: &mut CountsBy<N>, more: &CountsBy<N>) {
-        for (into, more) in into.0.iter_mut().zip(more.0) {
-            *into += more;
-        }
     }
     fn restore(&self, reason: Option<&str>, value: u64) {
         if let Some(at) = (0..N).find(|&at| reason == Some(R::name_of(at))) {
@@ -247,9 +246,6 @@ impl<C: Cell> Cell for CachePadded<C> {
     const KIND: Kind = C::KIND;
     fn plain(&self) -> C::Plain {
         C::plain(self)
-    }
-    fn sum(into: &mut C::Plain, more: &C::Plain) {
-        C::sum(into, more);
     }
     fn restore(&self, reason: Option<&str>, value: u64) {
         C::restore(self, reason, value);
@@ -300,7 +296,7 @@ macro_rules! counters {
         impl $plain {
             /// Adds the values of `more`, field by field.
             pub fn sum(&mut self, more: &Self) {
-                $( <$cell as Cell>::sum(&mut self.$field, &more.$field); )+
+                $( self.$field += more.$field; )+
             }
 
             /// All values, in the order of declaration.
@@ -479,7 +475,8 @@ mod tests {
         assert!(readings.iter().all(|reading| reading.help.ends_with('.')));
         assert_eq!(
             readings[0],
-            Reading::counter(
+            Reading::new(
+                Kind::Counter,
                 "datagrams_received",
                 "Datagrams taken from the socket. Each is accepted or invalid.",
                 7_u64

@@ -4,11 +4,13 @@
 //! object each; stdout belongs to the commands that print something. What an outsider can cause by the packet or by
 //! the request (a bad datagram, a refused connection) is counted and at most logged through a [`Limit`].
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, reload};
 
 /// How a line looks (`--log-format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,36 +47,27 @@ pub enum LogError {
 /// # Errors
 /// When `filter` cannot be understood, or the log of this process is set up already.
 pub fn init(format: LogFormat, filter: &str) -> Result<LogControl, LogError> {
-    let filter = parse(filter)?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let (done, control): (_, Box<SetFilter>) = match format {
+    let (filter, handle) = reload::Layer::new(parse(filter)?);
+    let lines = fmt::layer().with_writer(io::stderr);
+    let lines = match format {
         // Colours only for a person who looks on.
-        LogFormat::Text => {
-            let lines = lines
-                .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-                .with_target(false)
-                .with_filter_reloading();
-            let handle = lines.reload_handle();
-            let set = move |filter| handle.reload(filter).is_ok();
-            (lines.try_init(), Box::new(set))
-        }
-        LogFormat::Json => {
-            let lines = lines.json().flatten_event(true).with_filter_reloading();
-            let handle = lines.reload_handle();
-            let set = move |filter| handle.reload(filter).is_ok();
-            (lines.try_init(), Box::new(set))
-        }
+        LogFormat::Text => lines
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let done = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .try_init();
     done.map_err(|_| LogError::Twice)?;
-    Ok(LogControl(control))
+    Ok(LogControl(handle))
 }
 
-type SetFilter = dyn Fn(EnvFilter) -> bool + Send + Sync;
-
 /// Changes what is logged while the program runs.
-pub struct LogControl(Box<SetFilter>);
+#[derive(Debug)]
+pub struct LogControl(reload::Handle<EnvFilter, Registry>);
 
 impl LogControl {
     /// Logs what this filter lets through from now on.
@@ -83,14 +76,8 @@ impl LogControl {
     /// When `filter` cannot be understood; then nothing changes.
     pub fn set(&self, filter: &str) -> Result<(), LogError> {
         // The log itself is there as long as the program is.
-        let _set = self.0(parse(filter)?);
+        let _set = self.0.reload(parse(filter)?);
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for LogControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogControl").finish_non_exhaustive()
     }
 }
 
@@ -137,22 +124,13 @@ impl Limit {
     pub fn pass(&self, now_ms: u64) -> Option<u64> {
         let next = self.next_ms.load(Ordering::Relaxed);
         // Of several threads that come at once, the one that moves the time on logs.
-        let won = now_ms >= next
-            && self
-                .next_ms
-                .compare_exchange(
-                    next,
-                    now_ms.saturating_add(self.span_ms),
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-                .is_ok();
-        if won {
-            Some(self.held_back.swap(0, Ordering::Relaxed))
-        } else {
-            self.held_back.fetch_add(1, Ordering::Relaxed);
-            None
+        let (relaxed, after) = (Ordering::Relaxed, now_ms.saturating_add(self.span_ms));
+        let moved = || self.next_ms.compare_exchange(next, after, relaxed, relaxed);
+        if now_ms >= next && moved().is_ok() {
+            return Some(self.held_back.swap(0, relaxed));
         }
+        self.held_back.fetch_add(1, relaxed);
+        None
     }
 }
 

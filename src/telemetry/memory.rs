@@ -1,11 +1,15 @@
 //! The memory that the process really takes, as the kernel accounts for it. Read from `/proc` when somebody asks.
 
-/// Bytes of the process that are in memory; `None` where there is no such `/proc`.
+/// Bytes of the process's address space, and of it in memory; `None` where there is no such `/proc`.
 #[must_use]
-pub fn resident_bytes() -> Option<u64> {
+pub fn process_bytes() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    let pages = text
+        .split_ascii_whitespace()
+        .map(|pages| pages.parse().ok());
+    let mut bytes =
+        pages.map(|pages: Option<u64>| Some(pages? * rustix::param::page_size() as u64));
+    Some([bytes.next()??, bytes.next()??])
 }
 
 #[cfg(test)]
@@ -13,7 +17,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_takes_some_memory() {
-        let bytes = super::resident_bytes().unwrap();
-        assert!((1 << 20..1 << 34).contains(&bytes), "{bytes}");
+        let [size, resident] = super::process_bytes().unwrap();
+        assert!((1 << 20..1 << 34).contains(&resident), "{resident}");
+        assert!(size >= resident, "{size}");
     }
 }

@@ -48,10 +48,9 @@ impl Value {
             Self::Number(number) => (*number).into(),
             Self::Text(text) => (*text).into(),
             Self::ByReason(reasons) => {
-                let members = reasons.iter();
-                let members =
-                    members.map(|(reason, count)| ((*reason).to_owned(), (*count).into()));
-                Json::Object(members.collect())
+                let member =
+                    |(reason, count): &(&str, u64)| ((*reason).to_owned(), (*count).into());
+                Json::Object(reasons.iter().map(member).collect())
             }
         }
     }
@@ -97,38 +96,20 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// A number that only grows.
-    pub fn counter(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
+    /// A number that is looked up on demand.
+    pub fn new(
+        kind: Kind,
+        name: &'static str,
+        help: &'static str,
+        value: impl Into<Value>,
+    ) -> Self {
         Self {
             name,
             metric: None,
             help,
-            kind: Kind::Counter,
+            kind,
             value: value.into(),
         }
-    }
-
-    /// A number that moves both ways.
-    pub fn gauge(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
-        Self {
-            kind: Kind::Gauge,
-            ..Self::counter(name, help, value)
-        }
-    }
-
-    /// What another number says too; it has no help of its own.
-    pub fn alias(name: &'static str, help: &'static str, value: impl Into<Value>) -> Self {
-        Self {
-            kind: Kind::Alias,
-            ..Self::counter(name, help, value)
-        }
-    }
-
-    /// The same number with another name among the metrics.
-    #[must_use]
-    pub fn as_metric(mut self, metric: &'static str) -> Self {
-        self.metric = Some(metric);
-        self
     }
 }
 
@@ -136,7 +117,12 @@ impl Reading {
 /// value, help.
 macro_rules! readings {
     ($( $kind:ident $name:ident $(as $metric:literal)? = $value:expr, $help:literal; )*) => {
-        vec![ $( $crate::telemetry::Reading::$kind(stringify!($name), $help, $value)$(.as_metric($metric))? ),* ]
+        vec![ $( {
+            use $crate::telemetry::reading::{Kind, Reading};
+            let reading = Reading::new(Kind::$kind, stringify!($name), $help, $value);
+            $( let reading = Reading { metric: Some($metric), ..reading }; )?
+            reading
+        } ),* ]
     };
 }
 pub(crate) use readings;

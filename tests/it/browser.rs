@@ -385,6 +385,49 @@ fn every_page_in_light_and_dark_on_a_desk_and_on_a_phone() {
     }
 }
 
+#[test]
+fn charts_and_their_legends_stay_in_their_boxes() {
+    let program = demo();
+    // A name without a place to break.
+    let here = Here::start(&[]);
+    let mut sender = Sender::new(&here.site);
+    sender.send(&hostile_request(&"long-".repeat(50).replace('-', "")).encode_to_vec());
+    sender.at_rest();
+    let row = "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php";
+    let pages = [
+        (&program.site, vec!["/?span=1m", row, "/reports/info/row"]),
+        (&here.site, vec!["/", "/requests/1", "/requests/1?by=group"]),
+    ];
+    for (site, targets) in pages {
+        let browser = Browser::start(site);
+        for (width, device) in [(1280, "small desk"), (1400, "desk"), (390, "phone")] {
+            browser.window(width, 900, device == "phone");
+            for target in &targets {
+                browser.open(target);
+                let outside = browser.js(OUTSIDE);
+                assert_eq!(outside, json!([]), "{target} on a {device}");
+            }
+        }
+    }
+    here.stop();
+}
+
+/// Charts that are larger than what they stand in, parts of legends outside of their boxes, texts outside of their pictures.
+const OUTSIDE: &str = r"
+  const outside = [];
+  const check = (what, inner, outer) => {
+    const [a, b] = [inner.getBoundingClientRect(), outer.getBoundingClientRect()];
+    const over = Math.max(b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom);
+    if (a.width && over > 1) outside.push(what + ' ' + inner.textContent.trim().slice(0, 60) + ' by ' + over.toFixed(1));
+  };
+  for (const chart of document.querySelectorAll('figure.chart, .shares')) {
+    check('chart', chart, chart.parentElement);
+    for (const part of chart.querySelectorAll('figcaption, .legend, .legend *')) check('legend', part, chart);
+    for (const text of chart.querySelectorAll('svg text')) check('text', text, text.ownerSVGElement);
+  }
+  return outside;
+";
+
 /// Text whose contrast with what is behind it, or with the bar behind it, is below 4.5, and lines, bars and columns of pictures whose
 /// contrast is below 3 (WCAG 2 AA, 1.4.3 and 1.4.11).
 const FAINT: &str = r"

@@ -7,7 +7,7 @@ use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
 use pinbad::input::pinba::model;
-use pinbad::query::read_model::{Needed, ReadModel as _, RequestSearch};
+use pinbad::query::read_model::{ReadModel as _, RequestSearch};
 use pinbad::query::table::Table;
 use prost::Message as _;
 
@@ -88,7 +88,7 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         if merged == 20 { Ok(()) } else { Err(merged) }
     });
 
-    let report = |name: &str| catalog.report(name, &Needed::All, &[]).unwrap().table;
+    let report = |name: &str| catalog.report(name, None, &[]).unwrap().table;
     assert_eq!(
         texts(&*report("by_script"), "script_name"),
         ["/index.php", "/user/*"]

@@ -67,7 +67,7 @@ impl BatchWriter {
                 let columns = serde_json::Value::from(columns);
                 out.extend_from_slice(format!("{{\"columns\":{columns},\"rows\":").as_bytes());
             }
-            writer.start(out, |at| &columns[at].name);
+            writer.start(out);
             let (cells, rows) = (Vec::new(), 0);
             Form::Rows {
                 writer,

@@ -14,7 +14,6 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value as Json;
 
 use super::format::Format;
-use super::order::Rows;
 use super::writer::RowWriter;
 use crate::http::concurrency_limit::Permit;
 use crate::query::table::Table;
@@ -31,7 +30,8 @@ const PIECES_AHEAD: usize = 2;
 /// What an answer is written from; shared by the pieces that are being written.
 struct Source {
     table: Box<dyn Table>,
-    rows: Rows,
+    /// The rows to write, in this order.
+    rows: Vec<u32>,
     writer: RowWriter,
     /// What closes the document.
     tail: Vec<u8>,
@@ -44,9 +44,8 @@ impl Source {
         let rows = self.rows.len();
         let mut next = first;
         while next < last.min(rows) && out.len() < bytes {
-            if let Some(row) = self.rows.get(next) {
-                self.writer.row(out, self.table.as_ref(), row, next == 0);
-            }
+            let row = self.rows[next] as usize;
+            self.writer.row(out, self.table.as_ref(), row, next == 0);
             next += 1;
         }
         if next == rows {
@@ -73,7 +72,7 @@ impl RowBody {
     /// headers: `as_of` as `x-pinbad-as-of`.
     pub(in crate::http) fn start(
         table: Box<dyn Table>,
-        rows: Rows,
+        rows: Vec<u32>,
         writer: RowWriter,
         head: &Json,
         tail: &Json,
@@ -92,20 +91,13 @@ impl RowBody {
             }
             end.push(b'\n');
         } else {
-            let members = [head, tail]
-                .into_iter()
-                .filter_map(Json::as_object)
-                .flatten();
-            headers.extend(
-                members
-                    .filter(|(_, value)| value.is_number())
-                    .map(|(name, value)| {
-                        let name = format!("x-pinbad-{}", name.replace('_', "-"));
-                        (name, value.to_string())
-                    }),
-            );
+            let members = [head, tail].into_iter().filter_map(Json::as_object);
+            for (name, value) in members.flatten().filter(|(_, value)| value.is_number()) {
+                let name = format!("x-pinbad-{}", name.replace('_', "-"));
+                headers.push((name, value.to_string()));
+            }
         }
-        writer.start(&mut ready, |column| &table.columns()[column].name);
+        writer.start(&mut ready);
         let source = Source {
             table,
             rows,

@@ -3,6 +3,8 @@
 //! An answer may have millions of values, so none of them becomes a `serde_json::Value` first, and times go from whole
 //! microseconds to digits without a float between. A number that JSON cannot say is `null`.
 
+use serde_json::{Map, Value as Json};
+
 use crate::value::Value;
 
 /// One value.
@@ -169,7 +171,7 @@ pub(in crate::http) fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// A number for a document that serde writes: whole ones without a fraction.
-pub(in crate::http) fn number(number: f64) -> serde_json::Value {
+pub(in crate::http) fn number(number: f64) -> Json {
     let whole = number as i64;
     match whole as f64 == number {
         true => whole.into(),
@@ -221,34 +223,17 @@ fn escape(out: &mut Vec<u8>, byte: u8) {
 
 /// Tags as an object. A name that comes more than once has all its values, in packet order, as an array.
 pub(in crate::http) fn tags(out: &mut Vec<u8>, tags: &[(String, String)]) {
-    let mut by_name: Vec<(&str, Vec<&str>)> = Vec::with_capacity(tags.len());
-    // Few tags are the rule; for the many of a hostile packet a map finds the name.
-    let mut places = std::collections::HashMap::with_capacity(tags.len());
+    let mut by_name: Map<String, Json> = Map::new();
     for (name, value) in tags {
-        let place = *places.entry(name.as_str()).or_insert(by_name.len());
-        match by_name.get_mut(place) {
-            Some((_, values)) => values.push(value),
-            None => by_name.push((name, vec![value])),
+        match by_name.get_mut(name) {
+            None => {
+                by_name.insert(name.clone(), value.as_str().into());
+            }
+            Some(Json::Array(values)) => values.push(value.as_str().into()),
+            Some(first) => *first = vec![first.take(), value.as_str().into()].into(),
         }
     }
-    out.push(b'{');
-    for (at, (name, values)) in by_name.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        text(out, name);
-        out.push(b':');
-        if let [value] = values[..] {
-            text(out, value);
-            continue;
-        }
-        for (at, value) in values.iter().enumerate() {
-            out.push(if at == 0 { b'[' } else { b',' });
-            text(out, value);
-        }
-        out.push(b']');
-    }
-    out.push(b'}');
+    out.extend_from_slice(Json::from(by_name).to_string().as_bytes());
 }
 
 #[cfg(test)]

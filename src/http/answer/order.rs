@@ -1,13 +1,11 @@
 //! Which rows of a table are shown, and in which order.
 //!
-//! Rows are filtered first, then sorted, then cut. Sorting looks at each value once: the first column of the sort becomes
-//! sixteen bytes beside the row number, and only rows that are equal there look at the columns after it. When only the top is
-//! wanted, only the top is sorted, and the columns after the first are looked at for no others. Equal rows keep the order of the table; NULL comes last in both directions; text is compared
-//! by its bytes. Memory: 24 bytes a row, and what the further columns hold, for as long as the sort runs.
+//! Rows are filtered first, then sorted, then cut. The values of a column become sixteen bytes each beside the row number, and only rows
+//! that are equal there look at the next column. When only the top is wanted, only the top is sorted. Rows that are equal in all
+//! columns keep the order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: 24 bytes a row,
+//! for as long as the sort runs.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use crate::query::table::Table;
 use crate::value::{ColumnType, Value};
@@ -21,142 +19,101 @@ pub(in crate::http) struct SortBy {
     pub(in crate::http) descending: bool,
 }
 
-/// The rows to show.
+/// By which column rows are sorted, and whether the largest comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) enum Rows {
-    /// These, as they stand in the table.
-    Range(Range<usize>),
-    /// These, in this order.
-    List(Vec<u32>),
+pub(in crate::http) struct Sort {
+    pub(in crate::http) column: String,
+    pub(in crate::http) descending: bool,
 }
 
-impl Rows {
-    /// How many.
-    pub(in crate::http) fn len(&self) -> usize {
-        match self {
-            Self::Range(range) => range.len(),
-            Self::List(rows) => rows.len(),
+impl Sort {
+    /// The largest first.
+    pub(in crate::http) fn largest(column: &str) -> Self {
+        Self {
+            column: column.to_owned(),
+            descending: true,
         }
     }
 
-    /// The number of the row that stands in place `at`.
-    pub(in crate::http) fn get(&self, at: usize) -> Option<usize> {
-        match self {
-            Self::Range(range) => (at < range.len()).then(|| range.start + at),
-            Self::List(rows) => rows.get(at).map(|row| *row as usize),
-        }
-    }
-
-    /// Leaves `limit` rows from place `offset` on; a limit of 0 leaves all.
-    fn cut(self, offset: usize, limit: usize) -> Self {
-        let start = offset.min(self.len());
-        let end = if limit == 0 {
-            self.len()
-        } else {
-            self.len().min(start.saturating_add(limit))
-        };
-        match self {
-            Self::Range(range) => Self::Range(range.start + start..range.start + end),
-            Self::List(mut rows) => {
-                rows.truncate(end);
-                rows.drain(..start);
-                Self::List(rows)
-            }
+    /// As the parameter `sort` says it: a minus before the column puts the largest first.
+    pub(in crate::http) fn parse(text: &str) -> Self {
+        let column = text.strip_prefix('-');
+        Self {
+            column: column.unwrap_or(text).to_owned(),
+            descending: column.is_some(),
         }
     }
 }
 
-/// Filters, sorts and cuts. Gives the rows, and how many there were before they were cut.
+/// Filters, sorts and cuts; a limit of 0 leaves all. Gives the numbers of the rows, and how many there were before they were
+/// cut.
 pub(in crate::http) fn choose(
     table: &dyn Table,
-    keep: Option<&dyn Fn(usize) -> bool>,
+    keep: &dyn Fn(usize) -> bool,
     sort: &[SortBy],
     offset: usize,
     limit: usize,
-) -> (Rows, usize) {
-    let number = |row: usize| u32::try_from(row).expect("no pool or report has 2^32 rows");
-    let rows = match keep {
-        None => Rows::Range(0..table.len()),
-        Some(keep) => Rows::List(
-            (0..table.len())
-                .filter(|row| keep(*row))
-                .map(number)
-                .collect(),
-        ),
-    };
+) -> (Vec<u32>, usize) {
+    let len = u32::try_from(table.len()).expect("no pool or report has 2^32 rows");
+    let mut rows: Vec<u32> = (0..len).filter(|row| keep(*row as usize)).collect();
     let total = rows.len();
-    if sort.is_empty() {
-        return (rows.cut(offset, limit), total);
-    }
-    let top = if limit == 0 {
-        total
-    } else {
-        total.min(offset.saturating_add(limit))
+    let end = match limit {
+        0 => total,
+        limit => total.min(offset.saturating_add(limit)),
     };
-    let rows = match rows {
-        Rows::Range(range) => sorted(table, range.map(number), sort, top),
-        Rows::List(rows) => sorted(table, rows.into_iter(), sort, top),
-    };
-    (Rows::List(rows).cut(offset, limit), total)
+    rows = sorted(table, rows, sort, end);
+    rows.truncate(end);
+    rows.drain(..offset.min(end));
+    (rows, total)
 }
 
-/// The first `top` rows of the order.
-fn sorted(
-    table: &dyn Table,
-    rows: impl Iterator<Item = u32>,
-    sort: &[SortBy],
-    top: usize,
-) -> Vec<u32> {
-    let first = sort[0];
-    let mut entries: Vec<Entry> = rows
-        .enumerate()
-        .map(|(place, row)| Entry {
-            key: key(&table.value(row as usize, first.column), first.descending),
-            row,
-            place: u32::try_from(place).expect("no more places than rows"),
-        })
-        .collect();
+/// The rows in order, at least the first `top` of them. They come in the order of the table.
+fn sorted(table: &dyn Table, rows: Vec<u32>, sort: &[SortBy], top: usize) -> Vec<u32> {
+    let Some((by, others)) = sort.split_first() else {
+        return rows;
+    };
+    let value = |row: u32| table.value(row as usize, by.column);
+    let entry = |row: u32| (key(&value(row), by.descending), row);
+    let mut entries: Vec<(Key, u32)> = rows.into_iter().map(entry).collect();
     if 0 < top && top < entries.len() {
-        // Further columns are looked at only where they may decide what is on top.
-        let (_, last, _) = entries.select_nth_unstable_by(top - 1, |a, b| a.key.cmp(&b.key));
-        let last = last.key;
-        entries.retain(|entry| entry.key <= last);
-        entries.sort_unstable_by_key(|entry| entry.place);
-        for (place, entry) in (0..).zip(&mut entries) {
-            entry.place = place;
+        // Of those that are equal to the last one the other columns decide which are on top.
+        let (_, last, _) = entries.select_nth_unstable(top - 1);
+        let last = last.0;
+        entries.retain(|(key, _)| *key <= last);
+    }
+    entries.sort_unstable();
+    let column_type = table.columns()[by.column].column_type;
+    let is_text = matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text);
+    // The keys of texts are the same when they differ further on.
+    let compare = |a: &u32, b: &u32| compare_texts(&value(*a), &value(*b), by.descending);
+    let mut sorted = Vec::with_capacity(entries.len());
+    let mut alike: Vec<u32> = Vec::new();
+    for entries in entries.chunk_by(|a, b| a.0 == b.0) {
+        alike.clear();
+        alike.extend(entries.iter().map(|(_, row)| *row));
+        if is_text {
+            alike.sort_by(compare);
+        }
+        for same in alike.chunk_by(|a, b| !is_text || compare(a, b).is_eq()) {
+            match same {
+                _ if sorted.len() >= top => return sorted,
+                [row] => sorted.push(*row),
+                rows => {
+                    let left = top - sorted.len();
+                    sorted.extend(self::sorted(table, rows.to_vec(), others, left));
+                }
+            }
         }
     }
-    let lanes: Vec<Lane<'_>> = sort
-        .iter()
-        .enumerate()
-        .filter_map(|(at, by)| Lane::new(table, &entries, *by, at == 0))
-        .collect();
-    let compare = |a: &Entry, b: &Entry| {
-        a.key.cmp(&b.key).then_with(|| {
-            let mut further = lanes.iter().map(|lane| lane.compare(a.place, b.place));
-            // The place in the table decides in the end, which makes the order total and the sort stable.
-            further
-                .find(|order| order.is_ne())
-                .unwrap_or_else(|| a.place.cmp(&b.place))
-        })
-    };
-    if top < entries.len() {
-        if top > 0 {
-            entries.select_nth_unstable_by(top - 1, compare);
-        }
-        entries.truncate(top);
-    }
-    entries.sort_unstable_by(compare);
-    entries.into_iter().map(|entry| entry.row).collect()
+    sorted
 }
 
-/// One row in the making of an order.
-struct Entry {
-    /// What decides most comparisons.
-    key: Key,
-    row: u32,
-    /// Where the row stood among these before: the index into every [`Lane`].
-    place: u32,
+fn compare_texts(a: &Value<'_>, b: &Value<'_>, descending: bool) -> Ordering {
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) if descending => b.as_bytes().cmp(a.as_bytes()),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (a, b) => (*a == Value::Null).cmp(&(*b == Value::Null)),
+    }
 }
 
 /// A value as 16 bytes that compare as the value does. Two texts may have the same although they differ further on.
@@ -206,57 +163,6 @@ fn text_bits(text: &[u8]) -> Key {
         u64::from_be_bytes(bytes)
     };
     (part(0), part(8))
-}
-
-/// What one further column of the sort holds, by place.
-enum Lane<'a> {
-    Keys(Vec<Key>),
-    Texts {
-        texts: Vec<Option<Cow<'a, str>>>,
-        descending: bool,
-    },
-}
-
-impl<'a> Lane<'a> {
-    /// `None` for a first column whose keys say all there is to say.
-    fn new(table: &'a dyn Table, entries: &[Entry], by: SortBy, first: bool) -> Option<Self> {
-        let value = |entry: &Entry| table.value(entry.row as usize, by.column);
-        let column_type = table.columns()[by.column].column_type;
-        if matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text) {
-            let text = |entry: &Entry| match value(entry) {
-                Value::Text(text) => Some(text),
-                _ => None,
-            };
-            let texts = entries.iter().map(text).collect();
-            return Some(Self::Texts {
-                texts,
-                descending: by.descending,
-            });
-        }
-        if first {
-            return None;
-        }
-        Some(Self::Keys(
-            entries
-                .iter()
-                .map(|entry| key(&value(entry), by.descending))
-                .collect(),
-        ))
-    }
-
-    fn compare(&self, a: u32, b: u32) -> Ordering {
-        let (a, b) = (a as usize, b as usize);
-        match self {
-            Self::Keys(keys) => keys[a].cmp(&keys[b]),
-            Self::Texts { texts, descending } => match (&texts[a], &texts[b]) {
-                (Some(a), Some(b)) if *descending => b.as_bytes().cmp(a.as_bytes()),
-                (Some(a), Some(b)) => a.as_bytes().cmp(b.as_bytes()),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => Ordering::Equal,
-            },
-        }
-    }
 }
 
 #[cfg(test)]
@@ -392,9 +298,9 @@ mod tests {
                 .skip(offset)
                 .take(if limit == 0 { usize::MAX } else { limit })
                 .collect();
-            let keep: Option<&dyn Fn(usize) -> bool> = if filtered { Some(&keep) } else { None };
-            let (rows, counted) = choose(&table, keep, &sort, offset, limit);
-            assert_eq!(rows, Rows::List(expected), "seed {seed}, {sort:?}");
+            let keep = |row: usize| !filtered || keep(row);
+            let (rows, counted) = choose(&table, &keep, &sort, offset, limit);
+            assert_eq!(rows, expected, "seed {seed}, {sort:?}");
             assert_eq!(counted, total);
         }
     }
@@ -402,13 +308,11 @@ mod tests {
     #[test]
     fn without_a_sort_the_table_is_cut_as_it_stands() {
         let table = sample(1, 10);
-        let rows = |offset, limit| choose(&table, None, &[], offset, limit).0;
-        assert_eq!(rows(0, 3), Rows::Range(0..3));
-        assert_eq!(rows(8, 3), Rows::Range(8..10));
-        assert_eq!(rows(20, 3), Rows::Range(10..10));
-        assert_eq!(rows(2, 0), Rows::Range(2..10));
-        assert_eq!(rows(usize::MAX, usize::MAX).len(), 0);
-        assert_eq!(rows(8, 3).get(1), Some(9));
-        assert_eq!(rows(8, 3).get(2), None);
+        let rows = |offset, limit| choose(&table, &|_| true, &[], offset, limit).0;
+        assert_eq!(rows(0, 3), [0, 1, 2]);
+        assert_eq!(rows(8, 3), [8, 9]);
+        assert!(rows(20, 3).is_empty());
+        assert_eq!(rows(2, 0), [2, 3, 4, 5, 6, 7, 8, 9]);
+        assert!(rows(usize::MAX, usize::MAX).is_empty());
     }
 }

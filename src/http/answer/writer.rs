@@ -37,6 +37,8 @@ pub(in crate::http) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>
 /// Writes rows of some columns in one format.
 pub(in crate::http) struct RowWriter {
     format: Format,
+    /// What comes before the rows: the array's bracket; in CSV the names of the columns.
+    start: Vec<u8>,
     /// The columns to show, by number, each with what stands before its value.
     columns: Vec<(usize, Lead)>,
     /// What stands before a last member, and what writes it; CSV has no such thing.
@@ -55,20 +57,32 @@ impl RowWriter {
     ) -> Self {
         let array = format == Format::Json && !named;
         let (open, close) = if array { (b'[', b']') } else { (b'{', b'}') };
+        let mut start = match format {
+            Format::Json => b"[".to_vec(),
+            _ => Vec::new(),
+        };
         let lead = |(at, (column, name)): (usize, (usize, &str))| {
             let mut lead = match (format, at) {
                 (Format::Csv, 0) => Vec::new(),
                 (_, 0) => vec![open],
                 _ => vec![b','],
             };
-            if format != Format::Csv && !array {
+            if format == Format::Csv {
+                start.extend_from_slice(&lead);
+                csv_text(&mut start, name);
+            } else if !array {
                 json::name(&mut lead, name);
             }
             (column, Lead::new(lead))
         };
+        let columns = columns.into_iter().enumerate().map(lead).collect();
+        if format == Format::Csv {
+            start.extend_from_slice(b"\r\n");
+        }
         Self {
             format,
-            columns: columns.into_iter().enumerate().map(lead).collect(),
+            start,
+            columns,
             member: None,
             close,
         }
@@ -98,18 +112,8 @@ impl RowWriter {
     }
 
     /// What comes before the rows: the array's bracket; in CSV the names of the columns.
-    pub(in crate::http) fn start<'a>(&self, out: &mut Vec<u8>, name: impl Fn(usize) -> &'a str) {
-        match self.format {
-            Format::Json => out.push(b'['),
-            Format::Csv => {
-                for (column, lead) in &self.columns {
-                    lead.write(out);
-                    csv_text(out, name(*column));
-                }
-                out.extend_from_slice(b"\r\n");
-            }
-            Format::Ndjson | Format::Arrow | Format::Sse => {}
-        }
+    pub(in crate::http) fn start(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start);
     }
 
     /// One row and what stands between it and the one before it; `first` of all rows has none.
@@ -217,7 +221,7 @@ mod tests {
         let names = ["the key", "time", "say \"n\""];
         let writer = RowWriter::new(format, true, columns.iter().map(|at| (*at, names[*at])));
         let mut out = Vec::new();
-        writer.start(&mut out, |column| names[column]);
+        writer.start(&mut out);
         for row in 0..table.len() {
             writer.row(&mut out, table, row, row == 0);
         }

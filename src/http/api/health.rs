@@ -19,8 +19,8 @@ pub(in crate::http) async fn healthy(_: NoParams) -> Answer {
 
 /// `GET /readyz`. Takes no permit: a busy daemon is ready.
 pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let readiness = app.query_with(None, |source| Ok(source.readiness()));
-    let reasons = readiness.await?.reasons.join("; ");
+    let reasons = app.query_with(None, |source| Ok(source.unready()));
+    let reasons = reasons.await?.join("; ");
     match reasons.is_empty() {
         true => Ok(json(StatusCode::OK, r#"{"status":"ready"}"#)),
         false => Err(Problem::busy(format!("not ready: {reasons}"))),

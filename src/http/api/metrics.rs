@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Response};
 
+use crate::http::answer::format::weighted;
 use crate::http::app::{Answer, App};
 use crate::http::params::NoParams;
 use crate::metrics::Format;
@@ -20,12 +21,9 @@ pub(in crate::http) async fn read(
     _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
-    // A header may come in several lines.
-    let accept = headers.get_all(ACCEPT).iter();
-    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
-    let format = Format::accepted(Some(&accept.join(",")));
+    let format = preferred(&headers);
     let status = app.status().await?;
-    let metrics = app.metrics.clone();
+    let metrics = app.settings.metrics.clone();
     let text = app
         .query(move |_| Ok(metrics.write(status, format)))
         .await?;
@@ -35,4 +33,46 @@ pub(in crate::http) async fn read(
     headers.insert(CONTENT_TYPE, media_type);
     headers.insert(VARY, HeaderValue::from_static("accept"));
     Ok(response)
+}
+
+/// The format that `Accept` prefers; the classic one when it does not say.
+fn preferred(headers: &HeaderMap) -> Format {
+    let weight = |wanted: &str| {
+        let all = weighted(headers, ACCEPT).into_iter();
+        let weights = all
+            .filter(|(name, _)| name == wanted)
+            .map(|(_, weight)| weight);
+        weights.fold(0.0, f32::max)
+    };
+    match weight("application/openmetrics-text") > weight("text/plain") {
+        true => Format::OpenMetrics,
+        false => Format::Classic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_one_that_is_liked_best() {
+        let of = |accept: &'static str| {
+            let accept = (ACCEPT, HeaderValue::from_static(accept));
+            preferred(&HeaderMap::from_iter([accept]))
+        };
+        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(of(prometheus), Format::OpenMetrics);
+        for classic in [
+            "",
+            "*/*",
+            "text/plain",
+            "text/html,application/xml;q=0.9,*/*;q=0.8",
+            "text/plain;version=0.0.4;q=0.9, application/openmetrics-text;q=0.2",
+            "application/openmetrics-text;q=0",
+        ] {
+            assert_eq!(of(classic), Format::Classic, "{classic}");
+        }
+        assert_eq!(preferred(&HeaderMap::new()), Format::Classic);
+    }
 }

@@ -5,7 +5,6 @@ pub(super) mod metrics;
 pub(super) mod openapi;
 pub(super) mod reports;
 pub(super) mod requests;
-mod schemas;
 pub(super) mod search;
 pub(super) mod series;
 pub(super) mod sources;

@@ -4,6 +4,7 @@
 //! are filtered by key, sorted, cut and written. Parameters are checked twice: their form before the read model is queried,
 //! the columns they name against the table that came back, so that a report that was replaced in between cannot be misread.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -15,15 +16,16 @@ use super::requests::LIMIT_DEFAULT;
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
-use crate::http::answer::order::{SortBy, choose};
+use crate::http::answer::order::{Sort, SortBy, choose};
 use crate::http::answer::writer::RowWriter;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, KEY_PREFIX, NoParams, Params, PathParts, encode};
 use crate::http::request_checks::JsonBody;
-use crate::query::read_model::{Needed, ReportAnswer, ReportForm, ReportSummary};
-use crate::query::table::Table;
+use crate::query::error::QueryError;
+use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::report::comment;
+use crate::report::form::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
 /// `GET /api/v1/reports`
@@ -60,7 +62,7 @@ pub(in crate::http) async fn create(
 ) -> Answer {
     let form = form(body)?;
     let created = app.query(move |source| Ok(source.create_report(form)?));
-    let report = created.await?.report;
+    let report = created.await?;
     let location = format!("/api/v1/reports/{}", encode(&report.name));
     let mut response = format::json(StatusCode::CREATED, summary(&report).to_string());
     if let Ok(location) = HeaderValue::try_from(location) {
@@ -78,7 +80,10 @@ fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
     };
     let bad = |why: String| Err(Problem::parameter("name", why));
     match definition.shift_remove("name") {
-        Some(Json::String(name)) if !name.is_empty() => Ok(ReportForm { name, definition }),
+        Some(Json::String(name)) if !name.is_empty() => {
+            let form = ReportForm::from_members(&name, definition);
+            Ok(form.map_err(|error| QueryError::bad_value("report", error.to_string()))?)
+        }
         Some(_) => bad("must be a text that is not empty".to_owned()),
         None => bad(format!("is missing; accepted: {EXAMPLE}")),
     }
@@ -95,7 +100,7 @@ pub(in crate::http) async fn drop_one(
         let name = name.clone();
         app.query(move |source| Ok(source.drop_report(&name)?))
     };
-    let body = json!({"persistent": dropped.await?.persistent, "dropped": name});
+    let body = json!({"persistent": dropped.await?, "dropped": name});
     Ok(format::json(StatusCode::OK, body.to_string()))
 }
 
@@ -109,7 +114,7 @@ pub(in crate::http) async fn read(
     let query = Query::parse(params, &headers)?;
     app.read_rows(move |source| {
         let answer = match &query.percentiles {
-            None => source.report(&name, &query.needed(), &query.keys)?,
+            None => source.report(&name, query.needed().as_deref(), &query.keys)?,
             Some(percentiles) => source.ranking(&name, percentiles)?,
         };
         query.write(&name, answer)
@@ -120,8 +125,7 @@ pub(in crate::http) async fn read(
 /// What a client wants to see of a report.
 #[derive(Debug)]
 struct Query {
-    /// Column names, and whether the largest comes first.
-    sort: Vec<(String, bool)>,
+    sort: Vec<Sort>,
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
@@ -137,22 +141,12 @@ struct Query {
 impl Query {
     fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
         let sort = list_of_columns(&mut params, "sort")?.unwrap_or_default();
-        let sort = sort.into_iter().map(|name| match name.strip_prefix('-') {
-            Some(rest) => (rest.to_owned(), true),
-            None => (name, false),
-        });
-        let sort: Vec<(String, bool)> = sort.collect();
-        if let Some(name) = twice(sort.iter().map(|(name, _)| name)) {
-            let why = format!("column {name:?} is given more than once");
-            return Err(Problem::parameter("sort", why));
-        }
+        let sort: Vec<Sort> = sort.iter().map(|text| Sort::parse(text)).collect();
+        not_twice("sort", sort.iter().map(|by| &by.column))?;
         let limit = params.count("limit", LIMIT_DEFAULT)?;
         let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
-        if let Some(name) = twice(columns.iter().flatten()) {
-            let why = format!("column {name:?} is given more than once");
-            return Err(Problem::parameter("columns", why));
-        }
+        not_twice("columns", columns.iter().flatten())?;
         let percentiles = params.text("percentiles");
         let percentiles = percentiles
             .map(|text| comment::percentiles(&text))
@@ -172,21 +166,13 @@ impl Query {
         })
     }
 
-    /// The columns that will be read.
-    fn needed(&self) -> Needed {
-        let Some(columns) = &self.columns else {
-            return Needed::All;
-        };
-        let sort = self.sort.iter().map(|(name, _)| name);
+    /// The columns that will be read; `None`: all.
+    fn needed(&self) -> Option<Vec<String>> {
+        let sort = self.sort.iter().map(|by| &by.column);
         let keys = self.keys.iter().map(|(name, _)| name);
-        let mut names: Vec<String> = Vec::new();
-        for name in columns.iter().chain(sort).chain(keys) {
-            let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
-            names.extend([name.clone(), bare.to_owned()]);
-        }
-        names.sort_unstable();
-        names.dedup();
-        Needed::Only(names)
+        let names = self.columns.as_ref()?.iter().chain(sort).chain(keys);
+        let bare = |name: &String| name.strip_prefix(KEY_PREFIX).unwrap_or(name).to_owned();
+        Some(names.flat_map(|name| [name.clone(), bare(name)]).collect())
     }
 
     /// Checks the query against what the report has, and writes the answer's beginning.
@@ -206,19 +192,23 @@ impl Query {
                 columns.collect::<Result<Vec<_>, _>>()?
             }
         };
-        let sort = self.sort.iter().map(|(name, descending)| {
-            let (column, descending) = (find("sort", name)?, *descending);
-            Ok(SortBy { column, descending })
+        let sort = self.sort.iter().map(|by| {
+            Ok(SortBy {
+                column: find("sort", &by.column)?,
+                descending: by.descending,
+            })
         });
         let sort: Vec<SortBy> = sort.collect::<Result<_, Problem>>()?;
         let keys = self.keys.iter().map(|(name, text)| {
             let column = self.key_column(name, all, &answer.key_columns)?;
-            Condition::new(name, column, all[column].column_type, text)
+            Ok((column, wanted(name, all[column].column_type, text)?))
         });
-        let keys: Vec<Condition<'_>> = keys.collect::<Result<_, _>>()?;
-        let keep = |row: usize| keys.iter().all(|key| key.holds(table.as_ref(), row));
-        let keep: Option<&dyn Fn(usize) -> bool> = if keys.is_empty() { None } else { Some(&keep) };
-        let (rows, total) = choose(table.as_ref(), keep, &sort, self.offset, self.limit);
+        let keys: Vec<(usize, Value<'_>)> = keys.collect::<Result<_, Problem>>()?;
+        let keep = |row| {
+            keys.iter()
+                .all(|(column, wanted)| table.value(row, *column) == *wanted)
+        };
+        let (rows, total) = choose(table.as_ref(), &keep, &sort, self.offset, self.limit);
         let named = columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         let head = json!({
@@ -264,43 +254,29 @@ fn list_of_columns(
     Ok(Some(names))
 }
 
-/// The first name that comes more than once.
-fn twice<'a>(names: impl Iterator<Item = &'a String> + Clone) -> Option<&'a String> {
-    let mut all = names.clone().enumerate();
-    let (_, name) = all.find(|(at, name)| names.clone().take(*at).any(|other| other == *name))?;
-    Some(name)
-}
-
-/// One condition on a key column.
-enum Condition<'a> {
-    Text(usize, &'a str),
-    Int(usize, i64),
-}
-
-impl<'a> Condition<'a> {
-    fn new(
-        name: &str,
-        column: usize,
-        column_type: ColumnType,
-        text: &'a str,
-    ) -> Result<Self, Problem> {
-        if matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text) {
-            return Ok(Self::Text(column, text));
-        }
-        let number = text.parse().map_err(|_| {
-            Problem::parameter(name, format!("{text:?} is not accepted; a whole number is"))
-        })?;
-        Ok(Self::Int(column, number))
-    }
-
-    fn holds(&self, table: &dyn Table, row: usize) -> bool {
-        match self {
-            Self::Text(column, text) => {
-                matches!(table.value(row, *column), Value::Text(value) if value == *text)
-            }
-            Self::Int(column, number) => table.value(row, *column) == Value::Int(*number),
+/// Refuses a list that has a name more than once.
+fn not_twice<'a>(
+    parameter: &str,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), Problem> {
+    let mut known = HashSet::new();
+    match names.find(|name| !known.insert(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let why = format!("column {name:?} is given more than once");
+            Err(Problem::parameter(parameter, why))
         }
     }
+}
+
+/// The value that a key column must have.
+fn wanted<'a>(name: &str, column_type: ColumnType, text: &'a str) -> Result<Value<'a>, Problem> {
+    if matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text) {
+        return Ok(Value::Text(text.into()));
+    }
+    let bad = || format!("{text:?} is not accepted; a whole number is");
+    let number = text.parse().map_err(|_| Problem::parameter(name, bad()))?;
+    Ok(Value::Int(number))
 }
 
 /// `GET /api/v1/info`

@@ -13,7 +13,7 @@ use super::search::{conditions, range, with_timers};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
-use crate::http::answer::order::Rows;
+use crate::http::answer::order::choose;
 use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
@@ -74,7 +74,7 @@ fn write_page(page: RequestPage, format: Format) -> RowBody {
     if !page.timers.is_empty() {
         writer = writer.with_member("timers", timers_member(page.timers));
     }
-    let rows = Rows::Range(0..table.len());
+    let (rows, _) = choose(table.as_ref(), &|_| true, &[], 0, 0);
     RowBody::start(table, rows, writer, &head, &tail)
 }
 

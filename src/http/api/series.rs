@@ -30,7 +30,7 @@ pub(in crate::http) async fn read(
     params: Params,
 ) -> Answer {
     let query = Query::parse(params)?;
-    let series = app.series.clone().unwrap_or_else(Series::nothing);
+    let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
     let body = app.query(move |source| query.answer(&name, &series, source));
     Ok(format::json(StatusCode::OK, body.await?.to_string()))
 }
@@ -92,12 +92,7 @@ impl Query {
         })?;
         let key = key.map(|values| {
             let values = values.into_iter().map(Json::from);
-            report
-                .keys
-                .iter()
-                .cloned()
-                .zip(values)
-                .collect::<Map<_, _>>()
+            Map::from_iter(report.keys.iter().cloned().zip(values))
         });
         let points = line.points.iter().map(|point| point.map(number));
         Ok(json!({

@@ -70,9 +70,9 @@ pub(in crate::http) async fn read(
     let permit = permit.ok_or_else(|| Problem::busy(too_many))?;
     let last = app.query(|source| Ok(source.last_request_id()?)).await?;
     let format = options.format;
-    let greeting: &[u8] = match format {
-        Format::Sse => b"retry: 1000\n\n",
-        _ => b"\n",
+    let greeting = match format {
+        Format::Sse => "retry: 1000\n\n",
+        _ => "\n",
     };
     let stopped = app.stopped();
     let now = Instant::now();
@@ -91,7 +91,7 @@ pub(in crate::http) async fn read(
         Some((piece, follower))
     });
     // Sent at once, so that the client knows that it is through.
-    let greeting = stream::iter([Bytes::from_static(greeting)]);
+    let greeting = stream::iter([Bytes::from(greeting)]);
     let pieces = greeting.chain(pieces).take_until(Box::pin(stopped));
     Ok(endless(format, pieces))
 }
@@ -156,11 +156,10 @@ impl Follower {
             }
             if self.sent.elapsed() >= HEARTBEAT {
                 self.sent = Instant::now();
-                let heartbeat: &[u8] = match self.options.format {
-                    Format::Sse => b":\n\n",
-                    _ => b"\n",
-                };
-                return Some(Bytes::from_static(heartbeat));
+                return Some(Bytes::from(match self.options.format {
+                    Format::Sse => ":\n\n",
+                    _ => "\n",
+                }));
             }
         }
         None

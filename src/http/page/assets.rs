@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use axum::body::Body;
 use axum::extract::Path;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, Response};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderMap, HeaderValue, Response};
 
 use super::compressed::Text;
 use crate::http::error::Problem;
@@ -48,19 +48,18 @@ pub(super) fn paths() -> [&'static str; 3] {
 }
 
 /// `GET /assets/{file}`
-pub(super) async fn read(Path(file): Path<String>) -> Result<Response<Body>, Problem> {
+pub(super) async fn read(
+    Path(file): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Problem> {
     let mut assets = ASSETS.iter();
     let asset = assets.find(|asset| asset.path.strip_prefix("/assets/") == Some(&file));
     let asset = asset.ok_or_else(|| {
         Problem::not_found("this version of the page has no such file; load the page again")
     })?;
-    let mut response = asset.text.clone().into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.media_type));
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("public, max-age=31536000, immutable"),
-    );
+    let mut response = asset.text.response(&headers, asset.media_type);
+    let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(CACHE_CONTROL, kept);
     Ok(response)
 }
 

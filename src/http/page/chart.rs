@@ -15,7 +15,7 @@ mod lines;
 pub(super) use self::histogram::histogram;
 #[cfg(test)]
 pub(super) use self::lines::POINTS_MAX;
-pub(super) use self::lines::{Chart, Line, Unit};
+pub(super) use self::lines::{Chart, Line};
 
 const WIDTH: i32 = 400;
 const HEIGHT: i32 = 150;
@@ -38,48 +38,36 @@ pub(super) enum Theme {
     Dark,
 }
 
-/// Colours of lines, on white and on black; the style sheet has the same.
-const COLOURS: [(&str, &str); 4] = [
+/// A colour on white, and on black.
+type Colour = (&'static str, &'static str);
+
+/// Of lines; the style sheet has the same.
+const COLOURS: [Colour; 4] = [
     ("#1f6fd1", "#6fb1ff"),
     ("#b45309", "#f5a742"),
     ("#b3261e", "#ff8a80"),
     ("#0f766e", "#4fd1c5"),
 ];
+const INK: Colour = ("#4b5563", "#c3c9d3");
+const GRID: Colour = ("#e3e7ee", "#343b47");
+const BACK: Colour = ("#ffffff", "#14181f");
 
 impl Theme {
-    fn colour(self, colour: usize) -> &'static str {
-        let (light, dark) = COLOURS[colour % COLOURS.len()];
+    fn colour(self, (light, dark): Colour) -> &'static str {
         if self == Self::Dark { dark } else { light }
-    }
-
-    fn ink(self) -> &'static str {
-        if self == Self::Dark {
-            "#c3c9d3"
-        } else {
-            "#4b5563"
-        }
-    }
-
-    fn grid(self) -> &'static str {
-        if self == Self::Dark {
-            "#343b47"
-        } else {
-            "#e3e7ee"
-        }
     }
 }
 
 /// Everything around what is drawn.
 fn frame(id: &str, theme: Theme, title: &str, described: &str, body: &Markup) -> Markup {
+    let alone = theme != Theme::Page;
     html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img"
             aria-labelledby={ (id) "-t " (id) "-d" } font-family="system-ui, sans-serif" font-size="12"
-            width=[(theme != Theme::Page).then_some(ALONE * WIDTH)] height=[(theme != Theme::Page).then_some(ALONE * HEIGHT)] {
+            width=[alone.then_some(ALONE * WIDTH)] height=[alone.then_some(ALONE * HEIGHT)] {
             title id={ (id) "-t" } { (title) }
             desc id={ (id) "-d" } { (described) }
-            @if theme != Theme::Page {
-                rect width=(WIDTH) height=(HEIGHT) fill=(if theme == Theme::Dark { "#14181f" } else { "#ffffff" }) {}
-            }
+            @if alone { rect width=(WIDTH) height=(HEIGHT) fill=(theme.colour(BACK)) {} }
             (body)
         }
     }
@@ -108,10 +96,24 @@ impl Scale {
         html! {
             @for tick in &self.ticks {
                 @let y = coordinate(self.y(*tick));
-                line.grid x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) stroke=(theme.grid()) {}
-                text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.ink()) { (text(*tick)) }
+                line.grid x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) stroke=(theme.colour(GRID)) {}
+                text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { (text(*tick)) }
             }
         }
+    }
+}
+
+/// A mark on the scale below.
+fn tick(x: f64, text: &str, theme: Theme) -> Markup {
+    // At the right edge there is no room for the second half of a text; a character is at most so wide.
+    let ends = x + 4.5 * text.chars().count() as f64 > f64::from(WIDTH);
+    let (x, anchor) = if ends {
+        (f64::from(RIGHT), "end")
+    } else {
+        (x, "middle")
+    };
+    html! {
+        text.tick x=(coordinate(x)) y=(BOTTOM + 17) text-anchor=(anchor) fill=(theme.colour(INK)) { (text) }
     }
 }
 

@@ -1,18 +1,14 @@
 //! Pages, style and script as gzip: a quarter of the bytes.
 //!
-//! An answer that is worth it carries its text as a [`Text`]; [`around`], on the way out, puts the compressed form in its place
-//! when the request allows it. A text is compressed once, when it is first wanted, however many get it: pages are kept for a
-//! second (`cache`), style and script for good. Answers of the API are not compressed: they are streamed, and their readers are
-//! machines close by.
+//! A [`Text`] is compressed once, when it is first wanted, however many get it: pages are kept for a second (`cache`), style and
+//! script for good. Answers of the API are not compressed: they are streamed, and their readers are machines close by.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes};
-use axum::extract::Request;
-use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, VARY};
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Response};
-use axum::middleware::Next;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -51,10 +47,19 @@ impl Text {
         compressed.clone()
     }
 
-    /// An answer with this text, in either form.
-    pub(super) fn into_response(self) -> Response<Body> {
+    /// An answer with this text, compressed where it is worth it and the request has headers that allow it.
+    pub(super) fn response(&self, request: &HeaderMap, media_type: &'static str) -> Response<Body> {
         let mut response = Response::new(Body::from(self.plain().clone()));
-        response.extensions_mut().insert(self);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        if self.plain().len() < WORTH_BYTES {
+            return response;
+        }
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        if is_accepted(request) {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            *response.body_mut() = Body::from(self.compressed());
+        }
         response
     }
 }
@@ -63,27 +68,6 @@ fn gzip(plain: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 3), Compression::new(LEVEL));
     let written = encoder.write_all(plain).and_then(|()| encoder.finish());
     written.expect("writing to memory does not fail").into()
-}
-
-/// Sends the compressed form of a text where it is accepted.
-pub(in crate::http) async fn around(request: Request, next: Next) -> Response<Body> {
-    let accepted = is_accepted(request.headers());
-    let mut response = next.run(request).await;
-    let Some(text) = response.extensions_mut().remove::<Text>() else {
-        return response;
-    };
-    if text.plain().len() < WORTH_BYTES {
-        return response;
-    }
-    let headers = response.headers_mut();
-    headers.append(VARY, HeaderValue::from_static("accept-encoding"));
-    if accepted {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        // The router has put down that of the other form already.
-        headers.remove(CONTENT_LENGTH);
-        *response.body_mut() = Body::from(text.compressed());
-    }
-    response
 }
 
 /// Whether gzip is among what is accepted, with a weight that is not 0.

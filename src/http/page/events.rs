@@ -63,7 +63,7 @@ async fn send(app: Arc<App>) {
 
 /// What every page shows: the last seconds, or what is left of that without a history.
 async fn numbers(app: &App) -> Result<String, Problem> {
-    let series = app.series.clone();
+    let series = app.settings.series.clone();
     app.query(move |source| {
         let status = source.status();
         let mut numbers = Map::new();

@@ -6,7 +6,7 @@
 use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
-use super::assets;
+use super::{assets, show};
 
 /// The part of the site that a page belongs to, for the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,9 @@ const SECTIONS: [(Section, &str, &str); 5] = [
     (Section::Daemon, "/daemon", "Daemon"),
 ];
 
-/// A whole page. `title` may hold names out of packets, made visible before.
-pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
-    let [style, script, icon] = assets::paths();
+/// A document with this title, what else stands in its head, and its body. `title` may hold names out of packets, made visible
+/// before.
+fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -38,34 +38,44 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " \u{b7} pinbad" }
-                link rel="icon" type="image/svg+xml" href=(icon);
-                link rel="stylesheet" href=(style);
-                script src=(script) {}
+                (head)
             }
-            body {
-                a.skip href="#main" { "Skip to the content" }
-                header.top {
-                    a.brand href="/" { "pinbad" }
-                    nav aria-label="Pages" {
-                        @for (other, path, name) in SECTIONS {
-                            a href=(path) aria-current=[(other == section).then_some("page")] { (name) }
-                        }
-                    }
-                    div.switches {
-                        span #tick {}
-                        button #live type="button" hidden { "Pause" }
-                        button #theme type="button" hidden { "Light or dark" }
-                    }
-                }
-                main #main tabindex="-1" { (main) }
-                footer {
-                    "pinbad " (env!("CARGO_PKG_VERSION"))
-                    " \u{b7} " a href="/api/v1/openapi.json" { "API" }
-                    " \u{b7} " a href="/api/v1/status" { "counters" }
-                }
-            }
+            body { (body) }
         }
     }
+}
+
+/// A whole page.
+pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
+    let [style, script, icon] = assets::paths();
+    let head = html! {
+        link rel="icon" type="image/svg+xml" href=(icon);
+        link rel="stylesheet" href=(style);
+        script src=(script) {}
+    };
+    let body = html! {
+        a.skip href="#main" { "Skip to the content" }
+        header.top {
+            a.brand href="/" { "pinbad" }
+            nav aria-label="Pages" {
+                @for (other, path, name) in SECTIONS {
+                    a href=(path) aria-current=[(other == section).then_some("page")] { (name) }
+                }
+            }
+            div.switches {
+                span #tick {}
+                button #live type="button" hidden { "Pause" }
+                button #theme type="button" hidden { "Light or dark" }
+            }
+        }
+        main #main tabindex="-1" { (main) }
+        footer {
+            "pinbad " (env!("CARGO_PKG_VERSION"))
+            " \u{b7} " a href="/api/v1/openapi.json" { "API" }
+            " \u{b7} " a href="/api/v1/status" { "counters" }
+        }
+    };
+    document(title, &head, &body)
 }
 
 /// The page that says why there is no other.
@@ -73,7 +83,7 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Markup {
     let reason = status.canonical_reason().unwrap_or("Error");
     let main = html! {
         h1 { (reason) }
-        p.problem { (super::show::visible(detail)) }
+        p.problem { (show::visible(detail)) }
         p { a href="/" { "To the overview" } }
     };
     page(Section::None, reason, &main)
@@ -85,24 +95,20 @@ pub(super) fn alone(status: StatusCode, detail: &str) -> Markup {
         StatusCode::UNAUTHORIZED => "Log in",
         other => other.canonical_reason().unwrap_or("Error"),
     };
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) " \u{b7} pinbad" }
+    let body = html! {
+        main {
+            h1 { (title) }
+            p { (show::visible(detail)) }
+            @if status == StatusCode::UNAUTHORIZED {
+                p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
             }
-            body { main {
-                h1 { (title) }
-                p { (super::show::visible(detail)) }
-                @if status == StatusCode::UNAUTHORIZED {
-                    p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
-                }
-            } }
         }
-    }
+    };
+    document(
+        title,
+        &html! { meta name="color-scheme" content="light dark"; },
+        &body,
+    )
 }
 
 /// The links above a heading, and the place itself.
@@ -129,9 +135,9 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
 
 /// The time that the data of a table spans, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
-    let covered = super::show::roughly(covered_seconds as f64);
+    let covered = show::roughly(covered_seconds as f64);
     if (covered_seconds as f64) < window_seconds - 1.0 {
-        let window = super::show::roughly(window_seconds);
+        let window = show::roughly(window_seconds);
         format!("last {covered} of a window of {window}")
     } else {
         format!("last {covered}")

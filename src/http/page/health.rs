@@ -74,7 +74,7 @@ fn sum(value: &Json) -> f64 {
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let status = view.source.status();
-    let reasons = view.source.readiness().reasons;
+    let reasons = view.source.unready();
     let get = |name: &str| status.get(name).map_or(0.0, sum);
     let main = html! {
         h1 { "Daemon" }
@@ -87,7 +87,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
         }
         div.columns #counters data-live { (counters(view, &status)) }
-        (memory_plan(&view.app.memory_plan))
+        (memory_plan(&view.app.settings.memory_plan))
         div #sockets data-live { (sockets(&status)) }
     };
     Ok(frame::page(Section::Daemon, "Daemon", &main))
@@ -142,12 +142,8 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
     let cores = |at: usize| rate(RECEIVED.len() + at, &show::number);
     let (reports, room) = (get("report_memory_bytes"), get("report_memory_bytes_max"));
     let share = if room > 0.0 { reports / room } else { 0.0 };
-    let resident = memory::resident_bytes().map_or(f64::NAN, |bytes| bytes as f64);
-    let resident = if resident.is_nan() {
-        "\u{2013}".to_owned()
-    } else {
-        show::bytes(resident)
-    };
+    let resident = memory::process_bytes().map(|[_, resident]| show::bytes(resident as f64));
+    let resident = resident.unwrap_or_else(|| "\u{2013}".to_owned());
     let usage = [
         row("", html! { "Cores busy, all threads" }, cores(0)),
         row("", html! { "Cores busy, the merger" }, cores(1)),
@@ -158,11 +154,8 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
             html! { (show::bytes(reports)) (part(share)) },
         ),
     ];
-    let heads = [
-        Head::text("Counter"),
-        Head::number("Since the start"),
-        Head::number("Now, per s"),
-    ];
+    let [since, now] = ["Since the start", "Now, per s"].map(Head::number);
+    let heads = [Head::text("Counter"), since, now];
     html! {
         (narrow_table("Received", &heads, &received.collect::<Vec<_>>()))
         (narrow_table("In memory", &[], &in_memory.collect::<Vec<_>>()))

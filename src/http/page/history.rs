@@ -6,7 +6,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Chart, Line, Theme, Unit};
+use super::chart::{Chart, Line, Theme};
 use super::frame;
 use super::render::View;
 use super::row::{self, Row};
@@ -23,52 +23,37 @@ const SPANS: [(&str, u64, u64); 4] = [
     ("1h", 3600, 20),
 ];
 
-/// What a chart shows.
-#[derive(Debug)]
-struct Kind {
-    /// In the address.
-    name: &'static str,
-    title: &'static str,
-    unit: Unit,
-    /// Name, colour, metric.
-    lines: &'static [(&'static str, usize, Metric)],
-}
-
-const fn kind(
-    name: &'static str,
-    title: &'static str,
-    unit: Unit,
-    lines: &'static [(&'static str, usize, Metric)],
-) -> Kind {
-    Kind {
-        name,
-        title,
-        unit,
-        lines,
-    }
-}
+/// What a chart shows: its name in the address, heading, unit, and lines by name, colour and metric.
+type Kind = (
+    &'static str,
+    &'static str,
+    fn(f64) -> String,
+    &'static [(&'static str, usize, Metric)],
+);
 
 const TIMES: &[(&str, usize, Metric)] = &[
     ("p99", 2, Metric::P99),
     ("p95", 1, Metric::P95),
     ("p50", 0, Metric::P50),
 ];
-const TRAFFIC: &[(&str, usize, Metric)] = &[("requests", 0, Metric::ReqPerSec)];
-const HITS: &[(&str, usize, Metric)] = &[("hits", 0, Metric::HitPerSec)];
-const ERRORS: &[(&str, usize, Metric)] = &[("errors", 2, Metric::ErrorsPerSec)];
-const CPU: &[(&str, usize, Metric)] = &[("busy", 3, Metric::CpuPerSec)];
 
+#[rustfmt::skip]
 const REQUESTS: [Kind; 4] = [
-    kind("traffic", "Requests per second", Unit::Rate, TRAFFIC),
-    kind("times", "Request time", Unit::Secs, TIMES),
-    kind("errors", "Errors per second", Unit::Rate, ERRORS),
-    kind("cpu", "CPU, cores", Unit::Cores, CPU),
+    ("traffic", "Requests per second", show::number, &[("requests", 0, Metric::ReqPerSec)]),
+    ("times", "Request time", show::secs, TIMES),
+    ("errors", "Errors per second", show::number, &[("errors", 2, Metric::ErrorsPerSec)]),
+    ("cpu", "CPU, cores", show::number, &[("busy", 3, Metric::CpuPerSec)]),
 ];
 
 const TIMERS: [Kind; 3] = [
-    kind("traffic", "Hits per second", Unit::Rate, HITS),
-    kind("times", "Time per hit", Unit::Secs, TIMES),
-    kind("cpu", "CPU, cores", Unit::Cores, CPU),
+    (
+        "traffic",
+        "Hits per second",
+        show::number,
+        &[("hits", 0, Metric::HitPerSec)],
+    ),
+    ("times", "Time per hit", show::secs, TIMES),
+    REQUESTS[3],
 ];
 
 /// The parameter `span`, checked.
@@ -109,9 +94,9 @@ impl History<'_> {
         let more = self.span.map(|span| ("span", span));
         let address = |name| row::address(self.report, &format!("{name}.svg"), self.keys, more);
         html! {
-            @for kind in self.kinds() {
-                div id={ "past-" (kind.name) } data-live {
-                    @if let Some(chart) = self.chart(kind, kind.title) { (chart.figure(kind.name, &address(kind.name))) }
+            @for kind @ (name, title, ..) in self.kinds() {
+                div id={ "past-" (name) } data-live {
+                    @if let Some(chart) = self.chart(kind, title) { (chart.figure(name, &address(name))) }
                 }
             }
         }
@@ -121,11 +106,8 @@ impl History<'_> {
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
         let (now, _, _) = self.reach();
         let choices = SPANS.map(|(name, secs, _)| {
-            (
-                address(name),
-                html! { (show::roughly(secs as f64)) },
-                name == now,
-            )
+            let text = html! { (show::roughly(secs as f64)) };
+            (address(name), text, name == now)
         });
         frame::views("How far back", "Charts of the last", &choices)
     }
@@ -146,30 +128,28 @@ impl History<'_> {
         *SPANS.iter().find(wanted).unwrap_or(&SPANS[3])
     }
 
-    fn chart(&self, kind: &Kind, title: &str) -> Option<Chart> {
+    fn chart(&self, (_, _, unit, lines): &Kind, title: &str) -> Option<Chart> {
         let to = self.series.coverage()?.to;
         let (_, span, step) = self.reach();
         let from = to.saturating_sub(span);
-        let metrics: Vec<Metric> = kind.lines.iter().map(|(_, _, metric)| *metric).collect();
+        let metrics: Vec<Metric> = lines.iter().map(|(_, _, metric)| *metric).collect();
         let key = self.key();
-        let key = key.as_deref();
         let found = self
             .series
-            .lines(self.report, key, &metrics, from, to, step)?;
+            .lines(self.report, key.as_deref(), &metrics, from, to, step)?;
         let step_secs = found.first()?.step as f64;
-        let lines = kind.lines.iter().zip(found);
-        let lines = lines.map(|((name, colour, _), line)| Line {
-            name,
-            colour: *colour,
-            points: line
-                .points
-                .into_iter()
-                .map(|it| it.unwrap_or(f64::NAN))
-                .collect(),
-        });
+        let points = |points: Vec<Option<f64>>| points.into_iter().map(|it| it.unwrap_or(f64::NAN));
+        let lines = lines
+            .iter()
+            .zip(found)
+            .map(|((name, colour, _), line)| Line {
+                name,
+                colour: *colour,
+                points: points(line.points).collect(),
+            });
         Some(Chart {
             title: title.to_owned(),
-            unit: kind.unit,
+            unit: *unit,
             lines: lines.collect(),
             step_secs,
         })
@@ -179,10 +159,9 @@ impl History<'_> {
 /// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
 pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     let file = view.path.get(1).map_or("", String::as_str);
-    let known =
-        |chart: &&str| *chart == "spread" || REQUESTS.iter().any(|kind| kind.name == *chart);
+    let known = |chart: &&str| *chart == "spread" || REQUESTS.iter().any(|kind| kind.0 == *chart);
     let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
-        let all = REQUESTS.iter().map(|kind| format!("{}.svg", kind.name));
+        let all = REQUESTS.iter().map(|kind| format!("{}.svg", kind.0));
         let all = all.chain(["spread.svg".to_owned(), "row".to_owned()]);
         Problem::not_found("a report has no such page").accepting(all)
     })?;
@@ -196,7 +175,7 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     if chart == "spread" {
         return row.histogram_alone(view.source, theme);
     }
-    let series = view.app.series.as_ref();
+    let series = view.app.settings.series.as_ref();
     let off = || Problem::not_found("no history is kept: series.memory is 0");
     let history = History {
         series: series.ok_or_else(off)?,
@@ -205,9 +184,9 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
         timers: row.ranking.timers,
         span,
     };
-    let kind = history.kinds().iter().find(|kind| kind.name == chart);
+    let kind = history.kinds().iter().find(|kind| kind.0 == chart);
     let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
-    let title = format!("{}: {}", row.title(), kind.title);
+    let title = format!("{}: {}", row.title(), kind.1);
     let chart = history.chart(kind, &title).ok_or_else(|| {
         let why = history.why_not();
         Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))

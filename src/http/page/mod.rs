@@ -47,7 +47,6 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, get};
 
-pub(super) use self::compressed::around as compress;
 use self::render::{Kind, route};
 use super::app::{App, Endpoint};
 

@@ -13,8 +13,9 @@ use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, visible};
-use super::table::{Head, Sort, table};
+use super::table::{Head, table};
 use super::timer_groups::small_table;
+use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::link;
 use crate::query::read_model::{ReadModel, RequestSearch};
@@ -53,7 +54,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let order = ORDERS.into_iter().find(|order| order.0 == word);
     let order = order.unwrap_or(ORDERS[0]);
     let source = view.source;
-    let history = view.app.series.as_ref().map(|series| History {
+    let history = view.app.settings.series.as_ref().map(|series| History {
         series,
         report: EVERYTHING,
         keys: &[],
@@ -117,20 +118,21 @@ fn numbers(all: &Ranking, source: &dyn ReadModel) -> Markup {
 /// The scripts that stand out: which takes the most time, which is slow, which fails.
 fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
     let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
-    let first = |column: &str, keep: Option<&dyn Fn(usize) -> bool>| {
+    let first = |column: &str, keep: &dyn Fn(usize) -> bool| {
         if scripts.table().column(column).is_none() {
             return Ok(None);
         }
-        let chosen = scripts.choose(keep, &Sort::largest(column), (0, 1))?;
-        Ok::<_, Problem>(chosen.rows.first().copied())
+        let (rows, _) = scripts.choose(keep, &Sort::largest(column), (0, 1))?;
+        Ok::<_, Problem>(rows.first().copied())
     };
     let requests = scripts.numbers("req_count");
     let busy = |row: usize| requests(row).unwrap_or(0.0) >= STANDS_OUT;
-    let slow = match first("p95", Some(&busy))? {
-        None => first("p95", None)?,
+    let any = |_: usize| true;
+    let slow = match first("p95", &busy)? {
+        None => first("p95", &any)?,
         found => found,
     };
-    let failing = first("error_count", None)?.filter(|row| number("error_count", *row) > 0.0);
+    let failing = first("error_count", &any)?.filter(|row| number("error_count", *row) > 0.0);
     let leader = |title: &str, row: Option<usize>, why: &dyn Fn(usize) -> String| {
         html! {
             div { dt { (title) } dd { @match row {
@@ -141,7 +143,7 @@ fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
     };
     Ok(html! {
         dl.facts.leaders {
-            (leader("Takes the most time", first(scripts.time, None)?, &|row| {
+            (leader("Takes the most time", first(scripts.time, &any)?, &|row| {
                 format!("{} of all", show::percent(number("req_time_percent", row)))
             }))
             (leader("Slowest", slow, &|row| format!("p95 {}", show::secs(number("p95", row)))))
@@ -188,19 +190,19 @@ fn panel(
     order: Order,
 ) -> Result<Markup, Problem> {
     let sort = Sort::largest(order.2);
-    let chosen = ranking.choose(None, &sort, (0, limit))?;
+    let (rows, total) = ranking.choose(&|_| true, &sort, (0, limit))?;
     let mut columns = ranking.columns_named(names);
     // The number by which rows are chosen stands beside their names, on a phone too.
     columns.sort_by_key(|column| column.name != order.2);
     let mut heads = ranking.heads(&columns, None);
     heads[0] = Head::hidden("Name");
-    let cells = ranking.cells(&chosen.rows, &columns, &sort, |row, _| {
+    let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
         Some(ranking.row_link(report, row))
     });
     let by = format!("-{}", order.2);
     let caption = html! {
         a href=(link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
-        " " small { @if chosen.total > limit { (limit) " of " (show::count(chosen.total as u64)) ", " } "by " (order.1) }
+        " " small { @if total > limit { (limit) " of " (show::count(total as u64)) ", " } "by " (order.1) }
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {

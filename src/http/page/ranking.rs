@@ -4,13 +4,11 @@
 //! heading and in which unit is listed here, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
 
-use std::borrow::Cow;
-
 use maud::{Markup, html};
 
 use super::show::{self, Name, visible};
-use super::table::{self, Head, Sort, bar};
-use crate::http::answer::order::{SortBy, choose};
+use super::table::{Head, bar};
+use crate::http::answer::order::{Sort, SortBy, choose};
 use crate::http::error::Problem;
 use crate::http::params::{encode, link};
 use crate::query::read_model::{ReadModel, ReportAnswer};
@@ -27,8 +25,8 @@ const FAILING: f64 = 0.01;
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     /// Its name in the report.
-    pub(super) name: Cow<'static, str>,
-    title: Cow<'static, str>,
+    pub(super) name: String,
+    title: String,
     /// What it means, in full.
     hint: &'static str,
     show: Show,
@@ -116,15 +114,6 @@ pub(super) struct Ranking {
     missing: &'static str,
 }
 
-/// Some rows of it, in order.
-#[derive(Debug)]
-pub(super) struct Chosen {
-    /// Numbers of rows.
-    pub(super) rows: Vec<usize>,
-    /// How many there are before the cut.
-    pub(super) total: usize,
-}
-
 impl Ranking {
     /// Reads a report in the columns that all have.
     pub(super) fn read(source: &dyn ReadModel, name: &str) -> Result<Self, Problem> {
@@ -142,10 +131,9 @@ impl Ranking {
     }
 
     fn native(answer: ReportAnswer) -> Self {
-        let timers = answer.table.column("timer_value").is_some();
-        match timers {
-            true => Self::described(answer, &TIMERS, "timer_value", "(other)"),
-            false => Self::described(answer, &REQUESTS, "req_time_total", "(other)"),
+        match answer.table.column("timer_value") {
+            Some(_) => Self::described(answer, &TIMERS, "timer_value", "(other)"),
+            None => Self::described(answer, &REQUESTS, "req_time_total", "(other)"),
         }
     }
 
@@ -160,11 +148,11 @@ impl Ranking {
         time: &'static str,
         missing: &'static str,
     ) -> Self {
-        let column = |(name, title, hint, show): &Described| Column {
-            name: Cow::Borrowed(name),
-            title: Cow::Borrowed(title),
+        let column = |&(name, title, hint, show): &Described| Column {
+            name: name.to_owned(),
+            title: title.to_owned(),
             hint,
-            show: *show,
+            show,
         };
         Self {
             answer,
@@ -180,8 +168,8 @@ impl Ranking {
         let columns = answer.table.columns().iter().enumerate();
         let others = columns.filter(|(at, _)| !answer.key_columns.contains(at));
         let column = |(_, column): (usize, &crate::value::Column)| Column {
-            name: column.name.clone().into(),
-            title: visible(&column.name).into(),
+            name: column.name.clone(),
+            title: visible(&column.name),
             hint: "",
             show: match column.column_type {
                 ColumnType::Text | ColumnType::Varchar(_) => Show::Text,
@@ -219,13 +207,13 @@ impl Ranking {
         keys.map(|key| columns[*key].name.as_str())
     }
 
-    /// The rows that `keep` lets through, in order, cut.
+    /// The rows that `keep` lets through, in order, cut; and how many there were before.
     pub(super) fn choose(
         &self,
-        keep: Option<&dyn Fn(usize) -> bool>,
+        keep: &dyn Fn(usize) -> bool,
         sort: &Sort,
         (offset, limit): (usize, usize),
-    ) -> Result<Chosen, Problem> {
+    ) -> Result<(Vec<usize>, usize), Problem> {
         let table = self.table();
         let by = |name: &str, descending| {
             let column = table.column(name)?;
@@ -233,16 +221,14 @@ impl Ranking {
         };
         let first = by(&sort.column, sort.descending);
         if first.is_none() && !sort.column.is_empty() {
+            let why = format!("there is no column {:?}", sort.column);
             let names = table.columns().iter().map(|column| column.name.as_str());
-            let problem =
-                Problem::parameter("sort", format!("there is no column {:?}", sort.column));
-            return Err(problem.accepting(names));
+            return Err(Problem::parameter("sort", why).accepting(names));
         }
         // Rows that are equal there stand in the order of their time, so that the order does not flicker.
         let sort: Vec<SortBy> = first.into_iter().chain(by(self.time, true)).collect();
         let (rows, total) = choose(table, keep, &sort, offset, limit);
-        let rows = (0..rows.len()).filter_map(|at| rows.get(at)).collect();
-        Ok(Chosen { rows, total })
+        Ok((rows.into_iter().map(|row| row as usize).collect(), total))
     }
 
     /// The address of a row's own page.
@@ -270,7 +256,7 @@ impl Ranking {
         };
         let keys = self
             .keys()
-            .map(|name| sorting(Head::text(&visible(name)), name));
+            .map(|name| sorting(Head::text(visible(name)), name));
         let total = self.is_total().then(|| Head::text("What"));
         let columns = columns.iter().map(|column| {
             let head = match column.show {
@@ -292,22 +278,26 @@ impl Ranking {
         address: impl Fn(usize, usize) -> Option<String>,
     ) -> Vec<Markup> {
         let numbers = self.numbers(&sort.column);
-        let bars = table::parts_of_largest(rows.iter().map(|row| numbers(*row).unwrap_or(0.0)));
+        let number = |row: usize| numbers(row).unwrap_or(0.0);
+        let largest = rows
+            .iter()
+            .map(|row| number(*row))
+            .fold(f64::MIN_POSITIVE, f64::max);
         let linked = |row, key, text: Markup| match address(row, key) {
             Some(address) => html! { a href=(address) { (text) } },
             None => text,
         };
-        let cells = |(row, part): (&usize, &f64)| {
+        let cells = |row: &usize| {
             html! {
                 @for (at, key) in self.answer.key_columns.iter().enumerate() {
                     @let shown = linked(*row, at, self.key(*row, *key));
-                    @if at == 0 { th.key scope="row" { (bar(*part)) (shown) } } @else { td.key { (shown) } }
+                    @if at == 0 { th.key scope="row" { (bar(number(*row) / largest)) (shown) } } @else { td.key { (shown) } }
                 }
                 @if self.is_total() { th.key scope="row" { (linked(*row, 0, html! { "all requests" })) } }
                 @for column in columns { (self.cell(column, *row)) }
             }
         };
-        rows.iter().zip(&bars).map(cells).collect()
+        rows.iter().map(cells).collect()
     }
 
     /// One number of a row as a cell.

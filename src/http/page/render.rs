@@ -23,6 +23,8 @@ use crate::query::read_model::ReadModel;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+const HTML: &str = "text/html; charset=utf-8";
+
 /// What a page is made from.
 pub(super) struct View<'a> {
     pub(super) source: &'a dyn ReadModel,
@@ -68,7 +70,8 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               path: Result<Path<Vec<String>>, PathRejection>,
-              uri: Uri| async move {
+              uri: Uri,
+              headers: HeaderMap| async move {
             let made = match path {
                 Ok(Path(path)) => make(app, path, uri, kind, page).await,
                 Err(PathRejection::MissingPathParams(_)) => {
@@ -79,10 +82,16 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 }
             };
             match made {
-                Ok(text) if kind == Kind::Picture => html(text, "image/svg+xml"),
-                Ok(text) => html(text, "text/html; charset=utf-8"),
+                Ok(text) if kind == Kind::Picture => answer(&text, &headers, "image/svg+xml"),
+                Ok(text) => answer(&text, &headers, HTML),
                 Err(problem) if kind == Kind::Picture => problem.into_response(),
-                Err(problem) => refusal(&problem),
+                // A page that says why there is no other.
+                Err(problem) => {
+                    let page = frame::problem(problem.status, problem.detail());
+                    let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
+                    *response.status_mut() = problem.status;
+                    response
+                }
             }
         },
     )
@@ -122,24 +131,18 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
     let page = frame::alone(problem.status, problem.detail()).into_string();
     let mut response = problem.into_response();
-    let media_type = HeaderValue::from_static("text/html; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
     *response.body_mut() = page.into();
     response
 }
 
-/// A page that says why there is no other.
-fn refusal(problem: &Problem) -> Response<Body> {
-    let page = frame::problem(problem.status, problem.detail());
-    let mut response = html(Text::new(page.into_string()), "text/html; charset=utf-8");
-    *response.status_mut() = problem.status;
+fn answer(text: &Text, request: &HeaderMap, media_type: &'static str) -> Response<Body> {
+    let mut response = text.response(request, media_type);
+    let policy = HeaderValue::from_static(POLICY);
     response
-}
-
-fn html(text: Text, media_type: &'static str) -> Response<Body> {
-    let mut response = text.into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
     response
 }

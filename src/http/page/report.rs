@@ -7,14 +7,15 @@ use axum::http::StatusCode;
 use maud::{Markup, html};
 
 use super::frame::{self, Section};
-use super::ranking::{Chosen, Ranking};
+use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, visible};
-use super::table::{Sort, conditions, pager, table};
+use super::table::{conditions, pager, table};
+use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::http::params::{KEY_PREFIX, Params, encode, unknown};
+use crate::http::params::{Params, bare, encode, unknown};
 use crate::query::error::QueryError;
-use crate::query::read_model::{Needed, ReadModel, ReportAnswer, ReportSummary};
+use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
 
 /// Rows on one page when nothing is said, and at most: what keeps a page below a hundred kilobytes.
 pub(super) const LIMIT_DEFAULT: usize = 50;
@@ -39,11 +40,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let offset = params.count("offset", 0)?;
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
-    let (mut keys, known) = params.clone().into_keys();
-    for (key, _) in &mut keys {
-        *key = key.strip_prefix(KEY_PREFIX).unwrap_or(key).to_owned();
-    }
-    let own = || Ok::<_, Problem>(Ranking::own(source.report(name, &Needed::All, &keys)?));
+    let (keys, known) = params.clone().into_keys();
+    let keys = bare(keys);
+    let own = || Ok::<_, Problem>(Ranking::own(source.report(name, None, &keys)?));
     let (ranking, is_own) = match is_own {
         true => (own()?, true),
         false => match Ranking::read(source, name) {
@@ -54,7 +53,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let keep = keep(&ranking.answer, &keys, part, &known)?;
     let sort = sort.map_or_else(|| Sort::largest(ranking.time), |text| Sort::parse(&text));
-    let Chosen { rows, total } = ranking.choose(Some(&keep), &sort, (offset, limit))?;
+    let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
         (key == 0).then(|| ranking.row_link(name, row))
     });
@@ -63,12 +62,11 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let answer = &ranking.answer;
     let span = frame::span_of(answer.covered_seconds, answer.window_seconds);
     let caption = html! { (visible(name)) ", " (span) };
-    let empty = match answer.table.is_empty() {
-        true => {
-            "Nothing in the window yet: rows come with the first packet that this report counts."
-        }
-        false => "No row has this name or key.",
-    };
+    let mut empty = "No row has this name or key.";
+    if answer.table.is_empty() {
+        empty =
+            "Nothing in the window yet: rows come with the first packet that this report counts.";
+    }
     let main = html! {
         (frame::crumbs(&[("/reports", "Reports")], &visible(name)))
         h1 { (visible(name)) }

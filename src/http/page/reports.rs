@@ -11,7 +11,8 @@ use super::show::{self, visible};
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
 use crate::http::params::encode;
-use crate::query::read_model::{Defined, ReportSummary};
+use crate::query::read_model::ReportSummary;
+use crate::report::DefinedBy;
 
 /// Reports on one page.
 const LIMIT: usize = 200;
@@ -77,7 +78,7 @@ fn row(report: &ReportSummary) -> Markup {
         td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
         td.key { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
         td {
-            @if report.defined == Defined::RunTime {
+            @if report.defined == DefinedBy::RunTime {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
             }
         }

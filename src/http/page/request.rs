@@ -5,6 +5,9 @@
 //! are one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time went: the values of one tag
 //! ([`Palette`]), each in a colour that its timers have below, and what no timer covers.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use maud::{Markup, html};
 
 use super::frame::{self, Section};
@@ -119,51 +122,37 @@ impl Bar<'_> {
     }
 }
 
-/// Bars end to end.
-fn laid_out(mut bars: Vec<Bar<'_>>) -> Vec<Bar<'_>> {
+/// Bars end to end: each timer for itself, in the order of the packet; or those with the same value of a tag together, the longest
+/// first.
+fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
+    let mut bars: Vec<Bar<'a>> = Vec::new();
+    let mut known = HashMap::new();
+    for (at, timer) in timers.iter().enumerate() {
+        let tags = timer.tags.iter();
+        let tags = tags.map(|(name, value)| (name.as_str(), value.as_str()));
+        let (alone, tags): (_, Vec<_>) = match by {
+            None => (Some(at), tags.collect()),
+            Some(by) => (None, tags.filter(|(name, _)| *name == by).take(1).collect()),
+        };
+        let key = (alone, tags.first().map(|(_, value)| *value));
+        let place = *known.entry(key).or_insert(bars.len());
+        if place == bars.len() {
+            bars.push(Bar {
+                tags,
+                ..Bar::default()
+            });
+        }
+        bars[place].add(timer);
+    }
+    if by.is_some() {
+        bars.sort_by_key(|bar| Reverse(bar.value_us));
+    }
     let mut end_us = 0;
     for bar in &mut bars {
         bar.start_us = end_us;
         end_us += bar.value_us;
     }
     bars
-}
-
-/// Each timer for itself, in the order of the packet.
-fn each(timers: &[TimerDetail]) -> Vec<Bar<'_>> {
-    let mut bars = Vec::with_capacity(timers.len());
-    for timer in timers {
-        let tags = timer.tags.iter();
-        let mut bar = Bar {
-            tags: tags
-                .map(|(name, value)| (name.as_str(), value.as_str()))
-                .collect(),
-            ..Bar::default()
-        };
-        bar.add(timer);
-        bars.push(bar);
-    }
-    laid_out(bars)
-}
-
-/// Those with the same value of a tag together, the longest first.
-fn grouped<'a>(timers: &'a [TimerDetail], tag: &'a str) -> Vec<Bar<'a>> {
-    let mut bars: Vec<Bar<'a>> = Vec::new();
-    let mut known = std::collections::HashMap::new();
-    for timer in timers {
-        let value = timer.tags.iter().find(|(name, _)| name == tag);
-        let value = value.map(|(_, value)| value.as_str());
-        let at = *known.entry(value).or_insert(bars.len());
-        if at == bars.len() {
-            bars.push(Bar {
-                tags: value.map(|value| (tag, value)).into_iter().collect(),
-                ..Bar::default()
-            });
-        }
-        bars[at].add(timer);
-    }
-    bars.sort_by_key(|bar| std::cmp::Reverse(bar.value_us));
-    laid_out(bars)
 }
 
 fn waterfall(
@@ -176,17 +165,14 @@ fn waterfall(
     if timers.is_empty() {
         return html! { h2 { "Timers" } p.note { "The packet had no timers: the script measures nothing with " code { "pinba_timer_start()" } "." } };
     }
-    let bars = match by {
-        None => each(timers),
-        Some(tag) => grouped(timers, tag),
-    };
+    let bars = bars(timers, by);
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
     let whole_us = time_us.max(sum_us).max(1);
     let palette = Palette::of(timers, by);
     let share = |us: u64| 100.0 * us as f64 / time_us.max(1) as f64;
     let mut heads = vec![
         Head::number("#").class("aside"),
-        Head::markup(html! { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }),
+        Head::text(html! { @if let Some(tag) = by { (Name(tag)) } @else { "Tags" } }),
         Head::number("Timers").class("aside"),
         Head::number("Hits").class("aside"),
         Head::number("Time"),
@@ -194,7 +180,7 @@ fn waterfall(
         Head::number("CPU")
             .class("aside")
             .hint("User and system CPU"),
-        Head::number(&format!("0 \u{2013} {}", show::micros(whole_us))).class("fall"),
+        Head::number(format!("0 \u{2013} {}", show::micros(whole_us))).class("fall"),
     ];
     if by.is_none() {
         heads.remove(2);
@@ -203,10 +189,10 @@ fn waterfall(
         html! {
             td.aside { (at + 1) }
             th.key scope="row" {
-                @if bar.tags.is_empty() { span.none { @if by.is_some() { "without this tag" } @else { "no tags" } } }
-                @for (at, (name, value)) in bar.tags.iter().enumerate() {
-                    @if at > 0 { " " }
-                    span.tag { @if by.is_none() { small { (Name(name)) " " } } (Name(value)) }
+                @match (by, bar.tags.first()) {
+                    (None, _) => (show::tags(bar.tags.iter().copied())),
+                    (Some(_), Some((_, value))) => span.tag { (Name(value)) },
+                    (Some(_), None) => span.none { "without this tag" },
                 }
             }
             @if by.is_some() { td.aside { (show::count(bar.timers as u64)) } }
@@ -248,14 +234,12 @@ fn choice(path: &str, timers: &[TimerDetail], by: Option<&str>) -> Markup {
             names.push(name);
         }
     }
+    let choice = |name| {
+        let text = html! { "by " (Name(name)) };
+        (link(path, [("by", name)]), text, by == Some(name))
+    };
     let mut choices = vec![(path.to_owned(), html! { "Each timer" }, by.is_none())];
-    choices.extend(names.into_iter().map(|name| {
-        (
-            link(path, [("by", name)]),
-            html! { "by " (Name(name)) },
-            by == Some(name),
-        )
-    }));
+    choices.extend(names.into_iter().map(choice));
     frame::views("Group timers", "", &choices)
 }
 
@@ -264,10 +248,17 @@ fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
     let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
     let width = scaled(bar.value_us).max(2.0);
     let x = scaled(bar.start_us).min(1000.0 - width);
+    track(scaled(time_us), [(colour, x, width)])
+}
+
+/// Bars by colour, place and width, of 1000, on what is `within` the request.
+fn track(within: f64, bars: impl IntoIterator<Item = (usize, f64, f64)>) -> Markup {
     html! {
         svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
-            rect.within width=(format!("{:.1}", scaled(time_us))) height="10" {}
-            rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
+            rect.within width=(format!("{within:.1}")) height="10" {}
+            @for (colour, x, width) in bars {
+                rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
+            }
         }
     }
 }
@@ -299,10 +290,10 @@ mod tests {
             timer(50, &[("group", "a")]),
             timer(5, &[]),
         ];
-        let starts: Vec<u64> = each(&timers).iter().map(|bar| bar.start_us).collect();
+        let starts: Vec<u64> = bars(&timers, None).iter().map(|bar| bar.start_us).collect();
         assert_eq!(starts, [0, 100, 400, 450]);
-        let bars = grouped(&timers, "group");
-        let sums: Vec<_> = bars
+        let grouped = bars(&timers, Some("group"));
+        let sums: Vec<_> = grouped
             .iter()
             .map(|bar| {
                 (

@@ -13,7 +13,7 @@ use super::table::{self, Head};
 use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, owned};
 use crate::query::read_model::RequestSearch;
 use crate::query::table::Table;
 use crate::value::Value;
@@ -65,8 +65,7 @@ fn added(params: Params) -> Params {
     let pairs = params.iter().filter(|(other, _)| *other != name);
     let pairs = pairs.filter(|(name, _)| !matches!(*name, "tag" | "value"));
     let set = tag.and(value).map(|value| (name.as_str(), value));
-    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    Params::from_pairs(pairs.chain(set).map(own).collect())
+    Params::from_pairs(pairs.chain(set).map(owned).collect())
 }
 
 /// Columns that are the same in every row, since the search says so.

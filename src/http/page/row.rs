@@ -16,7 +16,7 @@ use super::show::{self, Name, visible};
 use super::timer_groups::{searched, small_table};
 use super::{report, timers};
 use crate::http::error::Problem;
-use crate::http::params::{KEY_PREFIX, Params, encode, link, unknown};
+use crate::http::params::{KEY_PREFIX, Params, bare, encode, link, pairs, unknown};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
     Distribution, ReadModel, ReportSummary, RequestSearch, TimerSearch,
@@ -39,13 +39,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 /// Keys out of parameters.
 pub(super) fn keys(params: Params) -> Vec<(String, String)> {
-    let (mut keys, _) = params.into_keys();
-    for (key, _) in &mut keys {
-        if key.starts_with(KEY_PREFIX) {
-            key.drain(..KEY_PREFIX.len());
-        }
-    }
-    keys
+    bare(params.into_keys().0)
 }
 
 /// An address below a report with the keys of a row, and other parameters.
@@ -62,10 +56,7 @@ pub(super) fn address(
         (format!("{prefix}{key}"), value.clone())
     };
     let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
-    let keys = keys
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    link(&path, keys.chain(more))
+    link(&path, pairs(&keys).chain(more))
 }
 
 /// One row of a report.
@@ -129,7 +120,7 @@ impl Row {
         let spread = source.distribution(name, &self.keys)?.zip(self.at);
         let conditions = Conditions::of(&self.summary.definition, &self.keys);
         let search = conditions.search()?;
-        let history = view.app.series.as_ref().map(|series| History {
+        let history = view.app.settings.series.as_ref().map(|series| History {
             series,
             report: name,
             keys: &self.keys,
@@ -191,10 +182,9 @@ impl Row {
 
     /// What is timed.
     fn what(&self) -> &'static str {
-        if self.ranking.timers {
-            "time per hit"
-        } else {
-            "request time"
+        match self.ranking.timers {
+            true => "time per hit",
+            false => "request time",
         }
     }
 
@@ -206,14 +196,14 @@ impl Row {
         at: usize,
         spread: &Distribution,
     ) -> Markup {
-        let median = if self.ranking.timers {
-            "timer_median"
-        } else {
-            "req_time_median"
-        };
-        let marks = [("p50", median), ("p95", "p95"), ("p99", "p99")];
-        let marks =
-            marks.map(|(name, column)| (name, self.ranking.number(column, at).unwrap_or(f64::NAN)));
+        let number = |column| self.ranking.number(column, at);
+        let median = number("timer_median").or(number("req_time_median"));
+        let marks = [
+            ("p50", median),
+            ("p95", number("p95")),
+            ("p99", number("p99")),
+        ];
+        let marks = marks.map(|(name, secs)| (name, secs.unwrap_or(f64::NAN)));
         chart::histogram(id, theme, title, &spread.buckets, &marks)
     }
 
@@ -223,11 +213,10 @@ impl Row {
         source: &dyn ReadModel,
         theme: Theme,
     ) -> Result<Markup, Problem> {
-        let spread = source
-            .distribution(&self.summary.name, &self.keys)?
-            .zip(self.at);
-        let spread = spread.ok_or_else(|| Problem::not_found("there is no such row now"))?;
-        Ok(self.drawn("spread", theme, &self.title(), spread.1, &spread.0))
+        let spread = source.distribution(&self.summary.name, &self.keys)?;
+        let gone = || Problem::not_found("there is no such row now");
+        let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
+        Ok(self.drawn("spread", theme, &self.title(), at, &spread))
     }
 }
 
@@ -260,11 +249,7 @@ fn slowest(
     conditions: &Conditions,
 ) -> Result<Markup, Problem> {
     search.limit = SLOWEST;
-    let pairs = conditions
-        .requests
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()));
-    let all = link("/requests", pairs);
+    let all = link("/requests", pairs(&conditions.requests));
     let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
     let found = source.slowest(&search, SEARCHED_MAX);
     section("slowest", &title, conditions, found, |found| {

@@ -181,6 +181,18 @@ fn is_secs(column: &str) -> bool {
     percentile || column.ends_with("_median") || column == "time_value"
 }
 
+/// The tags of a timer.
+pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Markup {
+    let mut tags = tags.into_iter().peekable();
+    html! {
+        @if tags.peek().is_none() { span.none { "no tags" } }
+        @for (at, (name, value)) in tags.enumerate() {
+            @if at > 0 { " " }
+            span.tag { small { (Name(name)) " " } (Name(value)) }
+        }
+    }
+}
+
 /// A value as the text by which it can be searched for.
 pub(super) fn plain(value: &Value<'_>) -> String {
     match value {

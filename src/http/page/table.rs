@@ -1,60 +1,52 @@
 //! One table of a page: caption, heads that sort, rows, and a line for when there are none.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::show;
+use crate::http::answer::order::Sort;
 
 /// The head of one column.
 #[derive(Debug)]
 pub(super) struct Head {
     title: Markup,
+    /// Of numbers: none.
     class: Option<&'static str>,
     /// What the column means, in full.
-    hint: Option<String>,
+    hint: &'static str,
     /// For a column that sorts: where a click leads, and the order if rows are sorted by it now.
     sort: Option<(String, Option<&'static str>)>,
 }
 
 impl Head {
-    fn new(title: Markup, class: Option<&'static str>) -> Self {
+    /// Of numbers.
+    pub(super) fn number(title: impl Render) -> Self {
         Self {
-            title,
-            class,
-            hint: None,
+            title: title.render(),
+            class: None,
+            hint: "",
             sort: None,
         }
     }
 
-    /// Of numbers.
-    pub(super) fn number(title: &str) -> Self {
-        Self::new(html! { (title) }, None)
-    }
-
     /// Of texts.
-    pub(super) fn text(title: &str) -> Self {
-        Self::new(html! { (title) }, Some("key"))
+    pub(super) fn text(title: impl Render) -> Self {
+        Self::number(title).class("key")
     }
 
     /// Of texts, under a heading that only screen readers need.
     pub(super) fn hidden(title: &str) -> Self {
-        Self::new(html! { span.hidden { (title) } }, Some("key"))
-    }
-
-    /// Of texts, under anything.
-    pub(super) fn markup(title: Markup) -> Self {
-        Self::new(title, Some("key"))
+        Self::text(html! { span.hidden { (title) } })
     }
 
     /// The same with a class of its own.
-    pub(super) fn class(mut self, class: &'static str) -> Self {
-        self.class = Some(class);
-        self
+    pub(super) fn class(self, class: &'static str) -> Self {
+        let class = Some(class);
+        Self { class, ..self }
     }
 
     /// The same with its meaning in full.
-    pub(super) fn hint(mut self, hint: &str) -> Self {
-        self.hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self
+    pub(super) fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
     }
 
     /// The same, and rows can be sorted by it: the largest number or the first text first, a second click turns the order.
@@ -65,17 +57,10 @@ impl Head {
         sort: &Sort,
         address: impl Fn(&str) -> String,
     ) -> Self {
-        let is_text = self.class.is_some();
         let is_this = sort.column == column;
-        let descending = match is_this {
-            true => !sort.descending,
-            false => !is_text,
-        };
-        let next = if descending {
-            format!("-{column}")
-        } else {
-            column.to_owned()
-        };
+        let is_number = self.class.is_none();
+        let descending = if is_this { !sort.descending } else { is_number };
+        let next = format!("{}{column}", if descending { "-" } else { "" });
         let order = if sort.descending {
             "descending"
         } else {
@@ -84,47 +69,26 @@ impl Head {
         self.sort = Some((address(&next), is_this.then_some(order)));
         self
     }
+}
 
+impl Render for Head {
     fn render(&self) -> Markup {
         let (address, order) = self.sort.clone().unzip();
         let order = order.flatten();
+        let hint = (!self.hint.is_empty()).then_some(self.hint);
+        let arrow = order.map(|order| {
+            if order == "descending" {
+                " \u{2193}"
+            } else {
+                " \u{2191}"
+            }
+        });
         html! {
-            th class=[self.class] scope="col" title=[&self.hint] aria-sort=[order] {
+            th class=[self.class] scope="col" title=[hint] aria-sort=[order] {
                 @if let Some(address) = address {
-                    a href=(address) {
-                        (self.title)
-                        @if let Some(order) = order {
-                            span aria-hidden="true" { @if order == "descending" { " \u{2193}" } @else { " \u{2191}" } }
-                        }
-                    }
+                    a href=(address) { (self.title) @if let Some(arrow) = arrow { span aria-hidden="true" { (arrow) } } }
                 } @else { (self.title) }
             }
-        }
-    }
-}
-
-/// By which column rows are sorted, and whether the largest comes first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sort {
-    pub(super) column: String,
-    pub(super) descending: bool,
-}
-
-impl Sort {
-    /// The largest first.
-    pub(super) fn largest(column: &str) -> Self {
-        Self {
-            column: column.to_owned(),
-            descending: true,
-        }
-    }
-
-    /// As the parameter `sort` says it: a minus before the column puts the largest first.
-    pub(super) fn parse(text: &str) -> Self {
-        let column = text.strip_prefix('-');
-        Self {
-            column: column.unwrap_or(text).to_owned(),
-            descending: column.is_some(),
         }
     }
 }
@@ -141,7 +105,7 @@ pub(super) fn table(
         div.wide tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
-                thead { tr { @for head in heads { (head.render()) } } }
+                thead { tr { @for head in heads { (head) } } }
                 tbody {
                     @for row in rows { tr { (row) } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
@@ -156,7 +120,7 @@ pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Mark
     html! {
         table {
             caption { (title) }
-            @if !heads.is_empty() { thead { tr { @for head in heads { (head.render()) } } } }
+            @if !heads.is_empty() { thead { tr { @for head in heads { (head) } } } }
             tbody { @for row in rows { tr { (row) } } }
         }
     }
@@ -208,14 +172,6 @@ pub(super) fn conditions<'a>(
             }
         }
     }
-}
-
-/// Numbers as parts of the largest of them.
-pub(super) fn parts_of_largest(numbers: impl IntoIterator<Item = f64>) -> Vec<f64> {
-    let numbers: Vec<f64> = numbers.into_iter().collect();
-    let largest = numbers.iter().copied().fold(0.0, f64::max);
-    let part = |number: f64| if largest > 0.0 { number / largest } else { 0.0 };
-    numbers.into_iter().map(part).collect()
 }
 
 /// A bar behind a name, from 0 to 1. Decoration: the number that it shows stands in the row.

@@ -8,9 +8,10 @@ use maud::{Markup, html};
 
 use super::ranking::Ranking;
 use super::show::{self, visible};
-use super::table::{Sort, table};
+use super::table::table;
+use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::http::params::link;
+use crate::http::params::{link, pairs};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
     ReadModel, ReportAnswer, RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch,
@@ -41,18 +42,13 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
         };
         let [p50, p95, p99] = row.quantiles.map(Value::Float);
         let share = 100.0 * row.value_us as f64 / all_us.max(1) as f64;
-        let numbers = [
-            Value::Micros(row.value_us),
+        let [time, max] = [row.value_us, row.max_us].map(Value::Micros);
+        let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
+        let (share, cpu) = (
             Value::Float(share),
-            p50,
-            p95,
-            p99,
-            Value::Micros(row.max_us),
-            count(row.hits),
-            count(row.timers),
-            count(row.requests),
             Value::Micros(row.ru_utime_us + row.ru_stime_us),
-        ];
+        );
+        let numbers = [time, share, p50, p95, p99, max, hits, timers, requests, cpu];
         numbers
             .into_iter()
             .chain((0..keys.len()).map(key))
@@ -118,11 +114,9 @@ pub(super) fn small_table(
     groups.other = None;
     let ranking = ranking(&groups, std::slice::from_ref(&tag));
     let sort = Sort::largest(column);
-    let rows = ranking.choose(None, &sort, (0, ROWS))?.rows;
-    let address = |more: [(&str, &str); 2]| {
-        let conditions = conditions.iter().map(|(a, b)| (a.as_str(), b.as_str()));
-        link("/timers", more.into_iter().chain(conditions))
-    };
+    let (rows, _) = ranking.choose(&|_| true, &sort, (0, ROWS))?;
+    let address =
+        |more: [(&str, &str); 2]| link("/timers", more.into_iter().chain(pairs(conditions)));
     let narrowed = format!("t.{tag}");
     let columns = ranking.columns_named("time share p50 p95 hits");
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
@@ -135,11 +129,6 @@ pub(super) fn small_table(
         " " small { "in " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
-    Ok(Some(table(
-        "Timers, rows",
-        &caption,
-        &heads,
-        &cells,
-        "No timers.",
-    )))
+    let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
+    Ok(Some(table))
 }

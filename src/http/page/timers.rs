@@ -13,12 +13,13 @@ use super::frame::{self, Section};
 use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, Name, visible};
-use super::table::{Head, Sort, conditions, table};
+use super::table::{Head, conditions, table};
 use super::timer_groups::{self, GROUPS_MAX};
+use crate::http::answer::order::Sort;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::params::{Params, link};
-use crate::query::read_model::{TimerDetail, TimerGroups, TimerSearch};
+use crate::http::params::{Params, link, pairs};
+use crate::query::read_model::{TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
 /// Raw rows searched, at most.
@@ -117,12 +118,12 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups) -> Markup {
     let fields = ["script_name", "hostname", "server_name", "status"];
     let unused = |name: &str| !keys.iter().any(|key| key.trim_start_matches('@') == name);
     let without = |key: &String| {
-        let rest = keys
+        let rest: Vec<&str> = keys
             .iter()
             .filter(|other| *other != key)
-            .map(String::as_str);
-        let rest = rest.collect::<Vec<_>>().join(",");
-        params.link("/timers", &[("by", Some(&rest)), ("sort", None)])
+            .map(|it| it.as_str())
+            .collect();
+        params.link("/timers", &[("by", Some(&rest.join(","))), ("sort", None)])
     };
     let hidden = |name: &str| !matches!(name, "add" | "sort" | "script_name" | "min_time");
     html! {
@@ -165,10 +166,8 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups) -> Markup {
 /// Which timers were searched, in words.
 fn searched(groups: &TimerGroups) -> String {
     let timers = show::count(groups.timers_scanned);
-    format!(
-        "{timers} timers of {}",
-        timer_groups::searched(&groups.scanned)
-    )
+    let requests = timer_groups::searched(&groups.scanned);
+    format!("{timers} timers of {requests}")
 }
 
 fn rows(
@@ -181,9 +180,7 @@ fn rows(
     let ranking: Ranking = timer_groups::ranking(groups, keys);
     // The sum of all others stands last, in any order.
     let other = groups.rows.len();
-    let rows = ranking
-        .choose(Some(&|row| row < other), sort, (0, limit))?
-        .rows;
+    let (rows, _) = ranking.choose(&|row| row < other, sort, (0, limit))?;
     let mut cells = ranking.cells(&rows, &ranking.columns, sort, |row, key| {
         let value = groups.rows[row].keys[key].as_deref()?;
         Some(narrowed(params, &keys[key], value))
@@ -197,7 +194,7 @@ fn rows(
     let address = |sort: &str| params.link("/timers", &[("sort", Some(sort))]);
     let mut heads = ranking.heads(&ranking.columns, Some((sort, &address)));
     for (head, key) in heads.iter_mut().zip(keys) {
-        *head = Head::markup(html! { (Name(key)) });
+        *head = Head::text(Name(key));
     }
     let caption = html! {
         (searched(groups))
@@ -244,44 +241,27 @@ pub(super) fn slow_table(groups: &TimerGroups) -> Markup {
             th.key scope="row" { a href={ "/requests/" (slow.request_id) } { "#" (slow.request_id) } }
             td { (show::micros(slow.timer.value_us / hits)) }
             td { (show::count(hits)) }
-            td.key { (tags(&slow.timer)) }
+            td.key { (show::tags(pairs(&slow.timer.tags))) }
             td.key { (Name(&slow.script_name)) }
             td { (show::moment(u64::from(slow.timestamp))) }
         }
     });
+    let rows: Vec<Markup> = rows.collect();
     let caption = html! { "the longest per hit of " (searched(groups)) };
-    table(
-        "Longest timers",
-        &caption,
-        &heads,
-        &rows.collect::<Vec<_>>(),
-        "",
-    )
-}
-
-/// How a timer's tags stand in tables.
-fn tags(timer: &TimerDetail) -> Markup {
-    html! {
-        @for (at, (name, value)) in timer.tags.iter().enumerate() {
-            @if at > 0 { " " }
-            span.tag { small { (Name(name)) " " } (Name(value)) }
-        }
-        @if timer.tags.is_empty() { span.none { "no tags" } }
-    }
+    table("Longest timers", &caption, &heads, &rows, "")
 }
 
 /// A link to the form that makes a report of the same keys.
 fn make_report(params: &Params, keys: &[String]) -> Markup {
     let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
     let filters = params.iter().filter_map(|(name, value)| {
-        if let Some(tag) = name.strip_prefix("t.") {
-            return Some(format!("@{tag}={value}"));
-        }
-        if let Some(tag) = name.strip_prefix("tag.") {
-            return Some(format!("+{tag}={value}"));
-        }
-        let known = matches!(name, "min_time" | "max_time") || Field::named(name).is_some();
-        known.then(|| format!("{name}={value}"))
+        let source = match (name.strip_prefix("t."), name.strip_prefix("tag.")) {
+            (Some(tag), _) => format!("@{tag}"),
+            (_, Some(tag)) => format!("+{tag}"),
+            _ if matches!(name, "min_time" | "max_time") => name.to_owned(),
+            _ => Field::named(name)?.name().to_owned(),
+        };
+        Some(format!("{source}={value}"))
     });
     let form = serde_json::json!({
         "level": "timer",

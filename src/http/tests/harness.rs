@@ -14,12 +14,13 @@ use tokio::task::JoinHandle;
 use crate::http::{Answers, HttpSettings, serve};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
-    Created, Defined, Distribution, Dropped, FollowStep, Followed, Needed, ReadModel, Readiness,
-    ReportAnswer, ReportForm, ReportSummary, RequestDetail, RequestPage, RequestSearch, Scanned,
-    SlowestPage, TimerDetail, TimerGroups, TimerSearch,
+    Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary, RequestDetail,
+    RequestPage, RequestSearch, Scanned, SlowestPage, TimerDetail, TimerGroups, TimerSearch,
 };
 use crate::query::table::Table;
-use crate::telemetry::reading::{self, Group, Place, Reading};
+use crate::report::DefinedBy;
+use crate::report::form::ReportForm;
+use crate::telemetry::reading::{self, Group, Kind, Place, Reading};
 use crate::value::{Column, ColumnType, Value};
 
 /// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
@@ -145,7 +146,7 @@ fn requests(ids: Vec<u64>) -> Box<dyn Table> {
 pub(super) struct Sample {
     pub(super) rows: AtomicUsize,
     pub(super) search: Mutex<RequestSearch>,
-    pub(super) needed: Mutex<Option<Needed>>,
+    pub(super) needed: Mutex<Option<Option<Vec<String>>>>,
     pub(super) form: Mutex<Option<ReportForm>>,
     pub(super) resets: AtomicUsize,
     pub(super) unready: AtomicBool,
@@ -166,7 +167,7 @@ pub(super) fn summary(name: &str) -> ReportSummary {
         rows: 7,
         columns: Rows::new(0).columns,
         definition: json!({"level": "request"}),
-        defined: Defined::BuiltIn,
+        defined: DefinedBy::BuiltIn,
         persistent: true,
         complete: true,
     }
@@ -180,8 +181,13 @@ impl ReadModel for Sample {
     fn status_groups(&self) -> Vec<Group> {
         let invalid = reading::Value::ByReason(vec![("truncated", 2)]);
         let readings = vec![
-            Reading::alias("current_temp_pool_size", "", 0_u64),
-            Reading::counter("datagrams_invalid", "Of which nothing was taken.", invalid),
+            Reading::new(Kind::Alias, "current_temp_pool_size", "", 0_u64),
+            Reading::new(
+                Kind::Counter,
+                "datagrams_invalid",
+                "Of which nothing was taken.",
+                invalid,
+            ),
         ];
         vec![Group::new(Place::Top, readings)]
     }
@@ -193,10 +199,10 @@ impl ReadModel for Sample {
     fn report(
         &self,
         name: &str,
-        needed: &Needed,
+        needed: Option<&[String]>,
         _equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
-        *self.needed.lock().unwrap() = Some(needed.clone());
+        *self.needed.lock().unwrap() = Some(needed.map(<[String]>::to_vec));
         self.asked.fetch_add(1, Ordering::SeqCst);
         while self.held.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
@@ -215,14 +221,14 @@ impl ReadModel for Sample {
         }
     }
 
-    fn create_report(&self, form: ReportForm) -> Result<Created, QueryError> {
+    fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
         if form.name == "r" {
             return Err(QueryError::ReportExists {
                 name: form.name,
                 defined: "built-in".into(),
             });
         }
-        if form.definition.get("comment") == Some(&json!("tag_info:")) {
+        if form.comment.as_deref() == Some("tag_info:") {
             return Err(QueryError::bad_value(
                 "comment",
                 "\"tag_info:\" names no tag",
@@ -234,12 +240,12 @@ impl ReadModel for Sample {
             ..summary(&form.name)
         };
         *self.form.lock().unwrap() = Some(form);
-        Ok(Created { report })
+        Ok(report)
     }
 
-    fn drop_report(&self, name: &str) -> Result<Dropped, QueryError> {
+    fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
         match name {
-            "mine" => Ok(Dropped { persistent: false }),
+            "mine" => Ok(false),
             "r" => Err(QueryError::ReportFixed {
                 name: name.into(),
                 reason: "it is built in".into(),
@@ -257,7 +263,7 @@ impl ReadModel for Sample {
         let there = |name: &str| name == "info" || name.starts_with("report_by_");
         let answer = |name: &&str| {
             let name = if there(name) { "r" } else { name };
-            self.report(name, &Needed::All, &[])
+            self.report(name, None, &[])
         };
         names.iter().map(answer).collect()
     }
@@ -359,12 +365,10 @@ impl ReadModel for Sample {
         Ok(())
     }
 
-    fn readiness(&self) -> Readiness {
+    fn unready(&self) -> Vec<String> {
         match self.unready.load(Ordering::SeqCst) {
-            true => Readiness {
-                reasons: vec!["the merger is behind".into(), "no socket".into()],
-            },
-            false => Readiness::default(),
+            true => vec!["the merger is behind".into(), "no socket".into()],
+            false => Vec::new(),
         }
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::Catalog;
 use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReportForm, ReportSummary};
+use crate::query::read_model::ReportSummary;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
-use crate::report::form::{self, FormError};
+use crate::report::form::{FormError, ReportForm};
 use crate::state::{State, StateError};
 
 /// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
@@ -33,29 +33,28 @@ impl Catalog {
     }
 
     /// Makes what a form asks for, and keeps it.
-    pub(super) fn create(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
-        let ReportForm {
-            name,
-            definition: members,
-        } = form;
-        let form = form::ReportForm::from_members(&name, members.clone())
-            .map_err(|error| QueryError::bad_value("report", error.to_string()))?;
-        let asked = read_form(&form, &self.defaults).map_err(bad_form)?;
+    pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
+        let name = &form.name;
+        let target = read_form(form, &self.defaults).map_err(bad_form)?;
         let mut changes = self.changes.lock();
         self.check_open(changes.as_ref())?;
-        self.check_room(&name)?;
+        self.check_room(name)?;
         if let Some(state) = &mut *changes {
-            state.put(&name, &members).map_err(not_kept)?;
+            let members = serde_json::to_value(form).ok();
+            let members = members.and_then(|form| form.as_object().cloned());
+            state
+                .put(name, &members.unwrap_or_default())
+                .map_err(not_kept)?;
         }
-        match asked {
+        match target {
             FormTarget::Report(definition) => {
                 self.make(*definition, &DefinedBy::RunTime);
-                let entry = self.entry(&name)?;
+                let entry = self.entry(name)?;
                 let rows = self.live.read().reports.rows(&entry);
                 Ok(self.summary(&entry, rows))
             }
             FormTarget::Table(table) => {
-                let table = StatusTable::new(&form, table, DefinedBy::RunTime);
+                let table = StatusTable::new(form, table, DefinedBy::RunTime);
                 let summary = self.table_summary(&table, self.reports_listed());
                 self.tables.write().push(table);
                 Ok(summary)
@@ -77,9 +76,7 @@ impl Catalog {
                 return Err(fixed(name, reason));
             }
             None if is_kept => {}
-            None => {
-                return Err(QueryError::unknown_report(name));
-            }
+            None => return Err(QueryError::unknown_report(name)),
         }
         if let Some(state) = &mut *changes {
             state.remove(name).map_err(not_kept)?;
@@ -114,11 +111,11 @@ impl Catalog {
     }
 
     /// Whether there may be another report, and of this name. Holds as long as `changes` is held.
-    fn check_room(&self, name: &str) -> Result<(), QueryError> {
+    pub(super) fn check_room(&self, name: &str) -> Result<(), QueryError> {
         if let Some(by) = self.own_name(name) {
             return Err(QueryError::ReportExists {
                 name: name.to_owned(),
-                defined: super::defined(&by).name().to_owned(),
+                defined: by.name().to_owned(),
             });
         }
         let reports = self.live.read().reports.iter().count();
@@ -132,15 +129,12 @@ impl Catalog {
 
     /// Who made the report or table that has this name.
     pub(super) fn own_name(&self, name: &str) -> Option<DefinedBy> {
-        let live = self.live.read();
-        let report = live
-            .reports
-            .find(name)
-            .map(|entry| entry.defined_by.clone());
-        drop(live);
+        if let Some(entry) = self.live.read().reports.find(name) {
+            return Some(entry.defined_by.clone());
+        }
         let tables = self.tables.read();
-        let mut named = tables.iter().filter(|table| table.name == name);
-        report.or_else(|| named.next().map(|table| table.defined_by.clone()))
+        let table = tables.iter().find(|table| table.name == name)?;
+        Some(table.defined_by.clone())
     }
 
     /// The same for a name by which something can be read, an alias too.
@@ -154,12 +148,11 @@ impl Catalog {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();
         self.made_ms.write().insert(definition.name.clone(), now_ms);
-        let mut live = self.live.write();
-        let live_now = &mut *live;
-        let mut filling = live_now
-            .reports
-            .define(definition, by.clone(), &live_now.pool);
-        drop(live);
+        let mut filling = {
+            let mut live = self.live.write();
+            let live = &mut *live;
+            live.reports.define(definition, by.clone(), &live.pool)
+        };
         while let Some(rest) = filling {
             let mut live = self.live.write();
             let live = &mut *live;

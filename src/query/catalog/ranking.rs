@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Catalog, ReportTable, columns, key_columns};
+use super::{Catalog, ReportTable, key_columns};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::Entry;
@@ -40,11 +40,7 @@ impl Ranked {
             covered_seconds: self.reading.covered_secs,
             as_of_ms: self.as_of_ms,
             key_columns: (0..self.definition.keys.len()).collect(),
-            table: Box::new(ReportTable {
-                columns: columns(&self.definition.layout),
-                reading: Arc::clone(&self.reading),
-                definition: Arc::clone(&self.definition),
-            }),
+            table: Box::new(ReportTable::new(&self.definition, &self.reading)),
         }
     }
 }
@@ -70,10 +66,10 @@ impl Catalog {
         let mut made = self.rank(&missing, percentiles)?;
         let answer = |entry: &Entry| {
             let mut all = kept.iter().chain(&made);
-            let ranked = all.find(|ranked| is_this(ranked, entry));
-            ranked
-                .map(Ranked::answer)
-                .ok_or_else(|| QueryError::unknown_report(&entry.definition.name))
+            let ranked = all
+                .find(|ranked| is_this(ranked, entry))
+                .map(Ranked::answer);
+            ranked.ok_or_else(|| QueryError::unknown_report(&entry.definition.name))
         };
         let answers = entries.iter().map(answer).collect::<Result<_, _>>()?;
         let rows = |all: &[Ranked]| all.iter().map(|ranked| ranked.reading.len()).sum::<usize>();
@@ -88,23 +84,20 @@ impl Catalog {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let native: Vec<Entry> = entries
-            .iter()
-            .map(|entry| {
-                let mut native = (*entry).clone();
-                let definition = &entry.definition;
-                native.definition =
-                    Arc::new(definition.in_native_columns(percentiles, &self.defaults));
-                native
-            })
-            .collect();
-        let asked: Vec<(&Entry, Want)> = native
-            .iter()
-            .map(|entry| {
-                let layout = &entry.definition.layout;
-                (entry, layout.want(0..layout.columns().len()))
-            })
-            .collect();
+        let native = entries.iter().map(|entry| {
+            let mut native = (*entry).clone();
+            let definition = entry
+                .definition
+                .in_native_columns(percentiles, &self.defaults);
+            native.definition = Arc::new(definition);
+            native
+        });
+        let native: Vec<Entry> = native.collect();
+        let asked = native.iter().map(|entry| {
+            let layout = &entry.definition.layout;
+            (entry, layout.want(0..layout.columns().len()))
+        });
+        let asked: Vec<(&Entry, Want)> = asked.collect();
         let as_of_ms = self.clock.unix_ms();
         let readings = {
             let live = self.live.read();
@@ -127,12 +120,8 @@ impl Catalog {
             definition: Arc::clone(&native.definition),
             reading: Arc::new(reading),
         };
-        Ok(entries
-            .iter()
-            .zip(&native)
-            .zip(readings)
-            .map(ranked)
-            .collect())
+        let all = entries.iter().zip(&native).zip(readings);
+        Ok(all.map(ranked).collect())
     }
 
     /// The histogram of the first row that shows these texts.
@@ -151,33 +140,35 @@ impl Catalog {
             })
             .collect();
         let shows = |reading: &Reading, row: usize| {
+            let value = |at| layout.value(reading, row, at);
             wanted
                 .iter()
-                .all(|&(at, text)| is_shown_as(&layout.value(reading, row, at), text))
+                .all(|&(at, text)| is_shown_as(&value(at), text))
         };
         let now_ms = self.clock.unix_ms();
-        let row = {
-            let live = self.live.read();
-            match live.reports.find(name) {
-                Some(found) if found.is_same(&entry) => live
-                    .reports
-                    .read_histogram(&entry, &live.pool, now_ms, shows),
-                _ => return Err(QueryError::unknown_report(name)),
+        let live = self.live.read();
+        if !live
+            .reports
+            .find(name)
+            .is_some_and(|found| found.is_same(&entry))
+        {
+            return Err(QueryError::unknown_report(name));
+        }
+        let row = live
+            .reports
+            .read_histogram(&entry, &live.pool, now_ms, shows);
+        drop(live);
+        let bucket = |(bucket, count): (u32, u64)| {
+            let (low_us, high_us) = entry.definition.buckets.bounds(bucket);
+            DistributionBucket {
+                low_us,
+                high_us,
+                count,
             }
         };
         Ok(row.map(|histogram| Distribution {
             count: histogram.iter().map(|(_, count)| count).sum(),
-            buckets: histogram
-                .into_iter()
-                .map(|(bucket, count)| {
-                    let (low_us, high_us) = entry.definition.buckets.bounds(bucket);
-                    DistributionBucket {
-                        low_us,
-                        high_us,
-                        count,
-                    }
-                })
-                .collect(),
+            buckets: histogram.into_iter().map(bucket).collect(),
         }))
     }
 

@@ -80,7 +80,6 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::read_model::Needed;
     use crate::report::builtin;
     use crate::report::definition::Defaults;
 
@@ -134,7 +133,7 @@ mod tests {
             let entries = live.reports.iter();
             entries.map(|entry| entry.definition.name.clone()).collect()
         };
-        let read = |name: &str| catalog.reading(name, &Needed::All).unwrap().1;
+        let read = |name: &str| catalog.reading(name, None).unwrap().1;
         let first: Vec<_> = all[..3].iter().map(|name| read(name)).collect();
         assert!(
             Arc::ptr_eq(&first[1], &read(&all[1])),

@@ -5,7 +5,7 @@
 //! raw rows. What was made at run time and has the name already stays, and the configured one is refused.
 
 use super::Catalog;
-use crate::query::definitions::{Definitions, REPORTS_MAX};
+use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
@@ -36,27 +36,30 @@ impl Catalog {
         let mut done = Reconfigured::default();
         self.drop_unwanted(&reports, &tables, &mut done);
         for (definition, by) in reports {
-            let name = definition.name.clone();
-            match self.taken(&name) {
-                Taken::Configured => self.move_place(&name, by),
-                Taken::By(reason) => done.refused.push((name, reason)),
-                Taken::Free => {
-                    self.make(definition, &by);
-                    done.made.push(name);
-                }
+            if self.may_make(&definition.name, &by, &mut done) {
+                self.make(definition, &by);
             }
         }
         for table in tables {
-            match self.taken(&table.name) {
-                Taken::Configured => self.move_place(&table.name, table.defined_by),
-                Taken::By(reason) => done.refused.push((table.name, reason)),
-                Taken::Free => {
-                    done.made.push(table.name.clone());
-                    self.tables.write().push(table);
-                }
+            if self.may_make(&table.name, &table.defined_by, &mut done) {
+                self.tables.write().push(table);
             }
         }
         done
+    }
+
+    /// Whether a report or table of this name is to be made; one that is there as it should be only gets its place.
+    fn may_make(&self, name: &str, by: &DefinedBy, done: &mut Reconfigured) -> bool {
+        if self.own_name(name).as_ref().is_some_and(is_configured) {
+            self.move_place(name, by.clone());
+            return false;
+        }
+        let room = self.check_room(name);
+        match &room {
+            Ok(()) => done.made.push(name.to_owned()),
+            Err(error) => done.refused.push((name.to_owned(), error.to_string())),
+        }
+        room.is_ok()
     }
 
     fn drop_unwanted(
@@ -91,28 +94,6 @@ impl Catalog {
         });
     }
 
-    fn taken(&self, name: &str) -> Taken {
-        match self.own_name(name) {
-            Some(DefinedBy::Configuration(_)) => Taken::Configured,
-            Some(DefinedBy::RunTime) => Taken::By(
-                "there is a report of that name that was made at run time; drop it first"
-                    .to_owned(),
-            ),
-            Some(DefinedBy::BuiltIn) => {
-                Taken::By("there is a built-in report of that name".to_owned())
-            }
-            None => {
-                let reports = self.live.read().reports.iter().count();
-                if reports + self.tables.read().len() >= REPORTS_MAX {
-                    return Taken::By(format!(
-                        "there are {REPORTS_MAX} reports, which is the most there can be"
-                    ));
-                }
-                Taken::Free
-            }
-        }
-    }
-
     /// The file may say it in another line now.
     fn move_place(&self, name: &str, by: DefinedBy) {
         let mut tables = self.tables.write();
@@ -123,11 +104,4 @@ impl Catalog {
         drop(tables);
         self.live.write().reports.set_defined_by(name, by);
     }
-}
-
-/// Who has a name.
-enum Taken {
-    Free,
-    Configured,
-    By(String),
 }

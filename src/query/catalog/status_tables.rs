@@ -2,43 +2,44 @@
 //!
 //! What they show is copied under one hold of the lock; everything else happens without it. See [`tables`](super::super::tables).
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::Catalog;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
-use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
-use crate::value::Column;
 
 impl Catalog {
     /// All of them, as they are listed.
     pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
         let reports = self.reports_listed();
         let tables = self.tables.read();
-        tables
+        let summaries = tables
             .iter()
-            .map(|table| self.table_summary(table, reports))
-            .collect()
+            .map(|table| self.table_summary(table, reports));
+        summaries.collect()
     }
 
     /// One of them as it is listed while so many reports are listed in it.
     pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
         let columns = table.columns(&self.defaults);
+        let keys = table
+            .key_columns()
+            .iter()
+            .map(|&at| columns[at].name.clone());
+        let keys = keys.collect();
         ReportSummary {
             name: table.name.clone(),
             kind: KIND.to_owned(),
             comment: Some(table.comment.clone()),
-            keys: table
-                .key_columns()
-                .iter()
-                .map(|&at| columns[at].name.clone())
-                .collect(),
+            keys,
             window_seconds: 0.0,
             rows: table.rows(reports) as u64,
             columns,
             definition: json!({"name": table.name, "comment": table.comment}),
-            defined: super::defined(&table.defined_by),
+            defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
             complete: true,
         }
@@ -66,20 +67,11 @@ impl Catalog {
         })
     }
 
-    /// The columns of the table of this name or alias.
-    pub(super) fn table_columns(&self, name: &str) -> Option<Vec<Column>> {
-        Some(self.table_named(name)?.columns(&self.defaults))
-    }
-
-    fn table_named(&self, name: &str) -> Option<StatusTable> {
+    /// The table of this name or alias.
+    pub(super) fn table_named(&self, name: &str) -> Option<StatusTable> {
         let tables = self.tables.read();
         let named = |name: &str| tables.iter().find(|table| table.name == name).cloned();
         named(name).or_else(|| named(StatusTable::aliased(name)?))
-    }
-
-    /// What the table of this name or alias shows.
-    pub(super) fn fixed_table(&self, name: &str) -> Option<FixedTable> {
-        Some(self.table_named(name)?.table)
     }
 
     /// Everything that they show.
@@ -91,15 +83,13 @@ impl Catalog {
         let (mono_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
         let made = self.made_ms.read().clone();
         let live = self.live.read();
+        let made_ms = |name: &str| made.get(name).copied().unwrap_or(self.started_ms);
         let reports = live.reports.iter().map(|entry| ReportStatus {
             rows: live.reports.rows(entry) as u64,
             folded_groups: live.reports.overflowed(entry) as u64,
             usage: live.reports.usage(entry),
-            made_ms: made
-                .get(&entry.definition.name)
-                .copied()
-                .unwrap_or(self.started_ms),
-            definition: std::sync::Arc::clone(&entry.definition),
+            made_ms: made_ms(&entry.definition.name),
+            definition: Arc::clone(&entry.definition),
         });
         let reports = reports.collect();
         let families = live.reports.aggregates();

@@ -8,7 +8,7 @@
 //! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
 //! takes what is older, or has left the pool, as if it matched.
 
-use super::{CHUNK, Matcher, Matches, RawReader, RequestShown, RequestTable, show, timers};
+use super::{CHUNK, Matcher, Matches, RawReader, RequestShown, show, timers};
 use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
 
 /// Rows copied under one hold of the lock: some hundred microseconds.
@@ -51,10 +51,7 @@ impl RawReader {
             walk.missed = 0;
         }
         Followed {
-            table: Box::new(RequestTable {
-                columns: self.columns.clone(),
-                rows: walk.found.rows,
-            }),
+            table: self.table(walk.found.rows),
             timers: walk.found.timers,
             after_id: walk.after,
             missed: walk.missed,

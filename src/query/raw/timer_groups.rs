@@ -5,9 +5,11 @@
 //! once per hold and remembered by number. Bounded are the rows (what comes later goes to one row for all others), the
 //! names of tags, and the single timers that are shown. Percentiles come from the buckets that reports have.
 
+use std::collections::BTreeSet;
+
 use ahash::AHashMap;
 
-use super::{CHUNK, Matcher, RawReader, timer_detail};
+use super::{CHUNK, RawReader, timer_detail, walk_down};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -23,7 +25,7 @@ use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 /// Timers looked at under one hold of the lock, with those of the request that is under way: less than a millisecond.
 const CHUNK_TIMERS: u64 = 16_384;
 
-/// What one row has sums_of_group.
+/// What one row has summed up.
 #[derive(Debug, Default)]
 struct TimerSums {
     group: TimerGroup,
@@ -45,10 +47,8 @@ impl TimerSums {
         group.ru_utime_us += micros(timer.ru_utime);
         group.ru_stime_us += micros(timer.ru_stime);
         group.max_us = group.max_us.max(value / hits);
-        *self
-            .buckets
-            .entry(BucketLayout::LogLinear.bucket(value / hits))
-            .or_default() += hits;
+        let bucket = BucketLayout::LogLinear.bucket(value / hits);
+        *self.buckets.entry(bucket).or_default() += hits;
     }
 
     fn finish(mut self, ranks: &Ranks) -> TimerGroup {
@@ -71,7 +71,7 @@ struct Sums<'a> {
     places: AHashMap<Vec<Option<String>>, usize>,
     other: TimerSums,
     slowest: Vec<SlowTimer>,
-    tag_names: std::collections::BTreeSet<String>,
+    tag_names: BTreeSet<String>,
     scanned: Scanned,
     timers_scanned: u64,
 }
@@ -94,7 +94,7 @@ impl RawReader {
             places: AHashMap::new(),
             other: TimerSums::default(),
             slowest: Vec::new(),
-            tag_names: std::collections::BTreeSet::new(),
+            tag_names: BTreeSet::new(),
             scanned: Scanned::default(),
             timers_scanned: 0,
         };
@@ -110,46 +110,39 @@ impl RawReader {
 
     /// Looks at some requests below `before`, which moves down; false when there is nothing older.
     fn timers_chunk(&self, before: &mut u64, sums: &mut Sums<'_>) -> bool {
-        let live = self.live.read();
-        let pool = &live.pool;
-        let oldest = pool.requests.oldest_id();
-        let mut matcher = Matcher::new(pool, &sums.search.requests);
         // Numbers may stand for something else after the lock was let go.
         let mut known: AHashMap<(u32, u32, u32), Destination> = AHashMap::new();
-        *before = (*before).min(pool.requests.next_id());
-        let stop = before.saturating_sub(CHUNK).max(oldest);
-        let enough = (sums.timers_scanned + CHUNK_TIMERS).min(sums.search.scanned_max as u64);
-        while *before > stop && sums.timers_scanned < enough {
-            *before -= 1;
-            let Some(row) = pool.requests.get(*before) else {
-                return false;
-            };
-            sums.scanned.requests += 1;
-            sums.scanned.oldest = row.timestamp;
-            if !matcher.matches(&row) {
-                continue;
-            }
-            for (id, timer) in pool.timers_of(&row) {
-                sums.timers_scanned += 1;
-                let asked = (row.origin, row.request_tags, timer.tags);
-                let place = match known.get(&asked) {
-                    Some(place) => *place,
-                    None => {
-                        let place = sums.place(pool, &row, timer.tags);
-                        known.insert(asked, place);
-                        place
-                    }
-                };
-                let sums_of_group = match place {
-                    Destination::Nowhere => continue,
-                    Destination::Row(at) => &mut sums.rows[at],
-                    Destination::Other => &mut sums.other,
-                };
-                sums_of_group.add(*before, &timer);
-                sums.keep_slow(pool, (*before, &row), (id, &timer));
-            }
-        }
-        *before > oldest
+        let search = sums.search;
+        let enough = (sums.timers_scanned + CHUNK_TIMERS).min(search.scanned_max as u64);
+        let live = self.live.read();
+        walk_down(
+            &live.pool,
+            &search.requests,
+            before,
+            CHUNK,
+            |matcher, request, row| {
+                sums.scanned.requests += 1;
+                sums.scanned.oldest = row.timestamp;
+                if !matcher.matches(&row) {
+                    return true;
+                }
+                let pool = matcher.pool;
+                for (id, timer) in pool.timers_of(&row) {
+                    sums.timers_scanned += 1;
+                    let asked = (row.origin, row.request_tags, timer.tags);
+                    let place = known.entry(asked);
+                    let place = *place.or_insert_with(|| sums.place(pool, &row, timer.tags));
+                    let sums_of_group = match place {
+                        Destination::Nowhere => continue,
+                        Destination::Row(at) => &mut sums.rows[at],
+                        Destination::Other => &mut sums.other,
+                    };
+                    sums_of_group.add(request, &timer);
+                    sums.keep_slow(pool, (request, &row), (id, &timer));
+                }
+                sums.timers_scanned < enough
+            },
+        )
     }
 }
 
@@ -171,19 +164,15 @@ impl Sums<'_> {
         if !self.search.tags.iter().all(wanted) {
             return Destination::Nowhere;
         }
-        let keys: Vec<Option<String>> = self
-            .search
-            .by
-            .iter()
-            .map(|source| match source {
-                KeySource::Field(field) => Some(shown_field(pool, row, *field)),
-                KeySource::RequestTag(name) => value(row.request_tags, name),
-                KeySource::TimerTag(name) => value(set, name),
-                KeySource::TimerTagOrField(name, field) => {
-                    Some(value(set, name).unwrap_or_else(|| shown_field(pool, row, *field)))
-                }
-            })
-            .collect();
+        let keys = self.search.by.iter().map(|source| match source {
+            KeySource::Field(field) => Some(shown_field(pool, row, *field)),
+            KeySource::RequestTag(name) => value(row.request_tags, name),
+            KeySource::TimerTag(name) => value(set, name),
+            KeySource::TimerTagOrField(name, field) => {
+                Some(value(set, name).unwrap_or_else(|| shown_field(pool, row, *field)))
+            }
+        });
+        let keys: Vec<Option<String>> = keys.collect();
         if let Some(at) = self.places.get(&keys) {
             return Destination::Row(*at);
         }
@@ -230,12 +219,9 @@ impl Sums<'_> {
     }
 
     fn finish(self) -> TimerGroups {
-        let percents = [50.0, 95.0, 99.0].into_iter();
-        let ranks = Ranks::new(
-            percents
-                .filter_map(|percent| Rank::percent(percent, Rounding::Up))
-                .collect(),
-        );
+        let rank = |percent| Rank::percent(percent, Rounding::Up);
+        let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
+        let ranks = Ranks::new(ranks.collect());
         let finish = |sums_of_group: TimerSums| sums_of_group.finish(&ranks);
         TimerGroups {
             rows: self.rows.into_iter().map(finish).collect(),

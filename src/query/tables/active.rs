@@ -39,19 +39,15 @@ pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Vec<Value<'static>>> 
 
 /// Pinba's flags, and what an operator should know beside them.
 fn flags(own: &ActiveText, report: &ReportStatus) -> String {
-    let mut flags: Vec<String> = Vec::new();
-    if !own.flags.is_empty() {
-        flags.push(own.flags.clone());
-    }
-    if report.folded_groups > 0 {
-        flags.push(format!("folded: {} groups", report.folded_groups));
-    }
-    if report.usage.short_of_memory {
-        flags.push("folded by memory".to_owned());
-    }
-    if !report.usage.has_histograms {
-        flags.push("no percentiles".to_owned());
-    }
+    let (groups, usage) = (report.folded_groups, &report.usage);
+    let flags = [
+        (!own.flags.is_empty(), own.flags.clone()),
+        (groups > 0, format!("folded: {groups} groups")),
+        (usage.short_of_memory, "folded by memory".to_owned()),
+        (!usage.has_histograms, "no percentiles".to_owned()),
+    ];
+    let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
+    let flags: Vec<String> = flags.map(|(_, flag)| flag).collect();
     flags.join(", ")
 }
 

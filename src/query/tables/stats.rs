@@ -18,10 +18,8 @@ pub(in crate::query) fn refusals(sockets: &SocketCounts) -> (u64, u64) {
         let counts = RejectReason::ALL
             .into_iter()
             .zip(sockets.datagrams_invalid.0);
-        counts
-            .filter(|(reason, _)| of(*reason))
-            .map(|(_, count)| count)
-            .sum::<u64>()
+        let counts = counts.filter(|(reason, _)| of(*reason));
+        counts.map(|(_, count)| count).sum::<u64>()
     };
     let undecodable = sum(RejectReason::is_malformed);
     let decoded = sockets.datagrams_invalid.total() - undecodable - sum(RejectReason::is_unread);

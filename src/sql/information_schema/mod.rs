@@ -21,7 +21,7 @@ use super::tables::declared::origin_metadata;
 use super::variables;
 use super::virtual_table::{Cell, Kind, NULL, Sheet, row};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::{Needed, ReadModel};
+use crate::query::read_model::ReadModel;
 use crate::value::Value;
 
 /// Its name.
@@ -272,7 +272,7 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
 /// What SHOW STATUS shows: the daemon's counters, and the few that clients ask every server for.
 pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
-    if let Ok(answer) = catalog.report("v2_stats", &Needed::All, &[]) {
+    if let Ok(answer) = catalog.report("v2_stats", None, &[]) {
         let table = answer.table;
         for (at, column) in table.columns().iter().enumerate() {
             let value = match (table.is_empty(), at) {

@@ -34,7 +34,7 @@ use datafusion::physical_plan::{
 use super::declared;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::read_model::{Needed, ReadModel, ReportAnswer};
+use crate::query::read_model::{ReadModel, ReportAnswer};
 use crate::report::definition::Definition;
 use crate::report::layout::Numbers;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading};
@@ -209,15 +209,12 @@ impl ReportScan {
         let wanted = self.index_value.as_ref();
         let purpose = [name.as_str(), "\t", wanted.map_or("", String::as_str)].concat();
         snapshot.report(purpose, || {
-            let needed = match snapshot.needed(name) {
-                Some(columns) => Needed::Only(columns.to_vec()),
-                None => Needed::All,
-            };
-            if let Some((definition, reading)) = catalog.read(name, &needed) {
+            let needed = snapshot.needed(name);
+            if let Some((definition, reading)) = catalog.read(name, needed) {
                 return Ok(ReportData::Reading(definition, reading));
             }
             let equal = wanted.map(|value| (CHOSEN_BY.to_owned(), value.clone()));
-            let answer = catalog.report(name, &needed, equal.as_slice());
+            let answer = catalog.report(name, needed, equal.as_slice());
             answer.map(Arc::new).map(ReportData::Table).map_err(failure)
         })
     }

@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::{BOTTOM, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round};
+use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, tick};
 use crate::http::page::show;
 use crate::query::read_model::DistributionBucket;
 
@@ -20,15 +20,14 @@ pub(in crate::http::page) fn histogram(
     marks: &[(&str, f64)],
 ) -> Markup {
     let place = |us: u64| (us.max(1) as f64).log2() * BARS_A_DOUBLING;
+    let last_of = |bucket: &DistributionBucket| bucket.high_us.saturating_sub(1);
     let known = buckets.iter().filter(|bucket| bucket.count > 0);
-    let first = known
-        .clone()
-        .map(|bucket| place(bucket.low_us).floor())
-        .fold(f64::INFINITY, f64::min);
-    let last = known
-        .clone()
-        .map(|bucket| place(bucket.high_us.saturating_sub(1)).floor())
-        .fold(0.0, f64::max);
+    let lowest = known.clone().map(|bucket| place(bucket.low_us).floor());
+    let highest = known.clone().map(|bucket| place(last_of(bucket)).floor());
+    let (first, last) = (
+        lowest.fold(f64::INFINITY, f64::min),
+        highest.fold(0.0, f64::max),
+    );
     if first > last {
         return html! { p.none { "No times are known." } };
     }
@@ -37,7 +36,7 @@ pub(in crate::http::page) fn histogram(
     let mut counts = vec![0.0; bars];
     for bucket in known {
         // A wide bucket goes where its middle is.
-        let middle = place(bucket.low_us.midpoint(bucket.high_us.saturating_sub(1)));
+        let middle = place(bucket.low_us.midpoint(last_of(bucket)));
         let at = (middle.floor() - first).max(0.0) as usize;
         if let Some(count) = counts.get_mut(at) {
             *count += bucket.count as f64;
@@ -48,56 +47,43 @@ pub(in crate::http::page) fn histogram(
     let width = f64::from(RIGHT - LEFT) / bars as f64;
     let x = |place: f64| f64::from(LEFT) + (place - first) * width;
     let edge = |bar: f64| (bar / BARS_A_DOUBLING).exp2() / 1e6;
+    let described_marks = marks.iter();
+    let described_marks =
+        described_marks.map(|(name, secs)| format!("{name} {}. ", show::secs(*secs)));
     let described = format!(
         "{} values in {bars} classes from {} to {}. {}",
         show::count(total as u64),
         show::secs(edge(first)),
         show::secs(edge(last)),
-        marks
-            .iter()
-            .map(|(name, secs)| format!("{name} {}. ", show::secs(*secs)))
-            .collect::<String>()
+        described_marks.collect::<String>()
     );
     let body = html! {
         (scale.grid(|count| show::count(count as u64), theme))
         @for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
             @let y = scale.y(*count).min(f64::from(BOTTOM) - 1.0);
             rect.column x=(coordinate(x(first + at as f64) + 0.5)) y=(coordinate(y)) width=(coordinate((width - 1.0).max(0.5)))
-                height=(coordinate(f64::from(BOTTOM) - y)) fill=(theme.colour(0)) {
+                height=(coordinate(f64::from(BOTTOM) - y)) fill=(theme.colour(COLOURS[0])) {
                 title { (show::secs(edge(first + at as f64))) " to " (show::secs(edge(first + at as f64 + 1.0))) ": " (show::count(*count as u64)) " (" (show::percent(100.0 * count / total)) ")" }
             }
         }
         @for us in decades(edge(first) * 1e6, edge(last) * 1e6) {
-            text.tick x=(coordinate(x(us.log2() * BARS_A_DOUBLING))) y=(BOTTOM + 17) text-anchor="middle" fill=(theme.ink()) { (round(&show::secs(us / 1e6))) }
+            (tick(x(us.log2() * BARS_A_DOUBLING), &round(&show::secs(us / 1e6)), theme))
         }
         @for (at, (name, secs)) in marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0) {
             @let x = coordinate(x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT)));
-            line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(1)) stroke-dasharray="3 2" {}
-            text.mark x=(x) y=(TOP + 8 + 11 * i32::try_from(at).unwrap_or(0)) dx="3" fill=(theme.colour(1)) { (name) }
+            line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(COLOURS[1])) stroke-dasharray="3 2" {}
+            text.mark x=(x) y=(TOP + 8 + 11 * i32::try_from(at).unwrap_or(0)) dx="3" fill=(theme.colour(COLOURS[1])) { (name) }
         }
     };
     frame(id, theme, title, &described, &body)
 }
 
 /// Round times between two, not more than fit.
-fn decades(from_us: f64, to_us: f64) -> Vec<f64> {
-    let steps: &[f64] = if to_us / from_us > 500.0 {
-        &[1.0]
-    } else {
-        &[1.0, 3.0]
-    };
-    let mut ticks = Vec::new();
-    let mut decade = 1.0;
-    while decade <= to_us {
-        ticks.extend(
-            steps
-                .iter()
-                .map(|step| step * decade)
-                .filter(|us| (from_us..=to_us).contains(us)),
-        );
-        decade *= 10.0;
-    }
-    ticks
+fn decades(from_us: f64, to_us: f64) -> impl Iterator<Item = f64> {
+    let thirds = to_us / from_us <= 500.0;
+    let steps = (0..20).flat_map(|power| [1.0, 3.0].map(|step| step * 10_f64.powi(power)));
+    let steps = steps.step_by(if thirds { 1 } else { 2 });
+    steps.filter(move |us| (from_us..=to_us).contains(us))
 }
 
 #[cfg(test)]
@@ -124,5 +110,31 @@ mod tests {
                 .into_string()
                 .contains("No times")
         );
+    }
+
+    #[test]
+    fn the_last_tick_is_not_cut_at_the_edge() {
+        let cut = |low_us: u64| {
+            let bucket = DistributionBucket {
+                low_us,
+                high_us: low_us * 3,
+                count: 1,
+            };
+            let svg = histogram("x", Theme::Page, "t", &[bucket], &[]).into_string();
+            let ticks = svg.split("<text class=\"tick\" x=\"").skip(1);
+            let below = ticks.filter(|tick| tick.contains(&format!("y=\"{}\"", BOTTOM + 17)));
+            let below: Vec<&str> = below.collect();
+            assert!(!below.is_empty(), "{svg}");
+            let ends = |tick: &&str| {
+                let x: f64 = tick.split('"').next().unwrap().parse().unwrap();
+                let text = tick.split(['>', '<']).nth(1).unwrap();
+                let part = if tick.contains("\"end\"") { 0.0 } else { 0.5 };
+                // The largest text of a page has 15 pixels.
+                x + part * 9.0 * text.chars().count() as f64 > f64::from(RIGHT) + 6.0
+            };
+            below.iter().any(ends)
+        };
+        let some: Vec<u64> = (0..60).map(|at| 10 + at * at * at * at).collect();
+        assert_eq!(some.iter().filter(|low_us| cut(**low_us)).count(), 0);
     }
 }

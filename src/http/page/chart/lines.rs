@@ -7,37 +7,11 @@ use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{BOTTOM, LEFT, RIGHT, Scale, Theme, coordinate, frame};
-use crate::http::page::show;
+use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, Theme, coordinate, frame, tick};
 
 /// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
 #[cfg(test)]
 pub(in crate::http::page) const POINTS_MAX: usize = 360;
-
-/// The unit of a scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http::page) enum Unit {
-    /// Something per second.
-    Rate,
-    /// Seconds.
-    Secs,
-    /// CPU seconds per second: how many cores are at work.
-    Cores,
-}
-
-impl Unit {
-    /// A mark on the scale: round numbers without zeros behind the point.
-    fn tick(self, value: f64) -> String {
-        super::round(&self.text(value))
-    }
-
-    fn text(self, value: f64) -> String {
-        match self {
-            Self::Rate | Self::Cores => show::number(value),
-            Self::Secs => show::secs(value),
-        }
-    }
-}
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
@@ -55,7 +29,8 @@ pub(in crate::http::page) struct Line {
 pub(in crate::http::page) struct Chart {
     /// What is shown, plain text made visible.
     pub(in crate::http::page) title: String,
-    pub(in crate::http::page) unit: Unit,
+    /// How a value is written.
+    pub(in crate::http::page) unit: fn(f64) -> String,
     pub(in crate::http::page) lines: Vec<Line>,
     /// Seconds from one point to the next.
     pub(in crate::http::page) step_secs: f64,
@@ -72,17 +47,17 @@ impl Chart {
         let x = |at: usize| f64::from(LEFT) + f64::from(RIGHT - LEFT) * at as f64 / steps;
         let span = steps * self.step_secs;
         let body = html! {
-            (scale.grid(|value| self.unit.tick(value), theme))
+            (scale.grid(|value| super::round(&(self.unit)(value)), theme))
             @for (ago, text) in time_ticks(span) {
                 @let at = f64::from(RIGHT) - f64::from(RIGHT - LEFT) * ago / span;
-                text.tick x=(coordinate(at)) y=(BOTTOM + 17) text-anchor=(if ago == 0.0 { "end" } else { "middle" }) fill=(theme.ink()) { (text) }
+                (tick(at, &text, theme))
             }
             @if let [line] = &self.lines[..] {
-                path class={ "area c" (line.colour) } fill=(theme.colour(line.colour)) fill-opacity="0.12"
+                path class={ "area c" (line.colour) } fill=(theme.colour(COLOURS[line.colour])) fill-opacity="0.12"
                     d=(area(&line.points, x, |value| scale.y(value))) {}
             }
             @for line in &self.lines {
-                path class={ "line c" (line.colour) } fill="none" stroke=(theme.colour(line.colour)) stroke-width="1.5"
+                path class={ "line c" (line.colour) } fill="none" stroke=(theme.colour(COLOURS[line.colour])) stroke-width="1.5"
                     stroke-linejoin="round" d=(path(&line.points, x, |value| scale.y(value))) {}
             }
         };
@@ -99,7 +74,7 @@ impl Chart {
                         @for line in &self.lines {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
-                                b { (Self::newest(line).map_or_else(|| "\u{2013}".to_owned(), |value| self.unit.text(value))) }
+                                b { (Self::newest(line).map_or_else(|| "\u{2013}".to_owned(), self.unit)) }
                             }
                         }
                     }
@@ -121,7 +96,7 @@ impl Chart {
             let Some(newest) = Self::newest(line) else {
                 return format!("{}: no data. ", line.name);
             };
-            let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
+            let [newest, least, most] = [newest, least, most].map(self.unit);
             format!("{}: now {newest}, between {least} and {most}. ", line.name)
         };
         self.lines.iter().map(described).collect()
@@ -141,12 +116,8 @@ fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Pre
         for at in run.clone() {
             let verb = if at == run.start { 'M' } else { 'L' };
             // Writing to a String cannot fail.
-            let _ = write!(
-                data,
-                "{verb}{} {}",
-                coordinate(x(at)),
-                coordinate(y(points[at]))
-            );
+            let (x, y) = (coordinate(x(at)), coordinate(y(points[at])));
+            let _ = write!(data, "{verb}{x} {y}");
         }
         // A point alone is drawn as a dot.
         data.push_str(if alone { "h3" } else { "" });
@@ -184,19 +155,13 @@ fn time_ticks(span: f64) -> Vec<(f64, String)> {
     let steps = [
         5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
     ];
-    let step = steps
-        .into_iter()
-        .find(|step| span / step <= 4.5)
-        .unwrap_or(span / 4.0);
+    let step = steps.into_iter().find(|step| span / step <= 4.5);
+    let step = step.unwrap_or(span / 4.0);
     let count = (span / step + 1e-9).floor() as usize;
-    let text = |ago: f64| {
-        if ago == 0.0 {
-            "now".to_owned()
-        } else if step < 60.0 {
-            format!("\u{2212}{ago:.0} s")
-        } else {
-            format!("\u{2212}{:.0} min", ago / 60.0)
-        }
+    let text = |ago: f64| match ago {
+        0.0 => "now".to_owned(),
+        ago if step < 60.0 => format!("\u{2212}{ago:.0} s"),
+        ago => format!("\u{2212}{:.0} min", ago / 60.0),
     };
     (0..=count)
         .map(|tick| tick as f64 * step)
@@ -210,11 +175,12 @@ fn time_ticks(span: f64) -> Vec<(f64, String)> {
 mod tests {
     use super::super::TOP;
     use super::*;
+    use crate::http::page::show;
 
     fn chart(points: Vec<f64>) -> Chart {
         Chart {
             title: "<b>".into(),
-            unit: Unit::Secs,
+            unit: show::secs,
             lines: vec![Line {
                 name: "p95",
                 colour: 0,

@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::{Bar, grouped};
+use super::{Bar, bars, track};
 use crate::http::page::show::{self, Name, visible};
 use crate::query::read_model::TimerDetail;
 
@@ -23,19 +23,13 @@ pub(super) struct Palette<'a> {
 impl<'a> Palette<'a> {
     /// By the tag that is grouped by, else by `group`, else by the first tag of the first timer that has one.
     pub(super) fn of(timers: &'a [TimerDetail], by: Option<&'a str>) -> Self {
-        let names = || {
-            timers
-                .iter()
-                .flat_map(|timer| &timer.tags)
-                .map(|(name, _)| name.as_str())
-        };
-        let group = || {
-            names()
-                .find(|name| *name == "group")
-                .or_else(|| names().next())
-        };
-        let tag = by.or_else(group).unwrap_or_default();
-        let bars = grouped(timers, tag);
+        let tags = || timers.iter().flat_map(|timer| &timer.tags);
+        let group = tags().find(|(name, _)| name == "group");
+        let group = group
+            .or_else(|| tags().next())
+            .map(|(name, _)| name.as_str());
+        let tag = by.or(group).unwrap_or_default();
+        let bars = bars(timers, Some(tag));
         let part = |(at, bar): (usize, &Bar<'a>)| {
             let value = bar.tags.first().map(|(_, value)| *value);
             (value, at.min(COLOURS), bar.value_us)
@@ -79,12 +73,7 @@ impl<'a> Palette<'a> {
         });
         html! {
             div.shares {
-                svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
-                    rect.within width="1000" height="10" {}
-                    @for (colour, x, width) in bars {
-                        rect class={ "run c" (colour) } x=(format!("{x:.1}")) width=(format!("{width:.1}")) height="10" {}
-                    }
-                }
+                (track(1000.0, bars))
                 ul.legend aria-label="Where the time went" {
                     @for (value, colour, us) in &legend {
                         li class={ "key c" (colour) } { (value) " " b { (show::micros(*us)) } " " (share(*us)) }
