@@ -52,8 +52,8 @@ impl Client {
     async fn reply(&mut self, reply: Reply, more: bool, binary: bool) -> Result<(), Fault> {
         match reply {
             Reply::Rows(rows) => self.rows(rows, more, binary).await,
-            Reply::Done(done) => {
-                self.put_done(done.affected_rows, &done.info, more);
+            Reply::Done => {
+                self.put_done(0, "", more);
                 Ok(())
             }
         }

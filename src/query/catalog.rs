@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive};
 use crate::report::comment::FixedTable;
-use crate::report::ddl;
+use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form::ReportForm;
 use crate::report::layout::ColumnLayout;
@@ -215,18 +215,18 @@ impl Catalog {
         (!entry.definition.layout.is_histogram_view()).then_some((entry.definition, reading))
     }
 
-    /// The CREATE TABLE statement of a table, in Pinba's layout, by whichever name it goes.
+    /// A table as it is declared, in Pinba's layout, by whichever name it goes.
     #[must_use]
-    pub fn create_statement(&self, name: &str) -> Option<String> {
+    pub fn create_table(&self, name: &str) -> Option<CreateTable> {
         if let Ok(entry) = self.entry(name) {
-            return Some(ddl::report(&entry.definition).pinba());
+            return Some(ddl::report(&entry.definition));
         }
         let raw = FixedTable::ALL
             .into_iter()
             .filter(|table| !TABLES.contains(table));
         let raw = raw.into_iter().find(|table| table.table() == name);
         let table = raw.or_else(|| Some(self.table_named(name)?.table))?;
-        Some(ddl::fixed(name, table, &self.defaults).pinba())
+        Some(ddl::fixed(name, table, &self.defaults))
     }
 
     /// Pools and reports, for those who look at them row by row.

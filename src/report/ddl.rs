@@ -4,6 +4,8 @@
 //! The COMMENT carries the definition, so each statement makes the same report again, here or (for v1 and pinba2
 //! kinds) in the engine it came from. A native report's COMMENT is its form as JSON. Pure; one statement a call.
 
+use std::borrow::Cow;
+
 use super::comment::FixedTable;
 use super::definition::{Defaults, Definition, Kind, Level};
 use super::form::ReportForm;
@@ -12,68 +14,76 @@ use crate::value::{Column, ColumnType};
 /// A statement that makes a table.
 #[derive(Debug)]
 pub struct CreateTable {
-    name: String,
-    comment: String,
-    /// Columns and keys, a line each.
-    lines: Vec<String>,
+    /// The table.
+    pub name: String,
+    /// What it is.
+    pub comment: String,
+    /// Its columns.
+    pub columns: Vec<Declared>,
+    /// Its keys.
+    pub keys: Vec<Key>,
     /// Keys without which MariaDB would fetch the whole table; the daemon needs none to answer these quickly.
     federated_keys: &'static [&'static str],
+}
+
+/// A column as it is declared.
+#[derive(Debug)]
+pub struct Declared {
+    /// Its name and type.
+    pub column: Column,
+    /// Whether it is never NULL.
+    pub required: bool,
+}
+
+/// A key of one column.
+#[derive(Debug)]
+pub struct Key {
+    /// `PRI`, `UNI` or `MUL`, as information_schema says it.
+    pub kind: &'static str,
+    /// The column.
+    pub column: String,
+    /// How many of its characters are in the key, if not all.
+    pub part: Option<u32>,
 }
 
 /// The table of a report.
 #[must_use]
 pub fn report(definition: &Definition) -> CreateTable {
-    let columns: Vec<Column> = definition
-        .layout
-        .columns()
-        .iter()
-        .map(|column| column.column.clone())
-        .collect();
-    let leading = columns.first().map(|column| column.name.as_str());
+    let columns = definition.layout.columns().iter();
+    let columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
+    let leading = columns.first().map(|column| column.name.clone());
     // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
-    let name = match (definition.kind, leading) {
+    let name = match (definition.kind, leading.as_deref()) {
         _ if definition.layout.is_histogram_view() => Some("index_value"),
         (Kind::Tag, Some("script_name")) => Some("script_name"),
         (Kind::RequestTag, Some("hostname")) => Some("hostname"),
         _ => None,
     };
-    let key = name.map(|name| match name {
-        "index_value" => "KEY `index_value` (`index_value`(85))".to_owned(),
-        _ => format!("KEY `{name}` ({})", key_part(name, &columns)),
-    });
     let required: &[&str] = match name {
         Some("hostname") | None => &[],
         Some("index_value") if definition.level == Level::Packet => &[],
-        Some(_) => &[leading.unwrap_or_default()],
+        Some(_) => &[leading.as_deref().unwrap_or_default()],
     };
+    let keys: Vec<(&str, &str)> = name.map(|name| ("MUL", name)).into_iter().collect();
+    let comment = definition.comment.clone();
     CreateTable {
-        name: definition.name.clone(),
-        comment: definition
-            .comment
-            .clone()
-            .unwrap_or_else(|| json_form(definition)),
-        lines: lines(&columns, required, key.into_iter().collect()),
-        federated_keys: &[],
+        comment: comment.unwrap_or_else(|| json_form(definition)),
+        ..plain(&definition.name, columns, required, &keys)
     }
 }
 
 /// A table that is always there, under the name `name`.
 #[must_use]
 pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
-    let columns = table.columns(defaults);
-    let unique_name = format!("UNIQUE KEY `name` ({})", key_part("name", &columns));
-    let keys: &[&str] = match table {
-        FixedTable::Request => &["PRIMARY KEY (`id`)"],
-        FixedTable::Timer => &["PRIMARY KEY (`id`)", "KEY `request_id` (`request_id`)"],
-        FixedTable::TimerTag => &["KEY `timer_id` (`timer_id`)"],
-        FixedTable::Tag => &["PRIMARY KEY (`id`)", &unique_name],
+    let keys: &[(&str, &str)] = match table {
+        FixedTable::Request => &[("PRI", "id")],
+        FixedTable::Timer => &[("PRI", "id"), ("MUL", "request_id")],
+        FixedTable::TimerTag => &[("MUL", "timer_id")],
+        FixedTable::Tag => &[("PRI", "id"), ("UNI", "name")],
         _ => &[],
     };
-    let keys = keys.iter().map(|key| (*key).to_owned());
     CreateTable {
-        name: name.to_owned(),
         comment: table.comment().to_owned(),
-        lines: lines(&columns, &table.required(), keys.collect()),
         federated_keys: match table {
             FixedTable::Request => &[
                 "KEY `server_host` (`server_name`, `hostname`)",
@@ -81,17 +91,49 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
             ],
             _ => &[],
         },
+        ..plain(name, table.columns(defaults), &table.required(), keys)
     }
 }
 
-/// A text column in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
-fn key_part(name: &str, columns: &[Column]) -> String {
-    let long = columns.iter().any(|column| {
-        column.name == name && matches!(column.column_type, ColumnType::Varchar(768..))
+/// A table with these columns, those that are never NULL, and its keys.
+#[must_use]
+pub fn plain(
+    name: &str,
+    columns: Vec<Column>,
+    required: &[&str],
+    keys: &[(&'static str, &str)],
+) -> CreateTable {
+    let too_wide = is_too_wide(&columns);
+    // A text in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
+    let part = |name: &str| match columns
+        .iter()
+        .find(|column| column.name == name)?
+        .column_type
+    {
+        _ if name == "index_value" => Some(85),
+        ColumnType::Varchar(768..) => Some(255),
+        _ => None,
+    };
+    let keys = keys.iter().map(|&(kind, column)| Key {
+        kind,
+        column: column.to_owned(),
+        part: part(column),
     });
-    match long {
-        true => format!("`{name}`(255)"),
-        false => format!("`{name}`"),
+    CreateTable {
+        name: name.to_owned(),
+        comment: name.to_owned(),
+        keys: keys.collect(),
+        columns: columns
+            .into_iter()
+            .map(|mut column| {
+                if too_wide && matches!(column.column_type, ColumnType::Varchar(256..)) {
+                    column.column_type = ColumnType::Text;
+                }
+                let required = required.contains(&column.name.as_str());
+                Declared { column, required }
+            })
+            .collect(),
+        federated_keys: &[],
     }
 }
 
@@ -105,33 +147,50 @@ fn is_too_wide(columns: &[Column]) -> bool {
     bytes.sum::<u64>() > 65_000
 }
 
-/// The lines of columns and keys.
-fn lines(columns: &[Column], required: &[&str], keys: Vec<String>) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::with_capacity(columns.len() + keys.len());
-    let too_wide = is_too_wide(columns);
-    for column in columns {
-        let declared = match column.column_type {
-            ColumnType::Varchar(256..) if too_wide => ColumnType::Text,
-            declared => declared,
-        };
-        let column_type = match declared {
+impl Declared {
+    /// Its type with the size that Pinba declares: `int(11)`.
+    #[must_use]
+    pub fn type_name(&self) -> Cow<'static, str> {
+        match self.column.column_type {
             ColumnType::Int => "int(11)".into(),
             ColumnType::BigInt => "bigint(20)".into(),
             other => other.name(),
-        };
-        let null = match (required.contains(&column.name.as_str()), declared) {
+        }
+    }
+
+    fn line(&self) -> String {
+        let null = match (self.required, self.column.column_type) {
             (false, ColumnType::Text) => "",
             (false, _) => " DEFAULT NULL",
             (true, ColumnType::Varchar(_)) => " NOT NULL DEFAULT ''",
             (true, _) => " NOT NULL",
         };
-        lines.push(format!(
-            "`{}` {column_type}{null}",
-            column.name.replace('`', "``")
-        ));
+        let name = self.column.name.replace('`', "``");
+        format!("`{name}` {}{null}", self.type_name())
     }
-    lines.extend(keys);
-    lines
+}
+
+impl Key {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self.kind {
+            "PRI" => "PRIMARY",
+            _ => &self.column,
+        }
+    }
+
+    fn line(&self) -> String {
+        let column = &self.column;
+        let part = self
+            .part
+            .map_or_else(String::new, |part| format!("({part})"));
+        match self.kind {
+            "PRI" => format!("PRIMARY KEY (`{column}`{part})"),
+            "UNI" => format!("UNIQUE KEY `{column}` (`{column}`{part})"),
+            _ => format!("KEY `{column}` (`{column}`{part})"),
+        }
+    }
 }
 
 impl CreateTable {
@@ -149,11 +208,14 @@ impl CreateTable {
     }
 
     fn statement(&self, engine: &str, keys: &[&str], option: &str, value: &str) -> String {
-        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        let columns = self.columns.iter().map(Declared::line);
+        let own = self.keys.iter().map(Key::line);
+        let more = keys.iter().map(|key| (*key).to_owned());
+        let lines: Vec<String> = columns.chain(own).chain(more).collect();
         format!(
             "CREATE TABLE `{}` (\n  {}\n) ENGINE={engine} DEFAULT CHARSET=utf8mb4 {option}='{}';",
             self.name.replace('`', "``"),
-            [&lines, keys].concat().join(",\n  "),
+            lines.join(",\n  "),
             value.replace('\\', "\\\\").replace('\'', "''")
         )
     }

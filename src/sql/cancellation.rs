@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
@@ -16,7 +16,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::error::SqlError;
-use super::limits::time::TimeLimit;
+use super::session::Session;
+use super::settings::SqlSettings;
 
 /// Longer constants stay calls in the plan, which may copy what it has for a constant.
 const FOLDED_MAX: usize = 4 << 10;
@@ -44,10 +45,39 @@ pub(super) struct StatementGuard {
 }
 
 impl StatementGuard {
-    pub(super) fn new(limit: TimeLimit, pool: &Arc<dyn MemoryPool>) -> Arc<Self> {
+    /// What goes with a statement that begins now: it may take `sql.time_max`, or what its session set below that.
+    pub(super) fn new(
+        session: &Session,
+        settings: &SqlSettings,
+        pool: &Arc<dyn MemoryPool>,
+    ) -> Arc<Self> {
+        let seconds = session.number("max_statement_time").unwrap_or(0.0);
+        let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let millis = Duration::from_millis(session.number("max_execution_time").unwrap_or(0));
+        let (own, late) = match millis.is_zero() || (!seconds.is_zero() && seconds <= millis) {
+            true => (
+                seconds,
+                SqlError::timeout("Query execution was interrupted (max_statement_time exceeded)"),
+            ),
+            false => (
+                millis,
+                SqlError::execution_timeout(
+                    "Query execution was interrupted, maximum statement execution time exceeded",
+                ),
+            ),
+        };
+        let most = settings.time_max;
+        let (time, late) = match !own.is_zero() && own < most {
+            true => (own, late),
+            false => {
+                let seconds = most.as_secs_f64();
+                let late = format!("the query took longer than {seconds} s (sql.time_max)");
+                (most, SqlError::timeout(late))
+            }
+        };
         Arc::new(Self {
-            until: Instant::now() + limit.time,
-            late: limit.late,
+            until: Instant::now() + time,
+            late,
             left: AtomicBool::new(false),
             runs: AtomicBool::new(false),
             constants: AtomicUsize::new(0),
@@ -68,7 +98,8 @@ impl StatementGuard {
     /// Fails when the statement should end.
     pub(super) fn check(&self) -> Result<()> {
         if self.left.load(Ordering::Relaxed) || Instant::now() >= self.until {
-            return Err(SqlError::interrupted("the query was stopped").into());
+            // Who left hears nothing of it.
+            return Err(self.late().into());
         }
         Ok(())
     }
@@ -156,12 +187,10 @@ mod tests {
     use datafusion::execution::memory_pool::GreedyMemoryPool;
 
     use super::*;
-    use crate::sql::session::Session;
-    use crate::sql::settings::SqlSettings;
 
     fn guard(pool: &Arc<dyn MemoryPool>) -> Arc<StatementGuard> {
         let session = Session::new(1, "me@here", false);
-        StatementGuard::new(TimeLimit::of(&session, &SqlSettings::default()), pool)
+        StatementGuard::new(&session, &SqlSettings::default(), pool)
     }
 
     #[tokio::test]

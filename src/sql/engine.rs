@@ -14,14 +14,12 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::cancellation::{self, StatementGuard};
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
-use super::limits::time::TimeLimit;
-use super::planning;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::run;
 use super::session::Session;
@@ -41,15 +39,18 @@ const LOOKUPS: usize = 4_096;
 
 /// Runs statements. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine(pub(super) Arc<Inner>);
 
-struct Inner {
-    catalog: Arc<Catalog>,
-    state: SessionState,
+pub(super) struct Inner {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) state: SessionState,
     /// The same for queries that begin at a few rows.
-    single_threaded: SessionState,
-    settings: SqlSettings,
-    running: Arc<Semaphore>,
+    pub(super) single_threaded: SessionState,
+    /// What operators mean.
+    pub(super) operators: MysqlOperators,
+    pub(super) settings: SqlSettings,
+    /// Places for queries that are planned or run.
+    pub(super) running: Arc<Semaphore>,
     /// `None` only while it is being dropped.
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -97,7 +98,7 @@ impl Engine {
             .enable_time()
             .build()?;
         cancellation::inherit_in_spawned_tasks();
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(settings.threads)
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("def", "pinba")
@@ -113,24 +114,22 @@ impl Engine {
             .with_memory_limit(settings.memory_max, 1.0)
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
-        let mut config = config;
+        let options = config.options_mut();
         // Scans divide themselves; dealing out the rows of one that is in order would only lose the order.
-        config
-            .options_mut()
-            .optimizer
-            .enable_round_robin_repartition = false;
+        options.optimizer.enable_round_robin_repartition = false;
         // What is read ahead where a sort was not needed: the default is a gigabyte.
-        config.options_mut().execution.sort_pushdown_buffer_capacity = READ_AHEAD;
+        options.execution.sort_pushdown_buffer_capacity = READ_AHEAD;
         // So many values of a joined table are told to the scan of the other one by one.
-        let optimizer = &mut config.options_mut().optimizer;
-        optimizer.hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
-        let parser = &mut config.options_mut().sql_parser;
-        parser.dialect = datafusion::config::Dialect::MySQL;
+        let most = &mut options
+            .optimizer
+            .hash_join_inlist_pushdown_max_distinct_values;
+        *most = LOOKUPS;
+        options.sql_parser.dialect = datafusion::config::Dialect::MySQL;
         // Names are put in lower case before.
-        parser.enable_ident_normalization = false;
-        parser.parse_float_as_decimal = true;
+        options.sql_parser.enable_ident_normalization = false;
+        options.sql_parser.parse_float_as_decimal = true;
         // As in MySQL: NULL is less than everything.
-        "nulls_min".clone_into(&mut parser.default_null_ordering);
+        options.sql_parser.default_null_ordering = "nulls_min".to_owned();
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(environment)
@@ -140,34 +139,28 @@ impl Engine {
                 settings.clone(),
             )))
             .build();
-        for function in functions::functions() {
-            state
-                .register_udf(function)
-                .map_err(std::io::Error::other)?;
-        }
-        for aggregate in functions::aggregates() {
-            state
-                .register_udaf(aggregate)
-                .map_err(std::io::Error::other)?;
-        }
         let operators = MysqlOperators {
             case_insensitive: settings.case_insensitive,
         };
-        state
-            .register_expr_planner(Arc::new(operators))
-            .map_err(std::io::Error::other)?;
+        let registered = functions::functions()
+            .try_for_each(|function| state.register_udf(function).map(drop))
+            .and_then(|()| {
+                let mut aggregates = functions::aggregates().into_iter();
+                aggregates.try_for_each(|aggregate| state.register_udaf(aggregate).map(drop))
+            })
+            .and_then(|()| state.register_expr_planner(Arc::new(operators)));
+        registered.map_err(std::io::Error::other)?;
+        let one = state.config().clone().with_target_partitions(1);
+        let single_threaded = SessionStateBuilder::new_from_existing(state.clone());
         Ok(Self(Arc::new(Inner {
             catalog,
-            single_threaded: planning::single_threaded(&state),
+            single_threaded: single_threaded.with_config(one).build(),
             state,
             running: Arc::new(Semaphore::new(settings.queries_max)),
+            operators,
             settings,
             runtime: Some(runtime),
         })))
-    }
-
-    pub(super) fn settings(&self) -> &SqlSettings {
-        &self.0.settings
     }
 
     /// Whether no query runs and nothing is held for one.
@@ -180,25 +173,6 @@ impl Engine {
         } = &*self.0;
         let memory = &state.runtime_env().memory_pool;
         running.available_permits() == settings.queries_max && memory.reserved() == 0
-    }
-
-    pub(super) fn state(&self) -> &SessionState {
-        &self.0.state
-    }
-
-    pub(super) fn single_threaded(&self) -> &SessionState {
-        &self.0.single_threaded
-    }
-
-    pub(super) fn catalog(&self) -> &Arc<Catalog> {
-        &self.0.catalog
-    }
-
-    /// What operators mean.
-    pub(super) fn operators(&self) -> MysqlOperators {
-        MysqlOperators {
-            case_insensitive: self.0.settings.case_insensitive,
-        }
     }
 
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {
@@ -229,23 +203,6 @@ impl Engine {
         Arc::new(context)
     }
 
-    /// The plan of a SELECT, and how many rows it looked at when it ran.
-    #[cfg(test)]
-    pub(super) async fn rows_read(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
-        let session = Session::new(0, "test", false);
-        let parsed = super::statement::parse(text, super::dialect::lex::Mode::default())?;
-        let query = self.query(&session, parsed).await?;
-        let plan = self.physical(&query.plan).await?;
-        let plan = run::interruptible(plan)?;
-        let context = self.context(&plan);
-        let shown = datafusion::physical_plan::displayable(&*plan)
-            .indent(false)
-            .to_string();
-        let rows = datafusion::physical_plan::collect(plan, Arc::clone(&context)).await?;
-        let rows = rows.iter().map(|batch| batch.num_rows()).sum();
-        Ok((shown, rows, Snapshot::of(&context)?.rows_read()))
-    }
-
     /// Rows that are there already, as an answer.
     pub(super) fn ready(
         &self,
@@ -268,31 +225,6 @@ impl Engine {
     /// What goes with a statement that begins now.
     pub(super) fn guard(&self, session: &Session) -> Arc<StatementGuard> {
         let pool = &self.0.state.runtime_env().memory_pool;
-        StatementGuard::new(TimeLimit::of(session, &self.0.settings), pool)
-    }
-
-    /// A place among the queries that may be planned and run at once.
-    ///
-    /// # Errors
-    /// When none becomes free.
-    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, SqlError> {
-        run::place(&self.0.running, self.0.settings.queries_max).await
-    }
-
-    /// Starts a plan on the engine's threads, in the place where it was planned.
-    ///
-    /// # Errors
-    /// DataFusion's.
-    pub(super) fn start(
-        &self,
-        place: OwnedSemaphorePermit,
-        guard: Arc<StatementGuard>,
-        plan: Arc<dyn ExecutionPlan>,
-        columns: Arc<[SqlColumn]>,
-    ) -> Result<Reply, SqlError> {
-        let runtime = self.runtime()?.handle();
-        let context = |plan: &Arc<dyn ExecutionPlan>| self.context(plan);
-        let settings = &self.0.settings;
-        run::start(runtime, place, guard, settings, plan, context, columns)
+        StatementGuard::new(session, &self.0.settings, pool)
     }
 }

@@ -6,31 +6,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement as PlannedStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
-use super::dialect::lex::{Mode, is_query};
-use super::dialect::rewrite::{ColumnNames, MARK, number, rewrite};
+use super::dialect::lex::Mode;
+use super::dialect::rewrite::{ColumnNames, MARK, rewrite};
 use super::dialect::tokens::Items;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
 use super::functions;
-use super::plan_size;
-use super::reply::{Done, Reply, Running, SqlColumn};
+use super::information_schema::layout::list;
+use super::limits::plan_size;
+use super::reply::{Reply, Running, SqlColumn};
 use super::session::{Literal, Session};
-use super::statement::{self, Create, Drop, Parsed, Setting, Statement};
+use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
 use crate::report::form::ReportForm;
 
-/// A query, ready to be run.
+/// A query that was planned.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) plan: LogicalPlan,
@@ -38,47 +41,13 @@ pub(super) struct Query {
     sleep: Duration,
 }
 
-/// A query as DataFusion's planner wants it.
-pub(super) struct Rewritten {
-    query: Box<ast::Query>,
-    names: ColumnNames,
-    sleep: f64,
-}
-
-/// Rewrites a query for DataFusion's planner: everything before tables are resolved.
-///
-/// # Errors
-/// What is wrong with it, or not done here.
-pub(super) fn rewrite_query(
-    mut query: Box<ast::Query>,
-    items: &Items,
-    context: &Context<'_>,
-) -> Result<Rewritten, SqlError> {
-    if let Some(rows) = context.session.number("sql_select_limit") {
-        limit_rows(&mut query, rows);
-    }
-    let names = rewrite(&mut *query, items, context)?;
-    let sleep = context.sleep.get();
-    Ok(Rewritten {
-        query,
-        names,
-        sleep,
-    })
-}
-
-/// Limits the rows of a query that has no LIMIT of its own: `sql_select_limit`.
-fn limit_rows(query: &mut ast::Query, rows: u64) {
-    if query.limit_clause.is_some() || query.fetch.is_some() {
-        return;
-    }
-    if let ast::SetExpr::Query(inner) = query.body.as_mut() {
-        return limit_rows(inner, rows);
-    }
-    query.limit_clause = Some(ast::LimitClause::LimitOffset {
-        limit: Some(number(rows)),
-        offset: None,
-        limit_by: Vec::new(),
-    });
+/// The same, ready to be run.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// Among the queries that may run at once.
+    pub(super) place: OwnedSemaphorePermit,
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    pub(super) columns: Arc<[SqlColumn]>,
 }
 
 impl Engine {
@@ -93,69 +62,61 @@ impl Engine {
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
         self.check_length(text.len())?;
-        if let Some(found) = self.look_up(session, text, Some(values)).await? {
-            let place = self.place().await?;
-            return self.start(place, self.guard(session), found.plan, found.columns);
+        // One way to the engine's threads and back: waking a thread costs as much as planning something small.
+        let (engine, asking) = (self.clone(), session.clone());
+        let (text, given) = (text.to_owned(), values.to_vec());
+        let guard = self.guard(session);
+        let read = self.on_own_threads(&guard, async move {
+            let parsed = statement::parse(&text, Mode::of(&asking))?;
+            if given.len() > parsed.parameters {
+                return Err(SqlError::wrong_arguments(format!(
+                    "the statement has {} '?', and {} values were given",
+                    parsed.parameters,
+                    given.len()
+                )));
+            }
+            match parsed.statement {
+                Statement::Query(query) => {
+                    let planned = engine.planned(&asking, query, &parsed.items, &given);
+                    Ok(Ok(planned.await?))
+                }
+                other => Ok(Err((other, parsed.items))),
+            }
+        });
+        match read.await? {
+            Ok(planned) => self.start(guard, planned),
+            Err((statement, items)) => self.execute(session, statement, items, values).await,
         }
-        let mode = Mode::of(session);
-        let owned = text.to_owned();
-        if is_query(text) {
-            let query = move || statement::parse(&owned, mode);
-            return self.run_query(session, values, query).await;
-        }
-        let parsed = self.parse(session, owned).await?;
-        check_count(&parsed, values)?;
-        self.execute(session, parsed, values).await
-    }
-
-    /// Reads a statement on the engine's threads, whose stacks are deep enough.
-    async fn parse(&self, session: &Session, text: String) -> Result<Parsed, SqlError> {
-        let mode = Mode::of(session);
-        let parse = async move { statement::parse(&text, mode) };
-        self.on_own_threads(&self.guard(session), parse).await
     }
 
     /// Runs a statement that was parsed.
     fn execute<'a>(
         &'a self,
         session: &'a mut Session,
-        parsed: Parsed,
+        statement: Statement,
+        items: Items,
         values: &'a [Literal],
     ) -> BoxFuture<'a, Result<Reply, SqlError>> {
-        let Parsed {
-            statement,
-            parameters,
-            items,
-        } = parsed;
-        let with = move |statement| Parsed {
-            statement,
-            parameters,
-            items,
-        };
         let work = async move {
             match statement {
-                query @ Statement::Query(_) => {
-                    return self.run_query(session, values, || Ok(with(query))).await;
+                Statement::Query(query) => {
+                    return self.run_query(session, query, items, values).await;
                 }
                 Statement::Show(show) => return self.show(session, *show).await,
-                Statement::Explain(query) => {
-                    let items = with(Statement::Nothing).items;
-                    return self.explain(session, query, items).await;
-                }
-                Statement::Create(create) => return self.create(session, create).await,
-                Statement::Drop(drop) => return self.drop_tables(session, drop).await,
+                Statement::Explain(query) => return self.explain(session, query, items).await,
+                Statement::Create(create) => self.create(session, create).await?,
+                Statement::Drop(drop) => self.drop_tables(session, drop).await?,
                 Statement::SetFor(settings, statement) => {
                     let before = Arc::clone(&session.variables);
                     let reply = match self.set_all(session, &settings, values).await {
-                        Ok(()) => self.execute(session, with(*statement), values).await,
+                        Ok(()) => self.execute(session, *statement, items, values).await,
                         Err(error) => Err(error),
                     };
                     session.put_back(&before, settings.iter().filter_map(Setting::name));
                     return reply;
                 }
                 Statement::Do(query) => {
-                    let query = Statement::Query(query);
-                    let reply = self.run_query(session, values, || Ok(with(query))).await?;
+                    let reply = self.run_query(session, query, items, values).await?;
                     if let Reply::Rows(mut rows) = reply {
                         while let Some(batch) = rows.next().await {
                             batch?;
@@ -168,7 +129,7 @@ impl Engine {
                 Statement::End => session.in_transaction = false,
                 Statement::Nothing => {}
             }
-            Ok(Reply::Done(Done::default()))
+            Ok(Reply::Done)
         };
         work.boxed()
     }
@@ -179,29 +140,30 @@ impl Engine {
     /// What is wrong with it: the same as when it is run.
     pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
         self.check_length(text.len())?;
-        if let Some(found) = self.look_up(session, text, None).await? {
-            return Ok(Prepared {
-                text: text.into(),
-                parameters: found.parameters,
-                columns: found.columns,
-            });
-        }
-        let mut parsed = self.parse(session, text.to_owned()).await?;
-        while let Statement::SetFor(_, statement) = parsed.statement {
-            parsed.statement = *statement;
-        }
-        let parameters = parsed.parameters;
-        let columns = match parsed.statement {
-            Statement::Query(_) => self.query(session, parsed).await?.columns,
-            Statement::Show(show) => self.sheet(session, &show)?.answer_columns(),
-            Statement::Explain(_) => super::show::plan_columns(),
-            _ => Arc::from([]),
-        };
-        Ok(Prepared {
-            text: text.into(),
-            parameters,
-            columns,
-        })
+        let (engine, session, text) = (self.clone(), session.clone(), Arc::<str>::from(text));
+        let guard = self.guard(&session);
+        let prepare = self.on_own_threads(&guard, async move {
+            let mut parsed = statement::parse(&text, Mode::of(&session))?;
+            while let Statement::SetFor(_, statement) = parsed.statement {
+                parsed.statement = *statement;
+            }
+            let columns = match parsed.statement {
+                Statement::Query(query) => {
+                    let _place = engine.place().await?;
+                    let context = Context::new(&session, &engine.0.settings, None);
+                    engine.plan(query, &parsed.items, context).await?.columns
+                }
+                Statement::Show(show) => engine.list(&session, &show)?.answer_columns(),
+                Statement::Explain(_) => list("PLAN").answer_columns(),
+                _ => Arc::from([]),
+            };
+            Ok(Prepared {
+                text,
+                parameters: parsed.parameters,
+                columns,
+            })
+        });
+        prepare.await
     }
 
     /// Whether so many bytes may be looked at: also for who cuts them into statements first.
@@ -209,7 +171,7 @@ impl Engine {
     /// # Errors
     /// When it is more than `sql.text_max`.
     pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
-        let most = self.settings().text_max;
+        let most = self.0.settings.text_max;
         if bytes > most {
             return Err(SqlError::packet_too_large(format!(
                 "the statement has {bytes} bytes, at most {most} are accepted (sql.text_max)"
@@ -218,28 +180,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Plans a query without its values on the engine's threads.
-    pub(super) async fn query(&self, session: &Session, parsed: Parsed) -> Result<Query, SqlError> {
-        let (engine, session) = (self.clone(), session.clone());
-        self.on_own_threads(&self.guard(&session), async move {
-            let _place = engine.place().await?;
-            let context = Context::new(&session, engine.settings(), None);
-            engine
-                .plan(rewrite_query(
-                    query_of(parsed.statement)?,
-                    &parsed.items,
-                    &context,
-                )?)
-                .await
-        })
-        .await
-    }
-
-    pub(super) async fn plan(&self, rewritten: Rewritten) -> Result<Query, SqlError> {
-        let statement = ast::Statement::Query(rewritten.query);
-        let statement = PlannedStatement::Statement(Box::new(statement));
-        let plan = self.state().statement_to_plan(statement).await?;
-        let plan = self.operators().finish(plan)?;
+    /// Plans a query against the tables as they are now.
+    ///
+    /// # Errors
+    /// What is wrong with it, or not done here.
+    pub(super) async fn plan(
+        &self,
+        mut query: Box<ast::Query>,
+        items: &Items,
+        context: Context<'_>,
+    ) -> Result<Query, SqlError> {
+        let names = rewrite(&mut *query, items, &context)?;
+        let statement = PlannedStatement::Statement(Box::new(ast::Statement::Query(query)));
+        let plan = self.0.state.statement_to_plan(statement).await?;
+        let plan = match context.session.number::<i64>("sql_select_limit") {
+            Some(rows) if !matches!(plan, LogicalPlan::Limit(_)) => {
+                let rows = usize::try_from(rows).ok();
+                LogicalPlanBuilder::from(plan).limit(0, rows)?.build()?
+            }
+            _ => plan,
+        };
+        let plan = self.0.operators.finish(plan)?;
         plan_size::check(&plan)?;
         // (1, 2) can be compared, and not shown.
         let mut fields = plan.schema().fields().iter();
@@ -248,46 +209,54 @@ impl Engine {
                 "Operand should contain 1 column(s)",
             ));
         }
-        let columns = named(tables::columns_of(&plan), &rewritten.names);
-        let sleep = Duration::try_from_secs_f64(rewritten.sleep).unwrap_or(Duration::MAX);
+        let columns = named(tables::columns_of(&plan), &names);
+        let sleep = Duration::try_from_secs_f64(context.sleep.get()).unwrap_or(Duration::MAX);
         Ok(Query {
             plan,
             columns,
-            sleep: sleep.min(self.settings().time_max),
+            sleep: sleep.min(self.0.settings.time_max),
         })
     }
 
-    /// Plans a query and starts it: one way to the engine's threads and back, since waking a thread costs as much as planning
-    /// something small.
+    /// Plans a query with its values, in a place that it keeps.
+    async fn planned(
+        &self,
+        session: &Session,
+        query: Box<ast::Query>,
+        items: &Items,
+        values: &[Literal],
+    ) -> Result<Planned, SqlError> {
+        let mut place = self.place().await?;
+        let context = Context::new(session, &self.0.settings, Some(values));
+        let query = self.plan(query, items, context).await?;
+        if !query.sleep.is_zero() {
+            // Who sleeps keeps nobody from anything.
+            drop(place);
+            tokio::time::sleep(query.sleep).await;
+            place = self.place().await?;
+        }
+        Ok(Planned {
+            place,
+            plan: self.physical(&query.plan).await?,
+            columns: query.columns,
+        })
+    }
+
+    /// Plans a query on the engine's threads and starts it.
     async fn run_query(
         &self,
         session: &Session,
+        query: Box<ast::Query>,
+        items: Items,
         values: &[Literal],
-        read: impl FnOnce() -> Result<Parsed, SqlError> + Send + 'static,
     ) -> Result<Reply, SqlError> {
-        let (engine, session) = (self.clone(), session.clone());
-        let values = values.to_vec();
-        let watch = self.guard(&session);
-        let (place, plan, columns) = self
-            .on_own_threads(&watch, async move {
-                let mut place = engine.place().await?;
-                let parsed = read()?;
-                check_count(&parsed, &values)?;
-                let context = Context::new(&session, engine.settings(), Some(&values));
-                let rewritten =
-                    rewrite_query(query_of(parsed.statement)?, &parsed.items, &context)?;
-                let query = engine.plan(rewritten).await?;
-                if !query.sleep.is_zero() {
-                    // Who sleeps keeps nobody from anything.
-                    drop(place);
-                    tokio::time::sleep(query.sleep).await;
-                    place = engine.place().await?;
-                }
-                let plan = engine.physical(&query.plan).await?;
-                Ok((place, plan, query.columns))
-            })
-            .await?;
-        self.start(place, watch, plan, columns)
+        let (engine, session, values) = (self.clone(), session.clone(), values.to_vec());
+        let guard = self.guard(&session);
+        let plan = self.on_own_threads(&guard, async move {
+            engine.planned(&session, query, &items, &values).await
+        });
+        let planned = plan.await?;
+        self.start(guard, planned)
     }
 
     /// Does something for a statement on the engine's threads; ends it when nobody waits any more, or when its time is over: a
@@ -326,38 +295,30 @@ impl Engine {
         done.map_err(|_| SqlError::internal("the change could not be made: a defect of the daemon"))
     }
 
-    async fn create(&self, session: &Session, create: Create) -> Result<Reply, SqlError> {
-        let Create {
-            database: given,
-            name,
-            if_not_exists,
-            comment,
-        } = create;
-        may_change(session, given.as_deref())?;
-        let catalog = Arc::clone(self.catalog());
-        let exists = || SqlError::table_exists(format!("Table '{name}' already exists"));
-        if tables::own_name(&catalog, &name).is_some() {
-            return match if_not_exists {
-                true => Ok(Reply::Done(Done::default())),
-                false => Err(exists()),
+    async fn create(&self, session: &Session, create: Create) -> Result<(), SqlError> {
+        may_change(session, create.database.as_deref())?;
+        let (catalog, name) = (Arc::clone(&self.0.catalog), create.name);
+        let exists = tables::own_name(&catalog, &name).is_some();
+        let form = ReportForm::of_comment(&name, &create.comment);
+        let exists = exists
+            || match self.blocking(move || catalog.create_report(form)).await? {
+                Ok(_) => return Ok(()),
+                Err(QueryError::ReportExists { .. }) => true,
+                Err(other) => return Err(SqlError::wrong_arguments(other.to_string())),
             };
-        }
-        let form = ReportForm::of_comment(&name, &comment);
-        match self.blocking(move || catalog.create_report(form)).await? {
-            Ok(_) => Ok(Reply::Done(Done::default())),
-            Err(QueryError::ReportExists { .. }) if if_not_exists => {
-                Ok(Reply::Done(Done::default()))
-            }
-            Err(QueryError::ReportExists { .. }) => Err(exists()),
-            Err(other) => Err(SqlError::wrong_arguments(other.to_string())),
+        match exists && !create.if_not_exists {
+            true => Err(SqlError::table_exists(format!(
+                "Table '{name}' already exists"
+            ))),
+            false => Ok(()),
         }
     }
 
-    async fn drop_tables(&self, session: &Session, drop: Drop) -> Result<Reply, SqlError> {
+    async fn drop_tables(&self, session: &Session, drop: Drop) -> Result<(), SqlError> {
         let mut unknown = Vec::new();
         for (given, name) in drop.tables {
             may_change(session, given.as_deref())?;
-            let catalog = Arc::clone(self.catalog());
+            let catalog = Arc::clone(&self.0.catalog);
             let own = tables::own_name(&catalog, &name).unwrap_or_else(|| name.clone());
             match self.blocking(move || catalog.drop_report(&own)).await? {
                 Ok(_) => {}
@@ -373,7 +334,7 @@ impl Engine {
             }
         }
         match unknown.is_empty() || drop.if_exists {
-            true => Ok(Reply::Done(Done::default())),
+            true => Ok(()),
             false => Err(SqlError::unknown_table(format!(
                 "Unknown table {}",
                 unknown.join(",")
@@ -405,7 +366,7 @@ impl Engine {
                             Literal::Text(value) => value,
                         }),
                     };
-                    variables::set(session, self.settings(), name, value)?;
+                    variables::set(session, &self.0.settings, name, value)?;
                 }
             }
         }
@@ -419,12 +380,9 @@ impl Engine {
         expression: &ast::Expr,
         values: &[Literal],
     ) -> Result<Literal, SqlError> {
-        let parsed = Parsed {
-            statement: Statement::Query(statement::select_of(vec![expression.clone()])?),
-            parameters: values.len(),
-            items: Items::new(),
-        };
-        let Reply::Rows(mut rows) = self.run_query(session, values, || Ok(parsed)).await? else {
+        let query = statement::select_of(vec![expression.clone()])?;
+        let reply = self.run_query(session, query, Items::new(), values);
+        let Reply::Rows(mut rows) = reply.await? else {
             return Ok(Literal::Null);
         };
         let mut first = Literal::Null;
@@ -447,26 +405,6 @@ impl Engine {
             }
         }
         Ok(first)
-    }
-}
-
-/// The query of a statement that is one.
-fn query_of(statement: Statement) -> Result<Box<ast::Query>, SqlError> {
-    match statement {
-        Statement::Query(query) => Ok(query),
-        _ => Err(SqlError::internal("not a query")),
-    }
-}
-
-/// Refuses more values than a statement has `?`.
-fn check_count(parsed: &Parsed, values: &[Literal]) -> Result<(), SqlError> {
-    match values.len() > parsed.parameters {
-        true => Err(SqlError::wrong_arguments(format!(
-            "the statement has {} '?', and {} values were given",
-            parsed.parameters,
-            values.len()
-        ))),
-        false => Ok(()),
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::dialect::context::Context;
 use super::dialect::lex::{self, Mode};
+use super::dialect::rewrite::rewrite;
 use super::engine::Engine;
-use super::execute::rewrite_query;
 use super::reply::Reply;
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
@@ -37,9 +37,9 @@ pub fn fuzz_text(text: &str) -> usize {
                 continue;
             };
             let context = Context::new(&session, &settings, None);
-            fit += usize::from(rewrite_query(query.clone(), &items, &context).is_ok());
+            fit += usize::from(rewrite(&mut *query.clone(), &items, &context).is_ok());
             let context = Context::new(&session, &settings, Some(&values));
-            let _ = rewrite_query(query, &items, &context);
+            let _ = rewrite(&mut *query.clone(), &items, &context);
         }
     }
     fit
@@ -59,7 +59,7 @@ pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
     session.database = Some("pinba".to_owned());
     let mut answered = 0;
     for statement in lex::split(text) {
-        let patience = engine.settings().time_max + PATIENCE;
+        let patience = engine.0.settings.time_max + PATIENCE;
         let run = tokio::time::timeout(patience, answer(engine, &mut session, statement));
         match run.await {
             Err(_) => return Err(format!("no end: {statement}")),

@@ -15,17 +15,8 @@ use super::error::SqlError;
 pub enum Reply {
     /// Rows.
     Rows(Rows),
-    /// No rows.
-    Done(Done),
-}
-
-/// What was done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Rows changed.
-    pub affected_rows: u64,
-    /// A remark for the client.
-    pub info: String,
+    /// It is done, and there are none.
+    Done,
 }
 
 /// The type of a column of an answer, in MySQL's terms.

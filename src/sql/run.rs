@@ -7,7 +7,7 @@
 //! yields, and a join condition is a function call, which checks whether the statement should end.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -21,10 +21,12 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::cancellation::{self, StatementGuard};
+use super::engine::Engine;
 use super::error::SqlError;
+use super::execute::Planned;
 use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
@@ -46,64 +48,58 @@ pub(super) fn give_way() {
     let _refused = rustix::process::setpriority_process(None, NICENESS);
 }
 
-/// A place among the queries that may run at once; waits a moment for it.
-///
-/// # Errors
-/// When none becomes free.
-pub(super) async fn place(
-    places: &Arc<Semaphore>,
-    queries_max: usize,
-) -> std::result::Result<OwnedSemaphorePermit, SqlError> {
-    match tokio::time::timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()).await {
-        Ok(Ok(place)) => Ok(place),
-        _ => Err(SqlError::busy(format!(
-            "{queries_max} queries run already (sql.queries_max); ask again in a moment"
-        ))),
-    }
-}
-
-/// Runs a plan in the place that was taken for it.
-///
-/// # Errors
-/// DataFusion's. What goes wrong later comes with the rows.
-pub(super) fn start(
-    runtime: &tokio::runtime::Handle,
-    place: OwnedSemaphorePermit,
-    guard: Arc<StatementGuard>,
-    settings: &SqlSettings,
-    plan: Arc<dyn ExecutionPlan>,
-    context: impl FnOnce(&Arc<dyn ExecutionPlan>) -> Arc<TaskContext>,
-    columns: Arc<[SqlColumn]>,
-) -> std::result::Result<Reply, SqlError> {
-    guard.run();
-    let plan = interruptible(plan)?;
-    let schema = schema_named(&plan.schema(), &columns);
-    let context = context(&plan);
-    let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
-    let limits = settings.clone();
-    let (until, late) = (guard.until(), guard.late());
-    let task = runtime.spawn(cancellation::scope(Arc::clone(&guard), async move {
-        let _place = place;
-        let work = run(plan, context, &limits, &sender);
-        let ended = match tokio::time::timeout_at(until.into(), work).await {
-            Ok(ended) => ended,
-            Err(_) => Err(late.clone()),
-        };
-        if let Err(error) = ended {
-            // What was stopped because time was over says so.
-            let error = match error.code == 1317 && Instant::now() >= until {
-                true => late,
-                false => error,
-            };
-            let _nobody_waits = sender.send(Err(error)).await;
+impl Engine {
+    /// A place among the queries that may be planned and run at once; waits a moment for it.
+    ///
+    /// # Errors
+    /// When none becomes free.
+    pub(super) async fn place(&self) -> std::result::Result<OwnedSemaphorePermit, SqlError> {
+        let free = Arc::clone(&self.0.running).acquire_owned();
+        match tokio::time::timeout(PLACE_WAIT, free).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(SqlError::busy(format!(
+                "{} queries run already (sql.queries_max); ask again in a moment",
+                self.0.settings.queries_max
+            ))),
         }
-    }));
-    Ok(Reply::Rows(Rows {
-        columns,
-        schema,
-        batches,
-        _running: Running::new(task.abort_handle(), Some(guard)),
-    }))
+    }
+
+    /// Runs a plan on the engine's threads, in the place where it was planned.
+    ///
+    /// # Errors
+    /// DataFusion's. What goes wrong later comes with the rows.
+    pub(super) fn start(
+        &self,
+        guard: Arc<StatementGuard>,
+        Planned {
+            place,
+            plan,
+            columns,
+        }: Planned,
+    ) -> std::result::Result<Reply, SqlError> {
+        guard.run();
+        let plan = interruptible(plan)?;
+        let schema = schema_named(&plan.schema(), &columns);
+        let context = self.context(&plan);
+        let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
+        let limits = self.0.settings.clone();
+        let (until, late) = (guard.until(), guard.late());
+        let work = cancellation::scope(Arc::clone(&guard), async move {
+            let _place = place;
+            let work = run(plan, context, &limits, &sender);
+            let ended = tokio::time::timeout_at(until.into(), work).await;
+            if let Err(error) = ended.unwrap_or(Err(late)) {
+                let _nobody_waits = sender.send(Err(error)).await;
+            }
+        });
+        let task = self.runtime()?.spawn(work);
+        Ok(Reply::Rows(Rows {
+            columns,
+            schema,
+            batches,
+            _running: Running::new(task.abort_handle(), Some(guard)),
+        }))
+    }
 }
 
 /// A schema with the names that the answer's columns have.

@@ -9,25 +9,23 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::MemTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::sql::sqlparser::ast::{Expr, ExprWithAlias, Query};
+use datafusion::sql::sqlparser::ast::{ExprWithAlias, Query};
 
 use super::dialect::context::Context;
 use super::dialect::rewrite::rewrite_condition;
 use super::dialect::tokens::Items;
 use super::engine::Engine;
 use super::error::{NO_DATABASE, SqlError};
-use super::execute::{database, rewrite_query};
-use super::information_schema::describe::{self, ColumnInfo, TableInfo, TableRow};
+use super::execute::{Planned, database};
+use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::layout::list;
-use super::information_schema::{
-    self, CHARSETS, COLLATION, DATABASE as INFORMATION_SCHEMA, collation_rows, engine_row,
-};
-use super::plan_size;
-use super::reply::{Reply, SqlColumn};
+use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
+use super::limits::plan_size;
+use super::reply::Reply;
 use super::session::Session;
 use super::statement::Show;
 use super::variables;
-use super::virtual_table::{Cell, NULL, Sheet, row};
+use super::virtual_table::{Cell, VirtualTable, row};
 use crate::query::catalog::Catalog;
 
 type Rows = Vec<Vec<Cell>>;
@@ -35,67 +33,69 @@ type Rows = Vec<Vec<Cell>>;
 impl Engine {
     /// Answers a SHOW.
     pub(super) async fn show(&self, session: &Session, show: Show) -> Result<Reply, SqlError> {
-        let mut sheet = self.sheet(session, &show)?;
+        let mut shown = self.list(session, &show)?;
         if let Some(pattern) = &show.like {
-            sheet.keep_like(pattern);
+            shown.keep_like(pattern);
         }
-        let columns = sheet.answer_columns();
-        let Some(condition) = show.condition else {
-            let batch = sheet.batch(|name| Field::new(name, DataType::Null, true))?;
+        let columns = shown.answer_columns();
+        let Some(mut condition) = show.condition else {
+            let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
             return self.ready(batch, columns);
         };
-        let batch = sheet.batch(|name| Field::new(name.to_lowercase(), DataType::Null, true))?;
+        let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
         let (engine, session) = (self.clone(), session.clone());
-        let watch = self.guard(&session);
-        let (place, plan) = self
-            .on_own_threads(&watch, async move {
-                let place = engine.place().await?;
-                let filter = engine.condition(&session, condition, plan.schema())?;
-                let plan = engine.operators().finish(plan.filter(filter)?.build()?)?;
-                plan_size::check(&plan)?;
-                Ok((place, engine.physical(&plan).await?))
+        let guard = self.guard(&session);
+        let plan = self.on_own_threads(&guard, async move {
+            let place = engine.place().await?;
+            let given = Context::new(&session, &engine.0.settings, Some(&[]));
+            rewrite_condition(&mut condition, &given)?;
+            let condition = ExprWithAlias {
+                expr: condition,
+                alias: None,
+            };
+            let state = &engine.0.state;
+            let filter = state.create_logical_expr_from_sql_expr(condition, plan.schema())?;
+            let plan = plan.filter(filter)?.build()?;
+            let plan = engine.0.operators.finish(plan)?;
+            plan_size::check(&plan)?;
+            Ok(Planned {
+                place,
+                plan: engine.physical(&plan).await?,
+                columns,
             })
-            .await?;
-        self.start(place, watch, plan, columns)
-    }
-
-    /// The condition of SHOW ... WHERE.
-    fn condition(
-        &self,
-        session: &Session,
-        mut condition: Expr,
-        schema: &datafusion::common::DFSchema,
-    ) -> Result<datafusion::logical_expr::Expr, SqlError> {
-        let given = Context::new(session, self.settings(), Some(&[]));
-        rewrite_condition(&mut condition, &given)?;
-        let condition = ExprWithAlias {
-            expr: condition,
-            alias: None,
-        };
-        let planned = self.state();
-        Ok(planned.create_logical_expr_from_sql_expr(condition, schema)?)
+        });
+        let planned = plan.await?;
+        self.start(guard, planned)
     }
 
     /// What a SHOW shows, before LIKE and WHERE.
-    pub(super) fn sheet(&self, session: &Session, show: &Show) -> Result<Sheet, SqlError> {
-        let catalog = self.catalog();
+    pub(super) fn list(&self, session: &Session, show: &Show) -> Result<VirtualTable, SqlError> {
+        let catalog = &self.0.catalog;
         let of_database = || match show.database.as_ref().or(session.database.as_ref()) {
             Some(name) => database(name),
             None => Err(SqlError::no_database(NO_DATABASE)),
         };
-        let mut sheet = match (show.list, show.full) {
+        let mut shown = match (show.list, show.full) {
             ("TABLES", true) => list("FULL TABLES"),
             ("COLUMNS", true) => list("FULL COLUMNS"),
             (name, _) => list(name),
         };
-        sheet.rows = match show.list {
-            "DATABASES" => vec![row![INFORMATION_SCHEMA], row!["pinba"]],
+        let rows = match show.list {
             "TABLES" => {
                 let database = of_database()?;
-                sheet.columns[0].0.push_str(&database);
-                tables(catalog, &database, show.full)
+                shown.columns[0].0.push_str(&database);
+                let kind = match database.as_str() {
+                    INFORMATION_SCHEMA => "SYSTEM VIEW",
+                    _ => "BASE TABLE",
+                };
+                let listed = describe::listed(catalog, &database).into_iter();
+                let rows = listed.map(|table| match show.full {
+                    true => row![table.name, kind],
+                    false => row![table.name],
+                });
+                rows.collect()
             }
             "TABLE STATUS" => table_status(catalog, &of_database()?, show.like.as_deref()),
             "COLUMNS" => {
@@ -123,18 +123,9 @@ impl Engine {
             }
             "VARIABLES" => {
                 let session = (!show.global).then_some(session);
-                pairs(variables::all(session, self.settings()))
+                pairs(variables::all(session, &self.0.settings))
             }
             "STATUS" => pairs(information_schema::status(catalog)),
-            "COUNT WARNINGS" | "COUNT ERRORS" => vec![row![0_i64]],
-            "ENGINES" => vec![engine_row()],
-            "PLUGINS" => vec![row!["PINBA", "ACTIVE", "STORAGE ENGINE", NULL, "MIT"]],
-            "COLLATION" => collation_rows(),
-            "CHARACTER SET" => {
-                let rows = CHARSETS
-                    .map(|(name, collation, about, bytes)| row![name, about, collation, bytes]);
-                rows.into()
-            }
             "PROCESSLIST" => {
                 let (user, host) = session.user.split_once('@').unwrap_or((&session.user, ""));
                 let id = i64::try_from(session.id).unwrap_or(i64::MAX);
@@ -146,7 +137,7 @@ impl Engine {
             }
             "GRANTS" => {
                 let user = session.user.split('@').next().unwrap_or_default();
-                sheet.columns[0].0 = format!("Grants for {user}@%");
+                shown.columns[0].0 = format!("Grants for {user}@%");
                 let rights = if session.admin {
                     "SELECT, CREATE, DROP"
                 } else {
@@ -154,10 +145,10 @@ impl Engine {
                 };
                 vec![row![format!("GRANT {rights} ON `pinba`.* TO `{user}`@`%`")]]
             }
-            "PRIVILEGES" => vec![row!["Select", "Tables", "To retrieve rows from table"]],
             _ => Vec::new(),
         };
-        Ok(sheet)
+        shown.rows.extend(rows);
+        Ok(shown)
     }
 
     /// The plan of a query, a line a row.
@@ -168,12 +159,12 @@ impl Engine {
         items: Items,
     ) -> Result<Reply, SqlError> {
         let (engine, session) = (self.clone(), session.clone());
-        let watch = self.guard(&session);
-        let plans = self.on_own_threads(&watch, async move {
+        let guard = self.guard(&session);
+        let plans = self.on_own_threads(&guard, async move {
             let _place = engine.place().await?;
-            let given = Context::new(&session, engine.settings(), Some(&[]));
-            let query = engine.plan(rewrite_query(query, &items, &given)?).await?;
-            let logical = engine.state().optimize(&query.plan)?;
+            let given = Context::new(&session, &engine.0.settings, Some(&[]));
+            let query = engine.plan(query, &items, given).await?;
+            let logical = engine.0.state.optimize(&query.plan)?;
             let physical = engine.physical(&query.plan).await?;
             let physical = datafusion::physical_plan::displayable(physical.as_ref()).indent(false);
             Ok([
@@ -181,42 +172,19 @@ impl Engine {
                 ("physical", physical.to_string()),
             ])
         });
-        let mut sheet = list("PLAN");
+        let mut shown = list("PLAN");
         for (kind, lines) in plans.await? {
             let lines = lines.lines().map(|line| row![kind, line]);
-            sheet.rows.extend(lines);
+            shown.rows.extend(lines);
         }
-        let batch = sheet.batch(|name| Field::new(name, DataType::Null, true))?;
-        self.ready(batch, sheet.answer_columns())
+        let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
+        self.ready(batch, shown.answer_columns())
     }
-}
-
-/// The columns of EXPLAIN SELECT.
-pub(super) fn plan_columns() -> Arc<[SqlColumn]> {
-    list("PLAN").answer_columns()
 }
 
 fn pairs(pairs: Vec<(String, String)>) -> Rows {
     let pairs = pairs.into_iter();
     pairs.map(|(name, value)| row![name, value]).collect()
-}
-
-fn tables(catalog: &Catalog, database: &str, full: bool) -> Rows {
-    let (names, kind): (Vec<String>, _) = match database {
-        INFORMATION_SCHEMA => {
-            let names = information_schema::layout::tables();
-            (names.map(str::to_owned).collect(), "SYSTEM VIEW")
-        }
-        _ => {
-            let listed = describe::listed(catalog).into_iter();
-            (listed.map(|table| table.name).collect(), "BASE TABLE")
-        }
-    };
-    let row = |name: String| match full {
-        true => row![name, kind],
-        false => row![name],
-    };
-    names.into_iter().map(row).collect()
 }
 
 fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Rows {
@@ -226,15 +194,17 @@ fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Rows {
     let listed = match (database, one) {
         (INFORMATION_SCHEMA, _) => Vec::new(),
         (_, Some(one)) => vec![one],
-        _ => describe::listed(catalog),
+        _ => describe::listed(catalog, database),
     };
-    // A client that reads 0 or 1 rows may take the table for a constant.
-    let listed = listed.into_iter().map(|table| TableRow {
-        rows: table.rows.max(2),
-        row_bytes: 100,
-        ..TableRow::of(table)
+    let rows = listed.into_iter().map(|mut table| {
+        // A client that reads 0 or 1 rows may take the table for a constant.
+        table.rows = table.rows.max(2);
+        let mut row = describe::listed_row(database, table, 100);
+        // Neither its database nor its kind.
+        row.remove(3);
+        row.split_off(2)
     });
-    listed.map(|row| row.cells(None)).collect()
+    rows.collect()
 }
 
 fn described(catalog: &Catalog, database: &str, table: &str) -> Result<TableInfo, SqlError> {

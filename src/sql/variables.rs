@@ -24,17 +24,9 @@ const ALIASES: [(&str, &str); 4] = [
 
 const DATA: &str = include_str!("variables.txt");
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Session,
-    /// Changes answers; can only be SET to what it is.
-    Fixed,
-    Global,
-    ReadOnly,
-}
-
 struct Variable {
-    access: Access,
+    /// As in `variables.txt`.
+    access: &'static str,
     /// Whether it is ON or OFF.
     switch: bool,
     value: &'static str,
@@ -47,12 +39,7 @@ static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| 
         .filter_map(|line| {
             let mut words = line.splitn(4, ' ');
             let name = words.next()?;
-            let access = match words.next()? {
-                "session" => Access::Session,
-                "fixed" => Access::Fixed,
-                "global" => Access::Global,
-                _ => Access::ReadOnly,
-            };
+            let access = words.next()?;
             let switch = words.next()? == "switch";
             let value = words.next().unwrap_or_default();
             let variable = Variable {
@@ -160,16 +147,16 @@ pub(crate) fn set(
         .map(|value| checked(name, variable, value))
         .transpose()?;
     match variable.access {
-        Access::Session => session.set(name, value),
-        Access::Fixed if value.as_deref().is_none_or(|value| value == variable.value) => Ok(()),
-        Access::Fixed => Err(SqlError::not_supported(format!(
+        "session" => session.set(name, value),
+        "fixed" if value.as_deref().is_none_or(|value| value == variable.value) => Ok(()),
+        "fixed" => Err(SqlError::not_supported(format!(
             "{name} other than '{}'",
             variable.value
         ))),
-        Access::Global => Err(SqlError::global_variable(format!(
+        "global" => Err(SqlError::global_variable(format!(
             "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"
         ))),
-        Access::ReadOnly => Err(read_only()),
+        _ => Err(read_only()),
     }
 }
 

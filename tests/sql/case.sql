@@ -19,5 +19,7 @@ SELECT r.id, o.id FROM request r JOIN request o ON r.hostname = o.hostname WHERE
 SELECT id FROM request WHERE hostname = (SELECT 'WEB1') ORDER BY id
 SELECT id, CASE hostname WHEN 'web1' THEN 'one' ELSE 'other' END, IF(hostname = 'WEB1', 1, 0), NULLIF(hostname, 'WEB1') IS NULL FROM request ORDER BY id
 SELECT id, ROW_NUMBER() OVER (PARTITION BY hostname ORDER BY id) FROM request ORDER BY id
-!SELECT count(*) FROM (SELECT 'a' k UNION SELECT 'A') u
+SELECT count(*) FROM (SELECT 'a' k UNION SELECT 'A') u
+~SELECT DISTINCT lower(hostname), status FROM request
+~SELECT lower(hostname), count(*) FROM request GROUP BY hostname WITH ROLLUP
 !SELECT LOCATE('B', 'abc'), INSTR('abc', 'B'), STRCMP('a', 'A'), FIELD('B', 'a', 'b'), FIND_IN_SET('B', 'a,b'), REPLACE('aBc', 'b', 'x')

@@ -6,6 +6,8 @@
 ~SELECT server_name, script_name, status, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status
 ~SELECT server_name, script_name, status, max(hostname) AS hostname, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status
 ~SELECT server_name, hostname, COUNT(*) AS cnt FROM request GROUP BY server_name, hostname
+~SELECT server_name AS s, hostname AS h, max(req_time) AS m, count(*) AS c FROM request GROUP BY s, hostname
+SELECT hostname AS h, status AS x, script_name AS s, count(*) AS c FROM request WHERE id = 3 GROUP BY hostname
 SELECT "shop" AS server_name, "web1" AS hostname, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.req_time DESC LIMIT 3, 1) as req_time_90, (SELECT r.mem_peak_usage FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.mem_peak_usage DESC LIMIT 1, 1) as mem_95, (SELECT r.ru_utime FROM request r WHERE r.server_name = r2.server_name AND r.hostname = r2.hostname ORDER BY r.ru_utime DESC LIMIT 0, 1) as cpu_99, max(req_time), max(doc_size), max(r2.mem_peak_usage) FROM request r2 WHERE r2.server_name = "shop" and r2.hostname = "web1"
 SELECT "none" AS server_name, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name ORDER BY r.req_time DESC LIMIT 3, 1) as p, max(req_time) FROM request r2 WHERE r2.server_name = "none"
 ~SELECT LEFT(hostname,2), req_time_total, CASE WHEN TRIM(CONVERT(req_time_total, CHAR)) REGEXP '^-?[0-9]+(\\.[0-9]+)?([eE][-+]?[0-9]+)?$' AND ABS(CAST(TRIM(CONVERT(req_time_total, CHAR)) AS DOUBLE)) < 3.4e38 THEN LEAST(GREATEST(req_count, 2), 4) ELSE NULL END AS p90, '2026-01-01 00:00:00' FROM report_by_hostname

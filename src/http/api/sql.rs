@@ -135,9 +135,9 @@ async fn answer(app: &App, statement: Statement) -> Answer {
     let reply = engine.run(&mut session, &statement.text, &statement.values);
     let rows = match reply.await.map_err(problem)? {
         Reply::Rows(rows) => rows,
-        Reply::Done(done) => {
+        Reply::Done => {
             let body = serde_json::json!({
-                "columns": [], "rows": [], "affected_rows": done.affected_rows, "info": done.info,
+                "columns": [], "rows": [], "affected_rows": 0, "info": "",
             });
             return Ok(json(StatusCode::OK, body.to_string()));
         }

@@ -190,22 +190,6 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a statement brings rows by the grammar, by its first word.
-pub(crate) fn is_query(text: &str) -> bool {
-    let mut code = Pieces::new(text, Mode::default())
-        .filter(|(piece, _)| matches!(piece, Piece::Code))
-        .map(|(_, at)| text.as_bytes()[at.start])
-        .skip_while(u8::is_ascii_whitespace)
-        .peekable();
-    if code.peek() == Some(&b'(') {
-        return true;
-    }
-    let word: Vec<u8> = code.take_while(u8::is_ascii_alphabetic).take(8).collect();
-    ["SELECT", "WITH", "VALUES", "TABLE"]
-        .iter()
-        .any(|query| word.eq_ignore_ascii_case(query.as_bytes()))
-}
-
 /// The text with blanks where comments and control characters were: every token stays where it is.
 fn without_comments(text: &str, mode: Mode) -> String {
     let mut bytes = text.as_bytes().to_vec();
@@ -366,7 +350,7 @@ mod tests {
                     let _ = &text[range_of(&token)];
                 }
             }
-            let _ = (split(text).count(), is_query(text));
+            let _ = split(text).count();
         }
     }
 
@@ -393,20 +377,5 @@ mod tests {
         );
         assert_eq!(said("\"a\"", ""), Token::DoubleQuotedString("a".into()));
         assert_eq!(said("\"a\"", "ANSI"), Token::make_word("a", Some('"')));
-    }
-
-    #[test]
-    fn queries_are_known_by_their_first_word() {
-        for text in [
-            "/* x */ select 1",
-            " (SELECT 1)",
-            "With a AS (SELECT 1) SELECT 1",
-            "/*!40000 SELECT*/ 1",
-        ] {
-            assert!(is_query(text), "{text}");
-        }
-        for text in ["", "SET x = 1", "selects", "'select'", "-- select"] {
-            assert!(!is_query(text), "{text}");
-        }
     }
 }

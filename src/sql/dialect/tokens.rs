@@ -16,38 +16,15 @@ use crate::sql::limits::nesting;
 pub(crate) type Items = HashMap<u64, Vec<String>>;
 
 /// Modifiers of SELECT that ask for nothing here.
-const MODIFIERS: [&str; 8] = [
-    "SQL_NO_CACHE",
-    "SQL_CACHE",
-    "SQL_CALC_FOUND_ROWS",
-    "SQL_SMALL_RESULT",
-    "SQL_BIG_RESULT",
-    "SQL_BUFFER_RESULT",
-    "HIGH_PRIORITY",
-    "STRAIGHT_JOIN",
-];
+const MODIFIERS: &str = "SQL_NO_CACHE SQL_CACHE SQL_CALC_FOUND_ROWS SQL_SMALL_RESULT SQL_BIG_RESULT \
+    SQL_BUFFER_RESULT HIGH_PRIORITY STRAIGHT_JOIN";
 
 /// What may stand between the modifiers of SELECT.
-const QUANTIFIERS: [&str; 3] = ["ALL", "DISTINCT", "DISTINCTROW"];
+const QUANTIFIERS: &str = "ALL DISTINCT DISTINCTROW";
 
 /// Words that end the items of a SELECT.
-const AFTER_ITEMS: [&str; 15] = [
-    "FROM",
-    "INTO",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "WINDOW",
-    "PROCEDURE",
-    "FOR",
-    "LOCK",
-    "FETCH",
-];
+const AFTER_ITEMS: &str = "FROM INTO WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT WINDOW PROCEDURE FOR \
+    LOCK FETCH";
 
 /// A statement ready for the parser.
 #[derive(Debug)]
@@ -85,8 +62,8 @@ impl<'a> Tokens<'a> {
             .is_some_and(|token| is_word(&token.token, word))
     }
 
-    fn is_one_of(&self, at: usize, words: &[&str]) -> bool {
-        words.iter().any(|word| self.is(at, word))
+    fn is_one_of(&self, at: usize, words: &str) -> bool {
+        words.split(' ').any(|word| self.is(at, word))
     }
 
     fn set(&mut self, at: usize, token: Token) {
@@ -175,12 +152,12 @@ impl<'a> Tokens<'a> {
             self.set(at, Token::make_keyword("JOIN"));
         } else if self.is(at, "LOCK") && self.is(at + 1, "IN") && self.is(at + 2, "SHARE") {
             (at..at + 4).for_each(|at| self.blank(at));
-        } else if self.is(at, "FOR") && self.is_one_of(at + 1, &["UPDATE", "SHARE"]) {
+        } else if self.is(at, "FOR") && self.is_one_of(at + 1, "UPDATE SHARE") {
             let mut end = at + 2;
             if self.is(end, "OF") {
                 end += 2;
             }
-            while self.is_one_of(end, &["NOWAIT", "SKIP", "LOCKED", "WAIT"]) {
+            while self.is_one_of(end, "NOWAIT SKIP LOCKED WAIT") {
                 end += 1 + usize::from(self.is(end, "WAIT"));
             }
             (at..end).for_each(|at| self.blank(at));
@@ -191,11 +168,11 @@ impl<'a> Tokens<'a> {
     fn select(&mut self, at: usize) {
         let mut first = at + 1;
         loop {
-            if self.is_one_of(first, &MODIFIERS) {
+            if self.is_one_of(first, MODIFIERS) {
                 self.blank(first);
             } else if self.is(first, "DISTINCTROW") {
                 self.set(first, Token::make_keyword("DISTINCT"));
-            } else if !self.is_one_of(first, &QUANTIFIERS) {
+            } else if !self.is_one_of(first, QUANTIFIERS) {
                 break;
             }
             first += 1;
@@ -213,7 +190,7 @@ impl<'a> Tokens<'a> {
                 Some(Token::Word(_)) => {
                     let is_name = at > 0 && self.tokens[at - 1].token == Token::Period;
                     let is_part = is_name || self.is(at.wrapping_sub(1), "WITHIN");
-                    if depth == 0 && !is_part && self.is_one_of(at, &AFTER_ITEMS) {
+                    if depth == 0 && !is_part && self.is_one_of(at, AFTER_ITEMS) {
                         items.push(self.written(start, at));
                         break;
                     }

@@ -718,6 +718,14 @@ async fn one_row_of_an_order_for_each_row() {
             "srv|3|1|5|a",
         ),
         (
+            "SELECT r2.k, (SELECT r.v FROM R r WHERE r.k = r2.k ORDER BY r.v DESC LIMIT 1, 1) p, max(r2.v) m FROM R r2 GROUP BY r2.k HAVING m > 1 ORDER BY m DESC",
+            "b|NULL|7/a|3|5",
+        ),
+        (
+            "SELECT (SELECT r.v FROM R r WHERE r.k = q.k ORDER BY r.v LIMIT 1) f, count(*) c FROM R q JOIN R p ON p.k = q.k GROUP BY p.k ORDER BY c",
+            "7|1/1|9",
+        ),
+        (
             "SELECT (SELECT r.v FROM R r ORDER BY r.v DESC LIMIT 2, 1)",
             "3",
         ),
@@ -768,9 +776,13 @@ async fn what_grows_when_it_is_written_out_is_refused() {
         format!("SELECT {tests} FROM (SELECT 1 = 1 AS b) t")
     };
     type Made<'a> = &'a dyn Fn(usize) -> String;
-    let cases: [(&str, Made<'_>); 5] = [
+    let cases: [(&str, Made<'_>); 6] = [
         ("tables", &doubled),
         ("conditions", &conditions),
+        ("conditions of columns that may be NULL", &|often| {
+            let tests = nested("IF(", " = 2, req_time, req_time)", often);
+            format!("SELECT {tests} FROM request")
+        }),
         ("NULLIF", &|often| {
             format!("SELECT {}", nested("NULLIF(", ", 2)", often))
         }),

@@ -20,6 +20,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             Value::boolean(a[0].is_true())
         })
         .identity_for(|given| *given == DataType::Boolean),
+        // A truth beside other values is 1 or 0.
+        strict("__value", (1, 1), INT, |a| Value::Int(a[0].int()))
+            .identity_for(|given| *given != DataType::Boolean),
         // The condition of a join: a call looks whether the statement should end.
         def("__interruptible", (1, 1), BOOLEAN, |_| Value::Null).identity_for(|_| true),
         strict("__int", (1, 1), INT, |a| Value::Int(a[0].int())),

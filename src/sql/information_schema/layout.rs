@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use crate::sql::virtual_table::{Kind, Sheet};
+use crate::sql::reply::SqlType;
+use crate::sql::virtual_table::{NULL, VirtualTable};
 
 /// Characters of a text in a table, and in a list.
 const TABLE_TEXT: u32 = 512;
@@ -11,47 +12,51 @@ const LIST_TEXT: u32 = 192;
 /// What the names of lists begin with.
 const LIST: &str = "SHOW ";
 
-/// A table's or list's name and columns.
-type Layout = (&'static str, Vec<(&'static str, Kind)>);
-
-static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
-    let mut layouts: Vec<Layout> = Vec::new();
+static LAYOUTS: LazyLock<Vec<(&str, VirtualTable)>> = LazyLock::new(|| {
+    let mut layouts: Vec<(&str, VirtualTable)> = Vec::new();
     for line in include_str!("layout.txt").lines() {
-        if line.starts_with('#') {
-            continue;
-        }
         let columns = match line.split_once(": ") {
+            _ if line.starts_with(['#', '=']) => "",
             Some((name, columns)) => {
-                layouts.push((name, Vec::new()));
+                layouts.push((name, VirtualTable::default()));
                 columns
             }
             None => line,
         };
-        if let Some((name, all)) = layouts.last_mut() {
-            let text = Kind::Text(if name.starts_with(LIST) {
-                LIST_TEXT
-            } else {
-                TABLE_TEXT
+        let Some((name, table)) = layouts.last_mut() else {
+            continue;
+        };
+        if let Some(row) = line.strip_prefix('=') {
+            let cells = row.split('|').map(|cell| match cell.trim() {
+                "NULL" => NULL,
+                text => text.into(),
             });
-            let columns = columns.split(',').map(str::trim);
-            all.extend(columns.filter(|column| !column.is_empty()).map(|column| {
-                let typed = column.rsplit_once(' ');
-                let typed = typed.and_then(|(name, kind)| Some((name, kind_of(kind)?)));
-                typed.unwrap_or((column, text))
-            }));
+            table.rows.push(cells.collect());
         }
+        let text = SqlType::Varchar(match name.starts_with(LIST) {
+            true => LIST_TEXT,
+            false => TABLE_TEXT,
+        });
+        let columns = columns.split(',').map(str::trim);
+        let columns = columns.filter(|column| !column.is_empty()).map(|column| {
+            let typed = column.rsplit_once(' ');
+            let typed = typed.and_then(|(name, kind)| Some((name, type_of(kind)?)));
+            let (name, sql_type) = typed.unwrap_or((column, text));
+            (name.to_owned(), sql_type)
+        });
+        table.columns.extend(columns);
     }
     layouts
 });
 
-fn kind_of(written: &str) -> Option<Kind> {
+fn type_of(written: &str) -> Option<SqlType> {
     match written {
-        "int" => Some(Kind::Int),
-        "uint" => Some(Kind::UInt),
-        "datetime" => Some(Kind::Datetime),
+        "int" => Some(SqlType::BigInt),
+        "uint" => Some(SqlType::BigIntUnsigned),
+        "datetime" => Some(SqlType::Datetime(0)),
         _ => {
             let length = written.strip_prefix("text(")?.strip_suffix(')')?;
-            length.parse().ok().map(Kind::Text)
+            length.parse().ok().map(SqlType::Varchar)
         }
     }
 }
@@ -62,15 +67,15 @@ pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
     names.filter(|name| !name.starts_with(LIST))
 }
 
-/// A table without rows, by its name in any case.
-pub(super) fn table(name: &str) -> Option<Sheet> {
+/// A table by its name in any case, with the rows that are always there.
+pub(super) fn table(name: &str) -> Option<VirtualTable> {
     let mut layouts = LAYOUTS.iter();
-    let (_, columns) = layouts.find(|(table, _)| table.eq_ignore_ascii_case(name))?;
-    Some(Sheet::new(columns))
+    let (_, table) = layouts.find(|(table, _)| table.eq_ignore_ascii_case(name))?;
+    Some(table.clone())
 }
 
-/// A list of SHOW's without rows.
-pub(in crate::sql) fn list(name: &str) -> Sheet {
+/// A list of SHOW's, with the rows that are always there.
+pub(in crate::sql) fn list(name: &str) -> VirtualTable {
     table(&format!("{LIST}{name}")).unwrap_or_default()
 }
 
@@ -83,18 +88,20 @@ mod tests {
         assert_eq!(tables().count(), 29);
         let columns = tables().map(|name| table(name).expect(name).columns.len());
         assert_eq!(columns.sum::<usize>(), 352);
-        for (name, columns) in LAYOUTS.iter() {
-            assert!(!columns.is_empty(), "{name}");
-            for (column, _) in columns {
+        for (name, table) in LAYOUTS.iter() {
+            assert!(!table.columns.is_empty(), "{name}");
+            let width = table.columns.len();
+            assert!(table.rows.iter().all(|row| row.len() == width), "{name}");
+            for (column, _) in &table.columns {
                 let types = ["int", "uint", "datetime"];
                 assert!(
-                    !types.contains(column) && !column.contains('('),
+                    !types.contains(&column.as_str()) && !column.contains('('),
                     "{name}.{column}"
                 );
             }
         }
         let status = list("TABLE STATUS").columns;
-        assert_eq!(status[17], ("Comment".to_owned(), Kind::Text(2_048)));
-        assert_eq!(status[0].1, Kind::Text(192));
+        assert_eq!(status[17], ("Comment".to_owned(), SqlType::Varchar(2_048)));
+        assert_eq!(status[0].1, SqlType::Varchar(192));
     }
 }

@@ -7,7 +7,6 @@
 pub(super) mod describe;
 pub(super) mod layout;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,56 +14,24 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
-use self::describe::{ColumnInfo, KeyInfo, TableInfo, TableRow};
+use self::describe::ColumnInfo;
 use super::settings::SqlSettings;
 use super::tables::declared::origin_metadata;
 use super::variables;
-use super::virtual_table::{Cell, Kind, NULL, Sheet, row};
+use super::virtual_table::{Cell, NULL, row};
 use crate::query::catalog::Catalog;
 use crate::query::read_model::ReadModel;
+use crate::report::ddl::Key;
 use crate::value::Value;
 
 /// Its name.
 pub(super) const DATABASE: &str = "information_schema";
 
 /// What MySQL calls the place of all databases, in lists.
-const CATALOG: &str = "def";
+pub(super) const CATALOG: &str = "def";
 
 /// The collation of all texts.
 pub(super) const COLLATION: &str = "utf8mb4_general_ci";
-
-/// Character sets: name, collation, description, bytes at most.
-pub(super) const CHARSETS: [(&str, &str, &str, i64); 4] = [
-    ("binary", "binary", "Binary pseudo charset", 1),
-    ("latin1", "latin1_swedish_ci", "cp1252 West European", 1),
-    ("utf8mb3", "utf8mb3_general_ci", "UTF-8 Unicode", 3),
-    ("utf8mb4", "utf8mb4_general_ci", "UTF-8 Unicode", 4),
-];
-
-/// Collations: name, character set, number, default.
-const COLLATIONS: [(&str, &str, i64, &str); 6] = [
-    ("binary", "binary", 63, "Yes"),
-    ("latin1_swedish_ci", "latin1", 8, "Yes"),
-    ("utf8mb3_general_ci", "utf8mb3", 33, "Yes"),
-    ("utf8mb4_general_ci", "utf8mb4", 45, "Yes"),
-    ("utf8mb4_bin", "utf8mb4", 46, ""),
-    ("utf8mb4_unicode_ci", "utf8mb4", 224, ""),
-];
-
-/// What the engine is.
-const ENGINE_IS: &str = "Pinba: statistics of PHP's requests";
-
-/// The one engine, as SHOW ENGINES lists it.
-pub(super) fn engine_row() -> Vec<Cell> {
-    row!["PINBA", "DEFAULT", ENGINE_IS, "NO", "NO", "NO"]
-}
-
-/// The collations, as SHOW COLLATION lists them.
-pub(super) fn collation_rows() -> Vec<Vec<Cell>> {
-    COLLATIONS
-        .map(|(name, charset, number, default)| row![name, charset, number, default, "Yes", 1_i64])
-        .into()
-}
 
 /// The database in its catalog.
 #[derive(Debug, Clone)]
@@ -78,47 +45,36 @@ impl InformationSchema {
         Self { catalog, settings }
     }
 
-    fn sheet(&self, name: &str) -> Option<Sheet> {
-        let mut sheet = layout::table(name)?;
-        sheet.rows = self.rows(&name.to_ascii_uppercase());
-        let width = sheet.columns.len();
-        debug_assert!(sheet.rows.iter().all(|row| row.len() == width), "{name}");
-        Some(sheet)
-    }
-
+    /// The rows of a table that are not always there.
     fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
         match name {
-            "SCHEMATA" => ["information_schema", "pinba"]
-                .map(|database| row![CATALOG, database, "utf8mb4", COLLATION, NULL, ""])
-                .into(),
-            "TABLES" => self.tables(),
+            "TABLES" => {
+                let rows = [DATABASE, "pinba"].into_iter().flat_map(|database| {
+                    let listed = describe::listed(&self.catalog, database).into_iter();
+                    listed.map(move |table| describe::listed_row(database, table, 0))
+                });
+                rows.collect()
+            }
             "COLUMNS" => self.columns(),
             "STATISTICS" => self.statistics(),
-            "KEY_COLUMN_USAGE" => self.key_columns(),
-            "TABLE_CONSTRAINTS" => self.constraints(),
-            "ENGINES" => vec![engine_row()],
-            "PLUGINS" => vec![row![
-                "PINBA",
-                "1.0",
-                "ACTIVE",
-                "STORAGE ENGINE",
-                "101114.0",
-                NULL,
-                NULL,
-                "pinbad",
-                ENGINE_IS,
-                "MIT",
-                "ON",
-                "Stable",
-                "1.0",
-            ]],
-            "CHARACTER_SETS" => CHARSETS
-                .map(|(name, collation, about, bytes)| row![name, collation, about, bytes])
-                .into(),
-            "COLLATIONS" => collation_rows(),
-            "COLLATION_CHARACTER_SET_APPLICABILITY" => COLLATIONS
-                .map(|(name, charset, number, default)| row![name, charset, name, number, default])
-                .into(),
+            "KEY_COLUMN_USAGE" => {
+                let rows = self.unique_keys().map(|(table, key)| {
+                    let mut cells = row![CATALOG, "pinba", key.name(), CATALOG, "pinba"];
+                    cells.extend(row![table, key.column, 1_i64, NULL, NULL, NULL, NULL]);
+                    cells
+                });
+                rows.collect()
+            }
+            "TABLE_CONSTRAINTS" => {
+                let rows = self.unique_keys().map(|(table, key)| {
+                    let kind = match key.kind {
+                        "PRI" => "PRIMARY KEY",
+                        _ => "UNIQUE",
+                    };
+                    row![CATALOG, "pinba", key.name(), "pinba", table, kind]
+                });
+                rows.collect()
+            }
             "GLOBAL_STATUS" | "SESSION_STATUS" => status(&self.catalog)
                 .into_iter()
                 .map(|(name, value)| row![name.to_uppercase(), value])
@@ -131,45 +87,20 @@ impl InformationSchema {
         }
     }
 
-    /// All tables of `pinba`, described.
-    fn described(&self) -> Vec<TableInfo> {
-        describe::all(&self.catalog)
-    }
-
-    fn tables(&self) -> Vec<Vec<Cell>> {
-        let listed = |database: &str, kind: &str, table: TableRow| {
-            let mut cells = row![CATALOG, database];
-            cells.extend(table.cells(Some(kind)));
-            cells
-        };
-        let own = layout::tables().map(|name| {
-            let table = TableRow {
-                name: name.to_owned(),
-                engine: "MEMORY",
-                version: 11,
-                row_format: "Fixed",
-                rows: 0,
-                row_bytes: 0,
-                comment: String::new(),
-                temporary: true,
-            };
-            listed(DATABASE, "SYSTEM VIEW", table)
-        });
-        let ours = describe::listed(&self.catalog).into_iter();
-        let ours = ours.map(|table| listed("pinba", "BASE TABLE", TableRow::of(table)));
-        own.chain(ours).collect()
-    }
-
     fn columns(&self) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
         for name in layout::tables() {
-            let sheet = layout::table(name).unwrap_or_default();
-            for (at, (column, kind)) in sheet.columns.iter().enumerate() {
-                let column = describe::of_kind(column, *kind);
-                rows.push(column_row(DATABASE, name, at, &column));
+            let columns = layout::table(name).unwrap_or_default().columns;
+            for (at, (column, of)) in columns.into_iter().enumerate() {
+                rows.push(column_row(
+                    DATABASE,
+                    name,
+                    at,
+                    &describe::of_type(column, of),
+                ));
             }
         }
-        for table in self.described() {
+        for table in describe::all(&self.catalog) {
             for (at, column) in table.columns.iter().enumerate() {
                 rows.push(column_row("pinba", &table.name, at, column));
             }
@@ -178,7 +109,7 @@ impl InformationSchema {
     }
 
     fn statistics(&self) -> Vec<Vec<Cell>> {
-        let described = self.described();
+        let described = describe::all(&self.catalog);
         let indexed = described.iter().flat_map(describe::index_rows);
         indexed
             .map(|mut shown| {
@@ -190,37 +121,13 @@ impl InformationSchema {
             .collect()
     }
 
-    /// The columns of primary and unique keys.
-    fn key_columns(&self) -> Vec<Vec<Cell>> {
-        let mut rows = Vec::new();
-        self.unique_keys(|table, key| {
-            for (at, (column, _)) in key.parts.iter().enumerate() {
-                let mut cells = row![CATALOG, "pinba", key.name.as_str(), CATALOG, "pinba"];
-                cells.extend(row![table, column.as_str(), at + 1, NULL, NULL, NULL, NULL]);
-                rows.push(cells);
-            }
-        });
-        rows
-    }
-
-    fn constraints(&self) -> Vec<Vec<Cell>> {
-        let mut rows = Vec::new();
-        self.unique_keys(|table, key| {
-            let kind = match key.name.as_str() {
-                "PRIMARY" => "PRIMARY KEY",
-                _ => "UNIQUE",
-            };
-            let name = key.name.as_str();
-            rows.push(row![CATALOG, "pinba", name, "pinba", table, kind]);
-        });
-        rows
-    }
-
-    fn unique_keys(&self, mut each: impl FnMut(&str, &KeyInfo)) {
-        for table in self.described() {
-            let keys = table.keys.iter().filter(|key| key.unique);
-            keys.for_each(|key| each(&table.name, key));
-        }
+    /// Primary and unique keys, each with its table.
+    fn unique_keys(&self) -> impl Iterator<Item = (String, Key)> {
+        let tables = describe::all(&self.catalog).into_iter();
+        tables.flat_map(|table| {
+            let keys = table.keys.into_iter().filter(|key| key.kind != "MUL");
+            keys.map(move |key| (table.name.clone(), key))
+        })
     }
 }
 
@@ -246,10 +153,7 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
         table,
         column.name.as_str(),
         at + 1,
-        column
-            .default
-            .clone()
-            .or_else(|| column.nullable.then(|| "NULL".to_owned())),
+        column.default.or(column.nullable.then_some("NULL")),
         if column.nullable { "YES" } else { "NO" },
         column.data_type.as_str(),
         column.length,
@@ -326,15 +230,13 @@ impl SchemaProvider for InformationSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(sheet) = self.sheet(name) else {
+        let Some(mut table) = layout::table(name) else {
             return Ok(None);
         };
-        let table = name.to_ascii_uppercase();
-        let batch = sheet.batch(|column| {
-            let kind = sheet.columns.iter().find(|(name, _)| name == column);
-            let declared = kind.map_or(HashMap::new(), |(_, kind)| {
-                origin_metadata(&table, column, type_name(*kind))
-            });
+        let own = name.to_ascii_uppercase();
+        table.rows.extend(self.rows(&own));
+        let batch = table.batch(|column, of| {
+            let declared = origin_metadata(&own, column, of.to_string());
             Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
         })?;
         let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
@@ -343,14 +245,5 @@ impl SchemaProvider for InformationSchema {
 
     fn table_exist(&self, name: &str) -> bool {
         layout::table(name).is_some()
-    }
-}
-
-/// A kind as columns are declared.
-fn type_name(kind: Kind) -> String {
-    match kind {
-        Kind::Int | Kind::UInt => "bigint".to_owned(),
-        Kind::Text(length) => format!("varchar({length})"),
-        Kind::Datetime => "datetime".to_owned(),
     }
 }

@@ -5,7 +5,7 @@
 //! made here, and is measured before it is made. One [`Copies`] per statement; past [`COPIED_MAX`] the statement is refused.
 
 use std::cell::Cell;
-use std::fmt::{self, Write};
+use std::fmt::Display;
 
 use crate::sql::error::SqlError;
 
@@ -27,24 +27,13 @@ impl Copies {
     ///
     /// # Errors
     /// [`SqlError::parse`] when the statement has grown too much; then nothing was copied.
-    pub(in crate::sql) fn of<T: Clone + fmt::Display>(&self, given: &T) -> Result<T, SqlError> {
-        let mut meter = Meter(self.0.get());
-        if write!(meter, "{given}").is_err() {
+    pub(in crate::sql) fn of<T: Clone + Display>(&self, given: &T) -> Result<T, SqlError> {
+        let Some(left) = self.0.get().checked_sub(given.to_string().len()) else {
             return Err(SqlError::parse(format!(
                 "the statement grows too large: BETWEEN, NULLIF, CASE x WHEN, AVG and names of columns that stand for expressions are written out here, and may copy {COPIED_MAX} bytes; nest them less"
             )));
-        }
-        self.0.set(meter.0);
+        };
+        self.0.set(left);
         Ok(given.clone())
-    }
-}
-
-/// Counts down what is written, and stops at nothing.
-struct Meter(usize);
-
-impl Write for Meter {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
-        Ok(())
     }
 }

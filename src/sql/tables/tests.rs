@@ -45,7 +45,7 @@ impl Asked {
                     }
                     Ok(batches)
                 }
-                Reply::Done(_) => Ok(Vec::new()),
+                Reply::Done => Ok(Vec::new()),
             }
         })
     }
@@ -551,7 +551,7 @@ fn columns_are_what_they_were_declared_as() {
             let mut session = Session::new(1, "test@localhost", false);
             match asked.engine.run(&mut session, text, &[]).await.unwrap() {
                 Reply::Rows(rows) => rows.columns,
-                Reply::Done(_) => panic!("no rows"),
+                Reply::Done => panic!("no rows"),
             }
         })
     };

@@ -45,7 +45,7 @@ pub(super) fn text(text: impl Into<String>) -> Expr {
 }
 
 /// A number in the statement.
-pub(in crate::sql) fn number(number: impl ToString) -> Expr {
+pub(super) fn number(number: impl ToString) -> Expr {
     value(Value::Number(number.to_string(), false))
 }
 

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aggregates;
 use super::build::{binary, call, case, name_of, null, number, text};
-use super::conditions::{as_condition, as_value};
+use super::conditions::{as_case_condition, as_value};
 use super::ident;
 use super::types::date_arithmetic;
 use crate::sql::dialect::context::Context;
@@ -24,16 +24,7 @@ use crate::sql::variables::VERSION;
 const FROM_DATAFUSION: [&str; 3] = ["coalesce", "cot", "grouping"];
 
 /// Functions that are called with OVER only.
-const WINDOWS: [&str; 8] = [
-    "cume_dist",
-    "dense_rank",
-    "lag",
-    "lead",
-    "ntile",
-    "percent_rank",
-    "rank",
-    "row_number",
-];
+const WINDOWS: &str = "cume_dist dense_rank lag lead ntile percent_rank rank row_number";
 
 /// There is no such function.
 fn unknown(name: &str, context: &Context<'_>) -> SqlError {
@@ -64,7 +55,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
     }
     let is_aggregate = aggregates::is_aggregate_name(&name);
     if is_aggregate || call_of.over.is_some() {
-        if !is_aggregate && !WINDOWS.contains(&name.as_str()) {
+        if !is_aggregate && !WINDOWS.split(' ').any(|it| it == name) {
             return Err(unknown(&name, context));
         }
         let made = aggregates::rewrite(call_of, &name, context)?;
@@ -106,7 +97,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         }
         ("if", 3) => {
             let (mut condition, mut then, mut otherwise) = (next(), next(), next());
-            as_condition(&mut condition);
+            as_case_condition(&mut condition)?;
             as_value(&mut then);
             as_value(&mut otherwise);
             case(condition, then, otherwise)

@@ -1,68 +1,42 @@
 //! Conditions and values: MySQL takes each for the other, DataFusion does not.
 //!
-//! Types are not known yet, so an expression is a condition by its form. In WHERE any other goes through `__truth`; a condition
-//! that is shown, or is a branch of CASE, becomes 1 or 0 through `__int`.
+//! Types are not known yet, so both are calls, which `analysis` takes out where the types are right already.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use std::ops::ControlFlow;
 
-use super::build::{call, name_of, take};
+use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
 
-/// Whether an expression is true or false by its form.
-fn is_condition(expr: &Expr) -> bool {
-    match expr {
-        Expr::Nested(inner) => is_condition(inner),
-        Expr::BinaryOp { op, .. } => matches!(
-            op,
-            BinaryOperator::Gt
-                | BinaryOperator::Lt
-                | BinaryOperator::GtEq
-                | BinaryOperator::LtEq
-                | BinaryOperator::Spaceship
-                | BinaryOperator::Eq
-                | BinaryOperator::NotEq
-                | BinaryOperator::And
-                | BinaryOperator::Or
-                | BinaryOperator::Xor
-                | BinaryOperator::Regexp
-        ),
-        Expr::UnaryOp { op, .. } => matches!(op, UnaryOperator::Not | UnaryOperator::BangNot),
-        Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsNotTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsNotFalse(_)
-        | Expr::IsUnknown(_)
-        | Expr::IsNotUnknown(_)
-        | Expr::IsDistinctFrom(..)
-        | Expr::IsNotDistinctFrom(..)
-        | Expr::InList { .. }
-        | Expr::InSubquery { .. }
-        | Expr::Between { .. }
-        | Expr::Like { .. }
-        | Expr::ILike { .. }
-        | Expr::RLike { .. }
-        | Expr::AnyOp { .. }
-        | Expr::AllOp { .. }
-        | Expr::Exists { .. } => true,
-        Expr::Function(function) => matches!(
-            name_of(function).as_deref(),
-            Some("__truth" | "__xor" | "__regexp")
-        ),
-        _ => false,
-    }
-}
+use super::build::{call, take};
+use crate::sql::error::SqlError;
+
+/// CASEs in the condition of a CASE: DataFusion looks at each such condition twice, and so at what is in it.
+const CASES_MAX: usize = 12;
 
 /// Makes true or false of whatever stands where a condition is wanted.
 pub(super) fn as_condition(expr: &mut Expr) {
-    if !is_condition(expr) {
-        *expr = call("__truth", vec![take(expr)]);
+    *expr = call("__truth", vec![take(expr)]);
+}
+
+/// The condition of a CASE.
+///
+/// # Errors
+/// [`SqlError::parse`] when it is made of too many others.
+pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
+    let mut cases = 0;
+    let _ = visit_expressions(expr, |expr| {
+        cases += usize::from(matches!(expr, Expr::Case { .. }));
+        ControlFlow::<()>::Continue(())
+    });
+    if cases > CASES_MAX {
+        return Err(SqlError::parse(format!(
+            "the statement grows too large: a condition of CASE or IF has at most {CASES_MAX} of them in it"
+        )));
     }
+    as_condition(expr);
+    Ok(())
 }
 
 /// A truth beside other values is 1 or 0.
 pub(super) fn as_value(expr: &mut Expr) {
-    if is_condition(expr) {
-        *expr = call("__int", vec![take(expr)]);
-    }
+    *expr = call("__value", vec![take(expr)]);
 }

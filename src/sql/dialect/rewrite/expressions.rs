@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::build::{binary, call, not, null, number, take, text};
 use super::calls;
-use super::conditions::{as_condition, as_value};
+use super::conditions::{as_case_condition, as_condition, as_value};
 use super::patterns::{like, regexp};
 use super::types::{cast, date_arithmetic};
 use crate::sql::dialect::context::Context;
@@ -121,16 +121,12 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         } => {
             let operand = operand.take();
             for when in conditions.iter_mut() {
-                match &operand {
-                    Some(operand) => {
-                        when.condition = binary(
-                            context.copies.of(&**operand)?,
-                            BinaryOperator::Eq,
-                            take(&mut when.condition),
-                        );
-                    }
-                    None => as_condition(&mut when.condition),
+                if let Some(operand) = &operand {
+                    let operand = context.copies.of(&**operand)?;
+                    let value = take(&mut when.condition);
+                    when.condition = binary(operand, BinaryOperator::Eq, value);
                 }
+                as_case_condition(&mut when.condition)?;
                 as_value(&mut when.result);
             }
             if let Some(otherwise) = else_result {

@@ -8,9 +8,7 @@ mod aggregates;
 mod build;
 mod calls;
 mod conditions;
-mod correlated;
 mod expressions;
-mod fold;
 mod names;
 mod patterns;
 mod select;
@@ -25,13 +23,13 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-pub(in crate::sql) use self::build::number;
 pub(crate) use self::names::ColumnNames;
 use self::names::NameItems;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
 use crate::sql::limits::tables;
+use crate::sql::tables::CATALOG;
 
 /// Between the name of a column and what makes it different from the others in the plan.
 pub(crate) const MARK: char = '\u{1}';
@@ -179,31 +177,23 @@ impl Rewriter<'_> {
                 if args.is_some() {
                     return Err(SqlError::not_supported("tables that are functions"));
                 }
-                let mut parts = Vec::with_capacity(3);
-                for part in &name.0 {
-                    match part {
-                        ObjectNamePart::Identifier(part) => parts.push(part.value.clone()),
-                        ObjectNamePart::Function(_) => {
-                            return Err(SqlError::not_supported("tables that are functions"));
-                        }
+                let parts = name.0.iter().map(|part| match part {
+                    ObjectNamePart::Identifier(part) => Ok(part.value.clone()),
+                    ObjectNamePart::Function(_) => {
+                        Err(SqlError::not_supported("tables that are functions"))
                     }
-                }
-                let (database, own) = match parts.as_slice() {
-                    [own] if self.local.contains(&own.to_lowercase()) => {
-                        *name =
-                            ObjectName(vec![ObjectNamePart::Identifier(ident(own.to_lowercase()))]);
-                        return Ok(());
+                });
+                let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+                let own = parts.pop().unwrap_or_default();
+                let full_name = match (parts.pop(), &self.context.session.database) {
+                    (None, _) if self.local.contains(&own.to_lowercase()) => {
+                        vec![own.to_lowercase()]
                     }
-                    [own] => {
-                        let database = self.context.session.database.clone();
-                        let database =
-                            database.ok_or_else(|| SqlError::no_database(NO_DATABASE))?;
-                        (database, own.clone())
-                    }
-                    [.., database, own] => (database.to_lowercase(), own.clone()),
-                    [] => return Err(SqlError::parse("a table without a name")),
+                    (None, None) => return Err(SqlError::no_database(NO_DATABASE)),
+                    (None, Some(database)) => vec![CATALOG.to_owned(), database.clone(), own],
+                    (Some(database), _) => vec![CATALOG.to_owned(), database.to_lowercase(), own],
                 };
-                if alias.is_none() {
+                if let (None, [_, _, own]) = (&alias, full_name.as_slice()) {
                     *alias = Some(TableAlias {
                         explicit: true,
                         name: ident(own.to_lowercase()),
@@ -211,12 +201,8 @@ impl Rewriter<'_> {
                         at: None,
                     });
                 }
-                *name = ObjectName(
-                    [crate::sql::tables::CATALOG.to_owned(), database, own]
-                        .into_iter()
-                        .map(|part| ObjectNamePart::Identifier(ident(part)))
-                        .collect(),
-                );
+                let parts = full_name.into_iter().map(ident);
+                *name = ObjectName(parts.map(ObjectNamePart::Identifier).collect());
                 Ok(())
             }
             TableFactor::Derived { alias, .. } => {

@@ -8,13 +8,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    Query, Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
 use super::aggregates::{is_aggregate, is_aggregate_call};
-use super::build::{call, take};
+use super::build::{call, null, take};
 use super::conditions::as_condition;
-use super::{correlated, fold};
 use super::{group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
@@ -67,16 +66,8 @@ pub(super) fn shape(
         None => &mut none,
     };
     roll_up(&mut select.group_by)?;
-    correlated::rewrite(select, orders)?;
-    let grouped = !group_expressions(&select.group_by).is_empty();
-    if (grouped || is_aggregate(select, orders)) && correlated::split(select, orders)? {
-        return Ok(());
-    }
     if let Some(condition) = &mut select.selection {
         as_condition(condition);
-    }
-    if context.case_insensitive() {
-        fold::fold(select, orders, context)?;
     }
     let grouped = !group_expressions(&select.group_by).is_empty();
     if grouped || is_aggregate(select, orders) {
@@ -226,11 +217,14 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
 struct Loosen<'a> {
     grouped: &'a [Expr],
     aliases: &'a HashSet<String>,
-    /// How many aggregates, grouped expressions and sub-queries are around.
+    /// How many sub-queries are around.
     inside: usize,
-    /// Whether each expression on the way down is one of them.
-    way: Vec<bool>,
+    /// Aggregates and grouped expressions on the way down; a placeholder stands for each, so that nobody looks into it.
+    kept: Vec<Expr>,
 }
+
+/// Stands for an expression that is kept.
+const KEPT: Value = Value::Placeholder(String::new());
 
 impl<'a> Loosen<'a> {
     fn new(grouped: &'a [Expr], aliases: &'a HashSet<String>) -> Self {
@@ -238,70 +232,66 @@ impl<'a> Loosen<'a> {
             grouped,
             aliases,
             inside: 0,
-            way: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
     fn is_grouped(&self, expr: &Expr) -> bool {
-        let column = |expr: &Expr| match expr {
-            Expr::Identifier(name) => Some(name.value.clone()),
-            Expr::CompoundIdentifier(parts) => parts.last().map(|part| part.value.clone()),
-            _ => None,
+        let parts = |expr: &Expr| match expr {
+            Expr::Identifier(name) => vec![name.value.clone()],
+            Expr::CompoundIdentifier(parts) => {
+                parts.iter().rev().map(|part| part.value.clone()).collect()
+            }
+            _ => Vec::new(),
         };
-        let own = column(expr);
-        self.grouped
-            .iter()
-            .any(|grouped| match (&own, expr, grouped) {
-                (Some(_), Expr::CompoundIdentifier(left), Expr::CompoundIdentifier(right)) => left
-                    .iter()
-                    .rev()
-                    .zip(right.iter().rev())
-                    .all(|(left, right)| left.value == right.value),
-                (Some(own), ..) => column(grouped).as_ref() == Some(own),
-                _ => grouped == expr,
-            })
+        let own = parts(expr);
+        self.grouped.iter().any(|grouped| match own.is_empty() {
+            true => grouped == expr,
+            // As far as both are written: `hostname` is `request.hostname`.
+            false => {
+                let grouped = parts(grouped);
+                !grouped.is_empty() && own.iter().zip(&grouped).all(|(left, right)| left == right)
+            }
+        })
     }
 }
 
 impl VisitorMut for Loosen<'_> {
     type Break = ();
 
-    fn pre_visit_query(
-        &mut self,
-        _query: &mut datafusion::sql::sqlparser::ast::Query,
-    ) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
         self.inside += 1;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(
-        &mut self,
-        _query: &mut datafusion::sql::sqlparser::ast::Query,
-    ) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
         self.inside -= 1;
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let stop = is_aggregate_call(expr) || self.is_grouped(expr);
-        self.way.push(stop);
-        self.inside += usize::from(stop);
+        if self.inside == 0 && (is_aggregate_call(expr) || self.is_grouped(expr)) {
+            self.kept
+                .push(std::mem::replace(expr, Expr::Value(KEPT.into())));
+        }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let stop = self.way.pop().unwrap_or(false);
-        self.inside -= usize::from(stop);
-        if self.inside > 0 || stop {
+        if self.inside > 0 {
             return ControlFlow::Continue(());
         }
         let free = match expr {
             Expr::Identifier(name) => !self.aliases.contains(&name.value),
             Expr::CompoundIdentifier(_) => true,
+            Expr::Value(value) if value.value == KEPT => {
+                *expr = self.kept.pop().unwrap_or_else(null);
+                false
+            }
             _ => false,
         };
         if free {
-            *expr = call("first_value", vec![expr.clone()]);
+            *expr = call("first_value", vec![take(expr)]);
         }
         ControlFlow::Continue(())
     }

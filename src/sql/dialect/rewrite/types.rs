@@ -51,19 +51,9 @@ pub(super) fn date_arithmetic(name: &str, to: Expr, interval: Expr) -> Result<Ex
     let unit = interval
         .leading_field
         .map(|unit| unit.to_string().to_ascii_uppercase());
-    const UNITS: [&str; 9] = [
-        "MICROSECOND",
-        "SECOND",
-        "MINUTE",
-        "HOUR",
-        "DAY",
-        "WEEK",
-        "MONTH",
-        "QUARTER",
-        "YEAR",
-    ];
+    const UNITS: &str = "MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR";
     match unit {
-        Some(unit) if UNITS.contains(&unit.as_str()) => {
+        Some(unit) if UNITS.split(' ').any(|it| it == unit) => {
             Ok(call(name, vec![to, *interval.value, text(unit)]))
         }
         Some(unit) => Err(SqlError::not_supported(format!("INTERVAL ... {unit}"))),

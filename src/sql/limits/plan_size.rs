@@ -10,7 +10,7 @@ use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::error::SqlError;
+use crate::sql::error::SqlError;
 
 /// Nodes that may be made beside those that are written.
 const GROWN_MAX: u64 = 250_000;
@@ -28,7 +28,7 @@ type Weights = HashMap<Column, u64>;
 ///
 /// # Errors
 /// [`SqlError::parse`].
-pub(super) fn check(plan: &LogicalPlan) -> Result<(), SqlError> {
+pub(in crate::sql) fn check(plan: &LogicalPlan) -> Result<(), SqlError> {
     let mut grown = 0;
     weigh(plan, &mut grown);
     match grown <= GROWN_MAX {

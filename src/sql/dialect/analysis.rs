@@ -1,0 +1,423 @@
+//! What can only be put right when tables and types are known: one pass over DataFusion's plan, before it is optimized.
+//!
+//! Conditions and values; IN, COALESCE and UNION of several types; sub-queries for one row of an order and those that look at the rows of an
+//! aggregate, which DataFusion does not join; with `sql.case_insensitive` texts that are grouped, ordered or told apart; truths,
+//! which are numbers in an answer.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
+use datafusion::logical_expr::expr::{AggregateFunction, InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{grouping_set_to_exprlist, merge_schema};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprSchemable, FetchType, GroupingSet, LogicalPlan,
+    LogicalPlanBuilder, Projection, SkipType, Subquery, Union, cast, when,
+};
+
+use super::coercion::{Class, MysqlOperators, call, class, double, number};
+use crate::sql::cancellation;
+use crate::sql::error::SqlError;
+
+/// Rows that a sub-query for one row of an order may skip: they are kept in memory for each row around it.
+const SKIP_MAX: usize = 1_000_000;
+
+impl MysqlOperators {
+    /// Puts right what DataFusion plans without asking.
+    ///
+    /// # Errors
+    /// DataFusion's; sub-queries that cannot be done.
+    pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let changed = Cell::new(false);
+        let plan = plan.transform_up_with_subqueries(|plan| {
+            // What stands above a plan whose types changed.
+            let plan = match changed.get() {
+                true => plan.recompute_schema()?,
+                false => plan,
+            };
+            let done = self
+                .expressions(plan)?
+                .transform_data(|plan| self.shape(plan))?;
+            changed.set(changed.get() || done.transformed);
+            Ok(done)
+        })?;
+        truths_as_numbers(plan.data)
+    }
+
+    /// The expressions of one plan.
+    fn expressions(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let schema = match plan.inputs().as_slice() {
+            [] => (**plan.schema()).clone(),
+            inputs => merge_schema(inputs),
+        };
+        let names = NamePreserver::new(&plan);
+        let mapped = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let mapped = expr.transform_up(|expr| self.expression(expr, &schema))?;
+            Ok(match mapped.transformed {
+                true => mapped.update_data(|expr| name.restore(expr)),
+                false => mapped,
+            })
+        })?;
+        match mapped.transformed {
+            true => mapped.map_data(LogicalPlan::recompute_schema),
+            false => Ok(mapped),
+        }
+    }
+
+    fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::InList(list) => self.in_list(list, schema),
+            Expr::ScalarFunction(call) if call.name() == "coalesce" => coalesced(call, schema),
+            // What is a condition, or a value, already.
+            Expr::ScalarFunction(mut call) if matches!(call.name(), "__truth" | "__value") => {
+                let given = call.args[0].get_type(schema);
+                let is_truth = given.is_ok_and(|given| class(&given) == Class::Truth);
+                Ok(match is_truth == (call.name() == "__truth") {
+                    true => Transformed::yes(call.args.remove(0)),
+                    false => Transformed::no(Expr::ScalarFunction(call)),
+                })
+            }
+            Expr::ScalarSubquery(query) => one_row(query),
+            Expr::AggregateFunction(counted)
+                if self.case_insensitive
+                    && counted.params.distinct
+                    && counted.func.name() == "count" =>
+            {
+                let AggregateFunction { func, mut params } = counted;
+                for argument in &mut params.args {
+                    match argument {
+                        // Several values as one text: each of them.
+                        Expr::ScalarFunction(all) if all.name() == "__tuple" => {
+                            fold(&mut all.args, schema)?;
+                        }
+                        one => fold([one], schema)?,
+                    }
+                }
+                let counted = AggregateFunction { func, params };
+                Ok(Transformed::yes(Expr::AggregateFunction(counted)))
+            }
+            Expr::WindowFunction(mut window) if self.case_insensitive => {
+                fold(&mut window.params.partition_by, schema)?;
+                let orders = window.params.order_by.iter_mut();
+                fold(orders.map(|order| &mut order.expr), schema)?;
+                Ok(Transformed::yes(Expr::WindowFunction(window)))
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let given = *list.expr;
+        let mut of = given.clone();
+        let mut made = Vec::with_capacity(list.list.len());
+        let guard = cancellation::current();
+        for value in list.list {
+            if let Some(guard) = &guard {
+                guard.check()?;
+            }
+            let (left, value) = self.compared(given.clone(), value, schema)?;
+            if left.get_type(schema)? != of.get_type(schema)? || left != given {
+                of = left;
+            }
+            made.push(value);
+        }
+        // Values of several kinds: numbers decide, as in MySQL.
+        if class(&of.get_type(schema)?) == Class::Real {
+            let reals = made.into_iter().map(|value| {
+                let class = class(&value.get_type(schema)?);
+                double(number(value, class), schema)
+            });
+            made = reals.collect::<Result<_>>()?;
+        }
+        let list = InList::new(Box::new(of), made, list.negated);
+        Ok(Transformed::yes(Expr::InList(list)))
+    }
+
+    /// One plan whose expressions are done.
+    fn shape(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Union(union) => united(union),
+            LogicalPlan::Projection(shown) => beside_aggregates(shown),
+            LogicalPlan::Sort(mut sort) if self.case_insensitive => {
+                let orders = sort.expr.iter_mut().map(|order| &mut order.expr);
+                fold(orders, sort.input.schema())?;
+                Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+            }
+            LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
+            LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
+                let columns = input.schema().columns().into_iter().map(Expr::Column);
+                let groups = Aggregate::try_new(Arc::clone(&input), columns.collect(), vec![])?;
+                let folded = folded(groups)?;
+                Ok(match folded.transformed {
+                    true => folded,
+                    false => Transformed::no(LogicalPlan::Distinct(Distinct::All(input))),
+                })
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// Of texts and other values COALESCE makes texts.
+fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let classes = call_of.args.iter();
+    let classes = classes.map(|argument| Ok(class(&argument.get_type(schema)?)));
+    let classes: Vec<Class> = classes.collect::<Result<_>>()?;
+    let mixed = is_mixed(classes.iter().copied());
+    if mixed {
+        for (argument, class) in call_of.args.iter_mut().zip(&classes) {
+            if !matches!(class, Class::Text | Class::Null) {
+                *argument = call("__text", std::mem::take(argument));
+            }
+        }
+    }
+    let made = Expr::ScalarFunction(call_of);
+    Ok(Transformed::new_transformed(made, mixed))
+}
+
+/// Whether there are texts and values that are none.
+fn is_mixed(mut classes: impl Iterator<Item = Class> + Clone) -> bool {
+    classes.clone().any(|class| class == Class::Text)
+        && classes.any(|class| !matches!(class, Class::Text | Class::Null))
+}
+
+/// A union of texts and numbers is one of texts.
+fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let mixed = |at: usize| {
+        let fields = union.inputs.iter().map(|input| input.schema().field(at));
+        is_mixed(fields.map(|field| class(field.data_type())))
+    };
+    let texts: Vec<bool> = (0..union.schema.fields().len()).map(mixed).collect();
+    if !texts.contains(&true) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = union.inputs.iter().map(|input| {
+        with_columns(LogicalPlan::clone(input), |at, column| {
+            texts[at].then(|| call("__text", column.clone()))
+        })
+        .map(Arc::new)
+    });
+    let union = Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?;
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
+}
+
+/// TRUE is 1 in an answer.
+fn truths_as_numbers(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let fields = plan.schema().fields().iter();
+    let truths = fields.map(|field| *field.data_type() == DataType::Boolean);
+    let truths: Vec<bool> = truths.collect();
+    match truths.contains(&true) {
+        true => with_columns(plan, |at, column| {
+            truths[at].then(|| cast(column.clone(), DataType::Int64))
+        }),
+        false => Ok(plan),
+    }
+}
+
+/// A plan's rows with other columns in the places of some, under the same names.
+fn with_columns(
+    plan: LogicalPlan,
+    other: impl Fn(usize, &Expr) -> Option<Expr>,
+) -> Result<LogicalPlan> {
+    let columns = plan.schema().iter().enumerate();
+    let items = columns.map(|(at, (qualifier, field))| {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        match other(at, &column) {
+            Some(other) => other.alias_qualified(qualifier.cloned(), field.name()),
+            None => column,
+        }
+    });
+    let items: Vec<Expr> = items.collect();
+    LogicalPlanBuilder::from(plan).project(items)?.build()
+}
+
+/// Texts without what tells cases apart; not those of sub-queries: what is grouped by stands twice, and nested there would be
+/// no end of it.
+fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<()> {
+    for expr in exprs {
+        let is_query = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(_)));
+        if class(&expr.get_type(schema)?) == Class::Text && !expr.exists(is_query)? {
+            *expr = call("__fold", std::mem::take(expr));
+        }
+    }
+    Ok(())
+}
+
+/// Groups of texts without telling cases apart; each shows the first text that it has.
+fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let Aggregate {
+        input,
+        mut group_expr,
+        mut aggr_expr,
+        schema,
+        ..
+    } = groups.clone();
+    let given = grouping_set_to_exprlist(&group_expr)?;
+    let given: Vec<Expr> = given.into_iter().cloned().collect();
+    for expr in &mut group_expr {
+        match expr {
+            Expr::GroupingSet(GroupingSet::Rollup(all)) => fold(all, input.schema())?,
+            one => fold([one], input.schema())?,
+        }
+    }
+    let by = grouping_set_to_exprlist(&group_expr)?;
+    let mut shown: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    for (at, (given, by)) in given.into_iter().zip(by).enumerate() {
+        if given == *by {
+            continue;
+        }
+        let first = first_value(given, vec![]);
+        let column = |expr: &Expr| Column::new_unqualified(expr.schema_name().to_string());
+        // NULL where rows are added up over all of them.
+        let text = when(
+            Expr::Column(column(by)).is_not_null(),
+            Expr::Column(column(&first)),
+        );
+        let (qualifier, field) = schema.qualified_field(at);
+        shown[at] = text
+            .end()?
+            .alias_qualified(qualifier.cloned(), field.name());
+        if !aggr_expr.contains(&first) {
+            aggr_expr.push(first);
+        }
+    }
+    if aggr_expr.len() == groups.aggr_expr.len() {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(groups)));
+    }
+    let groups = Aggregate::try_new(input, group_expr, aggr_expr)?;
+    let shown = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups)).project(shown)?;
+    Ok(Transformed::yes(shown.build()?))
+}
+
+/// A sub-query that looks at the row around it and wants one row of an order, as Pinboard writes percentiles:
+/// `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is the `n + 1`th value of its rows.
+fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
+    let (LogicalPlan::Limit(limit), false) = (&*query.subquery, query.outer_ref_columns.is_empty())
+    else {
+        return Ok(Transformed::no(Expr::ScalarSubquery(query)));
+    };
+    let refuse = |what: &str| {
+        SqlError::not_supported(format!(
+            "a sub-query with LIMIT that looks at the row around it and {what}; accepted: one column, ORDER BY, LIMIT n, 1"
+        ))
+    };
+    let (SkipType::Literal(skip), FetchType::Literal(Some(1))) =
+        (limit.get_skip_type()?, limit.get_fetch_type()?)
+    else {
+        return Err(refuse("does not want exactly one row").into());
+    };
+    if skip > SKIP_MAX {
+        return Err(refuse("skips more than 1,000,000 rows").into());
+    }
+    let wanted = Column::from(limit.input.schema().qualified_field(0));
+    let (mut rows, mut orders) = (&limit.input, Vec::new());
+    // What it is ordered by may be more than it shows.
+    if let LogicalPlan::Projection(shown) = &**rows
+        && let LogicalPlan::Sort(_) = &*shown.input
+    {
+        rows = &shown.input;
+    }
+    if let LogicalPlan::Sort(sort) = &**rows {
+        orders.clone_from(&sort.expr);
+        rows = &sort.input;
+    }
+    let mut below = rows;
+    while let LogicalPlan::Projection(shown) = &**below {
+        below = &shown.input;
+    }
+    if matches!(
+        &**below,
+        LogicalPlan::Aggregate(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Window(_)
+    ) {
+        return Err(refuse("has groups").into());
+    }
+    let value = match (skip, Expr::Column(wanted.clone())) {
+        (0, value) => first_value(value, orders),
+        (skip, value) => nth_value(value, skip as i64 + 1, orders),
+    };
+    let name = Column::new_unqualified(value.schema_name().to_string());
+    let shown = Expr::Column(name).alias_qualified(wanted.relation, wanted.name);
+    let plan = LogicalPlanBuilder::from(Arc::clone(rows));
+    let plan = plan.aggregate(Vec::<Expr>::new(), [value])?;
+    let subquery = Arc::new(plan.project([shown])?.build()?);
+    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery {
+        subquery,
+        ..query
+    })))
+}
+
+/// Sub-queries beside aggregates look at columns of the first row of each group, where those are not grouped.
+fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
+    let (having, below) = match &*shown.input {
+        LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),
+        below => (None, below),
+    };
+    let LogicalPlan::Aggregate(groups) = below else {
+        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+    };
+    let (mut aggregates, mut looked) = (groups.aggr_expr.clone(), false);
+    let mut first_of = |column: &Column| {
+        if groups.schema.has_column(column) || !groups.input.schema().has_column(column) {
+            return None;
+        }
+        let first = first_value(Expr::Column(column.clone()), vec![]);
+        let name = first.schema_name().to_string();
+        if !groups.schema.has_column_with_unqualified_name(&name) && !aggregates.contains(&first) {
+            aggregates.push(first);
+        }
+        Some(Column::new_unqualified(name))
+    };
+    let mut outer = |expr: Expr| match expr {
+        Expr::OuterReferenceColumn(field, column) => Ok(match first_of(&column) {
+            Some(first) => Transformed::yes(Expr::OuterReferenceColumn(field, first)),
+            None => Transformed::no(Expr::OuterReferenceColumn(field, column)),
+        }),
+        other => Ok(Transformed::no(other)),
+    };
+    let mut looking = |expr: Expr| {
+        let Expr::ScalarSubquery(mut query) = expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let plan = LogicalPlan::clone(&query.subquery);
+        let plan =
+            plan.transform_up(|plan| plan.map_expressions(|expr| expr.transform_up(&mut outer)))?;
+        for column in &mut query.outer_ref_columns {
+            *column = outer(std::mem::take(column))?.data;
+        }
+        looked |= plan.transformed;
+        query.subquery = Arc::new(plan.data);
+        Ok(Transformed::new_transformed(
+            Expr::ScalarSubquery(query),
+            plan.transformed,
+        ))
+    };
+    let names = NamePreserver::new_for_projection();
+    let items = shown.expr.iter().map(|expr| {
+        let name = names.save(expr);
+        Ok(name.restore(expr.clone().transform_up(&mut looking)?.data))
+    });
+    let items = items.collect::<Result<Vec<_>>>()?;
+    if !looked {
+        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+    }
+    let groups = Aggregate::try_new(
+        Arc::clone(&groups.input),
+        groups.group_expr.clone(),
+        aggregates,
+    )?;
+    let rows = LogicalPlanBuilder::from(LogicalPlan::Aggregate(groups));
+    let rows = match having {
+        Some(having) => rows.filter(having)?,
+        None => rows,
+    };
+    let shown = Projection::try_new(items, Arc::new(rows.build()?))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
