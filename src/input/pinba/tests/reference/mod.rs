@@ -30,6 +30,7 @@ impl DecodeCounts {
         self.requests_invalid[reason as usize]
     }
 
+    #[cfg(test)]
     pub(crate) fn repaired_by(&self, repair: Repair) -> u64 {
         self.repaired[repair as usize]
     }
