@@ -8,11 +8,9 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line, Theme};
 use super::frame;
-use super::render::View;
-use super::row::{self, Row};
 use super::show::{self, visible};
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, row_link};
 use crate::series::{Metric, Series};
 
 /// How far back a chart can go: in the address, seconds, seconds from one point to the next.
@@ -56,6 +54,11 @@ const TIMERS: [Kind; 3] = [
     REQUESTS[3],
 ];
 
+/// The names of all charts.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    REQUESTS.iter().map(|kind| kind.0)
+}
+
 /// The parameter `span`, checked.
 pub(super) fn span(params: &mut Params) -> Result<Option<&'static str>, Problem> {
     let names = SPANS.map(|(name, _, _)| name);
@@ -92,7 +95,7 @@ impl History<'_> {
             return html! { p.note { "No charts: " (visible(&why)) } };
         }
         let more = self.span.map(|span| ("span", span));
-        let address = |name| row::address(self.report, &format!("{name}.svg"), self.keys, more);
+        let address = |name| row_link(self.report, &format!("{name}.svg"), self.keys, more);
         html! {
             @for kind @ (name, title, ..) in self.kinds() {
                 div id={ "past-" (name) } data-live {
@@ -128,6 +131,18 @@ impl History<'_> {
         *SPANS.iter().find(wanted).unwrap_or(&SPANS[3])
     }
 
+    /// One chart alone; `of` is what its row is called.
+    pub(super) fn picture(&self, name: &str, of: &str, theme: Theme) -> Result<Markup, Problem> {
+        let kind = self.kinds().iter().find(|kind| kind.0 == name);
+        let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
+        let chart = self.chart(kind, &format!("{of}: {}", kind.1));
+        let chart = chart.ok_or_else(|| {
+            let why = self.why_not();
+            Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))
+        })?;
+        Ok(chart.svg("alone", theme))
+    }
+
     fn chart(&self, (_, _, unit, lines): &Kind, title: &str) -> Option<Chart> {
         let to = self.series.coverage()?.to;
         let (_, span, step) = self.reach();
@@ -154,44 +169,6 @@ impl History<'_> {
             step_secs,
         })
     }
-}
-
-/// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
-pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
-    let file = view.path.get(1).map_or("", String::as_str);
-    let known = |chart: &&str| *chart == "spread" || REQUESTS.iter().any(|kind| kind.0 == *chart);
-    let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
-        let all = REQUESTS.iter().map(|kind| format!("{}.svg", kind.0));
-        let all = all.chain(["spread.svg".to_owned(), "row".to_owned()]);
-        Problem::not_found("a report has no such page").accepting(all)
-    })?;
-    let mut params = view.params()?;
-    let theme = match params.word("theme", &["light", "dark"])? {
-        "dark" => Theme::Dark,
-        _ => Theme::Light,
-    };
-    let span = span(&mut params)?;
-    let row = Row::read(view.source, view.name(), &row::keys(params))?;
-    if chart == "spread" {
-        return row.histogram_alone(view.source, theme);
-    }
-    let series = view.app.settings.series.as_ref();
-    let off = || Problem::not_found("no history is kept: series.memory is 0");
-    let history = History {
-        series: series.ok_or_else(off)?,
-        report: view.name(),
-        keys: &row.keys,
-        timers: row.ranking.timers,
-        span,
-    };
-    let kind = history.kinds().iter().find(|kind| kind.0 == chart);
-    let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
-    let title = format!("{}: {}", row.title(), kind.1);
-    let chart = history.chart(kind, &title).ok_or_else(|| {
-        let why = history.why_not();
-        Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))
-    })?;
-    Ok(chart.svg("alone", theme))
 }
 
 #[cfg(test)]

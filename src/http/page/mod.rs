@@ -70,7 +70,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/reports/{name}/row", route(Kind::Shared, row::page)),
         (
             "/reports/{name}/{chart}",
-            route(Kind::Picture, history::picture),
+            route(Kind::Picture, row::picture),
         ),
         ("/requests", route(Kind::Shared, requests::page)),
         ("/requests/{id}", route(Kind::Shared, request::page)),

@@ -12,11 +12,10 @@ use maud::{Markup, html};
 
 use super::frame::{self, Section};
 use super::render::View;
-use super::row;
 use super::show::{self, Name, visible};
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
-use crate::http::params::{id, link};
+use crate::http::params::{id, link, row_link};
 use crate::query::read_model::{RequestDetail, TimerDetail};
 use crate::value::Value;
 
@@ -93,7 +92,7 @@ fn facts<'a>(get: &impl Fn(&str) -> Value<'a>) -> Markup {
             @if let Value::Int(count @ 2..) = get("req_count") { div { dt { "Requests in packet" } dd { (count) } } }
         }
         p.about {
-            a href=(row::address("report_by_script_name", "row", &[("script_name".to_owned(), script.clone())], None)) { "This script" }
+            a href=(row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.clone())], None)) { "This script" }
             " \u{b7} "
             a href=(link("/requests", [("script_name", script.as_str()), ("order", "slowest")])) { "its slowest requests" }
         }

@@ -16,7 +16,7 @@ use super::show::{self, Name, visible};
 use super::timer_groups::{searched, small_table};
 use super::{report, timers};
 use crate::http::error::Problem;
-use crate::http::params::{KEY_PREFIX, Params, bare, encode, link, pairs, unknown};
+use crate::http::params::{Params, bare, encode, link, pairs, row_link, unknown};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
     Distribution, ReadModel, ReportSummary, RequestSearch, TimerSearch,
@@ -37,42 +37,50 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     row.page(view, span)
 }
 
-/// Keys out of parameters.
-pub(super) fn keys(params: Params) -> Vec<(String, String)> {
-    bare(params.into_keys().0)
+/// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
+pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
+    let file = view.path.get(1).map_or("", String::as_str);
+    let known = |chart: &&str| *chart == "spread" || history::names().any(|name| name == *chart);
+    let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
+        let all = history::names()
+            .chain(["spread"])
+            .map(|name| format!("{name}.svg"));
+        Problem::not_found("a report has no such page").accepting(all.chain(["row".to_owned()]))
+    })?;
+    let mut params = view.params()?;
+    let theme = match params.word("theme", &["light", "dark"])? {
+        "dark" => Theme::Dark,
+        _ => Theme::Light,
+    };
+    let span = history::span(&mut params)?;
+    let row = Row::read(view.source, view.name(), &keys(params))?;
+    if chart == "spread" {
+        return row.histogram_alone(view.source, theme);
+    }
+    let history = row.history(view, span);
+    let off = || Problem::not_found("no history is kept: series.memory is 0");
+    history.ok_or_else(off)?.picture(chart, &row.title(), theme)
 }
 
-/// An address below a report with the keys of a row, and other parameters.
-pub(super) fn address(
-    report: &str,
-    file: &str,
-    keys: &[(String, String)],
-    more: Option<(&str, &str)>,
-) -> String {
-    let path = format!("/reports/{}/{file}", encode(report));
-    let mark = |(key, value): &(String, String)| {
-        let taken = key == "span" || key == "theme" || key.starts_with(KEY_PREFIX);
-        let prefix = if taken { KEY_PREFIX } else { "" };
-        (format!("{prefix}{key}"), value.clone())
-    };
-    let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
-    link(&path, pairs(&keys).chain(more))
+/// Keys out of parameters.
+fn keys(params: Params) -> Vec<(String, String)> {
+    bare(params.into_keys().0)
 }
 
 /// One row of a report.
 #[derive(Debug)]
-pub(super) struct Row {
+struct Row {
     summary: ReportSummary,
-    pub(super) ranking: Ranking,
+    ranking: Ranking,
     /// Its keys, in the order of the report's columns.
-    pub(super) keys: Vec<(String, String)>,
+    keys: Vec<(String, String)>,
     /// Its number; `None`: nothing in the window has these keys.
     at: Option<usize>,
 }
 
 impl Row {
     /// The row with these keys, given in any order.
-    pub(super) fn read(
+    fn read(
         source: &dyn ReadModel,
         name: &str,
         given: &[(String, String)],
@@ -106,7 +114,7 @@ impl Row {
     }
 
     /// The keys as the title of a window.
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         let values: Vec<String> = self.keys.iter().map(|(_, value)| visible(value)).collect();
         match values.is_empty() {
             true => "all requests".to_owned(),
@@ -120,13 +128,7 @@ impl Row {
         let spread = source.distribution(name, &self.keys)?.zip(self.at);
         let conditions = Conditions::of(&self.summary.definition, &self.keys);
         let search = conditions.search()?;
-        let history = view.app.settings.series.as_ref().map(|series| History {
-            series,
-            report: name,
-            keys: &self.keys,
-            timers: self.ranking.timers,
-            span,
-        });
+        let history = self.history(view, span);
         let timer_groups = match self.ranking.timers {
             true => None,
             false => small_table(source, &search, "time", &conditions.requests)?,
@@ -144,7 +146,7 @@ impl Row {
                     p.note { "Nothing in the report's window has these keys now. " a href=(report) { "All rows of the report" } }
                 }
             }
-            @if let Some(history) = &history { (history.spans(|span| address(name, "row", &self.keys, Some(("span", span))))) }
+            @if let Some(history) = &history { (history.spans(|span| row_link(name, "row", &self.keys, Some(("span", span))))) }
             div.charts {
                 @if let Some(history) = &history { (history.figures()) }
                 @if let Some((spread, at)) = &spread {
@@ -159,6 +161,17 @@ impl Row {
         Ok(frame::page(Section::Reports, &self.title(), &main))
     }
 
+    /// Its last hour, if that is kept.
+    fn history<'a>(&'a self, view: &View<'a>, span: Option<&'static str>) -> Option<History<'a>> {
+        Some(History {
+            series: view.app.settings.series.as_ref()?,
+            report: &self.summary.name,
+            keys: &self.keys,
+            timers: self.ranking.timers,
+            span,
+        })
+    }
+
     fn numbers(&self, at: usize) -> Markup {
         let answer = &self.ranking.answer;
         html! {
@@ -168,7 +181,7 @@ impl Row {
     }
 
     fn histogram(&self, at: usize, spread: &Distribution) -> Markup {
-        let address = address(&self.summary.name, "spread.svg", &self.keys, None);
+        let address = row_link(&self.summary.name, "spread.svg", &self.keys, None);
         html! {
             figure.chart {
                 figcaption {
@@ -208,11 +221,7 @@ impl Row {
     }
 
     /// The histogram as a picture of its own.
-    pub(super) fn histogram_alone(
-        &self,
-        source: &dyn ReadModel,
-        theme: Theme,
-    ) -> Result<Markup, Problem> {
+    fn histogram_alone(&self, source: &dyn ReadModel, theme: Theme) -> Result<Markup, Problem> {
         let spread = source.distribution(&self.summary.name, &self.keys)?;
         let gone = || Problem::not_found("there is no such row now");
         let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
