@@ -66,8 +66,12 @@ impl<'a> Lexer<'a> {
             conditional: false,
         }
     }
+}
 
-    pub(super) fn next(&mut self) -> Option<Token<'a>> {
+impl<'a> Iterator for Lexer<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
         loop {
             let end = PIECE.find(self.rest)?.end();
             let (piece, rest) = self.rest.split_at(end);

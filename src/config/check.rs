@@ -103,10 +103,9 @@ impl RawConfig {
         self.errors.push(error);
     }
 
-    /// A loopback address is reachable from this machine alone; any other needs users, or the operator's word.
     fn check_exposure(&mut self, front: &FrontConfig<'_>, users: bool) {
         let Some(address) = front.listen else { return };
-        if address.ip().to_canonical().is_loopback() || front.allow_anonymous || users {
+        if !front.is_open(address, users) {
             return;
         }
         let section = front.section;

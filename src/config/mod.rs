@@ -150,6 +150,12 @@ pub struct FrontConfig<'c> {
 }
 
 impl FrontConfig<'_> {
+    /// Whether everyone who reaches `address` could read everything there: a loopback address is reachable from this machine
+    /// alone, any other needs users who can log in, or the operator's word.
+    pub(crate) fn is_open(&self, address: SocketAddr, users: bool) -> bool {
+        !users && !self.allow_anonymous && !address.ip().to_canonical().is_loopback()
+    }
+
     /// Certificate and key; `None`: without TLS.
     #[must_use]
     pub fn tls(&self) -> Option<TlsFiles> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::StartError;
+use super::error::StartError;
 use super::startup::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Tls, TlsError};

@@ -14,28 +14,29 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use self::frontends::{Frontends, NewCertificate, Served};
+pub use self::error::StartError;
+use self::frontends::{Frontends, Served};
 use self::receivers::Receivers;
 use self::startup::{Listeners, Past, Startup};
 use self::threads::Worker;
-use crate::access::tls::{self, TlsError};
-use crate::access::{SecretError, UserStore, Users};
+use crate::access::tls;
+use crate::access::{UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::daemon::socket_activation::{ActivatedSockets, SocketActivationError};
+use crate::daemon::socket_activation::ActivatedSockets;
 use crate::input::record::Hasher;
-use crate::input::udp::socket::SocketError;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::query::catalog::Catalog;
-use crate::query::definitions::{ConfiguredError, Definitions};
+use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
-use crate::series::{self, ChoiceError, Series};
+use crate::series::{self, Series};
 use crate::shutdown::Shutdown;
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{self, StateError};
 use crate::telemetry::Counters;
 
+mod error;
 mod frontends;
 pub mod malloc;
 pub mod memory_plan;
@@ -48,72 +49,6 @@ mod threads;
 #[cfg(feature = "sql")]
 mod variables;
 
-/// Why the daemon did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A UDP address.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The address of a front end.
-    #[error(
-        "{section}.listen: cannot listen on {address}: {source}; change `{section}.listen` or use --{section}"
-    )]
-    FrontEnd {
-        /// `http` or `mysql`.
-        section: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A report of the configuration.
-    #[error(transparent)]
-    Report(#[from] ConfiguredError),
-    /// The secrets of a user.
-    #[error(transparent)]
-    User(#[from] SecretError),
-    /// Certificate or key.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A list of reports.
-    #[error("{key}: {source}")]
-    Choice {
-        /// The setting.
-        key: &'static str,
-        /// What is wrong with it.
-        source: ChoiceError,
-    },
-    /// The folder of what survives a restart.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// A socket that was handed over.
-    #[error(transparent)]
-    ActivatedSockets(#[from] SocketActivationError),
-    /// A thread or the runtime.
-    #[error("cannot start {what}: {source}")]
-    Thread {
-        /// What was to be started.
-        what: &'static str,
-        /// Why not.
-        source: std::io::Error,
-    },
-}
-
-impl StartError {
-    /// Whether it is the configuration that has to change, and not the machine.
-    #[must_use]
-    pub const fn is_configuration(&self) -> bool {
-        match self {
-            Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
-            Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
-            Self::Socket(_)
-            | Self::FrontEnd { .. }
-            | Self::ActivatedSockets(_)
-            | Self::Thread { .. } => false,
-        }
-    }
-}
-
 /// A running daemon. Dropping it stops it.
 #[derive(Debug)]
 pub struct Daemon {
@@ -123,7 +58,6 @@ pub struct Daemon {
     receivers: Vec<Worker>,
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
-    series: Option<Series>,
     series_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
@@ -215,7 +149,7 @@ impl Daemon {
             config,
             catalog: &catalog,
             users: &users,
-            series: series.clone(),
+            series,
             metrics: past.metrics,
             engine: frontends::engine(config, &catalog)?,
             #[cfg(feature = "sql")]
@@ -254,7 +188,6 @@ impl Daemon {
             receivers: receivers.threads,
             gathering,
             merger: Some(merger),
-            series,
             series_thread: Some(series_thread),
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
@@ -280,40 +213,10 @@ impl Daemon {
         self.frontends.mysql
     }
 
-    /// What the files of `tls_cert` and `tls_key` hold now, as after a renewal; nothing changes yet.
-    pub(crate) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
-        self.frontends.read_certificates()
-    }
-
-    /// The users of all front ends; who they are can be replaced while the daemon runs.
-    #[must_use]
-    pub fn users(&self) -> &Arc<UserStore> {
-        &self.users
-    }
-
-    /// The last hour; `None`: not kept.
-    #[must_use]
-    pub fn series(&self) -> Option<&Series> {
-        self.series.as_ref()
-    }
-
     /// What the front ends read from.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
-    }
-
-    /// How often the merger runs.
-    #[must_use]
-    pub fn gathering(&self) -> &GatheringPeriod {
-        &self.gathering
-    }
-
-    /// Where snapshots are kept, if they are.
-    #[must_use]
-    pub fn snapshots(&self) -> Option<&Arc<Snapshots>> {
-        let writer = self.snapshot_writer.as_ref();
-        writer.map(|writer| &writer.snapshots)
     }
 
     /// Stops every stage and waits for it, then writes the snapshot.

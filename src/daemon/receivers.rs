@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::StartError;
+use super::error::StartError;
 use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;

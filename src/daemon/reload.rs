@@ -24,7 +24,7 @@ impl Daemon {
         let definitions = Definitions::new(&new.configured_reports, &defaults(old))?;
         // Always, also when the configuration says the same: the files may have new content.
         let users = Users::load(&new.users, |name| std::env::var_os(name))?;
-        let certificates = self.read_certificates()?;
+        let certificates = self.frontends.read_certificates()?;
         let changes = old.reload(new);
         for key in changes.needs_restart {
             warn!(
@@ -32,16 +32,16 @@ impl Daemon {
                 "This setting changes at the next start only: the old value stays."
             );
         }
-        self.gathering().set(new.ingest.stats_gathering_period);
-        if let Some(snapshots) = self.snapshots() {
-            snapshots.set_period(new.state.snapshot_period);
+        self.gathering.set(new.ingest.stats_gathering_period);
+        if let Some(writer) = &self.snapshot_writer {
+            writer.snapshots.set_period(new.state.snapshot_period);
         }
         for (tls, config) in certificates {
             tls.replace(config);
         }
-        self.users().replace(users);
+        self.users.replace(users);
         old.configured_reports.clone_from(&new.configured_reports);
-        let reports = self.catalog().reconfigure(definitions);
+        let reports = self.catalog.reconfigure(definitions);
         for (report, reason) in &reports.refused {
             warn!(report, reason, "Cannot create this configured report.");
         }

@@ -107,19 +107,15 @@ impl ActivatedSockets {
     fn check_exposure(&self, config: &Config) -> Result<(), SocketActivationError> {
         let anybody = !config.users.is_empty();
         let with_password = config.users.iter().any(|user| user.password.is_some());
-        for (section, listener, allowed) in [
-            ("http", &self.http, config.http.allow_anonymous || anybody),
-            (
-                "mysql",
-                &self.mysql,
-                config.mysql.allow_anonymous || with_password,
-            ),
+        for (front, listener, users) in [
+            (config.http.front(), &self.http, anybody),
+            (config.mysql.front(), &self.mysql, with_password),
         ] {
             let address = listener.as_ref().and_then(|it| it.local_addr().ok());
             if let Some(address) = address
-                && !allowed
-                && !address.ip().to_canonical().is_loopback()
+                && front.is_open(address, users)
             {
+                let section = front.section;
                 return Err(SocketActivationError(format!(
                     "the socket for {section} that was handed over (LISTEN_FDS) listens at {address}: not a loopback \
                      address, and no credentials are configured; accepted: a loopback address, a [[user]] who can log \

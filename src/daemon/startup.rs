@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tracing::{info, warn};
 
-use super::StartError;
+use super::error::StartError;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::daemon::memory_plan::MemoryPlan;

@@ -7,7 +7,7 @@
 
 use std::thread::JoinHandle;
 
-use super::StartError;
+use super::error::StartError;
 use crate::shutdown::Shutdown;
 
 /// Held by threads and tasks that the daemon cannot do without: a panic there ends the process.

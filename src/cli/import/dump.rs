@@ -6,6 +6,7 @@
 //! once and keeps nothing but what it found. A text that is no SQL at all has no statements.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
 
 use crate::cli::lexer::{Lexer, Token, unescaped};
 
@@ -37,12 +38,9 @@ pub enum Body {
 /// All CREATE TABLE statements of a text, in their order.
 pub fn statements(text: &[u8]) -> Vec<CreateTable> {
     let text = plain(text);
-    let mut parser = Parser {
-        lexer: Lexer::new(&text),
-        ahead: None,
-    };
+    let mut parser = Parser(Lexer::new(&text).peekable());
     let mut found = Vec::new();
-    while let Some(token) = parser.next() {
+    while let Some(token) = parser.0.next() {
         if token.is_word("CREATE")
             && let Some(table) = parser.create_table()
         {
@@ -90,29 +88,16 @@ fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
-struct Parser<'a> {
-    lexer: Lexer<'a>,
-    /// A token that was looked at and is to be read again.
-    ahead: Option<Token<'a>>,
-}
+struct Parser<'a>(Peekable<Lexer<'a>>);
 
-impl<'a> Parser<'a> {
-    fn next(&mut self) -> Option<Token<'a>> {
-        self.ahead.take().or_else(|| self.lexer.next())
-    }
-
-    /// Takes the next token if it is wanted.
-    fn next_if(&mut self, wanted: impl FnOnce(&Token<'a>) -> bool) -> bool {
-        let next = self.next();
-        let taken = next.as_ref().is_some_and(wanted);
-        if !taken {
-            self.ahead = next;
-        }
-        taken
+impl Parser<'_> {
+    fn symbol(&mut self, symbol: u8) -> bool {
+        let is_it = |token: &Token<'_>| token.is_symbol(symbol);
+        self.0.next_if(is_it).is_some()
     }
 
     fn word(&mut self, word: &str) -> bool {
-        self.next_if(|token| token.is_word(word))
+        self.0.next_if(|token| token.is_word(word)).is_some()
     }
 
     /// What follows CREATE; `None` when it is no table, or no statement but a heading.
@@ -125,14 +110,13 @@ impl<'a> Parser<'a> {
             let _said = self.word("NOT") && self.word("EXISTS");
         }
         let mut name = self.name()?;
-        while self.next_if(|token| token.is_symbol(b'.')) {
+        while self.symbol(b'.') {
             name = self.name()?;
         }
-        let body = if self.next_if(|token| token.is_symbol(b'(')) {
-            if self.skip_brackets() {
-                self.options()
-            } else {
-                Body::Cut
+        let body = if self.symbol(b'(') {
+            match self.skip_brackets() {
+                true => self.options(),
+                false => Body::Cut,
             }
         } else if self.word("LIKE") {
             Body::Like
@@ -144,18 +128,14 @@ impl<'a> Parser<'a> {
 
     /// A name; what cannot be one is left to be read again.
     fn name(&mut self) -> Option<String> {
-        let next = self.next()?;
-        if matches!(next, Token::Symbol(_) | Token::Cut) {
-            self.ahead = Some(next);
-            return None;
-        }
-        next.into_text()
+        let can_be = |token: &Token<'_>| !matches!(token, Token::Symbol(_) | Token::Cut);
+        self.0.next_if(can_be)?.into_text()
     }
 
     /// Goes past the bracket that closes the one just read; false when there is none.
     fn skip_brackets(&mut self) -> bool {
         let mut open = 1;
-        while let Some(token) = self.next() {
+        for token in &mut self.0 {
             match token {
                 Token::Symbol(b'(') => open += 1,
                 Token::Symbol(b')') => open -= 1,
@@ -172,15 +152,12 @@ impl<'a> Parser<'a> {
     /// stands for it in the client's output.
     fn options(&mut self) -> Body {
         let (mut engine, mut comment) = (None, None);
-        while let Some(token) = self.next() {
+        // Without a semicolon the next statement ends this one.
+        while let Some(token) = self.0.next_if(|token| !token.is_word("CREATE")) {
             match token {
                 Token::Symbol(b';' | b'|' | b'*') => break,
                 Token::Symbol(b'(') if !self.skip_brackets() => return Body::Cut,
                 Token::Cut => return Body::Cut,
-                token if token.is_word("CREATE") => {
-                    self.ahead = Some(token);
-                    break;
-                }
                 token if token.is_word("ENGINE") || token.is_word("TYPE") => {
                     engine = self.value().or(engine);
                 }
@@ -193,7 +170,7 @@ impl<'a> Parser<'a> {
 
     /// The value of an option.
     fn value(&mut self) -> Option<String> {
-        let _sign = self.next_if(|token| token.is_symbol(b'='));
+        let _sign = self.symbol(b'=');
         self.name()
     }
 }

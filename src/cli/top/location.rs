@@ -8,27 +8,41 @@ use crate::cli::format::visible;
 pub struct ByKey {
     /// The title of its tab.
     pub title: &'static str,
-    /// The report.
-    pub report: &'static str,
-    /// Its key, with heading and unit.
-    pub key: (&'static str, &'static str, Unit),
+    /// The heading of its key.
+    pub heading: &'static str,
+    /// Its key.
+    pub key: &'static str,
 }
 
-const fn by_key(
-    title: &'static str,
-    report: &'static str,
-    key: (&'static str, &'static str, Unit),
-) -> ByKey {
-    ByKey { title, report, key }
+impl ByKey {
+    const fn new(title: &'static str, heading: &'static str, key: &'static str) -> Self {
+        Self {
+            title,
+            heading,
+            key,
+        }
+    }
+
+    /// The name of the report.
+    pub fn report(&self) -> String {
+        format!("report_by_{}", self.key)
+    }
+
+    /// What its key is.
+    pub fn unit(&self) -> Unit {
+        match self.key {
+            "status" => Unit::Plain,
+            _ => Unit::Text,
+        }
+    }
 }
 
 /// The first tabs.
-#[rustfmt::skip]
 pub const BY_KEY: [ByKey; 4] = [
-    by_key("scripts", "report_by_script_name", ("script_name", "script", Unit::Text)),
-    by_key("servers", "report_by_server_name", ("server_name", "server", Unit::Text)),
-    by_key("hosts", "report_by_hostname", ("hostname", "host", Unit::Text)),
-    by_key("statuses", "report_by_status", ("status", "status", Unit::Plain)),
+    ByKey::new("scripts", "script", "script_name"),
+    ByKey::new("servers", "server", "server_name"),
+    ByKey::new("hosts", "host", "hostname"),
+    ByKey::new("statuses", "status", "status"),
 ];
 
 /// All tabs, in their order.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Called by `main`. Reads the daemon over its HTTP interface, so it shows one on another machine as well. `model`, `table`,
-//! `layout` and `draw` are pure; only `live` uses the terminal. Text from outside is escaped where JSON becomes a cell. Memory is
+//! `layout` and `draw` are pure; only `live` uses the terminal. Text from outside is escaped where a value becomes text. Memory is
 //! bounded by the rows of an answer and the polls that are remembered.
 
 use std::time::Duration;

@@ -224,10 +224,10 @@ impl Poller {
         let tables = match &query.location {
             Location::ByKey(tab) => {
                 let sort = query.sort.as_deref().unwrap_or("-req_time_total");
-                let (key, columns) = (tab.key.0, views::BY_KEY_COLUMNS);
+                let (key, columns) = (tab.key, views::BY_KEY_COLUMNS);
                 let percentile = views::PERCENTILE;
                 let more = format!("&percentiles={percentile}&columns={key},{columns}");
-                let body = self.report(tab.report, query.all, sort, &more)?;
+                let body = self.report(&tab.report(), query.all, sort, &more)?;
                 vec![views::by_key(tab, &body)]
             }
             Location::Timers => {

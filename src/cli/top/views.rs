@@ -158,7 +158,7 @@ pub const BY_KEY_COLUMNS: &str = "req_count,req_per_sec,error_count,req_time_tot
 pub fn by_key(tab: &ByKey, body: &Json) -> Content {
     let columns = [
         Column::known(&[
-            tab.key,
+            (tab.key, tab.heading, tab.unit()),
             ("req_count", "count", Unit::Count),
             ("req_per_sec", "req/s", Unit::Rate),
             ("req_time_total", "total", Unit::Seconds),
@@ -190,8 +190,8 @@ pub fn by_key(tab: &ByKey, body: &Json) -> Content {
         );
         Row {
             values,
-            target: requests(std::iter::once(tab.key.0), row),
-            severity: match tab.key.0 {
+            target: requests(std::iter::once(tab.key), row),
+            severity: match tab.key {
                 "status" => status_severity(row),
                 _ => severity(number("req_time_median"), SLOW_SECS),
             },
