@@ -82,10 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
                 // The bare loop has no reports.
                 _ => samples[number - 1][round - 1][0],
             };
-            let mut settings = settings(options);
-            settings.push("pool.stats_history=5s".to_owned());
-            settings.extend(reports_setting(&TAG_REPORTS[..case.tag_reports]));
-            let daemon = Daemon::start(PROGRAM, &settings)?;
+            let reports = &TAG_REPORTS[..case.tag_reports];
+            let daemon = start(options, &["pool.stats_history=5s"], reports)?;
             let daemon = sample(options, "pinbad", case, load, &daemon)?;
             samples[number].push([sink, daemon]);
         }
@@ -207,7 +205,7 @@ fn sample(
 /// A daemon with default settings whose pools are filled at this rate.
 fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<Table> {
     eprintln!("memory and answers");
-    let daemon = Daemon::start(PROGRAM, &settings(options))?;
+    let daemon = start(options, &[], &[])?;
     // What it does at start is done then.
     thread::sleep(Duration::from_millis(500));
     let empty = daemon.resident_bytes()?;
@@ -270,22 +268,18 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     )))
 }
 
-/// The daemon that cargo built beside this program.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_pinbad");
-
-/// The settings that the options ask for.
-pub(crate) fn settings(options: &Options) -> Vec<String> {
-    vec![
+/// The daemon that cargo built beside this program, with what the options ask for, more settings, and reports with these
+/// COMMENTs.
+pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Result<Daemon> {
+    let mut settings = vec![
         format!("ingest.recv_buffer={}", options.recv_buffer),
         format!("ingest.receivers={}", options.receivers()),
-    ]
-}
-
-/// A setting that adds reports with these COMMENTs.
-pub(crate) fn reports_setting(comments: &[&str]) -> Option<String> {
+    ];
+    settings.extend(more.iter().map(|setting| (*setting).to_owned()));
     let report = |(n, comment)| format!("{{name = \"bench_{n}\", comment = \"{comment}\"}}");
     let reports: Vec<String> = comments.iter().enumerate().map(report).collect();
-    (!reports.is_empty()).then(|| format!("report=[{}]", reports.join(", ")))
+    settings.push(format!("report=[{}]", reports.join(", ")));
+    Daemon::start(env!("CARGO_BIN_EXE_pinbad"), &settings)
 }
 
 fn reached(reached: bool) -> String {

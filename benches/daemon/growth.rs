@@ -14,9 +14,8 @@ use pinbad::report::form::ReportForm;
 use pinbad::shutdown::Shutdown;
 
 use crate::clients::{beside, fetch};
-use crate::compare::{PROGRAM, reports_setting, settings};
+use crate::compare::start;
 use crate::load::{Load, load_options};
-use crate::receiver::Daemon;
 use crate::stage::{Plan, Stage, TAG_REPORTS};
 use crate::table::Table;
 use crate::{Options, Result, cores};
@@ -244,12 +243,8 @@ fn receivers(options: &Options) -> Result<Table> {
         ..load_options(options, TrafficOptions::default())
     })?;
     for receivers in [1, 2] {
-        let settings = [
-            format!("ingest.recv_buffer={}", options.recv_buffer),
-            format!("ingest.receivers={receivers}"),
-            "pool.stats_history=5s".to_owned(),
-        ];
-        let daemon = Daemon::start(PROGRAM, &settings)?;
+        let receivers_setting = format!("ingest.receivers={receivers}");
+        let daemon = start(options, &[&receivers_setting, "pool.stats_history=5s"], &[])?;
         let second = Duration::from_secs(1);
         load.run(&daemon, 50_000.0, second)?;
         let found = load.highest_lossless(&daemon, second * 2, 4)?;
@@ -278,10 +273,7 @@ fn queries(options: &Options) -> Result<Table> {
         "queries/s | answered/s | packets lost | ingest CPU a packet | CPU a query | median | 99 %",
     );
     let load = Load::with_timers(options, 5)?;
-    let mut settings = settings(options);
-    settings.push("pool.stats_history=10s".to_owned());
-    settings.extend(reports_setting(&TAG_REPORTS));
-    let daemon = Daemon::start(PROGRAM, &settings)?;
+    let daemon = start(options, &["pool.stats_history=10s"], &TAG_REPORTS)?;
     let (rate, time) = (50_000.0, Duration::from_secs(4));
     load.run(&daemon, rate, time)?;
     for queries in [0, 1, 10, 100, 1000_u32] {

@@ -13,7 +13,7 @@ use pinbad::shutdown::Shutdown;
 use serde::Deserialize;
 
 use crate::clients::{Times, beside, fetch};
-use crate::compare::{PROGRAM, settings};
+use crate::compare::start;
 use crate::load::Load;
 use crate::receiver::{Daemon, Receiver as _};
 use crate::table::Table;
@@ -39,7 +39,7 @@ struct Statement {
 const LOOPED: usize = 3;
 
 pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
-    let daemon = Daemon::start(PROGRAM, &settings(options))?;
+    let daemon = start(options, &[], &[])?;
     let Statements { statements } = toml::from_str(include_str!("statements.toml"))?;
     eprintln!("filling the pools");
     let load = Load::filling(options, 50_000.0)?;
