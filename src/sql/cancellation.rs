@@ -52,29 +52,29 @@ impl StatementGuard {
         pool: &Arc<dyn MemoryPool>,
     ) -> Arc<Self> {
         let seconds = session.number("max_statement_time").unwrap_or(0.0);
-        let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        let millis = Duration::from_millis(session.number("max_execution_time").unwrap_or(0));
-        let (own, late) = match millis.is_zero() || (!seconds.is_zero() && seconds <= millis) {
-            true => (
-                seconds,
+        let millis = session.number("max_execution_time").unwrap_or(0);
+        let limits = [
+            (
+                Duration::try_from_secs_f64(seconds).unwrap_or_default(),
                 SqlError::timeout("Query execution was interrupted (max_statement_time exceeded)"),
             ),
-            false => (
-                millis,
+            (
+                Duration::from_millis(millis),
                 SqlError::execution_timeout(
                     "Query execution was interrupted, maximum statement execution time exceeded",
                 ),
             ),
-        };
+        ];
         let most = settings.time_max;
-        let (time, late) = match !own.is_zero() && own < most {
-            true => (own, late),
-            false => {
-                let seconds = most.as_secs_f64();
-                let late = format!("the query took longer than {seconds} s (sql.time_max)");
-                (most, SqlError::timeout(late))
-            }
-        };
+        let set = limits
+            .into_iter()
+            .filter(|(time, _)| !time.is_zero() && *time < most);
+        let own = set.min_by_key(|(time, _)| *time);
+        let (time, late) = own.unwrap_or_else(|| {
+            let seconds = most.as_secs_f64();
+            let late = format!("the query took longer than {seconds} s (sql.time_max)");
+            (most, SqlError::timeout(late))
+        });
         Arc::new(Self {
             until: Instant::now() + time,
             late,

@@ -1,12 +1,10 @@
-//! The engine: SQL text in, a [`Reply`] out.
+//! The engine: SQL text in, a `Reply` out.
 //!
 //! A statement is parsed, rewritten to what DataFusion understands, planned against the tables as they are now, and run on the
 //! engine's own threads. Batches reach the front end through a short channel, so a slow client holds up only its own query.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::registry::FunctionRegistry;
@@ -14,13 +12,13 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 use super::cancellation::{self, StatementGuard};
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
-use super::reply::{Reply, Rows, Running, SqlColumn};
+use super::reply::SqlColumn;
 use super::run;
 use super::session::Session;
 use super::settings::SqlSettings;
@@ -189,37 +187,8 @@ impl Engine {
         let snapshot = Arc::new(Snapshot::take(&self.0.catalog, needed));
         let config = state.config().clone().with_extension(snapshot);
         // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
-        let (session, runtime) = (state.session_id().to_owned(), state.runtime_env());
-        let context = TaskContext::new(
-            None,
-            session,
-            config,
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            Arc::clone(runtime),
-        );
-        Arc::new(context)
-    }
-
-    /// Rows that are there already, as an answer.
-    pub(super) fn ready(
-        &self,
-        batch: RecordBatch,
-        columns: Arc<[SqlColumn]>,
-    ) -> Result<Reply, SqlError> {
-        let schema = batch.schema();
-        let (sender, batches) = mpsc::channel(1);
-        let task = self.runtime()?.spawn(async move {
-            let _nobody_waits = sender.send(Ok(batch)).await;
-        });
-        Ok(Reply::Rows(Rows {
-            columns,
-            schema,
-            batches,
-            _running: Running::new(task.abort_handle(), None),
-        }))
+        let context = TaskContext::default().with_session_config(config);
+        Arc::new(context.with_runtime(Arc::clone(state.runtime_env())))
     }
 
     /// What goes with a statement that begins now.

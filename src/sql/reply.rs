@@ -89,10 +89,23 @@ pub struct Rows {
     pub schema: SchemaRef,
     pub(super) batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
     /// Ends the task that makes them.
-    pub(super) _running: Running,
+    pub(super) _running: Option<Running>,
 }
 
 impl Rows {
+    /// Rows that are there already.
+    pub(super) fn ready(batch: RecordBatch, columns: Arc<[SqlColumn]>) -> Self {
+        let schema = batch.schema();
+        let (sender, batches) = mpsc::channel(1);
+        let _there_is_room = sender.try_send(Ok(batch));
+        Self {
+            columns,
+            schema,
+            batches,
+            _running: None,
+        }
+    }
+
     /// The next batch; `None` after the last. After an error there is no more.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, SqlError>> {
         self.batches.recv().await

@@ -97,7 +97,7 @@ impl Engine {
             columns,
             schema,
             batches,
-            _running: Running::new(task.abort_handle(), Some(guard)),
+            _running: Some(Running::new(task.abort_handle(), Some(guard))),
         }))
     }
 }

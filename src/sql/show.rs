@@ -21,14 +21,12 @@ use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::layout::list;
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
 use super::limits::plan_size;
-use super::reply::Reply;
+use super::reply::{Reply, Rows};
 use super::session::Session;
 use super::statement::Show;
 use super::variables;
 use super::virtual_table::{Cell, VirtualTable, row};
 use crate::query::catalog::Catalog;
-
-type Rows = Vec<Vec<Cell>>;
 
 impl Engine {
     /// Answers a SHOW.
@@ -40,7 +38,7 @@ impl Engine {
         let columns = shown.answer_columns();
         let Some(mut condition) = show.condition else {
             let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
-            return self.ready(batch, columns);
+            return Ok(Reply::Rows(Rows::ready(batch, columns)));
         };
         let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
@@ -178,16 +176,16 @@ impl Engine {
             shown.rows.extend(lines);
         }
         let batch = shown.batch(|name, _| Field::new(name, DataType::Null, true))?;
-        self.ready(batch, shown.answer_columns())
+        Ok(Reply::Rows(Rows::ready(batch, shown.answer_columns())))
     }
 }
 
-fn pairs(pairs: Vec<(String, String)>) -> Rows {
+fn pairs(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
     let pairs = pairs.into_iter();
     pairs.map(|(name, value)| row![name, value]).collect()
 }
 
-fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Rows {
+fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Vec<Cell>> {
     // One table by its name, as FederatedX asks with each statement: the others are not looked at.
     let exact = like.filter(|name| !name.contains('%'));
     let one = exact.and_then(|name| describe::one(catalog, &name.replace('\\', "")));

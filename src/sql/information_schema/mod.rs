@@ -179,15 +179,15 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     if let Ok(answer) = catalog.report("v2_stats", None, &[]) {
         let table = answer.table;
         for (at, column) in table.columns().iter().enumerate() {
-            let value = match (table.is_empty(), at) {
-                (true, _) => continue,
-                (false, at) => match table.value(0, at) {
-                    Value::Null => continue,
-                    Value::Int(value) => value.to_string(),
-                    Value::Micros(value) => format!("{:.6}", value as f64 / 1e6),
-                    Value::Float(value) => format!("{value:.6}"),
-                    Value::Text(text) => text.into_owned(),
-                },
+            if table.is_empty() {
+                break;
+            }
+            let value = match table.value(0, at) {
+                Value::Null => continue,
+                Value::Int(value) => value.to_string(),
+                Value::Micros(value) => format!("{:.6}", value as f64 / 1e6),
+                Value::Float(value) => format!("{value:.6}"),
+                Value::Text(text) => text.into_owned(),
             };
             if column.name == "uptime" {
                 let whole = value.split('.').next().unwrap_or("0").to_owned();

@@ -79,20 +79,12 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
         ))
     };
     let mut next = || arguments.drain(..1).next().unwrap_or_else(null);
+    let zone = || text(context.session.time_zone());
     Ok(match (name.as_str(), count) {
-        ("unix_timestamp", 1) => call(
-            "__unix_timestamp",
-            vec![next(), text(context.session.time_zone())],
-        ),
-        ("from_unixtime", 1) => call(
-            "__from_unixtime",
-            vec![next(), text(context.session.time_zone())],
-        ),
+        ("unix_timestamp", 1) => call("__unix_timestamp", vec![next(), zone()]),
+        ("from_unixtime", 1) => call("__from_unixtime", vec![next(), zone()]),
         ("from_unixtime", 2) => {
-            let at = call(
-                "__from_unixtime",
-                vec![next(), text(context.session.time_zone())],
-            );
+            let at = call("__from_unixtime", vec![next(), zone()]);
             call("date_format", vec![at, next()])
         }
         ("if", 3) => {

@@ -18,9 +18,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName,
-    ObjectNamePart, OrderBy, Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut,
-    VisitorMut,
+    Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderBy,
+    Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut, VisitorMut,
 };
 
 pub(crate) use self::names::ColumnNames;
@@ -134,13 +133,7 @@ impl Rewriter<'_> {
                 self.local.insert(table.alias.name.value.clone());
             }
         }
-        self.selects(&mut query.body, query.order_by.as_mut())?;
-        if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
-            && !limit_by.is_empty()
-        {
-            return Err(SqlError::not_supported("LIMIT ... BY"));
-        }
-        Ok(())
+        self.selects(&mut query.body, query.order_by.as_mut())
     }
 
     /// The SELECT of a query, or those of its UNION.

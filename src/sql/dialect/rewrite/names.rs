@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, Offset, OffsetRows,
-    Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitorMut, WindowType,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, Query, Select,
+    SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitorMut, WindowType,
 };
 
-use super::build::{call, null, number, take, text};
+use super::build::{call, null, number, text};
 use super::{MARK, ident, lower, to_flow};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
@@ -100,20 +100,15 @@ impl VisitorMut for NameItems<'_> {
                 }
             }
         }
-        if let Some(LimitClause::OffsetCommaLimit { offset, limit }) = &mut query.limit_clause {
-            let (value, limit) = (take(offset), Some(take(limit)));
-            let rows = OffsetRows::None;
-            query.limit_clause = Some(LimitClause::LimitOffset {
-                limit,
-                offset: Some(Offset { value, rows }),
-                limit_by: Vec::new(),
-            });
-        }
-        let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
-            return ControlFlow::Continue(());
+        let rows = match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                let offset = offset.as_mut().map(|offset| &mut offset.value);
+                [limit.as_mut(), offset]
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => [Some(limit), Some(offset)],
+            None => [None, None],
         };
-        let offset = offset.iter_mut().map(|offset| &mut offset.value);
-        let mut rows = limit.iter_mut().chain(offset);
+        let mut rows = rows.into_iter().flatten();
         to_flow(rows.try_for_each(|expr| self.limit(expr)))
     }
 

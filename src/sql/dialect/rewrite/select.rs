@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aggregates::{is_aggregate, is_aggregate_call};
-use super::build::{call, null, take};
+use super::build::{binary, call, null, take};
 use super::conditions::as_condition;
 use super::{group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
@@ -36,7 +36,7 @@ pub(super) fn shape(
     if select.into.is_some() {
         return Err(SqlError::not_supported("SELECT ... INTO"));
     }
-    if select.top.is_some() || !select.lateral_views.is_empty() || select.prewhere.is_some() {
+    if select.top.is_some() || !select.lateral_views.is_empty() {
         return Err(SqlError::parse("that is not MySQL's SELECT"));
     }
     let columns = select.projection.len();
@@ -94,11 +94,7 @@ pub(super) fn shape(
         }
         as_condition(&mut condition);
         select.selection = Some(match select.selection.take() {
-            Some(before) => Expr::BinaryOp {
-                left: Box::new(Expr::Nested(Box::new(before))),
-                op: BinaryOperator::And,
-                right: Box::new(Expr::Nested(Box::new(condition))),
-            },
+            Some(before) => binary(before, BinaryOperator::And, condition),
             None => condition,
         });
     }

@@ -79,7 +79,7 @@ fn forms() {
         ),
         (
             "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10",
-            "SELECT a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 10 OFFSET 5",
+            "SELECT a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10",
         ),
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");
