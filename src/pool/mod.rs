@@ -22,12 +22,13 @@ pub mod requests;
 pub mod rows;
 pub mod snapshot;
 pub mod strings;
+pub(crate) mod table;
 pub mod tag_sets;
 pub mod timers;
 
 use std::collections::VecDeque;
 
-use self::dimensions::Origins;
+use self::dimensions::{Dimensions, Origins};
 use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch, Epochs};
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
 use self::strings::StringInterner;
@@ -131,15 +132,8 @@ fn origins_max(config: &PoolConfig) -> usize {
 }
 
 /// The budgets of strings and of tag sets.
-const fn budgets(config: &PoolConfig) -> [usize; 2] {
+fn budgets(config: &PoolConfig) -> [usize; 2] {
     [config.words_memory / 4 * 3, config.words_memory / 4]
-}
-
-/// Bytes of a table that finds `entries` numbers: four for each place and one to know it by. Slots are a power of two of
-/// which at most seven eighths are taken, and twice that once so many entries came and went that the table had to be laid
-/// out anew.
-const fn table_bytes(entries: usize) -> usize {
-    2 * (entries / 7 * 8 + 8).next_power_of_two() * (size_of::<u32>() + 1)
 }
 
 impl Pool {
@@ -214,18 +208,14 @@ impl Pool {
     ) -> Appended {
         timers.clear();
         let id = self.requests.next_id();
-        let origin = self.origins.intern(record, &mut self.strings);
-        let (epoch, lists) = self.epochs.open(id);
-        lists.hold_origin(origin, epoch, &mut self.origins);
+        let sent = Dimensions::of(record);
+        let origin = self.origins.intern(&sent, &mut self.strings);
         self.tag_sets.begin_record();
         let request_tags = self
             .tag_sets
             .intern(record, &record.request_tags(), &mut self.strings);
-        lists.hold_tag_set(request_tags, epoch, &mut self.tag_sets);
         for timer in record.timers() {
             let tags = self.tag_sets.intern(record, &timer.tags, &mut self.strings);
-            lists.hold_tag_set(tags, epoch, &mut self.tag_sets);
-            self.tag_sets.used_by_timer(tags, &mut self.strings);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
                 value: timer.value,
@@ -251,12 +241,31 @@ impl Pool {
             first_timer: 0,
             timers: timers.len().min(usize::from(u16::MAX)) as u16,
         };
+        self.hold(id, &row, timers);
         self.append_rows(row, tick, timers);
         self.release_epochs();
         Appended {
             id,
             origin,
             request_tags,
+        }
+    }
+
+    /// Lets the epoch of request `id` hold what its rows use.
+    #[inline]
+    fn hold(&mut self, id: u64, row: &RequestRow, timers: &[TimerRow]) {
+        let (number, epoch) = self.epochs.open(id);
+        if self.origins.hold(row.origin, number) {
+            epoch.origins.push(row.origin);
+        }
+        if self.tag_sets.hold(row.request_tags, number) {
+            epoch.tag_sets.push(row.request_tags);
+        }
+        for timer in timers {
+            if self.tag_sets.hold(timer.tags, number) {
+                epoch.tag_sets.push(timer.tags);
+            }
+            self.tag_sets.used_by_timer(timer.tags, &mut self.strings);
         }
     }
 
@@ -368,10 +377,7 @@ impl Pool {
 
     fn let_go(&mut self, epoch: &Epoch) {
         for &id in &epoch.origins {
-            let origin = self.origins.get_mut(id);
-            origin.epochs -= 1;
-            if origin.epochs == 0 {
-                self.origins.forget(id, &mut self.strings);
+            if self.origins.let_go(id, &mut self.strings) {
                 self.freed.origins.push(id);
             }
         }
@@ -411,20 +417,5 @@ impl Pool {
         let first = self.timers.full_id(row.first_timer);
         let kept = u64::from(row.timers).min(self.timers.size());
         (first..first + kept).filter_map(|id| Some((id, self.timers.get(id)?)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_take_what_is_planned_for_them() {
-        for entries in [1024, 100_000, 131_072, 786_432, 1_016_384] {
-            let table: hashbrown::HashTable<u32> = hashbrown::HashTable::with_capacity(entries);
-            let (taken, planned) = (table.allocation_size(), table_bytes(entries));
-            assert!(taken <= planned / 2 + 64, "{entries}: {taken} of {planned}");
-            assert!(taken > planned / 4, "{entries}: {taken} of {planned}");
-        }
     }
 }

@@ -6,9 +6,6 @@
 
 use std::collections::VecDeque;
 
-use super::dimensions::{OTHER_ORIGIN, Origins};
-use super::tag_sets::TagSets;
-
 /// Requests in an epoch.
 pub(super) const EPOCH_REQUESTS: u64 = 8_192;
 
@@ -20,28 +17,6 @@ pub(super) const EPOCHS_WITHOUT_ROWS: u64 = 16;
 pub(super) struct Epoch {
     pub(super) origins: Vec<u32>,
     pub(super) tag_sets: Vec<u32>,
-}
-
-impl Epoch {
-    /// Holds an origin that one of its rows uses, if it does not yet. `epoch` is its own number.
-    pub(super) fn hold_origin(&mut self, id: u32, epoch: u32, origins: &mut Origins) {
-        if id == OTHER_ORIGIN {
-            return;
-        }
-        let origin = origins.get_mut(id);
-        if origin.last_epoch != epoch {
-            origin.last_epoch = epoch;
-            origin.epochs += 1;
-            self.origins.push(id);
-        }
-    }
-
-    /// The same for a tag set.
-    pub(super) fn hold_tag_set(&mut self, id: u32, epoch: u32, tag_sets: &mut TagSets) {
-        if tag_sets.use_in(id, epoch) {
-            self.tag_sets.push(id);
-        }
-    }
 }
 
 /// The epochs whose rows may still be in the pool, oldest first.

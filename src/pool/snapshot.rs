@@ -13,12 +13,12 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
-use super::dimensions::OTHER_ORIGIN;
+use super::dimensions::{Dimensions, OTHER_ORIGIN};
 use super::requests::RequestRow;
-use super::strings::{NONE, SavedString, StringInterner};
+use super::strings::{EMPTY, NONE, OTHER, StringInterner};
 use super::tag_sets::OTHER_SET;
 use super::timers::TimerRow;
-use crate::limits::{SECONDS_END, TIMER_TAGS_MAX};
+use crate::limits::{SECONDS_END, TEXT_BYTES_MAX, TIMER_TAGS_MAX};
 
 /// Rows of a chunk at most.
 const CHUNK_ROWS: u64 = 1_024;
@@ -62,6 +62,73 @@ fn check_ids(ids: [u64; 2]) -> Result<(), Damage> {
     }
 }
 
+/// A string as a snapshot has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum SavedString {
+    /// [`EMPTY`].
+    Empty,
+    /// [`OTHER`].
+    Other,
+    /// [`NONE`].
+    None,
+    /// Any other.
+    Text(String),
+}
+
+impl StringInterner {
+    /// A string as a snapshot has it.
+    #[must_use]
+    pub fn save(&self, id: u32) -> SavedString {
+        match id {
+            EMPTY => SavedString::Empty,
+            OTHER => SavedString::Other,
+            NONE => SavedString::None,
+            id => SavedString::Text(self.text(id).to_owned()),
+        }
+    }
+
+    /// The id of a string that was [saved](Self::save), held once more.
+    ///
+    /// # Errors
+    /// When it is longer than any string.
+    pub fn restore(&mut self, saved: &SavedString) -> Result<u32, Damage> {
+        Ok(match saved {
+            SavedString::Empty => EMPTY,
+            SavedString::Other => OTHER,
+            SavedString::None => NONE,
+            SavedString::Text(text) if text.len() > TEXT_BYTES_MAX => {
+                return Err(Damage("a string is too long"));
+            }
+            SavedString::Text(text) => self.intern(text.as_bytes()),
+        })
+    }
+}
+
+/// A list of a chunk, and which place in it an id of the pool has.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct List<T> {
+    saved: Vec<T>,
+    #[serde(skip)]
+    places: HashMap<u32, u32, RandomState>,
+}
+
+impl<T: Default> List<T> {
+    /// A list in which the ids up to `last_fixed` have the places of the same numbers.
+    fn from(last_fixed: u32) -> Self {
+        Self {
+            saved: (0..=last_fixed).map(|_| T::default()).collect(),
+            places: (0..=last_fixed).map(|id| (id, id)).collect(),
+        }
+    }
+
+    fn place(&mut self, id: u32, save: impl FnOnce() -> T) -> u32 {
+        *self.places.entry(id).or_insert_with(|| {
+            self.saved.push(save());
+            self.saved.len() as u32 - 1
+        })
+    }
+}
+
 /// A chunk of rows. `origin`, `request_tags` and `tags` of its rows are places in the lists here.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedRows {
@@ -70,14 +137,27 @@ pub struct SavedRows {
     first_timer: u64,
     /// The time that `merged_ms` of the rows is relative to.
     now_ms: u64,
-    strings: Vec<SavedString>,
-    /// Host, server, script and schema in `strings`, and the status. From 1; 0 is [`OTHER_ORIGIN`].
-    origins: Vec<([u32; 4], u32)>,
-    /// Names and values in `strings`. From 2; up to [`OTHER_SET`] they are the fixed ones.
-    tag_sets: Vec<Vec<(u32, u32)>>,
+    strings: List<String>,
+    /// The first stands for [`OTHER_ORIGIN`].
+    origins: List<SavedOrigin>,
+    /// Names and values in `strings`. Those up to [`OTHER_SET`] stand for the fixed ones.
+    tag_sets: List<Vec<(u32, u32)>>,
     /// Rows, and how many of its timers each has in `timers`: fewer than it had where the pool was smaller than that.
     requests: Vec<(RequestRow, u16)>,
     timers: Vec<TimerRow>,
+    /// About how many there are in all this.
+    #[serde(skip)]
+    bytes: usize,
+}
+
+/// An origin; texts are places in the chunk's strings.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct SavedOrigin {
+    hostname: u32,
+    server_name: u32,
+    script_name: u32,
+    schema: Option<u32>,
+    status: u32,
 }
 
 impl SavedRows {
@@ -92,78 +172,55 @@ impl SavedRows {
     pub fn next(&self) -> u64 {
         self.first + self.requests()
     }
-}
 
-/// Which place in a list of the chunk an id of the pool has.
-type Places = HashMap<u32, u32, RandomState>;
-
-/// A chunk that is being put together.
-struct Copying<'a> {
-    pool: &'a Pool,
-    chunk: SavedRows,
-    strings: Places,
-    origins: Places,
-    tag_sets: Places,
-    bytes: usize,
-}
-
-impl Copying<'_> {
-    fn string(&mut self, id: u32) -> u32 {
-        let strings = &mut self.chunk.strings;
-        *self.strings.entry(id).or_insert_with(|| {
-            self.bytes += 1 + self.pool.strings.bytes(id).len();
-            strings.push(self.pool.strings.save(id));
-            strings.len() as u32 - 1
+    fn origin(&mut self, id: u32, pool: &Pool) -> u32 {
+        let strings = &mut self.strings;
+        let mut text = |id| strings.place(id, || pool.strings.text(id).to_owned());
+        self.origins.place(id, || {
+            let origin = pool.origins.get(id);
+            SavedOrigin {
+                hostname: text(origin.hostname),
+                server_name: text(origin.server_name),
+                script_name: text(origin.script_name),
+                schema: (origin.schema != NONE).then(|| text(origin.schema)),
+                status: origin.status,
+            }
         })
     }
 
-    fn origin(&mut self, id: u32) -> u32 {
-        if id == OTHER_ORIGIN {
-            return id;
-        }
-        if let Some(&place) = self.origins.get(&id) {
-            return place;
-        }
-        let origin = self.pool.origins.get(id);
-        let strings = origin.strings().map(|string| self.string(string));
-        self.chunk.origins.push((strings, origin.status));
-        let place = self.chunk.origins.len() as u32;
-        self.origins.insert(id, place);
-        place
+    fn tag_set(&mut self, id: u32, pool: &Pool) -> u32 {
+        let strings = &mut self.strings;
+        let mut text = |id| strings.place(id, || pool.strings.text(id).to_owned());
+        self.tag_sets.place(id, || {
+            let pairs = pool.tag_sets.pairs(id);
+            pairs
+                .map(|(name, value)| (text(name), text(value)))
+                .collect()
+        })
     }
 
-    fn tag_set(&mut self, id: u32) -> u32 {
-        if id <= OTHER_SET {
-            return id;
+    /// Adds a row of the pool.
+    fn request(&mut self, row: RequestRow, pool: &Pool) {
+        let strings_before = self.strings.saved.len();
+        let tag_sets_before = self.tag_sets.saved.len();
+        let timers_before = self.timers.len();
+        for (_, timer) in pool.timers_of(&row) {
+            let tags = self.tag_set(timer.tags, pool);
+            self.timers.push(TimerRow { tags, ..timer });
         }
-        if let Some(&place) = self.tag_sets.get(&id) {
-            return place;
-        }
-        let pairs = self.pool.tag_sets.pairs(id);
-        let pairs = pairs.map(|(name, value)| (self.string(name), self.string(value)));
-        let pairs: Vec<_> = pairs.collect();
-        self.bytes += pairs.len() * size_of::<(u32, u32)>();
-        self.chunk.tag_sets.push(pairs);
-        let place = OTHER_SET + self.chunk.tag_sets.len() as u32;
-        self.tag_sets.insert(id, place);
-        place
-    }
-
-    fn request(&mut self, row: RequestRow) {
-        let before = self.chunk.timers.len();
-        for (_, timer) in self.pool.timers_of(&row) {
-            let tags = self.tag_set(timer.tags);
-            self.chunk.timers.push(TimerRow { tags, ..timer });
-            self.bytes += size_of::<TimerRow>();
-        }
-        let kept = (self.chunk.timers.len() - before) as u16;
+        let timers = self.timers.len() - timers_before;
         let row = RequestRow {
-            origin: self.origin(row.origin),
-            request_tags: self.tag_set(row.request_tags),
+            origin: self.origin(row.origin, pool),
+            request_tags: self.tag_set(row.request_tags, pool),
             ..row
         };
-        self.chunk.requests.push((row, kept));
-        self.bytes += size_of::<RequestRow>();
+        self.requests.push((row, timers as u16));
+        let texts = self.strings.saved[strings_before..].iter();
+        let tag_sets = self.tag_sets.saved[tag_sets_before..].iter();
+        self.bytes += size_of::<RequestRow>()
+            + timers * size_of::<TimerRow>()
+            + texts.map(|text| 1 + text.len()).sum::<usize>()
+            + tag_sets.map(|tags| size_of_val(&tags[..])).sum::<usize>();
     }
 }
 
@@ -186,27 +243,22 @@ impl Pool {
         let end = until
             .min(self.requests.next_id())
             .min(first.saturating_add(CHUNK_ROWS));
-        let mut copying = Copying {
-            pool: self,
-            chunk: SavedRows {
-                first,
-                first_timer: self.timers.full_id(self.requests.get(first)?.first_timer),
-                now_ms,
-                ..SavedRows::default()
-            },
-            strings: Places::default(),
-            origins: Places::default(),
-            tag_sets: Places::default(),
-            bytes: 0,
+        let mut chunk = SavedRows {
+            first,
+            first_timer: self.timers.full_id(self.requests.get(first)?.first_timer),
+            now_ms,
+            origins: List::from(OTHER_ORIGIN),
+            tag_sets: List::from(OTHER_SET),
+            ..SavedRows::default()
         };
         let rows = (first..end).map_while(|id| self.requests.get(id));
         for row in rows {
-            copying.request(row);
-            if copying.bytes > CHUNK_BYTES {
+            chunk.request(row, self);
+            if chunk.bytes > CHUNK_BYTES {
                 break;
             }
         }
-        Some(copying.chunk).filter(|chunk| !chunk.requests.is_empty())
+        Some(chunk).filter(|chunk| !chunk.requests.is_empty())
     }
 
     /// Takes in the rows of one chunk, in the order in which chunks were copied. Rows of ticks up to `last_gone` are
@@ -221,25 +273,8 @@ impl Pool {
         last_gone: Option<u64>,
         now_ms: u64,
     ) -> Result<u64, Damage> {
-        let mut names = Names::new(chunk);
-        let taken = self.restore_chunk(chunk, &mut names, tick_of, last_gone, now_ms);
-        for &string in &names.held {
-            self.strings.release(string);
-        }
-        // Not before: the chunk's names stand for ids that must not be given away while it does.
-        self.release_epochs();
-        taken
-    }
-
-    fn restore_chunk(
-        &mut self,
-        chunk: &SavedRows,
-        names: &mut Names<'_>,
-        tick_of: impl Fn(u64) -> u64,
-        last_gone: Option<u64>,
-        now_ms: u64,
-    ) -> Result<u64, Damage> {
         check_ids([chunk.first, chunk.first_timer])?;
+        let mut names = Names::new(chunk);
         let mut taken = 0;
         let mut next_timer = chunk.first_timer;
         let mut timers_left = &chunk.timers[..];
@@ -272,18 +307,9 @@ impl Pool {
                 let tags = names.tag_set(timer.tags, self)?;
                 timers.push(TimerRow { tags, ..*timer });
             }
-            let origin = names.origin(row.origin, self)?;
-            let request_tags = names.tag_set(row.request_tags, self)?;
-            let (epoch, lists) = self.epochs.open(id);
-            lists.hold_origin(origin, epoch, &mut self.origins);
-            lists.hold_tag_set(request_tags, epoch, &mut self.tag_sets);
-            for timer in &timers {
-                lists.hold_tag_set(timer.tags, epoch, &mut self.tag_sets);
-                self.tag_sets.used_by_timer(timer.tags, &mut self.strings);
-            }
             let mut row = RequestRow {
-                origin,
-                request_tags,
+                origin: names.origin(row.origin, self)?,
+                request_tags: names.tag_set(row.request_tags, self)?,
                 merged_ms: merged_ms as u32,
                 ..*row
             };
@@ -293,9 +319,12 @@ impl Pool {
                 row.timers = *kept;
             }
             self.last_timestamp = self.last_timestamp.max(row.timestamp);
+            self.hold(id, &row, &timers);
             self.append_rows(row, tick, &timers);
             taken += 1;
         }
+        // Not before: the chunk's names stand for ids that must not be given away while it does.
+        self.release_epochs();
         Ok(taken)
     }
 
@@ -330,66 +359,67 @@ fn check_seconds(seconds: [f32; 3]) -> Result<(), Damage> {
 /// The ids in the pool of the names of a chunk: looked up when the first row that is kept uses them.
 struct Names<'a> {
     chunk: &'a SavedRows,
-    strings: Vec<Option<u32>>,
     origins: Vec<Option<u32>>,
     tag_sets: Vec<Option<u32>>,
-    /// Strings that are held until the chunk is done.
-    held: Vec<u32>,
+}
+
+/// The ids of a list of so many places, not known yet but for the fixed ones up to `last_fixed`.
+fn unknown(places: usize, last_fixed: u32) -> Vec<Option<u32>> {
+    let mut ids = vec![None; places];
+    for (id, fixed) in ids.iter_mut().zip(0..=last_fixed) {
+        *id = Some(fixed);
+    }
+    ids
 }
 
 impl<'a> Names<'a> {
     fn new(chunk: &'a SavedRows) -> Self {
         Self {
             chunk,
-            strings: vec![None; chunk.strings.len()],
-            origins: vec![None; chunk.origins.len()],
-            tag_sets: vec![None; chunk.tag_sets.len()],
-            held: Vec::new(),
+            origins: unknown(chunk.origins.saved.len(), OTHER_ORIGIN),
+            tag_sets: unknown(chunk.tag_sets.saved.len(), OTHER_SET),
         }
     }
 
-    fn string(&mut self, place: u32, strings: &mut StringInterner) -> Result<u32, Damage> {
-        let place = place as usize;
-        let saved = self.chunk.strings.get(place);
-        let saved = saved.ok_or(Damage("a chunk lacks a string"))?;
-        if let Some(id) = self.strings[place] {
-            return Ok(id);
+    fn text(&self, place: u32) -> Result<&'a [u8], Damage> {
+        match self.chunk.strings.saved.get(place as usize) {
+            None => Err(Damage("a chunk lacks a string")),
+            Some(text) if text.len() > TEXT_BYTES_MAX => Err(Damage("a string is too long")),
+            Some(text) => Ok(text.as_bytes()),
         }
-        let id = strings.restore(saved)?;
-        self.strings[place] = Some(id);
-        self.held.push(id);
-        Ok(id)
     }
 
     fn origin(&mut self, place: u32, pool: &mut Pool) -> Result<u32, Damage> {
-        let Some(place) = (place as usize).checked_sub(1) else {
-            return Ok(OTHER_ORIGIN);
-        };
-        let origin = self.chunk.origins.get(place);
-        let &(strings, status) = origin.ok_or(Damage("a chunk lacks request dimensions"))?;
+        let place = place as usize;
+        let saved = self.chunk.origins.saved.get(place);
+        let saved = saved.ok_or(Damage("a chunk lacks request dimensions"))?;
         if let Some(id) = self.origins[place] {
             return Ok(id);
         }
-        let mut held = [NONE; 4];
-        for (held, string) in held.iter_mut().zip(strings) {
-            *held = self.string(string, &mut pool.strings)?;
-        }
-        if held[..3].contains(&NONE) {
-            return Err(Damage("request dimensions lack a string"));
-        }
-        held.into_iter()
-            .for_each(|string| pool.strings.hold(string));
-        let id = pool.origins.intern_words(held, status, &mut pool.strings);
+        let sent = Dimensions {
+            hostname: self.text(saved.hostname)?,
+            server_name: self.text(saved.server_name)?,
+            script_name: self.text(saved.script_name)?,
+            schema: saved.schema.map(|place| self.text(place)).transpose()?,
+            status: saved.status,
+            hash: 0,
+        };
+        let hash = pool.strings.hasher().hash_identity(
+            sent.hostname,
+            sent.server_name,
+            sent.script_name,
+            sent.schema,
+            sent.status,
+        );
+        let sent = Dimensions { hash, ..sent };
+        let id = pool.origins.intern(&sent, &mut pool.strings);
         self.origins[place] = Some(id);
         Ok(id)
     }
 
     fn tag_set(&mut self, place: u32, pool: &mut Pool) -> Result<u32, Damage> {
-        if place <= OTHER_SET {
-            return Ok(place);
-        }
-        let place = (place - OTHER_SET - 1) as usize;
-        let saved = self.chunk.tag_sets.get(place);
+        let place = place as usize;
+        let saved = self.chunk.tag_sets.saved.get(place);
         let saved = saved.ok_or(Damage("a chunk lacks a tag set"))?;
         if let Some(id) = self.tag_sets[place] {
             return Ok(id);
@@ -397,16 +427,11 @@ impl<'a> Names<'a> {
         if saved.len() > TIMER_TAGS_MAX {
             return Err(Damage("a tag set is too long"));
         }
-        let mut pairs = Vec::with_capacity(saved.len());
-        for &(name, value) in saved {
-            let strings = &mut pool.strings;
-            let pair = (self.string(name, strings)?, self.string(value, strings)?);
-            if pair.0 == NONE || pair.1 == NONE {
-                return Err(Damage("a tag lacks a string"));
-            }
-            pairs.push(pair);
-        }
-        let id = pool.tag_sets.intern_pairs(&pairs, &mut pool.strings);
+        let tags = saved.iter();
+        let tags = tags.map(|&(name, value)| Ok((self.text(name)?, self.text(value)?)));
+        let tags = tags.collect::<Result<Vec<_>, _>>()?;
+        let hash = pool.strings.hasher().hash_tags(tags.iter().copied());
+        let id = pool.tag_sets.intern_texts(hash, &tags, &mut pool.strings);
         self.tag_sets[place] = Some(id);
         Ok(id)
     }

@@ -5,14 +5,9 @@
 //! `Arena` under a budget and the table is made at start, so ten million unique names cost what the plan says: past the
 //! budget a new string becomes [`OTHER`] and is counted. Only the merger thread writes.
 
-use hashbrown::HashTable;
-use serde::{Deserialize, Serialize};
-
 use super::arena::Arena;
-use super::snapshot::Damage;
-use super::table_bytes;
+use super::table::Table;
 use crate::input::record::Hasher;
-use crate::limits::TEXT_BYTES_MAX;
 
 /// The empty text; always there.
 pub const EMPTY: u32 = 0;
@@ -29,11 +24,8 @@ pub const NONE: u32 = u32::MAX;
 /// The store of strings.
 #[derive(Debug)]
 pub struct StringInterner {
-    table: HashTable<u32>,
-    strings: Vec<Entry>,
-    unused: Vec<u32>,
+    table: Table<Entry>,
     arena: Arena,
-    strings_max: usize,
     hasher: Hasher,
     overflowed: u64,
     /// How many strings are names of timer tags.
@@ -41,7 +33,7 @@ pub struct StringInterner {
     forgotten: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     /// Place in the arena.
     place: u32,
@@ -52,65 +44,35 @@ struct Entry {
     names: u32,
 }
 
-/// A string as a snapshot has it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum SavedString {
-    /// [`EMPTY`].
-    Empty,
-    /// [`OTHER`].
-    Other,
-    /// [`NONE`].
-    None,
-    /// Any other.
-    Text(String),
+impl Entry {
+    #[inline]
+    fn bytes(self, arena: &Arena) -> &[u8] {
+        arena.get(self.place, self.len as usize)
+    }
+}
+
+/// Whether a string is held for ever and never looked up: [`EMPTY`], [`OTHER`] or [`NONE`].
+const fn is_fixed(id: u32) -> bool {
+    id <= OTHER || id == NONE
 }
 
 /// Strings that a budget is for.
-const fn strings_max(budget_bytes: usize) -> usize {
-    let strings = budget_bytes / 64;
-    let most = u32::MAX as usize - 2;
-    if strings < 1024 {
-        1024
-    } else if strings > most {
-        most
-    } else {
-        strings
-    }
+fn strings_max(budget_bytes: usize) -> usize {
+    (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2)
 }
 
 impl StringInterner {
     /// Bytes that a store with this budget takes once it was full.
-    pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
-        let strings_max = strings_max(budget_bytes);
-        Arena::bytes_max(budget_bytes)
-            + (strings_max + 2) * (size_of::<Entry>() + size_of::<u32>())
-            + table_bytes(strings_max)
+    pub(super) fn bytes_max(budget_bytes: usize) -> usize {
+        Arena::bytes_max(budget_bytes) + Table::<Entry>::bytes_max(strings_max(budget_bytes), 2)
     }
 
     /// A store for `budget_bytes` of text and one string per 64 bytes of that.
     #[must_use]
     pub fn new(budget_bytes: usize, hasher: Hasher) -> Self {
-        let strings_max = strings_max(budget_bytes);
-        let mut strings = Vec::with_capacity(strings_max + 2);
-        // EMPTY and OTHER are held for ever and never looked up.
-        strings.push(Entry {
-            place: 0,
-            len: 0,
-            holds: 1,
-            names: 0,
-        });
-        strings.push(Entry {
-            place: 0,
-            len: 0,
-            holds: 1,
-            names: 0,
-        });
         Self {
-            table: HashTable::with_capacity(strings_max),
-            strings,
-            unused: Vec::with_capacity(strings_max),
+            table: Table::new(strings_max(budget_bytes), [Entry::default(); 2]),
             arena: Arena::new(budget_bytes),
-            strings_max,
             hasher,
             overflowed: 0,
             timer_tags: 0,
@@ -124,19 +86,18 @@ impl StringInterner {
             return EMPTY;
         }
         let hash = self.hasher.hash_bytes(text);
-        let found = self.table.find(hash, |&id| {
-            let string = self.strings[id as usize];
-            string.len as usize == text.len() && self.arena.get(string.place, text.len()) == text
+        let found = self.table.find(hash, |string| {
+            string.len as usize == text.len() && string.bytes(&self.arena) == text
         });
-        if let Some(&id) = found {
-            self.strings[id as usize].holds += 1;
+        if let Some(id) = found {
+            self.table[id].holds += 1;
             return id;
         }
-        if self.table.len() >= self.strings_max {
-            self.overflowed += 1;
-            return OTHER;
-        }
-        let Some(place) = self.arena.store(text) else {
+        let place = match self.table.room() {
+            0 => None,
+            _ => self.arena.store(text),
+        };
+        let Some(place) = place else {
             self.overflowed += 1;
             return OTHER;
         };
@@ -146,60 +107,13 @@ impl StringInterner {
             holds: 1,
             names: 0,
         };
-        let id = match self.unused.pop() {
-            Some(id) => {
-                self.strings[id as usize] = string;
-                id
-            }
-            None => {
-                self.strings.push(string);
-                (self.strings.len() - 1) as u32
-            }
-        };
-        let Self {
-            table,
-            strings,
-            arena,
-            hasher,
-            ..
-        } = self;
-        table.insert_unique(hash, id, |&id| {
-            let string = strings[id as usize];
-            hasher.hash_bytes(arena.get(string.place, string.len as usize))
-        });
-        id
+        let hash_of = |string: &Entry| self.hasher.hash_bytes(string.bytes(&self.arena));
+        self.table.insert(hash, string, hash_of)
     }
 
-    /// The hash that receivers and this store agree on.
+    /// What texts are hashed with.
     pub(super) fn hasher(&self) -> &Hasher {
         &self.hasher
-    }
-
-    /// A string as a snapshot has it.
-    #[must_use]
-    pub fn save(&self, id: u32) -> SavedString {
-        match id {
-            EMPTY => SavedString::Empty,
-            OTHER => SavedString::Other,
-            NONE => SavedString::None,
-            id => SavedString::Text(self.text(id).to_owned()),
-        }
-    }
-
-    /// The id of a string that was [saved](Self::save), held once more.
-    ///
-    /// # Errors
-    /// When it is longer than any string.
-    pub fn restore(&mut self, saved: &SavedString) -> Result<u32, Damage> {
-        Ok(match saved {
-            SavedString::Empty => EMPTY,
-            SavedString::Other => OTHER,
-            SavedString::None => NONE,
-            SavedString::Text(text) if text.len() > TEXT_BYTES_MAX => {
-                return Err(Damage("a string is too long"));
-            }
-            SavedString::Text(text) => self.intern(text.as_bytes()),
-        })
     }
 
     /// The number of `text` if it is kept now; nothing is held.
@@ -208,50 +122,45 @@ impl StringInterner {
         if text.is_empty() {
             return Some(EMPTY);
         }
+        let hash = self.hasher.hash_bytes(text);
         self.table
-            .find(self.hasher.hash_bytes(text), |&id| self.bytes(id) == text)
-            .copied()
+            .find(hash, |string| string.bytes(&self.arena) == text)
     }
 
     /// Holds a string once more.
     pub fn hold(&mut self, id: u32) {
-        if id > OTHER && id != NONE {
-            self.strings[id as usize].holds += 1;
+        if !is_fixed(id) {
+            self.table[id].holds += 1;
         }
     }
 
     /// Lets go of a string; with the last hold it is forgotten.
     pub fn release(&mut self, id: u32) {
-        if id <= OTHER || id == NONE {
+        if is_fixed(id) {
             return;
         }
-        let string = &mut self.strings[id as usize];
+        let string = &mut self.table[id];
         string.holds -= 1;
         if string.holds > 0 {
             return;
         }
         let string = *string;
         self.forgotten += 1;
-        let hash = self
-            .hasher
-            .hash_bytes(self.arena.get(string.place, string.len as usize));
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
+        let hash = self.hasher.hash_bytes(string.bytes(&self.arena));
+        self.table.remove(hash, id);
         self.arena.free(string.place, string.len as usize);
-        self.unused.push(id);
     }
 
     /// A tag set of timers has this name.
     pub(super) fn timer_tag(&mut self, id: u32) {
-        let string = &mut self.strings[id as usize];
+        let string = &mut self.table[id];
         self.timer_tags += usize::from(string.names == 0);
         string.names += 1;
     }
 
     /// A tag set of timers that had this name is forgotten.
     pub(super) fn no_timer_tag(&mut self, id: u32) {
-        let string = &mut self.strings[id as usize];
+        let string = &mut self.table[id];
         string.names -= 1;
         self.timer_tags -= usize::from(string.names == 0);
     }
@@ -259,9 +168,7 @@ impl StringInterner {
     /// Whether it is the name of a tag that some timer has.
     #[must_use]
     pub fn is_timer_tag(&self, id: u32) -> bool {
-        self.strings
-            .get(id as usize)
-            .is_some_and(|string| string.names > 0)
+        (id as usize) < self.table.end() && self.table[id].names > 0
     }
 
     /// How many names timer tags have.
@@ -273,7 +180,7 @@ impl StringInterner {
     /// Numbers of strings are below this.
     #[must_use]
     pub fn end(&self) -> usize {
-        self.strings.len()
+        self.table.end()
     }
 
     /// The bytes of a string; empty for [`EMPTY`] and [`NONE`].
@@ -282,10 +189,7 @@ impl StringInterner {
         match id {
             EMPTY | NONE => b"",
             OTHER => OTHER_TEXT.as_bytes(),
-            id => {
-                let string = self.strings[id as usize];
-                self.arena.get(string.place, string.len as usize)
-            }
+            id => self.table[id].bytes(&self.arena),
         }
     }
 
@@ -308,7 +212,7 @@ impl StringInterner {
     /// Whether none is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.len() == 0
     }
 
     /// How many texts became [`OTHER`] for want of room, ever.
@@ -347,22 +251,6 @@ mod tests {
         assert_eq!(strings.find(b"/index.php"), None);
         assert_eq!(strings.len(), 1);
         assert_eq!(strings.intern(b"/third.php"), a, "numbers are used again");
-    }
-
-    #[test]
-    fn what_is_saved_is_the_same_string_elsewhere() {
-        let mut here = StringInterner::new(1 << 20, Hasher::new());
-        let text = here.intern(OTHER_TEXT.as_bytes());
-        let mut there = StringInterner::new(1 << 20, Hasher::new());
-        let found = there.restore(&here.save(text)).unwrap();
-        assert_eq!(there.find(OTHER_TEXT.as_bytes()), Some(found));
-        for id in [EMPTY, OTHER, NONE] {
-            assert_eq!(there.restore(&here.save(id)), Ok(id));
-        }
-        let long = SavedString::Text("x".repeat(TEXT_BYTES_MAX + 1));
-        assert!(there.restore(&long).is_err());
-        there.release(found);
-        assert!(there.is_empty(), "held once");
     }
 
     #[test]

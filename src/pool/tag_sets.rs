@@ -4,11 +4,9 @@
 //! of their keys it means. The receiver has hashed the set, so the merger probes once and compares. A set holds its
 //! strings; epochs of the pool hold the set (see `pool::reclaim`). Past the budget a set becomes [`OTHER_SET`], counted.
 
-use hashbrown::HashTable;
-
 use super::arena::Arena;
-use super::strings::{NONE, OTHER, StringInterner};
-use super::table_bytes;
+use super::strings::{NONE, StringInterner};
+use super::table::{Holds, Table};
 use crate::input::record::{Record, TagSet};
 
 /// The set without tags; always there.
@@ -23,11 +21,8 @@ const PAIR_BYTES: usize = 8;
 /// The store of tag sets.
 #[derive(Debug)]
 pub struct TagSets {
-    table: HashTable<u32>,
-    sets: Vec<Set>,
-    unused: Vec<u32>,
+    table: Table<Set>,
     arena: Arena,
-    sets_max: usize,
     scratch: Vec<u8>,
     overflowed: u64,
     compared: Compared,
@@ -64,37 +59,34 @@ struct Set {
     len: u16,
     /// Whether a timer has it, so that its names are names of timer tags.
     of_timers: bool,
-    epochs: u32,
-    last_epoch: u32,
+    holds: Holds,
 }
 
-const FIXED: Set = Set {
-    hash: 0,
-    place: 0,
-    len: 0,
-    of_timers: false,
-    epochs: 1,
-    last_epoch: 0,
-};
+impl Set {
+    #[inline]
+    fn pairs(self, arena: &Arena) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+        pairs(arena.get(self.place, usize::from(self.len) * PAIR_BYTES))
+    }
+}
 
 /// Sets that a budget is for.
-const fn sets_max(budget_bytes: usize) -> usize {
-    let sets = budget_bytes / 32;
-    if sets < 1024 { 1024 } else { sets }
+fn sets_max(budget_bytes: usize) -> usize {
+    (budget_bytes / 32).max(1024)
 }
 
 impl TagSets {
     /// A store for `budget_bytes` of pairs and one set per 32 bytes of that.
     pub(super) fn new(budget_bytes: usize) -> Self {
-        let sets_max = sets_max(budget_bytes);
-        let mut sets = Vec::with_capacity(sets_max + 2);
-        sets.extend([FIXED, FIXED]);
+        let fixed = Set {
+            hash: 0,
+            place: 0,
+            len: 0,
+            of_timers: false,
+            holds: Holds::NONE,
+        };
         Self {
-            table: HashTable::with_capacity(sets_max),
-            sets,
-            unused: Vec::with_capacity(sets_max),
+            table: Table::new(sets_max(budget_bytes), [fixed; 2]),
             arena: Arena::new(budget_bytes),
-            sets_max,
             scratch: Vec::new(),
             overflowed: 0,
             compared: Compared([NONE; COMPARED_STRINGS]),
@@ -108,19 +100,14 @@ impl TagSets {
     }
 
     /// Bytes that a store with this budget takes once it was full.
-    pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
-        let sets_max = sets_max(budget_bytes);
-        Arena::bytes_max(budget_bytes)
-            + (sets_max + 2) * (size_of::<Set>() + size_of::<u32>())
-            + table_bytes(sets_max)
+    pub(super) fn bytes_max(budget_bytes: usize) -> usize {
+        Arena::bytes_max(budget_bytes) + Table::<Set>::bytes_max(sets_max(budget_bytes), 2)
     }
 
     /// Reads what [`intern`](Self::intern) will read for this hash.
     pub(super) fn peek(&self, hash: u64) -> u32 {
-        let found = self
-            .table
-            .find(hash, |&id| self.sets[id as usize].hash == hash);
-        found.copied().unwrap_or_default()
+        let found = self.table.find(hash, |set| set.hash == hash);
+        found.unwrap_or_default()
     }
 
     /// The number of a record's tag set; its strings are interned when it is new.
@@ -134,35 +121,56 @@ impl TagSets {
             return EMPTY_SET;
         }
         let hash = tags.hash();
-        let Self {
-            table,
-            sets,
-            arena,
-            compared,
-            ..
-        } = self;
-        let found = table.find(hash, |&id| {
-            let set = &sets[id as usize];
+        let found = self.table.find(hash, |set| {
             set.hash == hash
-                && set.len as usize == tags.len()
-                && pairs(arena.get(set.place, set.len as usize * PAIR_BYTES))
-                    .zip(tags.iter())
-                    .all(|((name, value), (sent_name, sent_value))| {
-                        compared.is(strings, name, record, sent_name)
-                            && compared.is(strings, value, record, sent_value)
-                    })
+                && usize::from(set.len) == tags.len()
+                && set.pairs(&self.arena).zip(tags.iter()).all(
+                    |((name, value), (sent_name, sent_value))| {
+                        self.compared.is(strings, name, record, sent_name)
+                            && self.compared.is(strings, value, record, sent_value)
+                    },
+                )
         });
-        if let Some(&id) = found {
-            return id;
+        found.unwrap_or_else(|| {
+            let tags = tags.iter();
+            let tags = tags.map(|(name, value)| (record.string(name), record.string(value)));
+            self.insert(hash, tags, strings)
+        })
+    }
+
+    /// The number of the set with these texts and the [hash](crate::input::record::Hasher::hash_tags) of them.
+    pub(super) fn intern_texts(
+        &mut self,
+        hash: u64,
+        tags: &[(&[u8], &[u8])],
+        strings: &mut StringInterner,
+    ) -> u32 {
+        if tags.is_empty() {
+            return EMPTY_SET;
         }
-        if self.table.len() >= self.sets_max {
+        let text = |(name, value)| (strings.bytes(name), strings.bytes(value));
+        let found = self.table.find(hash, |set| {
+            let kept = set.pairs(&self.arena).map(text);
+            set.hash == hash && kept.eq(tags.iter().copied())
+        });
+        found.unwrap_or_else(|| self.insert(hash, tags.iter().copied(), strings))
+    }
+
+    /// Adds a set that there is not yet.
+    fn insert<'t>(
+        &mut self,
+        hash: u64,
+        tags: impl ExactSizeIterator<Item = (&'t [u8], &'t [u8])>,
+        strings: &mut StringInterner,
+    ) -> u32 {
+        if self.table.room() == 0 {
             self.overflowed += 1;
             return OTHER_SET;
         }
+        let len = tags.len() as u16;
         self.scratch.clear();
-        for (name, value) in tags.iter() {
-            let name = strings.intern(record.string(name));
-            let value = strings.intern(record.string(value));
+        for (name, value) in tags {
+            let (name, value) = (strings.intern(name), strings.intern(value));
             self.scratch.extend_from_slice(&name.to_le_bytes());
             self.scratch.extend_from_slice(&value.to_le_bytes());
         }
@@ -174,82 +182,14 @@ impl TagSets {
             self.overflowed += 1;
             return OTHER_SET;
         };
-        self.insert(Set {
+        let set = Set {
             hash,
             place,
-            len: tags.len() as u16,
+            len,
             of_timers: false,
-            epochs: 0,
-            last_epoch: u32::MAX,
-        })
-    }
-
-    /// The number of the set with these strings, which the caller goes on holding for itself.
-    pub(super) fn intern_pairs(
-        &mut self,
-        tags: &[(u32, u32)],
-        strings: &mut StringInterner,
-    ) -> u32 {
-        if tags.is_empty() {
-            return EMPTY_SET;
-        }
-        let texts = tags
-            .iter()
-            .map(|&(name, value)| (strings.bytes(name), strings.bytes(value)));
-        let sent = strings.hasher().hash_tags(texts);
-        // What a text was that became `(other)` is not known any more: no record may find this set by its texts.
-        let other = tags
-            .iter()
-            .any(|&(name, value)| name == OTHER || value == OTHER);
-        let hash = if other { !sent } else { sent };
-        let found = self.table.find(hash, |&id| {
-            self.sets[id as usize].hash == hash && self.pairs(id).eq(tags.iter().copied())
-        });
-        if let Some(&id) = found {
-            return id;
-        }
-        if self.table.len() >= self.sets_max {
-            self.overflowed += 1;
-            return OTHER_SET;
-        }
-        self.scratch.clear();
-        for &(name, value) in tags {
-            self.scratch.extend_from_slice(&name.to_le_bytes());
-            self.scratch.extend_from_slice(&value.to_le_bytes());
-        }
-        let Some(place) = self.arena.store(&self.scratch) else {
-            self.overflowed += 1;
-            return OTHER_SET;
+            holds: Holds::NONE,
         };
-        for &(name, value) in tags {
-            strings.hold(name);
-            strings.hold(value);
-        }
-        self.insert(Set {
-            hash,
-            place,
-            len: tags.len() as u16,
-            of_timers: false,
-            epochs: 0,
-            last_epoch: u32::MAX,
-        })
-    }
-
-    fn insert(&mut self, set: Set) -> u32 {
-        let id = match self.unused.pop() {
-            Some(id) => {
-                self.sets[id as usize] = set;
-                id
-            }
-            None => {
-                self.sets.push(set);
-                (self.sets.len() - 1) as u32
-            }
-        };
-        let sets = &self.sets;
-        self.table
-            .insert_unique(set.hash, id, |&id| sets[id as usize].hash);
-        id
+        self.table.insert(hash, set, |set| set.hash)
     }
 
     /// The keyed hash of a set's texts: the same for as long as the daemon lives, whatever its number.
@@ -258,39 +198,34 @@ impl TagSets {
         match id {
             // Neither has a hash of its own, and both always have these numbers.
             EMPTY_SET | OTHER_SET => u64::from(id),
-            id => self.sets[id as usize].hash,
+            id => self.table[id].hash,
         }
     }
 
     /// The (name, value) strings of a set, in packet order. None for [`OTHER_SET`].
     pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
-        let set = &self.sets[id as usize];
+        let set = self.table[id];
         let bytes = match set.len {
             0 => &[][..],
-            len => self.arena.get(set.place, len as usize * PAIR_BYTES),
+            len => self.arena.get(set.place, usize::from(len) * PAIR_BYTES),
         };
         pairs(bytes)
     }
 
-    /// Marks a set as used in `epoch`; true when the epoch holds it from now on.
-    pub(super) fn use_in(&mut self, id: u32, epoch: u32) -> bool {
-        let set = &mut self.sets[id as usize];
-        if id <= OTHER_SET || set.last_epoch == epoch {
-            return false;
-        }
-        set.last_epoch = epoch;
-        set.epochs += 1;
-        true
+    /// Lets an epoch hold a set; true if it did not yet.
+    #[inline]
+    pub(super) fn hold(&mut self, id: u32, epoch: u32) -> bool {
+        id > OTHER_SET && self.table[id].holds.hold(epoch)
     }
 
     /// A timer has this set: its names are names of timer tags for as long as the set is kept.
     pub(super) fn used_by_timer(&mut self, id: u32, strings: &mut StringInterner) {
-        let set = &mut self.sets[id as usize];
+        let set = &mut self.table[id];
         if set.of_timers || set.len == 0 {
             return;
         }
         set.of_timers = true;
-        for (name, _) in pairs(self.arena.get(set.place, usize::from(set.len) * PAIR_BYTES)) {
+        for (name, _) in set.pairs(&self.arena) {
             strings.timer_tag(name);
         }
     }
@@ -298,31 +233,26 @@ impl TagSets {
     /// Numbers of sets are below this.
     #[must_use]
     pub fn end(&self) -> usize {
-        self.sets.len()
+        self.table.end()
     }
 
     /// One epoch lets go; true when that was the last and the set is forgotten.
     pub(super) fn let_go(&mut self, id: u32, strings: &mut StringInterner) -> bool {
-        let set = &mut self.sets[id as usize];
-        set.epochs -= 1;
-        if set.epochs > 0 {
-            return false;
-        }
-        let set = *set;
-        if let Ok(entry) = self.table.find_entry(set.hash, |&other| other == id) {
-            entry.remove();
-        }
-        let len = set.len as usize * PAIR_BYTES;
-        for (name, value) in pairs(self.arena.get(set.place, len)) {
-            if set.of_timers {
-                strings.no_timer_tag(name);
+        let last = self.table[id].holds.let_go();
+        if last {
+            let set = self.table[id];
+            self.table.remove(set.hash, id);
+            for (name, value) in set.pairs(&self.arena) {
+                if set.of_timers {
+                    strings.no_timer_tag(name);
+                }
+                strings.release(name);
+                strings.release(value);
             }
-            strings.release(name);
-            strings.release(value);
+            self.arena
+                .free(set.place, usize::from(set.len) * PAIR_BYTES);
         }
-        self.arena.free(set.place, len);
-        self.unused.push(id);
-        true
+        last
     }
 
     /// How many sets are kept now.
@@ -334,7 +264,7 @@ impl TagSets {
     /// Whether none is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.len() == 0
     }
 
     /// How many sets became [`OTHER_SET`] for want of room, ever.

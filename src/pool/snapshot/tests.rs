@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::strings::OTHER_TEXT;
 use super::*;
 use crate::config::PoolConfig;
 use crate::input::Decode as _;
@@ -235,4 +236,20 @@ fn chunks_that_cannot_be_end_in_an_error_and_nothing_worse() {
         }
     }
     assert!(refused > chunk.len() as u64);
+}
+
+#[test]
+fn what_is_saved_is_the_same_string_elsewhere() {
+    let mut here = StringInterner::new(1 << 20, Hasher::new());
+    let text = here.intern(OTHER_TEXT.as_bytes());
+    let mut there = StringInterner::new(1 << 20, Hasher::new());
+    let found = there.restore(&here.save(text)).unwrap();
+    assert_eq!(there.find(OTHER_TEXT.as_bytes()), Some(found));
+    for id in [EMPTY, OTHER, NONE] {
+        assert_eq!(there.restore(&here.save(id)), Ok(id));
+    }
+    let long = SavedString::Text("x".repeat(TEXT_BYTES_MAX + 1));
+    assert!(there.restore(&long).is_err());
+    there.release(found);
+    assert!(there.is_empty(), "held once");
 }

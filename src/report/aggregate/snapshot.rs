@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::close::PIECE_BYTES;
 use super::{Aggregate, Flow, Memory, Scope, TickLog};
-use crate::pool::snapshot::Damage;
-use crate::pool::strings::{NONE, OTHER, SavedString, StringInterner};
+use crate::pool::snapshot::{Damage, SavedString};
+use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
 use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{
