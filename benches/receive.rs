@@ -18,7 +18,7 @@ use pinbad::clock::{Clock, SystemClock};
 use pinbad::input::pinba::Decoder;
 use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::input::udp::receive;
-use pinbad::input::udp::senders::{SenderFilter, Senders};
+use pinbad::input::udp::senders::Senders;
 use pinbad::input::udp::socket::{self, ReceiveSocket};
 use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 use pinbad::shutdown::Shutdown;
@@ -35,7 +35,7 @@ fn receive(c: &mut Criterion) {
     group
         .throughput(Throughput::Elements(DATAGRAMS as u64))
         .sample_size(20);
-    let filter = |rate_max| Some(SenderFilter::new(Senders::new(&[], rate_max)));
+    let filter = |rate_max| Some(Senders::new(&[], rate_max));
     let mut bench = |name: &str, sources: usize, run: &dyn Fn(&Site) -> Duration| {
         let site = Site::new(sources);
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
@@ -78,7 +78,7 @@ impl Site {
     }
 
     /// Processor time of a receiver for [`DATAGRAMS`].
-    fn run(&self, filter: Option<SenderFilter>) -> Duration {
+    fn run(&self, filter: Option<Arc<Senders>>) -> Duration {
         let packets = self.packets.iter().cycle();
         for (packet, sender) in packets.zip(self.senders.iter().cycle()).take(DATAGRAMS) {
             sender.send(packet).unwrap();
@@ -101,7 +101,7 @@ impl Site {
 
     fn take(
         &self,
-        filter: Option<SenderFilter>,
+        filter: Option<Arc<Senders>>,
         producer: Producer,
         _outlet: Consumer,
         counters: &Arc<SocketCounters>,

@@ -13,7 +13,7 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::receive;
-use crate::input::udp::senders::{SenderFilter, Senders};
+use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::query::status::SocketStatus;
 use crate::ring::{Consumer, Producer, RingPlan, TempRing};
@@ -107,7 +107,7 @@ impl Receiver {
         Worker::start(&name, "a receiver thread", move |shutdown| {
             receive::run(
                 &self.socket,
-                self.senders.map(SenderFilter::new),
+                self.senders,
                 decoder,
                 self.producer,
                 &self.counters,

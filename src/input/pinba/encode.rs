@@ -10,7 +10,6 @@
 use super::dictionary::Word;
 use super::request::{Fields, Lists};
 use super::tag_memo::TagMemo;
-use super::timers::RawTimers;
 use crate::input::record::{
     HEAD_BYTES, Hasher, Interned, RecordWriter, RejectReason, Repair, STRING_BYTES, TAG_BYTES,
     TIMER_BYTES, TagSetWriter, TextLimits,
@@ -59,21 +58,12 @@ impl Encoder {
         received_secs: u32,
         rules: &mut R,
     ) -> Result<usize, RejectReason> {
-        let timers = RawTimers {
-            hit_counts: &lists.timer_hit_counts,
-            values: &lists.timer_values,
-            tag_counts: &lists.timer_tag_counts,
-            tag_names: &lists.timer_tag_names,
-            tag_values: &lists.timer_tag_values,
-            ru_utimes: &lists.timer_ru_utimes,
-            ru_stimes: &lists.timer_ru_stimes,
-            timers_done: 0,
-            pairs_done: 0,
-        };
+        // Apart: its words change while the other lists are read.
+        let mut dictionary = std::mem::take(&mut lists.dictionary);
         let mut from = Source {
             message,
             rules,
-            dictionary: &mut lists.dictionary,
+            dictionary: &mut dictionary,
         };
         let record = &mut self.record;
         record.begin();
@@ -89,27 +79,47 @@ impl Encoder {
         let (names, values) = (&lists.tag_names, &lists.tag_values);
         let tags = self.tags(TagOf::Request, names, values, REQUEST_TAGS_MAX, &mut from);
         self.record.end_request_tags(&tags);
-        self.timers(timers, &mut from);
+        self.timers(lists, &mut from);
+        lists.dictionary = dictionary;
         self.record.finish(&fields.numbers, received_secs)
     }
 
+    /// Appends the timers. On the wire they are columns: hit counts, values, tag counts, rusage (or none), and two flat
+    /// lists of dictionary indexes of which each timer owns the next `tag count` entries:
+    ///
+    /// ```text
+    ///   tag counts       2       1     3
+    ///   tag names     [ 3 5 ] [ 3 ] [ 3 5 7 ]
+    ///   tag values    [ 4 6 ] [ 8 ] [ 4 6 9 ]
+    /// ```
+    ///
+    /// The counts agree (V1, V6). A timer that is skipped (V7, V8) takes its tags along, so that the later ones keep theirs.
     #[inline]
-    fn timers<R: Rewrite>(&mut self, timers: RawTimers<'_>, from: &mut Source<'_, R>) {
-        for timer in timers {
-            let timer = match timer {
-                Ok(timer) => timer,
-                Err(skipped) => {
-                    self.record.count(skipped);
-                    continue;
-                }
+    fn timers<R: Rewrite>(&mut self, lists: &Lists, from: &mut Source<'_, R>) {
+        let mut names_left = lists.timer_tag_names.as_slice();
+        let mut values_left = lists.timer_tag_values.as_slice();
+        let hits_and_values = lists.timer_hit_counts.iter().zip(&lists.timer_values);
+        let timers = hits_and_values.zip(&lists.timer_tag_counts);
+        for (at, ((&hit_count, &value), &tag_count)) in timers.enumerate() {
+            let names = names_left.split_at_checked(tag_count as usize);
+            let values = values_left.split_at_checked(tag_count as usize);
+            let (Some((names, other_names)), Some((values, other_values))) = (names, values) else {
+                return;
             };
-            let place = self.record.begin_timer(
-                timer.hit_count,
-                timer.value,
-                timer.ru_utime,
-                timer.ru_stime,
-            );
-            let (names, values) = (timer.names, timer.values);
+            (names_left, values_left) = (other_names, other_values);
+            if hit_count == 0 {
+                self.record.count(Repair::TimerWithoutHits);
+                continue;
+            }
+            if tag_count == 0 {
+                self.record.count(Repair::TimerWithoutTags);
+                continue;
+            }
+            let ru_utime = lists.timer_ru_utimes.get(at).copied().unwrap_or(0.0);
+            let ru_stime = lists.timer_ru_stimes.get(at).copied().unwrap_or(0.0);
+            let place = self
+                .record
+                .begin_timer(hit_count, value, ru_utime, ru_stime);
             let tags = self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);
             self.record.end_timer(place, &tags);
         }

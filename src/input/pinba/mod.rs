@@ -1,7 +1,7 @@
 //! Pinba's datagrams: from bytes to records.
 //!
 //! A packet is one protobuf message (`proto/pinba.proto`), perhaps with further ones nested in it. A [`Decoder`] takes it
-//! apart (`cursor`, `request`), checks it (`request`, `timers`) and writes one record for each request (`encode`,
+//! apart (`cursor`, `request`), checks it (`request`) and writes one record for each request (`encode`,
 //! `dictionary`), after asking the name rules ([`rewrite`](super::rewrite)). Pure: no I/O, no clock, no unsafe; every
 //! receiver thread has a decoder of its own and calls it for every datagram. All memory is taken when the decoder is made,
 //! for the worst datagram there can be. Whatever arrives ends in exactly one counter ([`DecodeCounts`]); nothing that
@@ -35,7 +35,6 @@ mod encode;
 pub mod model;
 mod request;
 mod tag_memo;
-mod timers;
 
 use super::Decode;
 use super::record::{

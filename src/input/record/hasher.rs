@@ -51,14 +51,12 @@ impl Hasher {
     fn over(state: RandomState) -> Self {
         let name_key = state.hash_one(0x006e_616d_6500_u64) | 1;
         let value_key = state.hash_one(0x7661_6c75_6500_u64) | 1;
-        {
-            let short_keys = [1_u64, 2, 3].map(|n| state.hash_one(n) | 1);
-            Self {
-                state,
-                name_key,
-                value_key,
-                short_keys,
-            }
+        let short_keys = [1_u64, 2, 3].map(|n| state.hash_one(n) | 1);
+        Self {
+            state,
+            name_key,
+            value_key,
+            short_keys,
         }
     }
 

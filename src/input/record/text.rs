@@ -14,47 +14,27 @@ use crate::limits::{
 /// How many bytes are kept of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLimits {
-    text_bytes: usize,
-    script_name_bytes: usize,
+    /// Bytes kept of a hostname, server name, schema, tag name or tag value.
+    pub(in crate::input) text_bytes: usize,
+    /// Bytes kept of a script name.
+    pub(in crate::input) script_name_bytes: usize,
 }
 
 impl TextLimits {
     /// Keeps `text_bytes` of hostname, server name, schema and every dictionary word, `script_name_bytes` of a script
     /// name. Both are brought into [`TEXT_BYTES_MIN`]..=[`TEXT_BYTES_MAX`].
     #[must_use]
-    pub const fn new(text_bytes: usize, script_name_bytes: usize) -> Self {
+    pub fn new(text_bytes: usize, script_name_bytes: usize) -> Self {
         Self {
-            text_bytes: bring_in(text_bytes),
-            script_name_bytes: bring_in(script_name_bytes),
+            text_bytes: text_bytes.clamp(TEXT_BYTES_MIN, TEXT_BYTES_MAX),
+            script_name_bytes: script_name_bytes.clamp(TEXT_BYTES_MIN, TEXT_BYTES_MAX),
         }
-    }
-
-    /// Bytes kept of a hostname, server name, schema, tag name or tag value.
-    #[must_use]
-    pub const fn text_bytes(&self) -> usize {
-        self.text_bytes
-    }
-
-    /// Bytes kept of a script name.
-    #[must_use]
-    pub const fn script_name_bytes(&self) -> usize {
-        self.script_name_bytes
     }
 }
 
 impl Default for TextLimits {
     fn default() -> Self {
         Self::new(TEXT_BYTES_DEFAULT, SCRIPT_NAME_BYTES_DEFAULT)
-    }
-}
-
-const fn bring_in(bytes: usize) -> usize {
-    if bytes < TEXT_BYTES_MIN {
-        TEXT_BYTES_MIN
-    } else if bytes > TEXT_BYTES_MAX {
-        TEXT_BYTES_MAX
-    } else {
-        bytes
     }
 }
 

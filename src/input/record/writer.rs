@@ -91,8 +91,8 @@ impl RecordWriter {
     ) {
         let bytes = raw.map_or(ABSENT, |raw| {
             let cap = match field {
-                TextField::ScriptName => self.limits.script_name_bytes(),
-                _ => self.limits.text_bytes(),
+                TextField::ScriptName => self.limits.script_name_bytes,
+                _ => self.limits.text_bytes,
             };
             let start = match rules.field_chain(field) {
                 Some(chain) if self.rewrite(chain, raw, rules) => {
@@ -127,7 +127,7 @@ impl RecordWriter {
     /// Adds any string, repaired and cut.
     #[inline(never)]
     pub(in crate::input) fn string(&mut self, raw: &[u8]) -> Interned {
-        let cap = self.limits.text_bytes();
+        let cap = self.limits.text_bytes;
         self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
     }
 
@@ -139,7 +139,7 @@ impl RecordWriter {
         rules: &mut R,
     ) -> Option<Interned> {
         let rewritten = self.rewrite(chain, raw, rules);
-        let cap = self.limits.text_bytes();
+        let cap = self.limits.text_bytes;
         rewritten.then(|| {
             let raw = &self.rewritten;
             self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
@@ -170,7 +170,7 @@ impl RecordWriter {
         name_bytes: usize,
         value_bytes: usize,
     ) -> bool {
-        let cap = self.limits.text_bytes();
+        let cap = self.limits.text_bytes;
         let with = set
             .text_bytes
             .saturating_add(name_bytes.min(cap))

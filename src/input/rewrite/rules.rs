@@ -43,25 +43,12 @@ struct Made {
 
 #[derive(Debug)]
 struct Rule {
-    work: Work,
+    change: Change,
+    /// Where the groups of a match go, if its template has any.
+    groups: Option<CaptureLocations>,
     stop: bool,
     /// Its own in an [`Outcome`].
     bit: u64,
-}
-
-/// [`Change`], made ready.
-#[derive(Debug)]
-enum Work {
-    Pattern {
-        regex: Regex,
-        template: Template,
-        /// Where the groups of a match go, if the template has any.
-        groups: Option<CaptureLocations>,
-    },
-    CutAt(char),
-    Cut(String),
-    Digits(String),
-    Prefix(String, String),
 }
 
 /// The rules of a chain.
@@ -112,7 +99,7 @@ impl NameRules {
             .collect();
         let is_slow = |number: &u16| {
             let rule = rules.get(usize::from(*number));
-            rule.is_some_and(|rule| matches!(rule.work, Work::Pattern { .. } | Work::Digits(_)))
+            rule.is_some_and(|rule| matches!(rule.change, Change::Pattern(..) | Change::Digits(_)))
         };
         let mut fields = [None; 4];
         let mut tags = Vec::new();
@@ -239,7 +226,7 @@ impl Links {
                 &made.now
             };
             made.next.clear();
-            if rule.work.run(text, &mut made.next) {
+            if rule.run(text, &mut made.next) {
                 outcome.matched |= rule.bit;
                 std::mem::swap(&mut made.now, &mut made.next);
                 if rule.stop {
@@ -253,49 +240,35 @@ impl Links {
 
 impl Rule {
     fn new(configured: &RewriteRule, number: u32) -> Self {
-        let work = match &configured.change {
-            Change::Pattern(pattern, template) => Work::Pattern {
-                // A clone, made for this receiver: it has its own memory to search with, so receivers do not wait for
-                // each other.
-                groups: template.has_groups().then(|| pattern.0.capture_locations()),
-                regex: pattern.0.clone(),
-                template: template.clone(),
-            },
-            Change::Cut(text) => {
-                let mut chars = text.chars();
-                match (chars.next(), chars.next()) {
-                    (Some(one), None) => Work::CutAt(one),
-                    _ => Work::Cut(text.clone()),
-                }
+        let groups = match &configured.change {
+            Change::Pattern(pattern, template) if template.has_groups() => {
+                Some(pattern.0.capture_locations())
             }
-            Change::Digits(with) => Work::Digits(with.clone()),
-            Change::Prefix(prefix, with) => Work::Prefix(prefix.clone(), with.clone()),
+            _ => None,
         };
         Self {
-            work,
+            // A clone, made for this receiver: its pattern has memory of its own to search with, so receivers do not
+            // wait for each other.
+            change: configured.change.clone(),
+            groups,
             stop: configured.stop,
             bit: 1_u64.wrapping_shl(number),
         }
     }
-}
 
-impl Work {
     /// Whether `text` matches; then `out`, which comes in empty, has what becomes of it.
     fn run(&mut self, text: &str, out: &mut String) -> bool {
         let mut out = Out {
             text: out,
             full: false,
         };
-        match self {
-            Self::Pattern {
-                regex,
-                template,
-                groups,
-            } => replace_all(regex, template, groups, text, &mut out),
-            Self::CutAt(mark) => cut(text, text.find(*mark), &mut out),
-            Self::Cut(mark) => cut(text, text.find(mark.as_str()), &mut out),
-            Self::Digits(with) => replace_digits(text, with, &mut out),
-            Self::Prefix(prefix, with) => {
+        match &self.change {
+            Change::Pattern(pattern, template) => {
+                replace_all(&pattern.0, template, &mut self.groups, text, &mut out)
+            }
+            Change::Cut(mark) => cut(text, mark, &mut out),
+            Change::Digits(with) => replace_digits(text, with, &mut out),
+            Change::Prefix(prefix, with) => {
                 let matches = text.starts_with(prefix.as_str());
                 if matches {
                     out.push(with);
@@ -306,7 +279,13 @@ impl Work {
     }
 }
 
-fn cut(text: &str, at: Option<usize>, out: &mut Out<'_>) -> bool {
+fn cut(text: &str, mark: &str, out: &mut Out<'_>) -> bool {
+    let mut chars = mark.chars();
+    let at = match (chars.next(), chars.next()) {
+        // Found several times faster than a text.
+        (Some(one), None) => text.find(one),
+        _ => text.find(mark),
+    };
     let kept = at.and_then(|at| text.get(..at));
     out.push(kept.unwrap_or_default());
     kept.is_some()

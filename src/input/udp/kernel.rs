@@ -2,15 +2,11 @@
 //! buffer was full, and how full that is.
 //!
 //! A receiver asks once a second between two batches, and whoever shows the counters asks again, so the figure is
-//! never old. `getsockopt(SO_MEMINFO)` (Linux 4.12) costs 0.4 µs; where it is missing, `/proc/net/udp` is read, which
-//! walks every UDP socket of the machine (54 µs with one of them, more on a busy one: why it is not the first
-//! choice). Both count in 32 bits that wrap round; the exported counter does not.
+//! never old. `getsockopt(SO_MEMINFO)` is there since Linux 4.12 and counts in 32 bits that wrap round; the exported
+//! counter does not.
 //!
 //! The `unsafe` code is one call that writes to an array on the stack of its function; no pointer survives it.
-#![expect(
-    unsafe_code,
-    reason = "socket2 and rustix have no SO_MEMINFO; 150 times faster than /proc/net/udp"
-)]
+#![expect(unsafe_code, reason = "socket2 and rustix have no SO_MEMINFO")]
 
 use std::fs;
 use std::io;
@@ -60,7 +56,7 @@ impl KernelGauge {
     /// Reads the kernel's figures into the counters.
     ///
     /// # Errors
-    /// When neither `SO_MEMINFO` nor `/proc/net/udp` can be read; the counters stay as they were.
+    /// When the kernel does not say; the counters stay as they were.
     pub fn refresh(&self) -> io::Result<()> {
         let memory = read(self.socket.as_fd())?;
         self.counters.kernel_drops.raise_to(memory.drops);
@@ -78,15 +74,11 @@ pub fn cookie(socket: &Socket) -> u64 {
     rustix::net::sockopt::socket_cookie(socket).unwrap_or_default()
 }
 
-/// The kernel's figures for `socket`, from whichever source there is.
+/// The kernel's figures for `socket`.
 ///
 /// # Errors
-/// What `/proc/net/udp` says when `SO_MEMINFO` is missing too.
+/// What the kernel says, for instance one that has no `SO_MEMINFO`.
 pub fn read(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
-    read_meminfo(socket).or_else(|_| read_proc(socket))
-}
-
-fn read_meminfo(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     let mut values = [0_u32; MEMINFO_VALUES];
     let mut bytes = size_of_val(&values) as libc::socklen_t;
     let to = values.as_mut_ptr().cast();
@@ -110,42 +102,6 @@ fn read_meminfo(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     })
 }
 
-/// The line of the socket in `/proc/net/udp` or `udp6`, found by the number of its inode.
-fn read_proc(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
-    let link = fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd()))?;
-    let link = link.to_string_lossy();
-    let inode = link
-        .strip_prefix("socket:[")
-        .and_then(|rest| rest.strip_suffix(']'));
-    let inode = inode.ok_or_else(|| io::Error::other(format!("{link} is not a socket")))?;
-    for table in ["/proc/self/net/udp", "/proc/self/net/udp6"] {
-        let found = fs::read_to_string(table)?
-            .lines()
-            .find_map(|line| parse_proc(line, inode));
-        if let Some(memory) = found {
-            return Ok(memory);
-        }
-    }
-    Err(io::Error::other(format!(
-        "no UDP socket with inode {inode} in /proc/net"
-    )))
-}
-
-/// `sl local rem st tx_queue:rx_queue tr:when retrnsmt uid timeout inode ref pointer drops`, if it is `inode`'s.
-fn parse_proc(line: &str, inode: &str) -> Option<SocketMemory> {
-    let mut fields = line.split_ascii_whitespace();
-    let queues = fields.nth(4)?;
-    if fields.nth(4)? != inode {
-        return None;
-    }
-    let drops = fields.nth(2)?.parse().ok()?;
-    let (_, queued) = queues.split_once(':')?;
-    Some(SocketMemory {
-        drops,
-        queued_bytes: u32::from_str_radix(queued, 16).ok()?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,17 +122,13 @@ mod tests {
         }
         // A busy machine may be late with some.
         let start = Instant::now();
-        let both = loop {
-            let both = [
-                read_meminfo(to.as_fd()).unwrap(),
-                read_proc(to.as_fd()).unwrap(),
-            ];
-            if both[0] == both[1] && both[0].drops > 0 || start.elapsed() > PATIENCE {
-                break both;
+        let memory = loop {
+            let memory = read(to.as_fd()).unwrap();
+            if memory.drops > 0 || start.elapsed() > PATIENCE {
+                break memory;
             }
         };
-        assert_eq!(both[0], both[1], "two ways to the same figures");
-        assert!(both[0].queued_bytes > 0);
+        assert!(memory.queued_bytes > 0);
         let to = UdpSocket::from(to);
         to.set_nonblocking(true).unwrap();
         let mut kept = 0;
@@ -216,24 +168,6 @@ mod tests {
             gauge.refresh().unwrap();
             assert_eq!(counters.kernel_drops.get(), u64::from(50 - kept));
         }
-    }
-
-    #[test]
-    fn lines_of_proc_are_found_by_inode() {
-        let line = "  430: 0100007F:7532 00000000:0000 07 00000000:0001F500 00:00000000 00000000     0        0 17253 2 00000000cd8e2dfb 4294967295";
-        let memory = SocketMemory {
-            drops: u32::MAX,
-            queued_bytes: 0x1f500,
-        };
-        assert_eq!(parse_proc(line, "17253"), Some(memory));
-        assert_eq!(parse_proc(line, "1725"), None);
-        assert_eq!(
-            parse_proc(
-                "  sl  local_address rem_address   st tx_queue rx_queue",
-                "0"
-            ),
-            None
-        );
     }
 
     #[test]

@@ -18,10 +18,11 @@ use tracing::warn;
 
 use super::batch::{BATCH_DATAGRAMS_MAX, Batch};
 use super::kernel::KernelGauge;
-use super::senders::SenderFilter;
+use super::senders::Senders;
 use super::socket::ReceiveSocket;
 use crate::clock::Clock;
 use crate::input::Decode;
+use crate::input::record::RejectReason;
 use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::SocketCounters;
@@ -44,7 +45,7 @@ const ERROR_LOG_MS: u64 = 10_000;
 /// `producer`, all counts to `counters`, which must be those that the ring has for this producer.
 pub fn run(
     socket: &ReceiveSocket,
-    senders: Option<SenderFilter>,
+    senders: Option<Arc<Senders>>,
     decoder: impl Decode,
     producer: Producer,
     counters: &Arc<SocketCounters>,
@@ -65,6 +66,7 @@ pub fn run(
     };
     let mut handler = BatchHandler {
         senders,
+        verdicts: Vec::with_capacity(BATCH_DATAGRAMS_MAX),
         decoder,
         producer,
         counters,
@@ -73,12 +75,7 @@ pub fn run(
     let mut pauses = Pauses::new(socket.buffer.granted_bytes);
     while !shutdown.requested() {
         match batch.receive(socket.socket.as_fd()) {
-            // Nothing came: time to write down what was counted.
-            Ok(0) => {
-                if let Some(senders) = &mut handler.senders {
-                    senders.end(false);
-                }
-            }
+            Ok(0) => {}
             Ok(received) => {
                 handler.handle(&batch, received);
                 pauses.after(received);
@@ -152,7 +149,9 @@ impl Pauses {
 
 /// Decodes batches into the ring.
 struct BatchHandler<'a, D> {
-    senders: Option<SenderFilter>,
+    senders: Option<Arc<Senders>>,
+    /// What they say of each datagram of a batch; empty without them.
+    verdicts: Vec<Result<(), RejectReason>>,
     decoder: D,
     producer: Producer,
     counters: &'a SocketCounters,
@@ -164,28 +163,21 @@ impl<D: Decode> BatchHandler<'_, D> {
     fn handle(&mut self, batch: &Batch, received: usize) {
         let received_secs = self.clock.unix_secs();
         let mut bytes = 0;
-        if let Some(senders) = &mut self.senders {
-            senders.begin(self.clock.mono_ms());
-            for (datagram, sender) in batch.datagrams().zip(batch.senders()) {
-                bytes += datagram.len() as u64;
-                match senders.pass(sender, datagram.len()) {
-                    Ok(()) => {
-                        let _: Result<u32, _> =
-                            self.decoder
-                                .decode(datagram, received_secs, &mut self.producer);
-                    }
-                    Err(reason) => self.decoder.reject(reason),
-                }
+        if let Some(senders) = &self.senders {
+            let lengths = batch.datagrams().map(<[u8]>::len);
+            let sent = batch.senders().zip(lengths);
+            senders.pass(sent, self.clock.mono_ms(), &mut self.verdicts);
+        }
+        for (datagram, at) in batch.datagrams().zip(0..) {
+            bytes += datagram.len() as u64;
+            if let Some(Err(reason)) = self.verdicts.get(at) {
+                self.decoder.reject(*reason);
+                continue;
             }
-            senders.end(received == BATCH_DATAGRAMS_MAX);
-        } else {
-            for datagram in batch.datagrams() {
-                bytes += datagram.len() as u64;
-                // Why one is rejected is in the decoder's counts.
-                let _: Result<u32, _> =
-                    self.decoder
-                        .decode(datagram, received_secs, &mut self.producer);
-            }
+            // Why one is rejected is in the decoder's counts.
+            let _: Result<u32, _> =
+                self.decoder
+                    .decode(datagram, received_secs, &mut self.producer);
         }
         self.counters.batches_received.add(1);
         self.counters.datagrams_received.add(received as u64);

@@ -1,24 +1,20 @@
 //! Who sends: which networks may, how much one sender may, and how much each has sent.
 //!
-//! A receiver asks its [`SenderFilter`] before it decodes a datagram; one that is not let through is counted as invalid with
-//! the reason, like any other. The counts are in one table for all receivers ([`Senders`]), of fixed size: 4,096 senders have
-//! a row of their own, further ones share the row "other" until a row has not been used for a minute. Nobody waits: rows are
-//! atomics, and a receiver that finds another one making a row counts under "other".
+//! A receiver asks [`Senders::pass`] about each batch before it decodes it; a datagram that is not let through is counted as
+//! invalid with the reason, like any other. There is one table for all receivers, of fixed size: 4,096 senders have a row of
+//! their own, further ones share the row "other" until a row has not been used for a minute. The table is locked for
+//! as long as a batch is counted or the list is copied, some microseconds. A sender's address can be forged, so this tells
+//! who sends and stops who sends too much by mistake; it proves nothing.
 //!
-//! ```text
-//!   address --hash--> set of 8 rows --compare--> row: datagrams, bytes, refused, bucket, last seen
-//! ```
-//!
-//! A receiver keeps its counts (`SenderFilter::slots`, by the same hash) and writes them to the table when a batch was not
-//! full, that is when it has time, or after 16 batches. A sender's address can be forged, so this tells who sends and stops
-//! who sends too much by mistake; it proves nothing.
-//!
-//! With nothing of this configured receivers have no filter, and the kernel is not even asked for addresses.
+//! With nothing of this configured receivers have no table, and the kernel is not even asked for addresses.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::ops::AddAssign;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use ahash::RandomState;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
@@ -26,64 +22,35 @@ use crate::input::record::RejectReason;
 
 /// Senders that have a row of their own.
 pub const SENDERS_MAX: usize = 4096;
-/// Rows among which a sender looks for its own.
-const WAYS: usize = 8;
 /// After so long without a datagram a row may be given to another sender, milliseconds.
 const STALE_MS: u64 = 60_000;
-/// Senders that a receiver keeps counts of before it writes them to the table.
-const SLOTS: usize = 64;
-/// Batches after which it writes them in any case.
-const BATCHES_MAX: u32 = 16;
+/// How often a full table is searched for such rows, milliseconds.
+const SWEEP_MS: u64 = 1_000;
 /// Nanoseconds of a second: what a sender may save up of its rate.
 const BURST_NS: u64 = 1_000_000_000;
 
-/// Bytes of the table, for the memory plan.
-pub const TABLE_BYTES: usize = (SENDERS_MAX + 1) * size_of::<Row>();
+/// Bytes of the table, for the memory plan: a map has a power of two of places, of which seven eighths may be taken.
+pub const TABLE_BYTES: usize = 2 * SENDERS_MAX * (size_of::<(u128, Row)>() + 1);
 
 /// One sender, and what is counted of it.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 struct Row {
-    /// The address ([`bits`]), both 0: nobody's row.
-    high: AtomicU64,
-    low: AtomicU64,
-    datagrams: AtomicU64,
-    bytes: AtomicU64,
-    refused: AtomicU64,
+    counts: Counts,
     /// When its bucket is full again, nanoseconds of the monotonic clock.
-    full_ns: AtomicU64,
-    /// When it was last written to, milliseconds of the monotonic clock.
-    seen_ms: AtomicU64,
+    full_ns: u64,
+    /// When it last sent, milliseconds of the monotonic clock.
+    seen_ms: u64,
 }
 
-// Every access to a row is relaxed: its numbers carry no other data. A reader may see one number of a row a moment before
-// another. A receiver that writes to a row which is just being given away adds its few datagrams to the next owner's: the
-// sum over all rows stays right.
 impl Row {
-    fn is(&self, sender: u128) -> bool {
-        self.low.load(Relaxed) == sender as u64 && self.high.load(Relaxed) == (sender >> 64) as u64
-    }
-
-    fn sender(&self) -> u128 {
-        u128::from(self.high.load(Relaxed)) << 64 | u128::from(self.low.load(Relaxed))
-    }
-
-    fn add(&self, counts: &Counts, now_ms: u64) {
-        self.datagrams.fetch_add(counts.datagrams, Relaxed);
-        self.bytes.fetch_add(counts.bytes, Relaxed);
-        if counts.refused > 0 {
-            self.refused.fetch_add(counts.refused, Relaxed);
-        }
-        self.seen_ms.store(now_ms, Relaxed);
-    }
-
     /// Takes one datagram out of the bucket, if it is in there.
-    fn take_one(&self, now_ns: u64, each_ns: u64) -> bool {
-        let taken = self.full_ns.fetch_update(Relaxed, Relaxed, |full_ns| {
-            let after = full_ns.max(now_ns) + each_ns;
-            (after <= now_ns + BURST_NS).then_some(after)
-        });
-        taken.is_ok()
+    fn take_one(&mut self, now_ns: u64, each_ns: u64) -> bool {
+        let after = self.full_ns.max(now_ns) + each_ns;
+        let is_there = after <= now_ns + BURST_NS;
+        if is_there {
+            self.full_ns = after;
+        }
+        is_there
     }
 }
 
@@ -98,6 +65,14 @@ pub struct Counts {
     pub refused: u64,
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.datagrams += other.datagrams;
+        self.bytes += other.bytes;
+        self.refused += other.refused;
+    }
+}
+
 /// One sender of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderCounts {
@@ -105,22 +80,53 @@ pub struct SenderCounts {
     pub address: IpAddr,
     /// What it sent since it has its row.
     pub counts: Counts,
-    /// Milliseconds since its last datagram, a tenth of a second more or less.
+    /// Milliseconds since its last datagram.
     pub silent_ms: u64,
 }
 
 /// The table of all senders, and the rules for them.
 #[derive(Debug)]
 pub struct Senders {
-    rows: Box<[Row]>,
-    /// What senders without a row of their own sent, and those that lost theirs.
-    other: Row,
-    /// Held while a row is given to a sender.
-    giving: Mutex<()>,
-    hasher: ahash::RandomState,
+    table: Mutex<Table>,
     allowed: Ranges,
     /// Nanoseconds of the bucket for a datagram; 0: as many as there are.
     each_ns: u64,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// By address, see [`bits`].
+    rows: HashMap<u128, Row, RandomState>,
+    /// What senders without a row of their own sent, and those that lost theirs.
+    other: Row,
+    swept_ms: u64,
+}
+
+impl Table {
+    /// The row of `sender`: its own, a new one, or the one that many share.
+    fn row(&mut self, sender: u128, now_ms: u64) -> &mut Row {
+        if self.rows.len() >= SENDERS_MAX && !self.rows.contains_key(&sender) {
+            if now_ms >= self.swept_ms + SWEEP_MS {
+                self.sweep(now_ms);
+            }
+            if self.rows.len() >= SENDERS_MAX {
+                return &mut self.other;
+            }
+        }
+        self.rows.entry(sender).or_default()
+    }
+
+    /// Takes the rows of those who were silent for long.
+    fn sweep(&mut self, now_ms: u64) {
+        self.swept_ms = now_ms;
+        self.rows.retain(|_, row| {
+            let stays = row.seen_ms + STALE_MS > now_ms;
+            if !stays {
+                self.other.counts += row.counts;
+            }
+            stays
+        });
+    }
 }
 
 impl Senders {
@@ -129,183 +135,61 @@ impl Senders {
     #[must_use]
     pub fn new(allow: &[IpNet], rate_max: u32) -> Arc<Self> {
         Arc::new(Self {
-            rows: (0..SENDERS_MAX).map(|_| Row::default()).collect(),
-            other: Row::default(),
-            giving: Mutex::new(()),
-            hasher: ahash::RandomState::new(),
+            table: Mutex::new(Table {
+                rows: HashMap::with_capacity_and_hasher(SENDERS_MAX, RandomState::new()),
+                other: Row::default(),
+                swept_ms: 0,
+            }),
             allowed: Ranges::new(allow),
             each_ns: BURST_NS.checked_div(rate_max.into()).unwrap_or(0),
         })
     }
 
+    /// Counts datagrams (sender, see [`bits`], and length) that came in together, and says to `verdicts` of each whether
+    /// it is decoded, or why it is not.
+    pub fn pass(
+        &self,
+        datagrams: impl Iterator<Item = (u128, usize)>,
+        now_ms: u64,
+        verdicts: &mut Vec<Result<(), RejectReason>>,
+    ) {
+        let now_ns = now_ms.saturating_mul(1_000_000);
+        let mut table = self.table.lock();
+        verdicts.clear();
+        verdicts.extend(datagrams.map(|(sender, bytes)| {
+            let row = table.row(sender, now_ms);
+            row.seen_ms = now_ms;
+            row.counts.datagrams += 1;
+            row.counts.bytes += bytes as u64;
+            let verdict = if !self.allowed.contains(sender) {
+                Err(RejectReason::SourceNotAllowed)
+            } else if self.each_ns != 0 && !row.take_one(now_ns, self.each_ns) {
+                Err(RejectReason::SourceRate)
+            } else {
+                Ok(())
+            };
+            row.counts.refused += u64::from(verdict.is_err());
+            verdict
+        }));
+    }
+
     /// The senders that have sent the most datagrams, at most `limit` of them, and all others together.
     #[must_use]
     pub fn list(&self, limit: usize, now_ms: u64) -> (Vec<SenderCounts>, Counts) {
-        let counts = |row: &Row| Counts {
-            datagrams: row.datagrams.load(Relaxed),
-            bytes: row.bytes.load(Relaxed),
-            refused: row.refused.load(Relaxed),
-        };
-        let mut other = counts(&self.other);
-        let taken = self.rows.iter().filter(|row| row.sender() != 0);
-        let mut list: Vec<_> = taken
-            .map(|row| SenderCounts {
-                address: Ipv6Addr::from_bits(row.sender()).to_canonical(),
-                counts: counts(row),
-                silent_ms: now_ms.saturating_sub(row.seen_ms.load(Relaxed)),
-            })
-            .collect();
-        list.sort_by_key(|sender| (std::cmp::Reverse(sender.counts.datagrams), sender.address));
+        let table = self.table.lock();
+        let senders = table.rows.iter().map(|(sender, row)| SenderCounts {
+            address: Ipv6Addr::from_bits(*sender).to_canonical(),
+            counts: row.counts,
+            silent_ms: now_ms.saturating_sub(row.seen_ms),
+        });
+        let mut list: Vec<_> = senders.collect();
+        let mut other = table.other.counts;
+        drop(table);
+        list.sort_by_key(|sender| (Reverse(sender.counts.datagrams), sender.address));
         for sender in list.drain(limit.min(list.len())..) {
-            other.datagrams += sender.counts.datagrams;
-            other.bytes += sender.counts.bytes;
-            other.refused += sender.counts.refused;
+            other += sender.counts;
         }
         (list, other)
-    }
-
-    /// The row of `sender`: its own, a new one, or the one that many share.
-    fn row(&self, sender: u128, hash: u64, now_ms: u64) -> &Row {
-        let first = (hash >> 32) as usize % (SENDERS_MAX / WAYS) * WAYS;
-        let set = &self.rows[first..first + WAYS];
-        if let Some(row) = set.iter().find(|row| row.is(sender)) {
-            return row;
-        }
-        // Whoever cannot have the lock at once does not wait for it.
-        let Some(_giving) = self.giving.try_lock() else {
-            return &self.other;
-        };
-        if let Some(row) = set.iter().find(|row| row.is(sender)) {
-            return row;
-        }
-        let stale = |row: &&Row| {
-            row.sender() == 0 || row.seen_ms.load(Relaxed).saturating_add(STALE_MS) <= now_ms
-        };
-        let oldest = |row: &&Row| (row.sender() != 0, row.seen_ms.load(Relaxed));
-        let Some(row) = set.iter().filter(stale).min_by_key(oldest) else {
-            return &self.other;
-        };
-        for (of, into) in [
-            (&row.datagrams, &self.other.datagrams),
-            (&row.bytes, &self.other.bytes),
-            (&row.refused, &self.other.refused),
-        ] {
-            into.fetch_add(of.swap(0, Relaxed), Relaxed);
-        }
-        row.full_ns.store(0, Relaxed);
-        row.seen_ms.store(now_ms, Relaxed);
-        row.high.store((sender >> 64) as u64, Relaxed);
-        row.low.store(sender as u64, Relaxed);
-        row
-    }
-}
-
-/// What a receiver has counted of one sender and not written to the table.
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    sender: u128,
-    hash: u64,
-    allowed: bool,
-    counts: Counts,
-}
-
-/// What one receiver lets through and counts.
-#[derive(Debug)]
-pub struct SenderFilter {
-    senders: Arc<Senders>,
-    slots: Box<[Slot; SLOTS]>,
-    /// A bit for each slot that has something to write.
-    unwritten: u64,
-    batches: u32,
-    now_ms: u64,
-}
-
-impl SenderFilter {
-    /// One that has seen nothing yet.
-    #[must_use]
-    pub fn new(senders: Arc<Senders>) -> Self {
-        Self {
-            senders,
-            slots: Box::new([Slot::default(); SLOTS]),
-            unwritten: 0,
-            batches: 0,
-            now_ms: 0,
-        }
-    }
-
-    fn write(&mut self, at: usize) {
-        let slot = &mut self.slots[at];
-        let row = self.senders.row(slot.sender, slot.hash, self.now_ms);
-        row.add(&slot.counts, self.now_ms);
-        slot.counts = Counts::default();
-        self.unwritten &= !(1 << at);
-    }
-
-    fn write_all(&mut self) {
-        while self.unwritten != 0 {
-            self.write(self.unwritten.trailing_zeros() as usize);
-        }
-        self.batches = 0;
-    }
-}
-
-impl SenderFilter {
-    /// Begins a batch.
-    pub fn begin(&mut self, now_ms: u64) {
-        self.now_ms = now_ms;
-    }
-
-    /// Whether a datagram from `sender` ([`bits`]) is decoded.
-    ///
-    /// # Errors
-    /// Why it is not.
-    #[inline]
-    pub fn pass(&mut self, sender: u128, bytes: usize) -> Result<(), RejectReason> {
-        let hash = self.senders.hasher.hash_one(sender);
-        let at = hash as usize % SLOTS;
-        if self.slots[at].sender != sender {
-            if self.unwritten & (1 << at) != 0 {
-                self.write(at);
-            }
-            self.slots[at] = Slot {
-                sender,
-                hash,
-                allowed: self.senders.allowed.contains(sender),
-                counts: Counts::default(),
-            };
-        }
-        self.unwritten |= 1 << at;
-        let slot = &mut self.slots[at];
-        slot.counts.datagrams += 1;
-        slot.counts.bytes += bytes as u64;
-        if !slot.allowed {
-            slot.counts.refused += 1;
-            return Err(RejectReason::SourceNotAllowed);
-        }
-        let each_ns = self.senders.each_ns;
-        if each_ns != 0 {
-            let now_ns = self.now_ms.saturating_mul(1_000_000);
-            let row = self.senders.row(sender, hash, self.now_ms);
-            if !row.take_one(now_ns, each_ns) {
-                slot.counts.refused += 1;
-                return Err(RejectReason::SourceRate);
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the batch, which was full or not.
-    pub fn end(&mut self, full: bool) {
-        self.batches += 1;
-        if !full || self.batches >= BATCHES_MAX {
-            self.write_all();
-        }
-    }
-}
-
-impl Drop for SenderFilter {
-    fn drop(&mut self) {
-        self.write_all();
     }
 }
 
@@ -345,12 +229,6 @@ pub fn bits(address: IpAddr) -> u128 {
         IpAddr::V6(v6) => v6.to_bits(),
     }
 }
-
-const _: () = {
-    assert!(size_of::<Row>() == 64);
-    assert!(SLOTS == u64::BITS as usize, "a bit for each slot");
-    assert!(SENDERS_MAX.is_multiple_of(WAYS));
-};
 
 #[cfg(test)]
 mod tests;

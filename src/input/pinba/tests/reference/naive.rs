@@ -114,7 +114,7 @@ fn convert(
     hasher: &Hasher,
     repaired: &mut [u64; Repair::COUNT],
 ) -> Plain {
-    let cap = limits.text_bytes();
+    let cap = limits.text_bytes;
     let hostname = text(
         request.hostname.as_ref().expect("required"),
         cap,
@@ -125,7 +125,7 @@ fn convert(
         cap,
         Some(repaired),
     );
-    let script_cap = limits.script_name_bytes();
+    let script_cap = limits.script_name_bytes;
     let script_name = text(
         request.script_name.as_ref().expect("required"),
         script_cap,
