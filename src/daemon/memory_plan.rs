@@ -374,7 +374,7 @@ fn optional_lines(config: &Config) -> Vec<Planned> {
         lines.push(line(
             "snapshot",
             SNAPSHOT_BYTES + config.reports.memory / 8,
-            "while it is written or read (state.dir): blocks, and the running ticks",
+            "while it is written or read (state.dir): records, and the running ticks",
         ));
     }
     lines

@@ -1,6 +1,6 @@
-//! A snapshot, as a file with everything wrong in it, and as blocks whose checksums are right.
+//! A snapshot, as a file with everything wrong in it, and as records whose checksums are right.
 //!
-//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for blocks (`length of two bytes,
+//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for records (`length of two bytes,
 //! bytes`, one after the other) and packed into a file as the writer does it. Whatever is taken in
 //! has to count packets afterwards, to be written again, and to be read back as what was written.
 
@@ -16,7 +16,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::TextLimits;
 use crate::merger::Live;
 use crate::shutdown::Shutdown;
-use crate::state::blocks::{BlockWriter, MAGIC};
+use crate::state::records::{MAGIC, RecordsWriter};
 use crate::state::snapshot::{self, ReadError, Subject};
 use crate::telemetry::Counters;
 
@@ -81,14 +81,13 @@ fn written(live: Live, now_ms: u64) -> (Live, Vec<u8>) {
     (live.into_inner(), file)
 }
 
-/// Blocks as a file.
+/// Records as a file.
 fn packed(mut bytes: &[u8]) -> Vec<u8> {
-    let mut writer = BlockWriter::new(Vec::new()).expect("memory takes all");
+    let mut writer = RecordsWriter::new(Vec::new()).expect("memory takes all");
     while let Some((&[low, high], rest)) = bytes.split_first_chunk() {
         let length = usize::from(u16::from_le_bytes([low, high])).min(rest.len());
-        let (block, after) = rest.split_at(length);
-        let last = after.len() < 2;
-        writer.block(block, last).expect("memory takes all");
+        let (record, after) = rest.split_at(length);
+        writer.bytes(record).expect("memory takes all");
         bytes = after;
     }
     writer.finish().expect("memory takes all")
@@ -104,20 +103,19 @@ fn sent(number: u32) -> model::Request {
     sent
 }
 
-/// Snapshots of some histories, as blocks: what the corpus begins with.
+/// Snapshots of some histories, as records: what the corpus begins with.
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    use crate::state::blocks::BlockReader;
+    use crate::state::records::RecordsReader;
 
     let unpacked = |file: &[u8]| {
-        let mut reader = BlockReader::new(file).expect("a snapshot");
+        let mut reader = RecordsReader::new(file).expect("a snapshot");
         let mut bytes = Vec::new();
-        while !reader.ended {
-            reader.advance().expect("a block");
-            let block = reader.bytes().expect("what was written");
-            let length = u16::try_from(block.len()).expect("a small block");
+        while reader.advance().expect("a record") {
+            let record = reader.bytes();
+            let length = u16::try_from(record.len()).expect("a small record");
             bytes.extend_from_slice(&length.to_le_bytes());
-            bytes.extend_from_slice(block);
+            bytes.extend_from_slice(record);
         }
         bytes
     };

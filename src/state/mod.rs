@@ -17,9 +17,9 @@
 //! tomorrow. A change that cannot be written is refused and leaves file and memory as they were. The folder is locked,
 //! so that two daemons do not undo each other's changes.
 
-pub mod blocks;
 pub mod counters;
 mod files;
+pub mod records;
 pub mod snapshot;
 pub mod snapshot_writer;
 
@@ -113,9 +113,8 @@ impl State {
             in_the_way: false,
         };
         match read(&state.file())? {
-            Content::Nothing => {}
-            Content::Reports(reports) => state.reports = reports,
-            Content::Corrupt(reason) => state.set_aside(&reason, unix_secs),
+            Ok(reports) => state.reports = reports,
+            Err(reason) => state.set_aside(&reason, unix_secs),
         }
         Ok(state)
     }
@@ -135,8 +134,7 @@ impl State {
         let mut entry = Map::new();
         entry.insert("name".to_owned(), name.into());
         entry.extend(members.iter().map(|(k, v)| (k.clone(), v.clone())));
-        let others = self.reports.iter().filter(|other| !is_named(other, name));
-        let mut reports: Vec<Json> = others.cloned().collect();
+        let mut reports = self.without(name);
         reports.push(entry.into());
         self.replace(reports)
     }
@@ -155,9 +153,12 @@ impl State {
         if !self.has(name) {
             return Ok(());
         }
+        self.replace(self.without(name))
+    }
+
+    fn without(&self, name: &str) -> Vec<Json> {
         let others = self.reports.iter().filter(|other| !is_named(other, name));
-        let reports = others.cloned().collect();
-        self.replace(reports)
+        others.cloned().collect()
     }
 
     fn file(&self) -> PathBuf {
@@ -225,21 +226,13 @@ impl Drop for State {
 /// What is wrong with the file, in words.
 pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
     match read(&path.join(FILE)) {
-        Ok(Content::Nothing) => Ok(Vec::new()),
-        Ok(Content::Reports(reports)) => Ok(reports),
-        Ok(Content::Corrupt(reason)) => Err(format!(
+        Ok(Ok(reports)) => Ok(reports),
+        Ok(Err(reason)) => Err(format!(
             "state.dir: {} is corrupt: {reason}",
             path.join(FILE).display()
         )),
         Err(error) => Err(error.to_string()),
     }
-}
-
-/// What a file holds.
-enum Content {
-    Nothing,
-    Reports(Vec<Json>),
-    Corrupt(String),
 }
 
 /// The folder that a daemon would open, before it does.
@@ -308,7 +301,7 @@ pub fn check(path: &Path) -> Result<Folder, StateError> {
             // let go ends with this process.
             let _until_then = folder.unlock();
             // The start is told of a file that is corrupt, and goes on.
-            read(&path.join(FILE))?;
+            let _corrupt_or_not = read(&path.join(FILE))?;
             probe(path).map_err(|source| StateError::Unwritable {
                 path: path.into(),
                 source,
@@ -365,33 +358,29 @@ fn lock(folder: &File, path: &Path) -> Result<(), StateError> {
     }
 }
 
-fn read(file: &Path) -> Result<Content, StateError> {
+/// What a file holds, or why it is corrupt; nothing when it is not there.
+fn read(file: &Path) -> Result<Result<Vec<Json>, String>, StateError> {
     let unreadable = |source| StateError::Unreadable {
         path: file.into(),
         source,
     };
     let opened = match files::open(file).map_err(unreadable)? {
-        files::Opened::Nothing => return Ok(Content::Nothing),
+        files::Opened::Nothing => return Ok(Ok(Vec::new())),
         files::Opened::File(opened) => opened,
-        files::Opened::Other(reason) => return Ok(Content::Corrupt(reason)),
+        files::Opened::Other(reason) => return Ok(Err(reason)),
     };
     let mut text = Vec::new();
     opened
         .take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut text)
         .map_err(unreadable)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Ok(Content::Corrupt(format!(
-            "it is longer than {FILE_BYTES_MAX} bytes"
-        )));
-    }
-    Ok(match parse(&text) {
-        Ok(reports) => Content::Reports(reports),
-        Err(reason) => Content::Corrupt(reason),
-    })
+    Ok(parse(&text))
 }
 
 fn parse(text: &[u8]) -> Result<Vec<Json>, String> {
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+    }
     let mut file: Json =
         serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))?;
     match file.get("version").and_then(Json::as_u64) {

@@ -9,10 +9,10 @@
 //!   End         monotonic time and wall clock
 //! ```
 //!
-//! Each [`Record`] is a block of its own, encoded by `postcard`. [`write()`] runs while the merger goes on. The moment is
+//! Each [`Record`] is encoded by itself (`records`). [`write()`] runs while the merger goes on. The moment is
 //! the cut: taken under one hold of the read lock, a few milliseconds at most, and it fixes what the running ticks have
 //! and the id up to which rows belong to it. The rest is copied piece by piece, each under the lock for about a
-//! millisecond, and written out without it: rows, closed tick logs and keys of groups do not change. One block is in
+//! millisecond, and written out without it: rows, closed tick logs and keys of groups do not change. One record is in
 //! memory at a time, and the cut.
 //!
 //! [`inspect`] reads a file through once and sees that it is whole; [`restore`] fills an empty [`Live`] from it. Neither
@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::blocks::{BlockError, BlockReader, BlockWriter};
 use super::counters::{SavedCounters, SocketName};
+pub use super::records::ReadError;
+use super::records::{RecordsReader, RecordsWriter};
 use crate::clock::Clock;
 use crate::merger::{Live, SharedLive};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
@@ -40,7 +41,7 @@ use crate::telemetry::Counters;
 /// Latest moment that a snapshot may name, milliseconds: in thirty thousand years.
 const MOMENT_MAX: u64 = 1 << 50;
 
-/// What is in a block.
+/// What a snapshot is made of.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record {
     /// The first.
@@ -71,8 +72,6 @@ pub struct Head {
 pub struct End {
     mono_ms: u64,
     unix_ms: u64,
-    /// How many blocks came before.
-    blocks: u64,
 }
 
 /// What is written.
@@ -93,8 +92,6 @@ pub struct Subject<'a> {
 /// What [`write()`] did.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Written {
-    /// Bytes in the file.
-    pub bytes: u64,
     /// Raw requests in it.
     pub requests: u64,
     /// The longest hold of the lock.
@@ -115,22 +112,6 @@ pub enum WriteError {
     /// It was to give up.
     #[error("the daemon stops")]
     Stopped,
-}
-
-/// Why a snapshot was not read.
-#[derive(Debug, Error)]
-pub enum ReadError {
-    /// A block.
-    #[error(transparent)]
-    Block(#[from] BlockError),
-    /// What is in one.
-    #[error("block {block} is damaged: {damage}")]
-    Damaged {
-        /// Counted from 1.
-        block: u64,
-        /// What is wrong.
-        damage: Damage,
-    },
 }
 
 /// What a snapshot says of itself.
@@ -169,8 +150,7 @@ pub struct Restored {
 /// Those of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; what was written until then is of no use.
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
     let mut writer = Writer {
-        blocks: BlockWriter::new(to)?,
-        encoded: Vec::new(),
+        records: RecordsWriter::new(to)?,
         live: subject.live,
         stop: subject.stop,
         written: Written::default(),
@@ -181,45 +161,33 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
         (live.reports.cut(), live.pool.ids(), counters)
     });
     writer.written.cut = writer.written.held;
-    writer.record(&Record::Head(Head {
+    writer.records.record(&Record::Head(Head {
         ids,
         overflowed: cut.overflowed,
         counters,
     }))?;
     for (at, aggregate) in cut.aggregates().enumerate() {
-        writer.record(&Record::Aggregate(aggregate.clone()))?;
+        writer
+            .records
+            .record(&Record::Aggregate(aggregate.clone()))?;
         writer.groups_and_ticks(&cut, at)?;
     }
     writer.rows(&cut, ids)?;
-    writer.record(&Record::End(End {
+    writer.records.record(&Record::End(End {
         mono_ms: subject.clock.mono_ms(),
         unix_ms: subject.clock.unix_ms(),
-        blocks: writer.blocks.blocks,
     }))?;
-    let written = Written {
-        bytes: writer.blocks.bytes,
-        ..writer.written
-    };
-    Ok((writer.blocks.finish()?, written))
+    Ok((writer.records.finish()?, writer.written))
 }
 
-struct Writer<'a, W> {
-    blocks: BlockWriter<W>,
-    encoded: Vec<u8>,
+struct Writer<'a, W: Write> {
+    records: RecordsWriter<W>,
     live: &'a SharedLive,
     stop: &'a Shutdown,
     written: Written,
 }
 
 impl<W: Write> Writer<'_, W> {
-    fn record(&mut self, record: &Record) -> io::Result<()> {
-        let mut encoded = std::mem::take(&mut self.encoded);
-        encoded.clear();
-        self.encoded = postcard::to_extend(record, encoded).map_err(io::Error::other)?;
-        self.blocks
-            .block(&self.encoded, matches!(record, Record::End(_)))
-    }
-
     /// Reads live data for as long as that is what the cut saw.
     fn hold_current<T>(
         &mut self,
@@ -253,11 +221,11 @@ impl<W: Write> Writer<'_, W> {
                 live.reports.save_groups(cut, at, group, &live.pool)
             })?;
             if !groups.is_empty() {
-                self.record(&Record::Groups(groups))?;
+                self.records.record(&Record::Groups(groups))?;
             }
             from = next;
         }
-        cut.ticks(at, now_ms, |tick| self.record(&Record::Tick(tick)))?;
+        cut.ticks(at, now_ms, |tick| self.records.record(&Record::Tick(tick)))?;
         Ok(())
     }
 
@@ -269,30 +237,10 @@ impl<W: Write> Writer<'_, W> {
         })? {
             from = rows.next();
             self.written.requests += rows.requests();
-            self.record(&Record::Rows(rows))?;
+            self.records.record(&Record::Rows(rows))?;
         }
         Ok(())
     }
-}
-
-/// What is in the block that was read last.
-fn decode(reader: &mut BlockReader<impl Read>) -> Result<Record, ReadError> {
-    let (block, ended) = (reader.blocks, reader.ended);
-    match postcard::take_from_bytes(reader.bytes()?) {
-        // The head in front, the end at the end, and nothing behind a record.
-        Ok((record, []))
-            if matches!(record, Record::Head(_)) == (block == 1)
-                && matches!(record, Record::End(_)) == ended =>
-        {
-            Ok(record)
-        }
-        Ok(_) => damaged(block, Damage("it is not where it should be")),
-        Err(_) => damaged(block, Damage("it is not what was written")),
-    }
-}
-
-fn damaged<T>(block: u64, damage: Damage) -> Result<T, ReadError> {
-    Err(ReadError::Damaged { block, damage })
 }
 
 /// Reads a snapshot through: whether it is whole, and what it says of itself.
@@ -300,25 +248,21 @@ fn damaged<T>(block: u64, damage: Damage) -> Result<T, ReadError> {
 /// # Errors
 /// When it is not what [`write()`] wrote, or cannot be read.
 pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
-    let mut reader = BlockReader::new(from)?;
-    reader.advance()?;
-    let Record::Head(head) = decode(&mut reader)? else {
-        return damaged(1, Damage("the head is not where it should be"));
+    let mut reader = RecordsReader::new(from)?;
+    let begins = reader.advance()?.then(|| reader.record()).transpose()?;
+    let Some(Record::Head(head)) = begins else {
+        return Err(reader.damaged(Damage("the head is not where it should be")));
     };
-    while !reader.ended {
-        reader.advance()?;
-    }
-    let block = reader.blocks;
-    match decode(&mut reader)? {
-        Record::End(end) if end.blocks + 1 != block => damaged(block, Damage("blocks are missing")),
-        Record::End(End {
-            mono_ms, unix_ms, ..
-        }) if mono_ms.max(unix_ms) <= MOMENT_MAX => Ok(Contents {
-            counters: head.counters,
-            unix_ms,
-            mono_ms,
-        }),
-        _ => damaged(block, Damage("it ends at a time that cannot be")),
+    while reader.advance()? {}
+    match reader.record()? {
+        Record::End(End { mono_ms, unix_ms }) if mono_ms.max(unix_ms) <= MOMENT_MAX => {
+            Ok(Contents {
+                counters: head.counters,
+                unix_ms,
+                mono_ms,
+            })
+        }
+        _ => Err(reader.damaged(Damage("it ends at a time that cannot be"))),
     }
 }
 
@@ -333,7 +277,7 @@ pub fn restore(
     reports: Vec<(Definition, DefinedBy)>,
     now_ms: u64,
 ) -> Result<Restored, ReadError> {
-    let mut reader = BlockReader::new(from)?;
+    let mut reader = RecordsReader::new(from)?;
     let mut restoring = Restoring {
         live,
         reports: ReportsRestore::new(reports, now_ms),
@@ -341,12 +285,10 @@ pub fn restore(
         requests: 0,
         now_ms,
     };
-    while !reader.ended {
-        reader.advance()?;
-        let record = decode(&mut reader)?;
+    while reader.advance()? {
         restoring
-            .record(record)
-            .or_else(|damage| damaged(reader.blocks, damage))?;
+            .record(reader.record()?)
+            .map_err(|damage| reader.damaged(damage))?;
     }
     let Restoring {
         reports,

@@ -229,10 +229,10 @@ impl SnapshotWriter {
         let took = start.elapsed();
         let mut status = self.snapshots.status.lock();
         match result {
-            Ok(written) => {
+            Ok((written, bytes)) => {
                 status.last = Some(LastSnapshot {
                     time: self.clock.unix_ms() as f64 / 1e3,
-                    bytes: written.bytes,
+                    bytes,
                     requests: written.requests,
                     seconds: took.as_secs_f64(),
                     held_seconds: written.held.as_secs_f64(),
@@ -241,7 +241,7 @@ impl SnapshotWriter {
                 status.error = None;
                 drop(status);
                 info!(
-                    bytes = written.bytes,
+                    bytes,
                     requests = written.requests,
                     secs = took.as_secs_f64(),
                     held_us = written.held.as_micros() as u64,
@@ -263,7 +263,8 @@ impl SnapshotWriter {
         }
     }
 
-    fn write(&self, stop: &Shutdown) -> Result<Written, WriteError> {
+    /// Returns the size of the file, too.
+    fn write(&self, stop: &Shutdown) -> Result<(Written, u64), WriteError> {
         let subject = Subject {
             live: &self.live,
             counters: &self.counters,
@@ -275,8 +276,9 @@ impl SnapshotWriter {
         loop {
             attempts += 1;
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
-                let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-                snapshot::write(subject, file).map(|(_, written)| written)
+                let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
+                let (_, written) = snapshot::write(subject, buffer)?;
+                Ok((written, file.metadata()?.len()))
             });
             match written {
                 Err(WriteError::Overtaken) if attempts < ATTEMPTS => {}

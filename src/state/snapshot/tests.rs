@@ -369,17 +369,16 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     }
     before.send(900);
     let bytes = before.write();
-    let mut blocks = Vec::new();
-    let mut reader = BlockReader::new(&bytes[..]).unwrap();
-    while reader.advance().is_ok() {
-        let last = reader.ended;
-        blocks.push((last, reader.bytes().unwrap().to_vec()));
+    let mut records = Vec::new();
+    let mut reader = RecordsReader::new(&bytes[..]).unwrap();
+    while reader.advance().unwrap() {
+        records.push(reader.bytes().to_vec());
     }
     let mut refused = 0;
-    let mut attempt = |changed: &[(bool, Vec<u8>)]| {
-        let mut writer = BlockWriter::new(Vec::new()).unwrap();
-        for (last, block) in changed {
-            writer.block(block, *last).unwrap();
+    let mut attempt = |changed: &[Vec<u8>]| {
+        let mut writer = RecordsWriter::new(Vec::new()).unwrap();
+        for record in changed {
+            writer.bytes(record).unwrap();
         }
         let bytes = writer.finish().unwrap();
         match before.next(&bytes, small, 0) {
@@ -397,7 +396,7 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
         (dice >> 33) as usize % sides
     };
     for _ in 0..400 {
-        let mut changed = blocks.clone();
+        let mut changed = records.clone();
         let at = roll(changed.len());
         match roll(10) {
             0 => {
@@ -412,14 +411,14 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
                 changed.insert(at, twice);
             }
             3 => {
-                let cut = roll(changed[at].1.len() + 1);
-                changed[at].1.truncate(cut);
+                let cut = roll(changed[at].len() + 1);
+                changed[at].truncate(cut);
             }
             _ => {
-                let block = &mut changed[at].1;
-                if !block.is_empty() {
-                    let place = roll(block.len());
-                    block[place] = [0, 1, 0x7f, 0x80, 0xff, roll(256) as u8][roll(6)];
+                let record = &mut changed[at];
+                if !record.is_empty() {
+                    let place = roll(record.len());
+                    record[place] = [0, 1, 0x7f, 0x80, 0xff, roll(256) as u8][roll(6)];
                 }
             }
         }
