@@ -25,7 +25,7 @@ pub mod builtin;
 mod chunked;
 mod columns;
 pub mod comment;
-mod counts;
+pub(crate) mod counts;
 pub mod ddl;
 pub mod definition;
 pub mod form;

@@ -252,13 +252,10 @@ impl Counting {
         }
     }
 
-    /// Adds records of a batch to their rows: those of `records`, whose gains these are.
+    /// Adds some records of a batch to their rows; `gains` are those of all.
     pub(super) fn add(&mut self, records: Range<usize>, gains: &[Gain]) {
-        for (&slot, gain) in self.slots[records].iter().zip(gains) {
-            if slot != NOT_COUNTED {
-                self.current.add(slot, gain);
-            }
-        }
+        self.current
+            .add_all(&self.slots[records.clone()], &gains[records]);
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 use super::pack::{Packed, write_pairs, write_totals};
+use crate::report::counts::Histogram;
 use crate::report::totals::Totals;
 
 /// All rows of a report together.
@@ -99,17 +100,6 @@ pub(super) enum Kept {
     Folded,
 }
 
-/// How a draft fitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// All of it, and a fifth was left over.
-    Left,
-    /// All of it.
-    Used,
-    /// Some rows lost their histogram or their sums.
-    Lacking,
-}
-
 /// One row of a draft.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DraftRow {
@@ -170,15 +160,15 @@ impl Draft {
         self.order.shrink_to(0);
     }
 
-    /// Adds a row. Without `pairs` its histogram is not known.
+    /// Adds a row. `None`: its histogram is not known.
     pub(super) fn push(
         &mut self,
         (report, row, slot): (usize, u32, u32),
         weight: f64,
         totals: &Totals,
-        pairs: Option<&[(u32, u64)]>,
+        histogram: Option<&Histogram>,
     ) {
-        let row = self.pack((report, row, slot), weight, totals, pairs);
+        let row = self.pack((report, row, slot), weight, totals, histogram);
         self.rows.push(row);
     }
 
@@ -194,9 +184,9 @@ impl Draft {
         &mut self,
         report: usize,
         totals: &Totals,
-        pairs: Option<&[(u32, u64)]>,
+        histogram: Option<&Histogram>,
     ) {
-        let row = self.pack((report, TOTAL, 0), 0.0, totals, pairs);
+        let row = self.pack((report, TOTAL, 0), 0.0, totals, histogram);
         self.totals.push(row);
     }
 
@@ -205,18 +195,19 @@ impl Draft {
         (report, row, slot): (usize, u32, u32),
         weight: f64,
         totals: &Totals,
-        pairs: Option<&[(u32, u64)]>,
+        histogram: Option<&Histogram>,
     ) -> DraftRow {
         let start = self.bytes.len();
-        write_totals(&mut self.bytes, totals, pairs.is_some());
+        write_totals(&mut self.bytes, totals, histogram.is_some());
         let head = self.bytes.len() - start;
-        write_pairs(&mut self.bytes, pairs.unwrap_or_default());
+        let pairs = histogram.into_iter().flat_map(Histogram::iter);
+        write_pairs(&mut self.bytes, pairs);
         DraftRow {
             report,
             row,
             slot,
             weight,
-            kept: if pairs.is_some() {
+            kept: if histogram.is_some() {
                 Kept::Full
             } else {
                 Kept::Sums
@@ -228,16 +219,11 @@ impl Draft {
     }
 
     /// Decides what of each row is kept in `allowance` bytes; what is folded already stays so.
-    pub(super) fn choose(&mut self, allowance: usize) -> Room {
+    pub(super) fn choose(&mut self, allowance: usize) {
         let all = |rows: &[DraftRow]| rows.iter().map(DraftRow::bytes).sum::<usize>();
         let totals = all(&self.totals);
-        let wanted = totals + all(&self.rows);
-        if wanted <= allowance {
-            return if wanted < allowance / 5 * 4 {
-                Room::Left
-            } else {
-                Room::Used
-            };
+        if totals + all(&self.rows) <= allowance {
+            return;
         }
         self.order.clear();
         self.order.extend(0..self.rows.len() as u32);
@@ -274,7 +260,6 @@ impl Draft {
                 left -= histogram;
             }
         }
-        Room::Lacking
     }
 
     /// The sheets of `reports` reports. Every row that is kept has its number by now.
@@ -354,14 +339,15 @@ mod tests {
     /// Rows 2 to 101; the heaviest has the largest number.
     fn draft() -> Draft {
         let mut draft = Draft::default();
-        let pairs: Vec<(u32, u64)> = (100..150).map(|bucket| (bucket, 1)).collect();
+        let mut histogram = Histogram::new();
+        (100..150).for_each(|bucket| histogram.add(bucket, 1));
         let mut sum = Totals::ZERO;
         for row in 2..102 {
             let totals = totals(u64::from(row));
             sum += &totals;
-            draft.push((0, row, row), f64::from(row), &totals, Some(&pairs));
+            draft.push((0, row, row), f64::from(row), &totals, Some(&histogram));
         }
-        draft.push_total(0, &sum, Some(&pairs));
+        draft.push_total(0, &sum, Some(&histogram));
         draft
     }
 

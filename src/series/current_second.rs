@@ -2,24 +2,28 @@
 //!
 //! Only the series thread sees it. A row lies on the table while it is busy, so that a record finds it by the hash of what
 //! it was made from (a cache) and not by its texts. When the table is full, what comes is added up as `(other)` until the
-//! second is over; then idle rows leave, and if that does not help, those that took the least time. A row whose
-//! percentiles would find no room in a block anyway is *dim*: its times go into the total alone.
+//! second is over; then idle rows leave, and if that does not help, those that took the least time. When the histograms
+//! take more than they may, the lighter half of the rows is *blind* until the second is over: their times go into the total
+//! alone.
 
 use std::sync::Arc;
 
 use ahash::RandomState;
-use hashbrown::HashTable;
 
-use super::history::Dense;
-use super::times::{Event, SLOTS_MAX, Times};
+use crate::pool::table::Table;
+use crate::report::counts::{Histogram, grown};
 use crate::report::totals::Totals;
 
 /// The row that takes what found no room; always there.
 pub(super) const OTHER_SLOT: u32 = 0;
 /// A record that is none of this report's.
-pub(super) const NOT_COUNTED: u32 = u32::MAX;
+pub(super) const NOT_COUNTED: u32 = u32::MAX - 1;
 /// Least rows of a table, however little memory there is.
 const ROWS_MIN: usize = 16;
+/// Most rows.
+const ROWS_MAX: usize = 1 << 20;
+/// Least memory of its histograms: several rows' with every bucket.
+const HISTOGRAM_BYTES_MIN: usize = 128 << 10;
 
 /// Slots of the cache.
 const CACHE_PLACES: usize = 1 << CACHE_BITS;
@@ -39,9 +43,8 @@ pub(super) struct SecondRow {
     pub(super) row: u32,
     /// What the metrics know it by; 0: not at all.
     pub(super) mark: u32,
-    /// Whether its times are not kept, from the next second on.
-    pub(super) dim: bool,
-    /// Whether its times of this second are not kept.
+    /// Its times of this second, unless it is blind.
+    histogram: Histogram,
     blind: bool,
     last_request: u64,
     last_second: u64,
@@ -51,6 +54,27 @@ pub(super) struct SecondRow {
 }
 
 impl SecondRow {
+    fn new(key: Arc<[u8]>, second: u64) -> Self {
+        Self {
+            key,
+            row: 0,
+            mark: 0,
+            histogram: Histogram::new(),
+            blind: false,
+            last_request: 0,
+            last_second: second,
+            last_time: 0,
+            totals: Totals::ZERO,
+        }
+    }
+
+    /// Takes its times and their memory, and returns how much that was.
+    fn forget_histogram(&mut self) -> usize {
+        let bytes = self.histogram.heap_bytes();
+        self.histogram.reset();
+        bytes
+    }
+
     /// What it counts for when rows must leave: the least leaves first.
     fn worth(&self, second: u64) -> (bool, u64) {
         if self.last_second + IDLE_SECS < second {
@@ -78,27 +102,22 @@ pub(super) struct Gain {
     pub(super) weight: u32,
 }
 
-/// A place of the cache: an identity, its row, and the generation of that row when it was found ([`OTHER_SLOT`]: of the
-/// table). A tuple, so that a vector of [`NOTHING`] takes no memory before it is used.
-type Place = (u64, u32, u32);
-
-/// Says nothing of any identity: generations of the table begin at 1.
-const NOTHING: Place = (0, OTHER_SLOT, 0);
+/// A place of the cache: an identity and one more than the slot of its row; 0: nothing. A tuple, so that a vector of empty
+/// ones takes no memory before it is used.
+type Place = (u64, u32);
 
 /// The busy rows of one report.
 #[derive(Debug)]
 pub(super) struct CurrentSecond {
-    pub(super) rows: Vec<SecondRow>,
-    /// How often each place in `rows` was given to another row.
-    generations: Vec<u32>,
-    by_key: HashTable<u32>,
+    pub(super) rows: Table<SecondRow>,
     hasher: RandomState,
-    unused: Vec<u32>,
     cache: Box<[Place]>,
     rows_max: usize,
-    times: Times,
+    /// Bytes that histograms take, and may take.
+    histogram_bytes: usize,
+    histogram_bytes_max: usize,
     /// Times of `(other)` and of rows whose own are not kept: the total has them.
-    spilled: Dense,
+    spilled: Histogram,
     /// Upper bounds of the buckets that metrics want, microseconds; empty: none.
     bounds: Arc<[u64]>,
     /// Per row one count for each bound, and one for what is above.
@@ -106,59 +125,42 @@ pub(super) struct CurrentSecond {
     second: u64,
     /// Whether rows were let go in this second.
     swept: bool,
-    /// One more than how often rows were.
-    generation: u32,
 }
 
 impl CurrentSecond {
-    /// A table of so many bytes, with room for so many (row, bucket).
-    pub(super) fn new(bytes: usize, times_max: usize, bounds: Arc<[u64]>) -> Self {
-        let counts = if bounds.is_empty() {
-            0
-        } else {
-            bounds.len() + 1
-        };
-        let row_bytes = SECOND_ROW_BYTES + counts * size_of::<u64>();
+    /// A table of so many bytes, and so many for its histograms.
+    pub(super) fn new(bytes: usize, histogram_bytes: usize, bounds: Arc<[u64]>) -> Self {
+        let stride = stride(&bounds);
+        let row_bytes = SECOND_ROW_BYTES + stride * size_of::<u64>();
         let rows_max = bytes.saturating_sub(SECOND_BYTES) / row_bytes;
-        let rows_max = rows_max.clamp(ROWS_MIN, SLOTS_MAX);
+        let rows_max = rows_max.clamp(ROWS_MIN, ROWS_MAX);
         // All that it can hold, at once: doubled step by step it would take more. Pages are resident when they are used.
-        let mut current = Self {
-            rows: Vec::with_capacity(rows_max + 1),
-            generations: Vec::with_capacity(rows_max + 1),
-            by_key: HashTable::with_capacity(rows_max),
+        let mut counts = Vec::with_capacity((rows_max + 1) * stride);
+        counts.resize(stride, 0);
+        Self {
+            rows: Table::new(rows_max, [SecondRow::new(Arc::from([].as_slice()), 0)]),
             hasher: RandomState::new(),
-            unused: Vec::new(),
-            cache: vec![NOTHING; CACHE_PLACES].into(),
+            cache: vec![(0, 0); CACHE_PLACES].into(),
             rows_max,
-            times: Times::new(times_max),
-            spilled: Dense::new(),
+            histogram_bytes: 0,
+            histogram_bytes_max: histogram_bytes.max(HISTOGRAM_BYTES_MIN),
+            spilled: Histogram::new(),
             bounds,
-            counts: Vec::with_capacity((rows_max + 1) * counts),
+            counts,
             second: 0,
             swept: false,
-            generation: 1,
-        };
-        current.add_row(Arc::from([].as_slice()));
-        current
+        }
     }
 
     /// The row of what has this identity; `None`: ask for its key.
     #[inline]
     pub(super) fn cached(&self, identity: u64) -> Option<u32> {
-        let (known, slot, generation) = self.cache[place_of(identity)];
-        (known == identity && generation == self.generation_of(slot)).then_some(slot)
-    }
-
-    fn generation_of(&self, slot: u32) -> u32 {
-        match slot {
-            NOT_COUNTED => 0,
-            OTHER_SLOT => self.generation,
-            slot => self.generations[slot as usize],
-        }
+        let (known, after_slot) = self.cache[place_of(identity)];
+        after_slot.checked_sub(1).filter(|_| known == identity)
     }
 
     fn remember(&mut self, identity: u64, slot: u32) {
-        self.cache[place_of(identity)] = (identity, slot, self.generation_of(slot));
+        self.cache[place_of(identity)] = (identity, slot + 1);
     }
 
     /// Remembers that what has this identity is none of this report's.
@@ -168,30 +170,22 @@ impl CurrentSecond {
 
     /// Forgets what has which identity.
     pub(super) fn forget_identities(&mut self) {
-        self.cache.fill(NOTHING);
+        self.cache.fill((0, 0));
     }
 
     /// The row of a key, laid on the table if there is room.
     pub(super) fn row_of(&mut self, identity: u64, key: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(key);
-        let rows = &self.rows;
-        let found = self
-            .by_key
-            .find(hash, |&slot| *rows[slot as usize].key == *key);
+        let found = self.rows.find(hash, |row| *row.key == *key);
         let slot = match found {
-            Some(&slot) => slot,
-            None if self.room() == 0 => OTHER_SLOT,
+            Some(slot) => slot,
+            None if self.rows.room() == 0 => OTHER_SLOT,
             None => {
-                let slot = self.add_row(key.into());
-                let Self {
-                    by_key,
-                    rows,
-                    hasher,
-                    ..
-                } = self;
-                by_key.insert_unique(hash, slot, |&slot| {
-                    hasher.hash_one(&*rows[slot as usize].key)
-                });
+                let row = SecondRow::new(key.into(), self.second);
+                let hash_of = |row: &SecondRow| self.hasher.hash_one(&*row.key);
+                let slot = self.rows.insert(hash, row, hash_of);
+                let counts = self.rows.end() * stride(&self.bounds);
+                self.counts.resize(counts, 0);
                 slot
             }
         };
@@ -199,50 +193,24 @@ impl CurrentSecond {
         slot
     }
 
-    fn add_row(&mut self, key: Arc<[u8]>) -> u32 {
-        let row = SecondRow {
-            key,
-            row: 0,
-            mark: 0,
-            dim: false,
-            blind: false,
-            last_request: 0,
-            last_second: self.second,
-            last_time: 0,
-            totals: Totals::ZERO,
-        };
-        match self.unused.pop() {
-            Some(slot) => {
-                self.rows[slot as usize] = row;
-                slot
+    /// Adds records to their rows, but for those that are [not counted](NOT_COUNTED).
+    pub(super) fn add_all(&mut self, slots: &[u32], gains: &[Gain]) {
+        let before = grown();
+        for (&slot, gain) in slots.iter().zip(gains) {
+            if slot != NOT_COUNTED {
+                self.add(slot, gain);
             }
-            None => {
-                self.rows.push(row);
-                self.generations.push(0);
-                self.counts.resize(self.rows.len() * self.stride(), 0);
-                (self.rows.len() - 1) as u32
-            }
+        }
+        let grown = grown().wrapping_sub(before);
+        self.histogram_bytes = self.histogram_bytes.wrapping_add(grown);
+        if self.histogram_bytes > self.histogram_bytes_max {
+            self.shrink_histograms();
         }
     }
 
-    /// How many further rows fit.
-    fn room(&self) -> usize {
-        (self.rows_max + self.unused.len()).saturating_sub(self.rows.len())
-    }
-
-    /// Counts per row for metrics.
-    fn stride(&self) -> usize {
-        if self.bounds.is_empty() {
-            0
-        } else {
-            self.bounds.len() + 1
-        }
-    }
-
-    /// Adds a record to its row.
     #[inline]
-    pub(super) fn add(&mut self, slot: u32, gain: &Gain) {
-        let row = &mut self.rows[slot as usize];
+    fn add(&mut self, slot: u32, gain: &Gain) {
+        let row = &mut self.rows[slot];
         let totals = &mut row.totals;
         totals.time += u128::from(gain.time);
         totals.ru_utime += u128::from(gain.ru_utime);
@@ -256,68 +224,59 @@ impl CurrentSecond {
         totals.errors += u64::from(gain.error);
         if !self.bounds.is_empty() {
             let at = self.bounds.partition_point(|&bound| bound < gain.sample);
-            let stride = self.bounds.len() + 1;
-            self.counts[slot as usize * stride + at] += u64::from(gain.weight);
+            self.counts[slot as usize * stride(&self.bounds) + at] += u64::from(gain.weight);
         }
         if row.blind || slot == OTHER_SLOT {
-            self.spilled.add_one(gain.bucket, u64::from(gain.weight));
+            self.spilled.add(gain.bucket, gain.weight.into());
         } else if gain.weight > 0 {
-            if self.times.is_full() {
-                self.make_room();
-            }
-            self.times.push(slot, gain.bucket, gain.weight);
+            row.histogram.add(gain.bucket, gain.weight.into());
         }
     }
 
-    /// Makes room in the list of times: first by adding up what is the same, then at the cost of the lightest rows.
+    /// Takes the memory of the histograms that are idle; if that does not help for long, that of the lighter half of the rows.
     #[cold]
-    fn make_room(&mut self) {
-        self.times.compact();
-        if !self.times.is_crowded() {
-            return;
-        }
-        let of_row = |events: &[Event]| {
-            let slot = events[0].slot();
-            (self.rows[slot as usize].totals.time, slot)
-        };
-        let mut rows: Vec<(u128, u32)> = self.times.rows().map(of_row).collect();
-        let half = rows.len() / 2;
-        if rows.len() > 1 {
-            rows.select_nth_unstable(half);
-        }
-        for &(_, slot) in &rows[..half] {
-            self.rows[slot as usize].blind = true;
-        }
+    fn shrink_histograms(&mut self) {
         let Self {
-            times,
             rows,
-            spilled,
+            histogram_bytes,
             ..
         } = self;
-        times.retain(|event| {
-            let blind = rows[event.slot() as usize].blind;
-            if blind {
-                let (bucket, count) = event.pair();
-                spilled.add_one(bucket, count);
+        for row in rows.entries() {
+            if row.totals.requests == 0 {
+                *histogram_bytes -= row.forget_histogram();
             }
-            !blind
-        });
+        }
+        if *histogram_bytes <= self.histogram_bytes_max / 4 * 3 {
+            return;
+        }
+        let seeing = rows.entries().iter_mut().filter(|row| !row.blind);
+        let mut seeing: Vec<&mut SecondRow> = seeing.collect();
+        let half = seeing.len() / 2;
+        seeing.sort_unstable_by_key(|row| row.totals.time);
+        for row in &mut seeing[..half] {
+            row.blind = true;
+            for (bucket, count) in row.histogram.iter() {
+                self.spilled.add(bucket, count);
+            }
+            *histogram_bytes -= row.forget_histogram();
+        }
     }
 
     /// Lets rows leave, at most once a second, so that others find room. Not to be called while slots are under way.
     pub(super) fn sweep(&mut self) {
-        if self.swept || self.room() >= self.rows_max / 4 {
+        if self.swept || self.rows.room() >= self.rows_max / 4 {
             return;
         }
         self.swept = true;
-        self.generation = self.generation.wrapping_add(1).max(1);
+        // What has whose slot changes, and what was `(other)` may have one.
+        self.forget_identities();
         let second = self.second;
         self.leave(|row| row.last_second + IDLE_SECS < second);
-        if self.room() >= self.rows_max / 16 {
+        if self.rows.room() >= self.rows_max / 16 {
             return;
         }
-        let going = (self.rows_max / 8).saturating_sub(self.room());
-        let rows = self.rows.iter().skip(1);
+        let going = (self.rows_max / 8).saturating_sub(self.rows.room());
+        let rows = self.rows.entries().iter().skip(1);
         let quiet = rows.filter(|row| row.totals.requests == 0);
         let mut worths: Vec<(bool, u64)> = quiet.map(|row| row.worth(second)).collect();
         if worths.len() > going {
@@ -330,57 +289,47 @@ impl CurrentSecond {
 
     /// Lets those leave that gained nothing yet in this second.
     fn leave(&mut self, goes: impl Fn(&SecondRow) -> bool) {
-        for slot in 1..self.rows.len() as u32 {
-            let row = &self.rows[slot as usize];
+        for slot in 1..self.rows.end() as u32 {
+            let row = &self.rows[slot];
             if row.totals.requests > 0 || !goes(row) {
                 continue;
             }
             let hash = self.hasher.hash_one(&*row.key);
-            if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == slot) {
-                entry.remove();
-                self.rows[slot as usize].key = Arc::from([].as_slice());
-                let generation = &mut self.generations[slot as usize];
-                *generation = generation.wrapping_add(1);
-                self.unused.push(slot);
+            if self.rows.remove(hash, slot) {
+                let row = &mut self.rows[slot];
+                row.key = Arc::from([].as_slice());
+                self.histogram_bytes -= row.forget_histogram();
             }
         }
     }
 
-    /// Closes the second: gives every row that gained something to `each`, with its times ((bucket, count), ascending;
-    /// `None`: not kept), and then adds the times of all rows up in `all`. What rows gained is still there afterwards.
+    /// Closes the second: gives every row that gained something to `each`, with its times (`None`: not kept), and then the
+    /// times of all rows together in `all`. What rows gained is still there afterwards.
     pub(super) fn close(
         &mut self,
-        all: &mut Dense,
-        pairs: &mut Vec<(u32, u64)>,
-        mut each: impl FnMut(u32, &SecondRow, Option<&[(u32, u64)]>),
+        all: &mut Histogram,
+        mut each: impl FnMut(u32, &SecondRow, Option<&Histogram>),
     ) {
-        self.times.compact();
-        let mut timed = self.times.rows().peekable();
-        for (row, slot) in self.rows.iter().zip(0..) {
-            if row.totals.requests == 0 {
-                continue;
+        all.clear();
+        let mut add = |histogram: &Histogram| {
+            for (bucket, count) in histogram.iter() {
+                all.add(bucket, count);
             }
-            pairs.clear();
-            let mine = timed.next_if(|events| events[0].slot() == slot);
-            for event in mine.unwrap_or_default() {
-                let (bucket, count) = event.pair();
-                match pairs.last_mut() {
-                    Some((last, sum)) if *last == bucket => *sum += count,
-                    _ => pairs.push((bucket, count)),
-                }
+        };
+        for (row, slot) in self.rows.entries().iter().zip(0..) {
+            if row.totals.requests > 0 {
+                add(&row.histogram);
+                let whole = !row.blind && slot != OTHER_SLOT;
+                each(slot, row, whole.then_some(&row.histogram));
             }
-            all.add(pairs.iter().copied());
-            let whole = !row.blind && slot != OTHER_SLOT;
-            each(slot, row, whole.then_some(pairs.as_slice()));
         }
-        self.spilled.take(pairs);
-        all.add(pairs.iter().copied());
+        add(&self.spilled);
     }
 
     /// Every row that gained something in this second, for the metrics.
     pub(super) fn gained(&mut self, mut each: impl FnMut(u32, &mut SecondRow, &[u64])) {
-        let stride = self.stride();
-        for (slot, row) in self.rows.iter_mut().enumerate() {
+        let stride = stride(&self.bounds);
+        for (slot, row) in self.rows.entries().iter_mut().enumerate() {
             if row.totals.requests > 0 {
                 let counts = &self.counts[slot * stride..(slot + 1) * stride];
                 each(slot as u32, row, counts);
@@ -390,28 +339,37 @@ impl CurrentSecond {
 
     /// Starts the next second.
     pub(super) fn clear(&mut self, second: u64) {
-        let stride = self.stride();
-        for (slot, row) in self.rows.iter_mut().enumerate() {
+        let stride = stride(&self.bounds);
+        for (slot, row) in self.rows.entries().iter_mut().enumerate() {
             if row.totals.requests > 0 {
                 row.last_time = u64::try_from(row.totals.time).unwrap_or(u64::MAX - 1);
                 row.totals = Totals::ZERO;
                 row.last_second = self.second;
                 self.counts[slot * stride..(slot + 1) * stride].fill(0);
             }
-            row.blind = row.dim;
+            row.histogram.clear();
+            row.blind = false;
         }
-        self.times.clear();
+        self.spilled.clear();
         self.second = second;
         self.swept = false;
     }
 
     /// Rows that lost their number.
     pub(super) fn forget_numbers(&mut self, is_known: impl Fn(u32) -> bool) {
-        for row in &mut self.rows {
+        for row in self.rows.entries() {
             if row.row != 0 && !is_known(row.row) {
                 row.row = 0;
             }
         }
+    }
+}
+
+/// Counts per row for metrics.
+fn stride(bounds: &[u64]) -> usize {
+    match bounds.len() {
+        0 => 0,
+        bounds => bounds + 1,
     }
 }
 
@@ -442,7 +400,8 @@ mod tests {
             bucket: crate::report::histogram::BucketLayout::LogLinear.bucket(time),
             weight: 1,
         };
-        let (mut all, mut pairs) = (Dense::new(), Vec::new());
+        let mut all = Histogram::new();
+        let sum = |times: &Histogram| times.iter().map(|(_, count)| count).sum::<u64>();
         let mut request = 0;
         for second in 1..=5 {
             current.clear(second);
@@ -465,29 +424,26 @@ mod tests {
                     } else {
                         round % 3_000
                     };
-                    current.add(slot, &gain(request, time));
+                    current.add_all(&[slot], &[gain(request, time)]);
                 }
             }
             let (mut requests, mut heaviest) = (0, None);
-            current.close(&mut all, &mut pairs, |_, row, pairs| {
+            current.close(&mut all, |_, row, times| {
                 requests += row.totals.requests;
                 if *row.key == 0_u64.to_le_bytes() {
-                    let counted = pairs.map(|pairs| pairs.iter().map(|(_, count)| count).sum());
-                    heaviest = Some((row.totals.requests, counted));
+                    heaviest = Some((row.totals.requests, times.map(sum)));
                 }
             });
             assert_eq!(requests, request - before);
             let expected = if second == 1 { 2_000 } else { 1_999 };
             assert_eq!(heaviest, Some((expected, Some(expected))), "{second}");
-            all.take(&mut pairs);
-            let times: u64 = pairs.iter().map(|(_, count)| count).sum();
-            assert_eq!(times, request - before, "the total has every time");
+            assert_eq!(sum(&all), request - before, "the total has every time");
             let mut buckets = 0;
             current.gained(|_, _, counts| buckets += counts.iter().sum::<u64>());
             assert_eq!(buckets, request - before, "and so have the metrics");
         }
         current.clear(6);
-        current.close(&mut all, &mut pairs, |_, _, _| panic!("nothing is left"));
+        current.close(&mut all, |_, _, _| panic!("nothing is left"));
     }
 
     /// A place that was given to another row is not found by what had it before.

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, Counting, SIGHTS_BYTES};
-use super::block::{Block, Draft, Kept, Room};
+use super::block::{Block, Draft, Kept, OTHER, TOTAL};
 use super::current_second::{CurrentSecond, Gain, OTHER_SLOT, SecondRow};
-use super::history::{COARSE_SECS, Dense, FINE_SECS, Merging};
+use super::history::{COARSE_SECS, FINE_SECS, each_row};
 use super::{Shared, State};
 use crate::merger::SharedLive;
+use crate::report::counts::Histogram;
 use crate::report::definition::Definition;
 use crate::report::totals::Totals;
 
@@ -68,18 +69,18 @@ pub(super) struct Budgets {
     pub(super) blocks: usize,
     pub(super) names: usize,
     pub(super) current_seconds: usize,
-    pub(super) events: usize,
+    pub(super) histograms: usize,
 }
 
 impl Budgets {
-    /// How `memory` is divided: six tenths for blocks, a tenth for the names in them, two for what is busy, one for times.
+    /// How `memory` is divided: six tenths for blocks, a tenth for the names in them, two for what is busy, one for its histograms.
     pub(super) fn of(memory: usize) -> Self {
         let tenth = memory / 10;
         Self {
             blocks: tenth * 6,
             names: tenth,
             current_seconds: tenth * 2,
-            events: tenth,
+            histograms: tenth,
         }
     }
 }
@@ -104,14 +105,10 @@ pub(super) struct Fold {
     /// Strings that the pool had released when the last batch was read.
     forgotten: u64,
     batch: Batch,
-    gains: Vec<Gain>,
-    /// How many rows have their times kept: as many as had room for a histogram of late.
-    timed: usize,
-    weights: Vec<f64>,
-    pairs: Vec<(u32, u64)>,
-    all: Dense,
+    /// What the requests of the batch add to their rows, and what its timers do.
+    gains: [Vec<Gain>; 2],
+    all: Histogram,
     draft: Draft,
-    merging: Merging,
 }
 
 impl Fold {
@@ -125,14 +122,16 @@ impl Fold {
     ) -> Self {
         let reports = shared.state.read().reports.len().max(1);
         let current_bytes = (budgets.current_seconds / reports).saturating_sub(SIGHTS_BYTES);
-        // Sorting takes as much again.
-        let events_max = budgets.events / reports / (2 * size_of::<u64>());
+        let histogram_bytes = budgets.histograms / reports;
         let state = shared.state.read();
         let counting = state.reports.iter().map(|tracked| {
             let name = tracked.definition.name.as_str();
             let mut bounds = sinks.iter().filter_map(|sink| sink.bounds(name));
-            let current =
-                CurrentSecond::new(current_bytes, events_max, bounds.next().unwrap_or_default());
+            let current = CurrentSecond::new(
+                current_bytes,
+                histogram_bytes,
+                bounds.next().unwrap_or_default(),
+            );
             Counting::new(Arc::clone(&tracked.definition), current)
         });
         let reports: Vec<Counting> = counting.collect();
@@ -154,13 +153,9 @@ impl Fold {
             missed: 0,
             forgotten: 0,
             batch: Batch::default(),
-            gains: Vec::new(),
-            timed: usize::MAX,
-            weights: Vec::new(),
-            pairs: Vec::new(),
-            all: Dense::new(),
+            gains: [Vec::new(), Vec::new()],
+            all: Histogram::new(),
             draft: Draft::default(),
-            merging: Merging::new(),
         };
         fold.start_second(fold.second);
         fold
@@ -222,21 +217,19 @@ impl Fold {
     fn count_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let mut gains = std::mem::take(&mut self.gains);
+        let [of_requests, of_timers] = &mut gains;
+        of_requests.clear();
+        of_requests.extend(batch.requests.iter().map(|it| it.gain(self.error_status)));
+        of_timers.clear();
+        of_timers.extend(batch.timers.iter().map(|it| it.gain()));
         let mut done = 0;
         while let Some(first) = batch.requests.get(done) {
             self.advance(self.second_of(first.merged_ms));
             let left = batch.requests[done..].iter();
             let of_second = left.take_while(|it| self.second_of(it.merged_ms) <= self.second);
             let requests = done..done + of_second.count().max(1);
+            done = requests.end;
             let timers = batch.timers_of(&requests);
-            gains.clear();
-            let (of_requests, of_timers) = (
-                &batch.requests[requests.clone()],
-                &batch.timers[timers.clone()],
-            );
-            gains.extend(of_requests.iter().map(|it| it.gain(self.error_status)));
-            gains.extend(of_timers.iter().map(|it| it.gain()));
-            let (of_requests, of_timers) = gains.split_at(requests.len());
             for report in &mut self.reports {
                 if report.keys.of_timers() {
                     report.add(timers.clone(), of_timers);
@@ -244,7 +237,6 @@ impl Fold {
                     report.add(requests.clone(), of_requests);
                 }
             }
-            done = requests.end;
         }
         self.shared.counted(batch.requests.len() as u64);
         (self.batch, self.gains) = (batch, gains);
@@ -276,13 +268,12 @@ impl Fold {
         let allowance = {
             let mut state = shared.state.write();
             self.weigh(&mut state);
-            state.history.fine_allowance(self.reports.len())
+            state.history.fine.allowance(self.reports.len())
         };
-        let room = self.draft.choose(allowance);
+        self.draft.choose(allowance);
         let mut state = shared.state.write();
         self.number_rows(&mut state);
         drop(state);
-        self.dim_rows(room);
         let (sheets, fit) = self.draft.finish(self.reports.len());
         let block = Arc::new(Block {
             second: self.second,
@@ -291,7 +282,7 @@ impl Fold {
             sheets,
         });
         let mut state = shared.state.write();
-        state.history.push_fine(block);
+        state.history.fine.push(block);
         state.fit = fit;
         let last_of_ten = (shared.unix_of(self.second) + 1).is_multiple_of(COARSE_SECS);
         drop(state);
@@ -306,7 +297,6 @@ impl Fold {
         let Self {
             reports,
             draft,
-            pairs,
             all,
             ..
         } = self;
@@ -315,18 +305,17 @@ impl Fold {
             let mut sum = Totals::ZERO;
             // The only row of a report without keys is its total.
             let has_keys = !report.definition.keys.is_empty();
-            report.current.close(all, pairs, |slot, row, pairs| {
+            report.current.close(all, |slot, row, histogram| {
                 sum += &row.totals;
                 if slot == OTHER_SLOT {
                     draft.push_other(number, &row.totals);
                 } else if has_keys {
                     let id = (number, row.row, slot);
-                    draft.push(id, weight(&row.totals), &row.totals, pairs);
+                    draft.push(id, weight(&row.totals), &row.totals, histogram);
                 }
             });
-            all.take(pairs);
             if sum.requests > 0 {
-                draft.push_total(number, &sum, Some(pairs));
+                draft.push_total(number, &sum, Some(all));
             }
         }
     }
@@ -335,7 +324,7 @@ impl Fold {
     fn weigh(&mut self, state: &mut State) {
         for row in &mut self.draft.rows {
             let names = &mut state.reports[row.report].names;
-            if row.row > super::block::OTHER {
+            if row.row > OTHER {
                 names.add_weight(row.row, row.weight);
                 row.weight = names.weight(row.row);
             } else if row.weight < names.lightest() {
@@ -351,7 +340,7 @@ impl Fold {
     fn number_rows(&mut self, state: &mut State) {
         for row in &mut self.draft.rows {
             if row.row == 0 && row.kept != Kept::Folded {
-                let on_current = &mut self.reports[row.report].current.rows[row.slot as usize];
+                let on_current = &mut self.reports[row.report].current.rows[row.slot];
                 let names = &mut state.reports[row.report].names;
                 row.row = names.insert(&on_current.key, row.weight);
                 on_current.row = row.row;
@@ -368,27 +357,6 @@ impl Fold {
         }
     }
 
-    /// Decides whose times are kept in the next second: to count what finds no room in a block would be in vain.
-    fn dim_rows(&mut self, room: Room) {
-        let rows = &self.draft.rows;
-        match room {
-            Room::Lacking => self.timed = rows.iter().filter(|it| it.kept == Kept::Full).count(),
-            Room::Used => {}
-            Room::Left => self.timed = self.timed.saturating_add(self.timed / 4 + 16),
-        }
-        let mut least = 0.0;
-        if self.timed < rows.len() {
-            self.weights.clear();
-            self.weights.extend(rows.iter().map(|row| row.weight));
-            let by_weight = |a: &f64, b: &f64| b.total_cmp(a);
-            least = *self.weights.select_nth_unstable_by(self.timed, by_weight).1;
-        }
-        for row in rows {
-            let on_current = &mut self.reports[row.report].current.rows[row.slot as usize];
-            on_current.dim = self.timed < rows.len() && row.weight < least;
-        }
-    }
-
     /// Makes a block of the last ten seconds.
     fn close_ten(&mut self) {
         let shared = Arc::clone(&self.shared);
@@ -397,33 +365,41 @@ impl Fold {
         for tracked in &mut state.reports {
             tracked.names.fade();
         }
-        let allowance = state.history.coarse_allowance(self.reports.len());
+        let allowance = state.history.coarse.allowance(self.reports.len());
         drop(state);
         // Only this thread writes: what is read here is still so when the block is added.
         let state = shared.state.read();
-        let mut blocks = state.history.last(COARSE_SECS);
-        blocks.retain(|block| block.second >= first);
+        let blocks = state.history.fine.within(first, self.second + 1);
+        let blocks: Vec<_> = blocks.cloned().collect();
         self.draft.clear();
+        let draft = &mut self.draft;
         for (tracked, number) in state.reports.iter().zip(0..) {
-            let weight = |row| tracked.names.weight(row);
-            self.merging.draft(&blocks, number, weight, &mut self.draft);
+            each_row(&blocks, number, true, |row, sum| {
+                let totals = sum.totals;
+                let histogram = sum.histogram();
+                match row {
+                    TOTAL => draft.push_total(number, &totals, histogram),
+                    OTHER => draft.push_other(number, &totals),
+                    row => {
+                        let weight = tracked.names.weight(row);
+                        draft.push((number, row, 0), weight, &totals, histogram);
+                    }
+                }
+            });
         }
         drop(state);
         self.draft.choose(allowance);
         let (sheets, _) = self.draft.finish(self.reports.len());
-        let (Some(oldest), missed) = (
-            blocks.first().map(|block| block.second),
-            blocks.iter().map(|block| block.missed).sum(),
-        ) else {
+        let Some(oldest) = blocks.first().map(|block| block.second) else {
             return;
         };
         let block = Arc::new(Block {
             second: oldest,
             secs: self.second + 1 - oldest,
-            missed,
+            missed: blocks.iter().map(|block| block.missed).sum(),
             sheets,
         });
-        shared.state.write().history.push_coarse(block);
+        shared.state.write().history.coarse.push(block);
     }
 }
 

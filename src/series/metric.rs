@@ -3,6 +3,7 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; a number per second is over the seconds that are known,
 //! so the running, unfinished point of a line shows the right height.
 
+use crate::report::counts::Histogram;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::totals::Totals;
 
@@ -52,15 +53,6 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// From 95, 99.9 and the like; `None` when out of range.
-    #[must_use]
-    pub fn new(percent: f64) -> Option<Self> {
-        let thousandths = (percent * 1e3).round();
-        (1.0..=1e5).contains(&thousandths).then_some(Self {
-            thousandths: thousandths as u32,
-        })
-    }
-
     fn rank(self, rounding: Rounding) -> Option<Rank> {
         Rank::percent(f64::from(self.thousandths) / 1e3, rounding)
     }
@@ -73,7 +65,11 @@ impl Percent {
         if !digits(whole, 3) || !digits(decimals, 3) {
             return None;
         }
-        Self::new(format!("{whole}.{decimals}").parse().ok()?)
+        // Three digits, so that they are thousandths.
+        let thousandths = format!("{whole}{decimals:0<3}").parse().ok()?;
+        (1..=100_000)
+            .contains(&thousandths)
+            .then_some(Self { thousandths })
     }
 }
 
@@ -89,8 +85,8 @@ impl std::fmt::Display for Percent {
     }
 }
 
-/// Names and units; percentiles have a rule instead of a line.
-const NAMES: [(Metric, &str, &str); 16] = [
+/// All with names and units, of the percentiles the three usual ones; the names of others follow a rule.
+const NAMES: [(Metric, &str, &str); 19] = [
     (Metric::ReqCount, "req_count", "requests"),
     (Metric::ReqPerSec, "req_per_sec", "requests/s"),
     (Metric::HitCount, "hit_count", "hits"),
@@ -98,6 +94,9 @@ const NAMES: [(Metric, &str, &str); 16] = [
     (Metric::TimeTotal, "time_total", "s"),
     (Metric::TimeAvg, "time_avg", "s"),
     (Metric::TimePerSec, "time_per_sec", "s/s"),
+    (Metric::P50, "p50", "s"),
+    (Metric::P95, "p95", "s"),
+    (Metric::P99, "p99", "s"),
     (Metric::Cpu, "cpu", "s"),
     (Metric::CpuAvg, "cpu_avg", "s"),
     (Metric::CpuPerSec, "cpu_per_sec", "s/s"),
@@ -124,27 +123,9 @@ impl Metric {
     });
 
     /// All of them, of the percentiles the three usual ones.
-    pub const ALL: &[Self] = &[
-        Self::ReqCount,
-        Self::ReqPerSec,
-        Self::HitCount,
-        Self::HitPerSec,
-        Self::TimeTotal,
-        Self::TimeAvg,
-        Self::TimePerSec,
-        Self::P50,
-        Self::P95,
-        Self::P99,
-        Self::Cpu,
-        Self::CpuAvg,
-        Self::CpuPerSec,
-        Self::Traffic,
-        Self::TrafficPerSec,
-        Self::MemoryAvg,
-        Self::Errors,
-        Self::ErrorsPerSec,
-        Self::ErrorPercent,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.into_iter().map(|(metric, ..)| metric)
+    }
 
     /// The metric of this name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
     #[must_use]
@@ -231,19 +212,19 @@ pub(super) struct Span<'a> {
     pub(super) of_timers: bool,
     /// As the report itself rounds ranks.
     pub(super) rounding: Rounding,
-    /// (bucket, count) in ascending order; `None`: not kept.
-    pub(super) histogram: Option<&'a [(u32, u64)]>,
+    /// `None`: not kept.
+    pub(super) histogram: Option<&'a Histogram>,
 }
 
 impl Span<'_> {
     fn percentile(&self, percent: Percent) -> Option<f64> {
-        let pairs = self.histogram?;
-        let total: u64 = pairs.iter().map(|&(_, count)| count).sum();
+        let histogram = self.histogram?;
+        let total: u64 = histogram.iter().map(|(_, count)| count).sum();
         if total == 0 {
             return None;
         }
         let rank = percent.rank(self.rounding)?;
-        Some(BucketLayout::LogLinear.quantile(rank, total, pairs.iter().copied()))
+        Some(BucketLayout::LogLinear.quantile(rank, total, histogram.iter()))
     }
 }
 
@@ -253,8 +234,8 @@ mod tests {
 
     #[test]
     fn every_metric_is_found_by_its_name() {
-        for metric in Metric::ALL {
-            assert_eq!(Metric::parse(&metric.name()), Some(*metric));
+        for metric in Metric::all() {
+            assert_eq!(Metric::parse(&metric.name()), Some(metric));
             assert!(!metric.unit().is_empty());
         }
         assert_eq!(Metric::P95.name(), "p95");
@@ -278,9 +259,9 @@ mod tests {
             secs: 1,
             of_timers: false,
             rounding: Rounding::Down,
-            histogram: Some(&[]),
+            histogram: Some(&Histogram::new()),
         };
-        for metric in Metric::ALL {
+        for metric in Metric::all() {
             let unknown = matches!(
                 metric,
                 Metric::TimeAvg

@@ -20,7 +20,6 @@ mod metric;
 mod names;
 mod pack;
 mod read;
-mod times;
 
 #[cfg(test)]
 mod tests;

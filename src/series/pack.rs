@@ -19,11 +19,15 @@ pub(super) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bo
     totals.push(to);
 }
 
-/// Appends a histogram: buckets ascending.
-pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: &[(u32, u64)]) {
+/// Appends a histogram: buckets ascending; one that comes again is counted with what came before.
+pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
+    let mut pairs = pairs.peekable();
     // The first step is from "below 0", so that it is at least 1 as the others are.
     let mut next = 0;
-    for &(bucket, count) in pairs {
+    while let Some((bucket, mut count)) = pairs.next() {
+        while let Some((_, more)) = pairs.next_if(|&(other, _)| other == bucket) {
+            count = count.saturating_add(more);
+        }
         let steps = bucket - next + 1;
         let (short_steps, short_count) = (
             if steps < 16 { steps as u8 } else { 0 },
@@ -106,7 +110,7 @@ mod tests {
         let pairs = [(0, 1), (1, 15), (2, 16), (17, 3), (18, 1), (2943, u64::MAX)];
         let mut bytes = Vec::new();
         write_totals(&mut bytes, &totals, true);
-        write_pairs(&mut bytes, &pairs);
+        write_pairs(&mut bytes, pairs.iter().copied());
         let (read, histogram) = Packed(&bytes).read();
         assert_eq!(read, totals);
         assert_eq!(histogram.unwrap().collect::<Vec<_>>(), pairs);
@@ -121,7 +125,7 @@ mod tests {
     fn neighbouring_buckets_of_few_take_a_byte_each() {
         let pairs: Vec<(u32, u64)> = (700..800).map(|bucket| (bucket, 7)).collect();
         let mut bytes = Vec::new();
-        write_pairs(&mut bytes, &pairs);
+        write_pairs(&mut bytes, pairs.iter().copied());
         assert!(bytes.len() <= pairs.len() + 2, "{}", bytes.len());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::block::{Block, FIRST_ROW, TOTAL};
-use super::history::{Adding, COARSE_SECS};
+use super::history::{COARSE_SECS, Sum, each_row};
 use super::metric::{Metric, Span};
 use super::{Series, State, Tracked};
 use crate::report::row_key::{key_texts, push_key};
@@ -114,7 +114,7 @@ impl Series {
         };
         let mut lines = vec![line; metrics.len()];
         let histogram = metrics.iter().any(Metric::needs_histogram);
-        let mut adding = Adding::new();
+        let mut sum = Sum::default();
         let mut at = usize::MAX;
         for block in &found.blocks {
             let Some(seconds) = (block.second + found.base).checked_sub(found.from) else {
@@ -122,12 +122,12 @@ impl Series {
             };
             let point = (seconds / found.step) as usize;
             if point != at {
-                write_point(&mut adding, &found, metrics, at, &mut lines);
+                write_point(&mut sum, &found, metrics, at, &mut lines);
                 at = point;
             }
-            add_block(block, &found, histogram, &mut adding);
+            add_block(block, &found, histogram, &mut sum);
         }
-        write_point(&mut adding, &found, metrics, at, &mut lines);
+        write_point(&mut sum, &found, metrics, at, &mut lines);
         Some(lines)
     }
 
@@ -156,7 +156,7 @@ impl Series {
             step = step.next_multiple_of(COARSE_SECS);
             from -= from % step;
         }
-        let (blocks, _) = state
+        let blocks = state
             .history
             .blocks(from.saturating_sub(base), to.saturating_sub(base));
         Some(Found {
@@ -186,47 +186,22 @@ impl Series {
         let found = self.find(report, None, (from, to, 1))?;
         let secs: u64 = found.blocks.iter().map(|block| block.secs).sum();
         let histogram = metric.needs_histogram();
-        let sheets: Vec<_> = found
-            .blocks
-            .iter()
-            .filter_map(|block| block.sheet(found.report))
-            .collect();
-        let mut entries: Vec<(u32, u32, u32)> = Vec::new();
-        for (sheet, of) in sheets.iter().zip(0..) {
-            let rows = sheet
-                .iter()
-                .zip(0..)
-                .filter(|((row, _), _)| *row >= FIRST_ROW);
-            entries.extend(rows.map(|((row, _), at)| (row, of, at)));
-        }
-        entries.sort_unstable();
-        let mut adding = Adding::new();
         let mut values: Vec<(f64, u32)> = Vec::new();
-        for run in entries.chunk_by(|a, b| a.0 == b.0) {
-            for &(_, of, at) in run {
-                let (totals, pairs) = sheets[of as usize].nth(at as usize).read();
-                adding.add(&totals, pairs.filter(|_| histogram));
+        each_row(&found.blocks, found.report, histogram, |row, sum| {
+            if row >= FIRST_ROW {
+                sum.secs = secs.max(1);
+                let value = metric.of(&span(sum, &found, histogram));
+                values.extend(value.map(|value| (value, row)));
             }
-            adding.secs = secs.max(1);
-            let value = metric.of(&span(&mut adding, &found, histogram));
-            adding.clear();
-            values.extend(value.map(|value| (value, run[0].0)));
-        }
-        drop(sheets);
+        });
         let state = self.0.state.read();
         let names = &state.reports.get(found.report)?.names;
-        let mut rows: Vec<TopRow> = Vec::new();
         values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (value, row) in values {
-            if rows.len() >= limit {
-                break;
-            }
-            if let Some(key) = names.key(row) {
-                let key = key_texts(key).map(str::to_owned).collect();
-                rows.push(TopRow { key, value });
-            }
-        }
-        Some(rows)
+        let rows = values.into_iter().filter_map(|(value, row)| {
+            let key = key_texts(names.key(row)?).map(str::to_owned).collect();
+            Some(TopRow { key, value })
+        });
+        Some(rows.take(limit).collect())
     }
 
     /// Which reports are tracked.
@@ -342,48 +317,42 @@ impl Tracked {
     }
 }
 
-fn add_block(block: &Block, found: &Found, histogram: bool, adding: &mut Adding) {
+fn add_block(block: &Block, found: &Found, histogram: bool, sum: &mut Sum) {
     let Some(sheet) = block.sheet(found.report) else {
         return;
     };
     match sheet.get(found.row) {
         Some(packed) => {
             let (totals, pairs) = packed.read();
-            adding.add(&totals, pairs.filter(|_| histogram));
-            adding.secs += block.secs;
+            sum.add(&totals, pairs.filter(|_| histogram));
+            sum.secs += block.secs;
         }
         // A row that is not there may be among those that were added up; or nothing was seen of it at all.
         None if found.row != TOTAL && sheet.has_other() => {}
         None if block.missed > 0 => {}
-        None => adding.secs += block.secs,
+        None => sum.secs += block.secs,
     }
 }
 
-fn span<'a>(adding: &'a mut Adding, found: &Found, histogram: bool) -> Span<'a> {
+fn span<'a>(sum: &'a Sum, found: &Found, histogram: bool) -> Span<'a> {
     Span {
-        totals: adding.totals,
-        secs: adding.secs,
+        totals: sum.totals,
+        secs: sum.secs,
         of_timers: found.of_timers,
         rounding: found.rounding,
-        histogram: if histogram { adding.histogram() } else { None },
+        histogram: sum.histogram().filter(|_| histogram),
     }
 }
 
-fn write_point(
-    adding: &mut Adding,
-    found: &Found,
-    metrics: &[Metric],
-    at: usize,
-    lines: &mut [Line],
-) {
-    if adding.secs > 0 {
+fn write_point(sum: &mut Sum, found: &Found, metrics: &[Metric], at: usize, lines: &mut [Line]) {
+    if sum.secs > 0 {
         let histogram = metrics.iter().any(Metric::needs_histogram);
-        let span = span(adding, found, histogram);
+        let span = span(sum, found, histogram);
         for (metric, line) in metrics.iter().zip(lines) {
             if let Some(point) = line.points.get_mut(at) {
                 *point = metric.of(&span);
             }
         }
     }
-    adding.clear();
+    sum.clear();
 }

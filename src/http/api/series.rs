@@ -53,7 +53,7 @@ impl Query {
         let metric = match params.text("metric") {
             None => Metric::ReqPerSec,
             Some(name) => Metric::parse(&name).ok_or_else(|| {
-                let names = Metric::ALL.iter().map(Metric::name);
+                let names = Metric::all().map(|metric| metric.name());
                 Problem::parameter("metric", format!("there is no metric {name:?}"))
                     .accepting(names.chain(["p99_9 and the like".to_owned()]))
             })?,
