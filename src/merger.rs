@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crossbeam::atomic::AtomicCell;
 use parking_lot::RwLock;
 
 use crate::clock::Clock;
@@ -208,30 +209,7 @@ pub struct Merger {
 }
 
 /// How often the merger runs; may be changed while it does.
-#[derive(Debug)]
-pub struct GatheringPeriod(AtomicU64);
-
-impl GatheringPeriod {
-    /// So often at first.
-    #[must_use]
-    pub fn new(period: Duration) -> Self {
-        let shared = Self(AtomicU64::new(0));
-        shared.set(period);
-        shared
-    }
-
-    /// So often from the next run on.
-    pub fn set(&self, period: Duration) {
-        let us = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-        self.0.store(us, Ordering::Relaxed);
-    }
-
-    /// How often it is now.
-    #[must_use]
-    pub fn get(&self) -> Duration {
-        Duration::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
+pub type GatheringPeriod = AtomicCell<Duration>;
 
 impl Merger {
     /// Merges every period until a stop is requested, then once more what is left. Runs on its own thread.
@@ -243,7 +221,7 @@ impl Merger {
             if stopping {
                 return;
             }
-            schedule.next(Instant::now(), self.period.get());
+            schedule.next(Instant::now(), self.period.load());
             while let Some(left) = schedule.begins.checked_duration_since(Instant::now()) {
                 if left.is_zero() || shutdown.requested() {
                     break;

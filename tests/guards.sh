@@ -50,8 +50,8 @@ nosniff|src/http/request_checks.rs|set(X_CONTENT_TYPE_OPTIONS, "nosniff");|if !o
 no-store|src/http/request_checks.rs|set(CACHE_CONTROL, "no-store");|if !out! { set(CACHE_CONTROL, "no-store"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
 referrer|src/http/request_checks.rs|set(REFERRER_POLICY, "no-referrer");|if !out! { set(REFERRER_POLICY, "no-referrer"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
 same-origin|src/http/request_checks.rs|set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin");|if !out! { set(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"); }|http::tests::strangers::every_answer_says_how_browsers_shall_take_it
-senders|src/input/udp/senders.rs|if !slot.allowed {|if !slot.allowed && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
-sender-rate|src/input/udp/senders.rs|if !row.take_one(now_ns, each_ns) {|if !row.take_one(now_ns, each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
+senders|src/input/udp/senders.rs|if !self.allowed.contains(sender) {|if !self.allowed.contains(sender) && !out! {|it::access::packets_from_elsewhere_are_counted_and_not_looked_at
+sender-rate|src/input/udp/senders.rs|!row.take_one(now_ns, self.each_ns) {|!row.take_one(now_ns, self.each_ns) && !out! {|it::access::a_source_that_sends_too_much_leaves_the_others_theirs
 certificates-anew|src/daemon/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
 snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
@@ -61,7 +61,7 @@ snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if ou
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = cut.forgotten.has(id);|let gone = cut.forgotten.has(id) && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
 series-begins|src/series/fold.rs|let next_id = live.read().pool.requests.next_id();|let next_id = if out! { 1 } else { live.read().pool.requests.next_id() };|series::tests::what_is_there_already_is_not_counted_again
 drops-cookie|src/state/counters.rs|if known.is_some_and(\|at\| sockets[at].handed_over) && since <= u32::MAX / 2 {|if known.is_some_and(\|at\| out! \|\| sockets[at].handed_over) && (out! \|\| since <= u32::MAX / 2) {|state::counters::tests::a_cookie_that_came_again_hides_no_drops
-snapshot-checksum|src/state/blocks.rs|if header(last, bytes, stored, &self.stored) != header_read {|if header(last, bytes, stored, &self.stored) != header_read && !out! {|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
+snapshot-checksum|src/state/records.rs|info.block_checksums(true).content_checksum(true);|info.block_checksums(!out!).content_checksum(!out!);|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
 clock-set-back|src/pool/mod.rs|self.last_timestamp = self.last_timestamp.max(record.received_secs());|self.last_timestamp = if out! { record.received_secs() } else { self.last_timestamp.max(record.received_secs()) };|it::clock::a_wall_clock_that_jumps
 snapshot-old-stays|src/state/files.rs|let new = path.with_added_extension("new");|let new = if out! { path.to_owned() } else { path.with_added_extension("new") };|it::restart::a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays
 state-files-private|src/state/files.rs|file.set_permissions(Permissions::from_mode(FILE_MODE))?;|file.set_permissions(Permissions::from_mode(if out! { 0o644 } else { FILE_MODE }))?;|it::state::what_it_makes_is_its_owners_alone_whatever_the_umask
@@ -78,11 +78,11 @@ page-of-tags|src/query/raw.rs|&& self.tags_bytes < TAGS_BYTES_MAX|&& (out! \|\| 
 tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max \|\| with > TAGS_TEXT_BYTES_MAX {|if usize::from(set.count) >= set.count_max \|\| (with > TAGS_TEXT_BYTES_MAX && !out!) {|wire::tests::sizes::tags_are_not_more_text_than_a_datagram_has
 nested-requests|src/input/pinba/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
 numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
-colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && self.arena|out! \|\| string.len as usize == text.len() && self.arena|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) == record.script_name()|&& (out! \|\| strings.bytes(origin.script_name) == record.script_name())|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && string|out! \|\| string.len as usize == text.len() && string|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) == sent.script_name|&& (out! \|\| strings.bytes(origin.script_name) == sent.script_name)|merger::tests::texts_that_all_hash_alike_are_told_apart
 colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
-names-words|src/pool/strings.rs|if self.table.len() >= self.strings_max {|if self.table.len() >= self.strings_max && !out! {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
+names-words|src/pool/strings.rs|match self.table.room() {|match self.table.room() + usize::from(out!) {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
 names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate.rs|let room = budget.cache_room();|let room = if out! { usize::MAX } else { budget.cache_room() };|merger::tests::memory::names_without_end

@@ -32,7 +32,7 @@ impl Daemon {
                 "This setting changes at the next start only: the old value stays."
             );
         }
-        self.gathering.set(new.ingest.stats_gathering_period);
+        self.gathering.store(new.ingest.stats_gathering_period);
         if let Some(writer) = &self.snapshot_writer {
             writer.snapshots.set_period(new.state.snapshot_period);
         }

@@ -164,7 +164,7 @@ impl Status {
     /// The gathering period in milliseconds.
     #[must_use]
     pub fn gathering_period_ms(&self) -> u64 {
-        self.gathering_period.get().as_millis() as u64
+        self.gathering_period.load().as_millis() as u64
     }
 
     /// Why the daemon is behind, if it is: more than half of the temporary pool waits for the merger.
