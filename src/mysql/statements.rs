@@ -187,26 +187,24 @@ impl Statement {
     pub(super) fn values(&mut self, body: &[u8]) -> Result<Vec<Literal>, SqlError> {
         let values = match self.spoilt.take() {
             Some(error) => Err(error),
-            None => self
-                .read_values(body)
-                .ok_or_else(mismatch)
-                .and_then(|read| read),
+            None => self.read_values(body),
         };
         // They are for one execution.
         self.reset();
         values
     }
 
-    /// `None` when the packet ends too early or names no type.
-    fn read_values(&mut self, body: &[u8]) -> Option<Result<Vec<Literal>, SqlError>> {
+    fn read_values(&mut self, body: &[u8]) -> Result<Vec<Literal>, SqlError> {
         let count = self.prepared.parameters;
         if count == 0 {
-            return Some(Ok(Vec::new()));
+            return Ok(Vec::new());
         }
-        let (nulls, rest) = body.split_at_checked(count.div_ceil(8))?;
-        let (&bound, mut rest) = rest.split_first()?;
+        let nulls = body.split_at_checked(count.div_ceil(8));
+        let (nulls, rest) = nulls.ok_or_else(mismatch)?;
+        let (&bound, mut rest) = rest.split_first().ok_or_else(mismatch)?;
         if bound == 1 {
-            let (types, values) = rest.split_at_checked(2 * count)?;
+            let types = rest.split_at_checked(2 * count);
+            let (types, values) = types.ok_or_else(mismatch)?;
             let types = types.chunks_exact(2);
             self.types = types
                 .map(|pair| (pair[0], pair[1] & UNSIGNED != 0))
@@ -214,31 +212,23 @@ impl Statement {
             rest = values;
         }
         if self.types.len() != count {
-            return None;
+            return Err(mismatch());
         }
-        let mut values = Vec::with_capacity(count);
-        for (index, &(kind, unsigned)) in self.types.iter().enumerate() {
-            let long = u16::try_from(index)
-                .ok()
-                .and_then(|index| self.long.get(&index));
-            let value = if let Some(long) = long {
-                text(long.clone())
-            } else if nulls[index / 8] >> (index % 8) & 1 == 1 {
-                Ok(Literal::Null)
-            } else {
-                let (value, after) = value(kind, unsigned, rest)?;
-                rest = after;
-                value
-            };
-            match value {
-                Ok(value) => values.push(value),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        Some(Ok(values))
+        let mut rest = ParseBuf(rest);
+        let values = self.types.iter().zip(0_u16..).enumerate();
+        values
+            .map(
+                |(index, (&(kind, unsigned), number))| match self.long.get(&number) {
+                    Some(long) => text(long.clone()),
+                    None if nulls[index / 8] >> (index % 8) & 1 == 1 => Ok(Literal::Null),
+                    None => value(kind, unsigned, &mut rest),
+                },
+            )
+            .collect()
     }
 }
 
+/// A packet that ends too early or names no type.
 fn mismatch() -> SqlError {
     malformed(": the values are not those that the statement takes")
 }
@@ -249,59 +239,59 @@ fn text(bytes: Vec<u8>) -> Result<Literal, SqlError> {
         .map_err(|_| not_utf8())
 }
 
-/// One value, and what follows it; `None` when there is none of that type.
-fn value(kind: u8, unsigned: bool, bytes: &[u8]) -> Option<(Result<Literal, SqlError>, &[u8])> {
+/// The next value, of this type.
+fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, SqlError> {
     use ColumnType as T;
 
-    let kind = T::try_from(kind).ok()?;
-    match kind {
+    let kind = match T::try_from(kind) {
         // What no client sends; `mysql_common` panics at some of them.
-        T::MYSQL_TYPE_NEWDATE
-        | T::MYSQL_TYPE_BIT
-        | T::MYSQL_TYPE_TIMESTAMP2
-        | T::MYSQL_TYPE_DATETIME2
-        | T::MYSQL_TYPE_TIME2
-        | T::MYSQL_TYPE_TYPED_ARRAY
-        | T::MYSQL_TYPE_VECTOR
-        | T::MYSQL_TYPE_UNKNOWN
-        | T::MYSQL_TYPE_GEOMETRY => return None,
-        _ => {}
-    }
+        Err(_)
+        | Ok(
+            T::MYSQL_TYPE_NEWDATE
+            | T::MYSQL_TYPE_BIT
+            | T::MYSQL_TYPE_TIMESTAMP2
+            | T::MYSQL_TYPE_DATETIME2
+            | T::MYSQL_TYPE_TIME2
+            | T::MYSQL_TYPE_TYPED_ARRAY
+            | T::MYSQL_TYPE_VECTOR
+            | T::MYSQL_TYPE_UNKNOWN
+            | T::MYSQL_TYPE_GEOMETRY,
+        ) => return Err(mismatch()),
+        Ok(kind) => kind,
+    };
     let mut sign = ColumnFlags::empty();
     sign.set(ColumnFlags::UNSIGNED_FLAG, unsigned);
-    let mut rest = ParseBuf(bytes);
-    let value = ValueDeserializer::<BinValue>::deserialize((kind, sign), &mut rest).ok()?;
     // Of a moment or a span of time, which are as long as they have to be.
-    let length = bytes.first();
-    let value = match value.0 {
-        Value::NULL => Ok(Literal::Null),
-        Value::Bytes(bytes) => text(bytes),
-        Value::Int(number) => Ok(Literal::Int(number)),
-        Value::UInt(number) => Ok(Literal::UInt(number)),
-        Value::Float(number) => Ok(float(number.into())),
-        Value::Double(number) => Ok(float(number)),
+    let length = rest.0.first().copied();
+    let value = ValueDeserializer::<BinValue>::deserialize((kind, sign), rest);
+    Ok(match value.map_err(|_| mismatch())?.0 {
+        Value::NULL => Literal::Null,
+        Value::Bytes(bytes) => return text(bytes),
+        Value::Int(number) => Literal::Int(number),
+        Value::UInt(number) => Literal::UInt(number),
+        Value::Float(number) => float(number.into()),
+        Value::Double(number) => float(number),
         Value::Date(year, month, day, hour, minute, second, micros) => {
             let mut text = format!("{year:04}-{month:02}-{day:02}");
-            if length != Some(&4) {
+            if length != Some(4) {
                 text += &format!(" {hour:02}:{minute:02}:{second:02}");
             }
-            if length == Some(&11) {
+            if length == Some(11) {
                 text += &format!(".{micros:06}");
             }
-            Ok(Literal::Text(text))
+            Literal::Text(text)
         }
         Value::Time(negative, days, hours, minutes, seconds, micros) => {
             let sign = if negative { "-" } else { "" };
             // MySQL's own limit is 838 hours.
             let hours = days.min(34) * 24 + u32::from(hours);
             let mut text = format!("{sign}{hours:02}:{minutes:02}:{seconds:02}");
-            if length == Some(&12) {
+            if length == Some(12) {
                 text += &format!(".{micros:06}");
             }
-            Ok(Literal::Text(text))
+            Literal::Text(text)
         }
-    };
-    Some((value, rest.0))
+    })
 }
 
 /// A number as a literal; what is none could not be written as one.

@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::DataType;
 
 use super::Returns::By;
-use super::value::{Value, parse_datetime};
+use super::value::{Prefix, Value, parse_datetime};
 use super::{ArgumentInfo, DATE, FunctionDef, INT, REAL, TEXT, TIME, UINT, def, maybe, strict};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -63,34 +63,23 @@ fn moment<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
 
 /// The whole number that a text begins with.
 fn text_prefix(text: &str) -> i64 {
-    let text = text.trim_start();
-    let sign = usize::from(text.starts_with(['-', '+']));
-    let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
-    let written = &text[..sign + digits];
-    match written.parse() {
+    let whole = Prefix::of(text).whole;
+    match whole.parse() {
         Ok(whole) => whole,
-        Err(_) if digits == 0 => 0,
-        Err(_) if text.starts_with('-') => i64::MIN,
+        Err(_) if !whole.ends_with(|sign: char| sign.is_ascii_digit()) => 0,
+        Err(_) if whole.starts_with('-') => i64::MIN,
         Err(_) => i64::MAX,
     }
 }
 
 /// The exact number that a text begins with.
 fn exact(text: &str) -> Value<'static> {
-    let text = text.trim_start();
-    let sign = usize::from(text.starts_with(['-', '+']));
-    let end = text[sign..]
-        .find(|sign: char| !sign.is_ascii_digit() && sign != '.')
-        .map_or(text.len(), |end| sign + end);
-    let (whole, rest) = match text[..end].split_once('.') {
-        Some((whole, rest)) => (whole, rest.split('.').next().unwrap_or("")),
-        None => (&text[..end], ""),
-    };
-    let rest = &rest[..rest.len().min(30)];
-    let scientific = matches!(text.as_bytes().get(end), Some(b'e' | b'E'));
-    match (format!("{whole}{rest}").parse(), i8::try_from(rest.len())) {
-        (Ok(value), Ok(scale)) if !scientific => Value::Decimal(value, scale),
-        _ => Value::Double(super::value::number_prefix(text)),
+    let number = Prefix::of(text);
+    let fraction = &number.fraction[..number.fraction.len().min(30)];
+    let scientific = number.all.contains(['e', 'E']);
+    match format!("{}{fraction}", number.whole).parse() {
+        Ok(value) if !scientific => Value::Decimal(value, fraction.len() as i8),
+        _ => Value::Double(number.real()),
     }
 }
 

@@ -19,7 +19,7 @@ use self::bits::{bits, conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
 use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
 use super::Returns::By;
-use super::value::{Value, rescale};
+use super::value::{Prefix, Value, rescale};
 use super::{FunctionDef, INT, MANY, REAL, TEXT, UINT, def, maybe, strict};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -152,6 +152,6 @@ pub(crate) fn literal_number(text: &str) -> ScalarValue {
     let trimmed = text.trim();
     match trimmed.parse::<i64>() {
         Ok(whole) => ScalarValue::Int64(Some(whole)),
-        Err(_) => ScalarValue::Float64(Some(super::value::number_prefix(text))),
+        Err(_) => ScalarValue::Float64(Some(Prefix::of(text).real())),
     }
 }

@@ -80,20 +80,17 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         strict("insert", (4, 4), TEXT, |a| {
             let text = a[0].to_text();
-            let skip = usize::try_from(a[1].int())
-                .ok()
-                .and_then(|start| start.checked_sub(1));
-            // Where the characters begin that are replaced; after the last one there are none.
-            let Some(start) = skip.and_then(|skip| text.char_indices().map(|(at, _)| at).nth(skip))
-            else {
-                return Value::text(text);
-            };
-            let rest = &text[start..];
-            let end = usize::try_from(a[2].int())
-                .ok()
-                .and_then(|length| rest.char_indices().map(|(at, _)| at).nth(length))
-                .map_or(text.len(), |end| start + end);
-            joined([text[..start].into(), a[3].to_text(), text[end..].into()].into_iter())
+            // After the last character nothing is replaced.
+            match usize::try_from(a[1].int()) {
+                Ok(from @ 1..) if from <= text.chars().count() => {
+                    let start = offset(&text, from - 1);
+                    let length = usize::try_from(a[2].int()).unwrap_or(usize::MAX);
+                    let end = start + offset(&text[start..], length);
+                    let parts = [text[..start].into(), a[3].to_text(), text[end..].into()];
+                    joined(parts.into_iter())
+                }
+                _ => Value::text(text),
+            }
         }),
         strict("reverse", (1, 1), TEXT, |a| {
             Value::text(a[0].to_text().chars().rev().collect::<String>())
@@ -163,7 +160,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         def("quote", (1, 1), TEXT, |a| match a[0].is_null() {
             true => Value::text("NULL"),
-            false => quoted(&a[0].to_text()),
+            false => {
+                let marked = a[0].to_text().replace('\\', "\\\\").replace('\'', "\\'");
+                Value::text(format!("'{marked}'"))
+            }
         }),
         def("charset", (1, 1), TEXT, |_| Value::text("utf8mb4")),
         def("collation", (1, 1), TEXT, |_| {
@@ -191,25 +191,6 @@ pub(super) fn functions() -> Vec<FunctionDef> {
     ]
 }
 
-/// QUOTE: each sign is one or two.
-fn quoted(text: &str) -> Value<'static> {
-    let marked = text.bytes().filter(|byte| matches!(byte, b'\\' | b'\''));
-    let length = text.len() + marked.count() + 2;
-    if length > TEXT_MAX {
-        return Value::Null;
-    }
-    let mut made = String::with_capacity(length);
-    made.push('\'');
-    for sign in text.chars() {
-        if matches!(sign, '\\' | '\'') {
-            made.push('\\');
-        }
-        made.push(sign);
-    }
-    made.push('\'');
-    Value::text(made)
-}
-
 /// Which one it is, from 1; 0 when it is none.
 fn position(found: Option<usize>) -> Value<'static> {
     Value::Int(found.map_or(0, |at| at as i64 + 1))
@@ -226,15 +207,16 @@ fn joined<'a, 'b>(parts: impl Iterator<Item = Cow<'b, str>>) -> Value<'a> {
     Value::text(all)
 }
 
+/// Where a text goes on after so many characters.
+fn offset(text: &str, characters: usize) -> usize {
+    let mut starts = text.char_indices().map(|(at, _)| at);
+    starts.nth(characters).unwrap_or(text.len())
+}
+
 /// Some characters of a text.
 fn part(text: Cow<'_, str>, skip: usize, take: usize) -> Value<'_> {
-    let at = |text: &str, characters: usize| {
-        text.char_indices()
-            .nth(characters)
-            .map_or(text.len(), |(at, _)| at)
-    };
-    let start = at(&text, skip);
-    let end = start + at(&text[start..], take);
+    let start = offset(&text, skip);
+    let end = start + offset(&text[start..], take);
     match text {
         Cow::Borrowed(text) => Value::text(&text[start..end]),
         Cow::Owned(text) => Value::text(text[start..end].to_owned()),

@@ -14,7 +14,7 @@ use self::formats::{formatted, read};
 use self::zones::unix;
 pub(crate) use self::zones::{shown, zone};
 use super::Returns::By;
-use super::value::{Value, date_time, days_of, rescale};
+use super::value::{Value, date_time, rescale};
 use super::{ArgumentInfo, DATE, FunctionDef, INT, TEXT, TIME, maybe, strict};
 
 /// Microseconds.
@@ -77,7 +77,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         maybe("last_day", (1, 1), DATE, |a| {
             let first = a[0].date_time()?.date().with_day(1)?;
             let last = first.checked_add_months(Months::new(1))?.pred_opt()?;
-            Some(Value::Date(days_of(last)))
+            Some(Value::Date(last.to_epoch_days()))
         }),
         part("to_days", |at| i64::from(at.num_days_from_ce()) + 365),
         part("to_seconds", |at| {
@@ -87,13 +87,13 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         maybe("from_days", (1, 1), DATE, |a| {
             let days = i32::try_from(a[0].int() - 365).ok()?;
             let date = NaiveDate::from_num_days_from_ce_opt(days)?;
-            Some(Value::Date(days_of(date)))
+            Some(Value::Date(date.to_epoch_days()))
         }),
         maybe("makedate", (2, 2), DATE, |a| {
             let first = NaiveDate::from_yo_opt(i32::try_from(a[0].int()).ok()?, 1)?;
             let days = a[1].int().checked_sub(1).filter(|days| *days >= 0)?;
             let date = first.checked_add_signed(TimeDelta::try_days(days)?)?;
-            Some(Value::Date(days_of(date)))
+            Some(Value::Date(date.to_epoch_days()))
         }),
         maybe("datediff", (2, 2), INT, |a| {
             let day = |of: &Value<'_>| Some(of.micros()?.div_euclid(86_400 * SECOND));
@@ -193,27 +193,17 @@ fn clock(of: &Value<'_>) -> Option<NaiveDateTime> {
 /// Seconds since midnight, of a moment or of `hh:mm:ss`.
 fn seconds(of: &Value<'_>) -> Option<i64> {
     let text = of.to_text();
-    let is_clock = text
-        .trim_start()
-        .trim_start_matches('-')
-        .find(|sign: char| !sign.is_ascii_digit())
-        .is_some_and(|at| text.trim_start().trim_start_matches('-')[at..].starts_with(':'));
-    if !is_clock
-        && let Some(at) = of
-            .date_time()
-            .filter(|_| !matches!(of, Value::Int(_) | Value::Double(_)))
+    let digits = text.trim_start().trim_start_matches('-');
+    let rest = digits.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    if !rest.starts_with(':')
+        && !matches!(of, Value::Int(_) | Value::Double(_))
+        && let Some(at) = of.date_time()
     {
         return Some(i64::from(at.num_seconds_from_midnight()));
     }
-    let mut parts = text.split('.').next()?.split(':');
-    let mut all = 0_i64;
-    for at in 0..3 {
-        let part: i64 = match parts.next() {
-            Some(part) => part.trim().parse().ok()?,
-            None if at > 0 => 0,
-            None => return None,
-        };
-        all = all.checked_mul(60)?.checked_add(part)?;
-    }
-    Some(all)
+    let parts = text.split('.').next()?.split(':');
+    let parts = parts.map(|part| part.trim().parse::<i64>().ok());
+    let parts: Vec<i64> = parts.take(3).collect::<Option<_>>()?;
+    let part = |at: usize| parts.get(at).copied().unwrap_or(0);
+    (0..3).try_fold(0_i64, |all, at| all.checked_mul(60)?.checked_add(part(at)))
 }

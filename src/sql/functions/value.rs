@@ -12,8 +12,9 @@ use chrono::{NaiveDateTime, Timelike};
 
 pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
-pub(crate) use self::datetimes::{date_time, days_of, parse_datetime};
-pub(crate) use self::numbers::{number_prefix, rescale, text_of};
+pub(crate) use self::datetimes::{date_time, parse_datetime};
+use self::numbers::text_of;
+pub(crate) use self::numbers::{Prefix, rescale};
 use self::numbers::{put_decimal, put_double, put_float, put_whole};
 
 /// One value.
@@ -67,7 +68,7 @@ impl<'a> Value<'a> {
             Value::Decimal(value, _) => self.to_text().parse().unwrap_or(*value as f64),
             Value::Double(value) => *value,
             Value::Float(value) => f64::from(*value),
-            Value::Text(text) => number_prefix(text),
+            Value::Text(text) => Prefix::of(text).real(),
             Value::Datetime(_) | Value::Date(_) => self.int() as f64,
         }
     }
@@ -85,7 +86,7 @@ impl<'a> Value<'a> {
             Value::Float(value) => f64::from(*value).round_ties_even() as i64,
             Value::Text(text) => match text.trim().parse() {
                 Ok(whole) => whole,
-                Err(_) => number_prefix(text).round() as i64,
+                Err(_) => Prefix::of(text).real().round() as i64,
             },
             Value::Datetime(_) => self.digits("%Y%m%d%H%M%S"),
             Value::Date(_) => self.digits("%Y%m%d"),

@@ -236,7 +236,7 @@ impl SchemaProvider for InformationSchema {
         let own = name.to_ascii_uppercase();
         table.rows.extend(self.rows(&own));
         let batch = table.batch(|column, of| {
-            let declared = origin_metadata(&own, column, of.to_string());
+            let declared = origin_metadata(&own, column, &of.to_string());
             Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
         })?;
         let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;

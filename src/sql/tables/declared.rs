@@ -28,25 +28,28 @@ pub(super) struct Declared<'a> {
 pub(in crate::sql) fn origin_metadata(
     table: &str,
     column: &str,
-    type_name: String,
+    type_name: &str,
 ) -> HashMap<String, String> {
-    let text = [table, column, &type_name].join(&BETWEEN.to_string());
+    let text = [table, column, type_name].join(&BETWEEN.to_string());
     HashMap::from([(DECLARED.to_owned(), text)])
 }
 
-/// A table's columns in Arrow's terms; those named in `never_null` are never NULL.
-pub(super) fn schema(table: &str, columns: &[Column], never_null: &[&str]) -> SchemaRef {
-    let fields = columns.iter().map(|column| {
-        let nullable = !never_null.contains(&column.name.as_str());
-        let text = [table, &column.name, &column.column_type.name()].join(&BETWEEN.to_string());
-        Field::new(&column.name, arrow_type(column.column_type), nullable)
-            .with_metadata(HashMap::from([(DECLARED.to_owned(), text)]))
+/// A table's columns in Arrow's terms; `nullable` says of each whether it can be NULL.
+pub(super) fn schema(
+    table: &str,
+    columns: &[Column],
+    nullable: impl Fn(usize) -> bool,
+) -> SchemaRef {
+    let fields = columns.iter().enumerate().map(|(at, column)| {
+        let metadata = origin_metadata(table, &column.name, &column.column_type.name());
+        Field::new(&column.name, arrow_type(column.column_type), nullable(at))
+            .with_metadata(metadata)
     });
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// The type in which values of a column are kept.
-const fn arrow_type(column_type: ColumnType) -> DataType {
+pub(super) const fn arrow_type(column_type: ColumnType) -> DataType {
     match column_type {
         ColumnType::BigInt | ColumnType::Int => DataType::Int64,
         ColumnType::Float => DataType::Float32,

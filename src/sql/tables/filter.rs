@@ -6,18 +6,16 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array as _, ArrayRef, AsArray};
+use datafusion::arrow::array::{Array as _, ArrayRef, AsArray, new_null_array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{Expr, Operator};
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
-};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::columns::{Buffer, Dictionaries};
 use super::ranges::Ranges;
@@ -49,25 +47,6 @@ pub(super) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn Physic
     create_physical_expr(&expr, &schema, &Default::default(), &Default::default())
 }
 
-/// What has to be true for an expression to be true, as far as it is made of plain comparisons.
-pub(super) fn plain_parts(expr: &Arc<dyn PhysicalExpr>) -> Vec<Arc<dyn PhysicalExpr>> {
-    let is_plain = |part: &Arc<dyn PhysicalExpr>| {
-        let other = part.exists(|inner| {
-            Ok(!(inner.is::<Column>()
-                || inner.is::<Literal>()
-                || inner.is::<BinaryExpr>()
-                || inner.is::<InListExpr>()
-                || inner.is::<IsNullExpr>()
-                || inner.is::<IsNotNullExpr>()
-                || inner.is::<NotExpr>()
-                || inner.is::<CastExpr>()))
-        });
-        matches!(other, Ok(false)) && !part.is::<Literal>()
-    };
-    let parts = split_conjunction(expr).into_iter().cloned();
-    parts.filter(is_plain).collect()
-}
-
 /// An expression with other numbers for its columns.
 pub(super) fn with_columns(
     expr: Arc<dyn PhysicalExpr>,
@@ -85,7 +64,6 @@ pub(super) fn with_columns(
 }
 
 /// The column that an expression is about, and the whole numbers for which it is true; `None` when it is not as simple as that.
-/// The column must never be NULL.
 pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
     let column = |expr: &Arc<dyn PhysicalExpr>| Some(expr.downcast_ref::<Column>()?.index());
     let number = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
@@ -93,15 +71,10 @@ pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
         ScalarValue::UInt64(value) => i64::try_from((*value)?).ok(),
         _ => None,
     };
-    if let Some(not) = expr.downcast_ref::<NotExpr>() {
-        let (column, ranges) = ranges(not.arg())?;
-        return Some((column, ranges.not()));
-    }
     if let Some(list) = expr.downcast_ref::<InListExpr>() {
         let numbers: Option<Vec<i64>> = list.list().iter().map(number).collect();
-        let ranges = Ranges::of(numbers?);
-        let ranges = if list.negated() { ranges.not() } else { ranges };
-        return Some((column(list.expr())?, ranges));
+        let wanted = (!list.negated()).then_some(Ranges::of(numbers?))?;
+        return Some((column(list.expr())?, wanted));
     }
     let binary = expr.downcast_ref::<BinaryExpr>()?;
     if let Operator::And | Operator::Or = binary.op() {
@@ -119,16 +92,15 @@ pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
             (column, binary.op().swap()?, number(binary.left())?)
         }
     };
-    let ranges = match op {
-        Operator::Eq => Ranges::between(value, value),
-        Operator::NotEq => Ranges::between(value, value).not(),
-        Operator::Lt => Ranges::between(value, i64::MAX).not(),
-        Operator::LtEq => Ranges::between(i64::MIN, value),
-        Operator::Gt => Ranges::between(i64::MIN, value).not(),
-        Operator::GtEq => Ranges::between(value, i64::MAX),
+    let (low, high) = match op {
+        Operator::Eq => (value, value),
+        Operator::Lt => (i64::MIN, value.checked_sub(1)?),
+        Operator::LtEq => (i64::MIN, value),
+        Operator::Gt => (value.checked_add(1)?, i64::MAX),
+        Operator::GtEq => (value, i64::MAX),
         _ => return None,
     };
-    Some((column, ranges))
+    Some((column, Ranges::between(low, high)))
 }
 
 /// The tests of rows.
@@ -142,7 +114,7 @@ pub(super) struct Filter {
 
 #[derive(Debug)]
 struct Test {
-    /// In terms of the columns of the filter, or of its only one.
+    /// In terms of the columns of the filter.
     expr: Arc<dyn PhysicalExpr>,
     of_text: Option<TextTest>,
 }
@@ -152,7 +124,6 @@ struct Test {
 struct TextTest {
     /// Which of the filter's columns.
     at: usize,
-    schema: SchemaRef,
     /// By the place of a text in its dictionary.
     passes: Vec<bool>,
 }
@@ -167,28 +138,22 @@ impl Filter {
         let mut columns: Vec<usize> = read.map(|column| column.index()).collect();
         columns.sort_unstable();
         columns.dedup();
-        let project = |columns: &[usize]| {
-            // Whatever is promised of a column, a dictionary may have NULL.
-            let fields = columns.iter().map(|&at| table.field(at));
-            let fields =
-                fields.map(|field| Field::new(field.name(), field.data_type().clone(), true));
-            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-        };
-        let schema = project(&columns);
+        // Whatever is promised of a column, a dictionary may have NULL.
+        let fields = columns.iter().map(|&at| table.field(at));
+        let fields = fields.map(|field| Field::new(field.name(), field.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let tests = tests.iter().map(|test| {
-            let of: Vec<usize> = collect_columns(test).iter().map(Column::index).collect();
+            let expr = with_columns(Arc::clone(test), |at| {
+                columns.partition_point(|&column| column < at)
+            })?;
+            let of: Vec<usize> = collect_columns(&expr).iter().map(Column::index).collect();
             let of_text = match of[..] {
-                [only] if *table.field(only).data_type() == DataType::Utf8View => Some(TextTest {
-                    at: columns.partition_point(|&at| at < only),
-                    schema: project(&[only]),
+                [at] if *schema.field(at).data_type() == DataType::Utf8View => Some(TextTest {
+                    at,
                     passes: Vec::new(),
                 }),
                 _ => None,
             };
-            let expr = with_columns(Arc::clone(test), |at| match of_text {
-                Some(_) => 0,
-                None => columns.partition_point(|&column| column < at),
-            })?;
             Ok(Test { expr, of_text })
         });
         Ok(Self {
@@ -240,7 +205,13 @@ impl Filter {
             let known = test.passes.len();
             if known < list.len() {
                 let new = list.slice(known, list.len() - known);
-                let new = evaluate(expr, &test.schema, vec![new])?;
+                // It reads no other column.
+                let columns = self.schema.fields().iter().enumerate();
+                let columns = columns.map(|(at, field)| match at == test.at {
+                    true => Arc::clone(&new),
+                    false => new_null_array(field.data_type(), new.len()),
+                });
+                let new = evaluate(expr, &self.schema, columns.collect())?;
                 test.passes
                     .extend(new.as_boolean().iter().map(|passes| passes == Some(true)));
             }

@@ -97,7 +97,7 @@ impl SchemaProvider for PinbaTables {
         let catalog = Arc::clone(&self.0);
         let own = own_name(&self.0, name);
         let name = own.as_deref().unwrap_or(name);
-        if let Some(raw) = PoolTable::ALL.into_iter().find(|raw| raw.name() == name) {
+        if let Some(raw) = PoolTable::named(name) {
             return Ok(Some(Arc::new(PoolTableProvider::new(raw, catalog))));
         }
         Ok(self.0.columns_of(name).map(|(columns, rows)| {
@@ -107,14 +107,12 @@ impl SchemaProvider for PinbaTables {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        PoolTable::ALL.iter().any(|raw| raw.name() == name) || self.0.columns_of(name).is_some()
+        exists(&self.0, name)
     }
 }
 
-/// The name of a raw table.
-fn raw(name: &str) -> Option<&'static str> {
-    let named = PoolTable::ALL.iter().find(|raw| raw.name() == name);
-    named.map(|raw| raw.name())
+fn exists(catalog: &Catalog, name: &str) -> bool {
+    PoolTable::named(name).is_some() || catalog.columns_of(name).is_some()
 }
 
 /// The names of the raw tables.
@@ -124,18 +122,16 @@ pub(super) fn raw_names() -> [&'static str; 5] {
 
 /// The columns of a raw table.
 pub(super) fn raw_columns(name: &str, catalog: &Catalog) -> Option<Vec<Column>> {
-    let raw = PoolTable::ALL.into_iter().find(|raw| raw.name() == name)?;
-    Some(raw.columns(catalog))
+    Some(PoolTable::named(name)?.columns(catalog))
 }
 
 /// The name of a table as it is, for one that is written in other case.
 pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
-    if raw(name).is_some() || catalog.columns_of(name).is_some() {
-        return Some(name.to_owned());
-    }
     let lower = name.to_lowercase();
-    if raw(&lower).is_some() || catalog.columns_of(&lower).is_some() {
-        return Some(lower);
+    for name in [name, &lower] {
+        if exists(catalog, name) {
+            return Some(name.to_owned());
+        }
     }
     let live = catalog.live().read();
     let mut names = live.reports.iter().map(|entry| &entry.definition.name);

@@ -60,22 +60,6 @@ impl Ranges {
         Self::from_pairs([&self.0[..], &other.0].concat())
     }
 
-    /// What is not in it.
-    pub(super) fn not(&self) -> Self {
-        let mut rest = Vec::with_capacity(self.0.len() + 1);
-        let mut from = Some(i64::MIN);
-        for &(low, high) in &self.0 {
-            if let Some(from) = from.filter(|&from| from < low) {
-                rest.push((from, low - 1));
-            }
-            from = high.checked_add(1);
-        }
-        if let Some(from) = from {
-            rest.push((from, i64::MAX));
-        }
-        Self(rest)
-    }
-
     /// The ranges.
     pub(super) fn pairs(&self) -> &[(i64, i64)] {
         &self.0
@@ -90,29 +74,23 @@ impl Ranges {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// The ranges, to be taken from either end.
-    pub(super) fn into_queue(self) -> VecDeque<(i64, i64)> {
-        self.0.into()
+    /// One of so many parts that are about as long as each other.
+    pub(super) fn part(&self, at: usize, parts: usize) -> Self {
+        let (Some(&(low, _)), Some(&(_, high))) = (self.0.first(), self.0.last()) else {
+            return self.clone();
+        };
+        let share = high.abs_diff(low) / parts as u64 + 1;
+        let from = low.saturating_add_unsigned(share * at as u64);
+        self.and(&Self::between(
+            from,
+            from.saturating_add_unsigned(share - 1),
+        ))
     }
+}
 
-    /// The part of it that comes after `skip` numbers, `take` of them.
-    pub(super) fn part(&self, mut skip: u64, mut take: u64) -> Self {
-        let mut part = Vec::new();
-        for &(low, high) in &self.0 {
-            let length = high.abs_diff(low).saturating_add(1);
-            if skip >= length {
-                skip -= length;
-                continue;
-            }
-            if take == 0 {
-                break;
-            }
-            let taken = (length - skip).min(take);
-            let from = low.saturating_add_unsigned(skip);
-            part.push((from, from.saturating_add_unsigned(taken - 1)));
-            (skip, take) = (0, take - taken);
-        }
-        Self(part)
+impl From<Ranges> for VecDeque<(i64, i64)> {
+    fn from(ranges: Ranges) -> Self {
+        ranges.0.into()
     }
 }
 
@@ -141,21 +119,21 @@ mod tests {
                 Ranges::from_pairs((0..count).map(|_| (next(40), next(40))).collect())
             };
             let (one, other) = (some(), some());
-            let (and, or, not) = (one.and(&other), one.or(&other), one.not());
+            let (and, or) = (one.and(&other), one.or(&other));
             for n in -2..45 {
                 let (a, b) = (one.contains(n), other.contains(n));
                 assert_eq!(and.contains(n), a && b);
                 assert_eq!(or.contains(n), a || b);
-                assert_eq!(not.contains(n), !a);
             }
             let numbers: Vec<i64> = (0..45).filter(|&n| one.contains(n)).collect();
             assert_eq!(one, Ranges::of(numbers.iter().copied()));
             assert_eq!(one.count(), numbers.len() as u64);
-            let (skip, take) = (next(20) as usize, next(20) as usize);
-            let part = Ranges::of(numbers.iter().copied().skip(skip).take(take));
-            assert_eq!(one.part(skip as u64, take as u64), part);
-            assert_eq!(not.not(), one);
+            let parts = (0..3).map(|at| one.part(at, 3));
+            let all = parts.reduce(|all, part| {
+                assert!(all.and(&part).pairs().is_empty());
+                all.or(&part)
+            });
+            assert_eq!(all, Some(one));
         }
-        assert_eq!(Ranges::of([]).not().not(), Ranges::of([]));
     }
 }

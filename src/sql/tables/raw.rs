@@ -75,13 +75,26 @@ impl PoolTable {
         Self::RequestTag,
     ];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// The table of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.name() == name)
+    }
+
+    /// As one of Pinba's tables.
+    const fn fixed(self) -> Option<FixedTable> {
         match self {
-            Self::Request => FixedTable::Request.table(),
-            Self::Timer => FixedTable::Timer.table(),
-            Self::TimerTag => FixedTable::TimerTag.table(),
-            Self::Tag => FixedTable::Tag.table(),
-            Self::RequestTag => "request_tag",
+            Self::Request => Some(FixedTable::Request),
+            Self::Timer => Some(FixedTable::Timer),
+            Self::TimerTag => Some(FixedTable::TimerTag),
+            Self::Tag => Some(FixedTable::Tag),
+            Self::RequestTag => None,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self.fixed() {
+            Some(fixed) => fixed.table(),
+            None => "request_tag",
         }
     }
 
@@ -131,32 +144,28 @@ impl PoolTable {
 
     pub(super) fn columns(self, catalog: &Catalog) -> Vec<Column> {
         let defaults = catalog.defaults();
-        let column = |name: &str, column_type| Column {
+        if let Some(fixed) = self.fixed() {
+            return fixed.columns(defaults);
+        }
+        let text = ColumnType::Varchar(defaults.text_bytes_max);
+        let columns = [
+            ("request_id", ColumnType::BigInt),
+            ("name", text),
+            ("value", text),
+        ];
+        let column = |(name, column_type): (&str, _)| Column {
             name: name.to_owned(),
             column_type,
         };
-        let text = ColumnType::Varchar(defaults.text_bytes_max);
-        match self {
-            Self::Request => FixedTable::Request.columns(defaults),
-            Self::Timer => FixedTable::Timer.columns(defaults),
-            Self::TimerTag => FixedTable::TimerTag.columns(defaults),
-            Self::Tag => FixedTable::Tag.columns(defaults),
-            Self::RequestTag => vec![
-                column("request_id", ColumnType::BigInt),
-                column("name", text),
-                column("value", text),
-            ],
-        }
+        columns.map(column).into()
     }
 
-    const fn never_null(self) -> &'static [&'static str] {
-        match self {
-            Self::Request => &["id"],
-            Self::Timer => &["id", "request_id"],
-            Self::TimerTag => &["timer_id", "tag_id"],
-            Self::Tag => &["id", "name"],
-            Self::RequestTag => &["request_id", "name"],
-        }
+    /// Whether a column of it can be NULL.
+    fn is_nullable(self, at: usize) -> bool {
+        !matches!(
+            self.fields()[at],
+            RowField::Id | RowField::Owner | RowField::NameId | RowField::Name
+        )
     }
 }
 
@@ -170,7 +179,8 @@ pub(super) struct PoolTableProvider {
 
 impl PoolTableProvider {
     pub(super) fn new(table: PoolTable, catalog: Arc<Catalog>) -> Self {
-        let schema = declared::schema(table.name(), &table.columns(&catalog), table.never_null());
+        let columns = table.columns(&catalog);
+        let schema = declared::schema(table.name(), &columns, |at| table.is_nullable(at));
         Self {
             table,
             catalog,

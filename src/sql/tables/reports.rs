@@ -8,28 +8,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{
-    ArrayRef, Float32Array, Float32Builder, Float64Array, Float64Builder, Int64Array, Int64Builder,
-    StringViewBuilder,
-};
-use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
+use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::coop::cooperative;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
-};
+use datafusion::physical_plan::{DisplayFormatType, ExecutionPlan, SendableRecordBatchStream};
 
 use super::declared;
 use crate::query::catalog::Catalog;
@@ -66,7 +60,7 @@ impl ReportTable {
         columns: Vec<Column>,
         rows: usize,
     ) -> Self {
-        let schema = declared::schema(&name, &columns, &[]);
+        let schema = declared::schema(&name, &columns, |_| true);
         Self {
             catalog,
             name,
@@ -135,19 +129,13 @@ impl TableProvider for ReportTable {
             true => state.config().target_partitions().max(1),
             false => 1,
         };
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(pieces),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(ReportScan {
+        Ok(DataSourceExec::from_data_source(ReportScan {
             table: self.clone(),
             shown: shown.into(),
             index_value: filters.iter().find_map(index_value).map(str::to_owned),
             schema,
             limit,
-            properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
+            pieces,
         }))
     }
 }
@@ -161,14 +149,17 @@ struct ReportScan {
     index_value: Option<String>,
     schema: SchemaRef,
     limit: Option<usize>,
-    properties: Arc<PlanProperties>,
+    pieces: usize,
 }
 
 /// The columns that a plan shows of each report.
 pub(in crate::sql) fn needed(plan: &Arc<dyn ExecutionPlan>) -> HashMap<String, Vec<String>> {
     let mut needed: HashMap<String, Vec<String>> = HashMap::new();
     let found = plan.apply(|node| {
-        if let Some(scan) = node.downcast_ref::<ReportScan>() {
+        let source = node
+            .downcast_ref::<DataSourceExec>()
+            .map(DataSourceExec::data_source);
+        if let Some(scan) = source.and_then(|source| source.downcast_ref::<ReportScan>()) {
             let columns = scan
                 .schema
                 .fields()
@@ -243,45 +234,13 @@ impl ReportScan {
             }
         });
         let schema = Arc::clone(&self.schema);
-        let arrays = arrays.collect();
+        let arrays = arrays.collect::<Result<_>>()?;
         Ok(RecordBatch::try_new_with_options(schema, arrays, &count)?)
     }
 }
 
-impl DisplayAs for ReportScan {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReportScan: table={}", self.table.name)
-    }
-}
-
-impl ExecutionPlan for ReportScan {
-    fn name(&self) -> &'static str {
-        "ReportScan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn execute(
+impl DataSource for ReportScan {
+    fn open(
         &self,
         partition: usize,
         context: Arc<TaskContext>,
@@ -289,7 +248,7 @@ impl ExecutionPlan for ReportScan {
         let snapshot = Snapshot::of(&context)?;
         let moment = self.read(&snapshot)?;
         let rows = moment.rows().min(self.limit.unwrap_or(usize::MAX));
-        let share = rows.div_ceil(self.properties.partitioning.partition_count());
+        let share = rows.div_ceil(self.pieces);
         let mut rows = (share * partition).min(rows)..(share * (partition + 1)).min(rows);
         let memory = MemoryConsumer::new("report").register(context.memory_pool());
         memory.try_resize(rows.len() * ANSWER_ROW_BYTES)?;
@@ -303,59 +262,62 @@ impl ExecutionPlan for ReportScan {
         });
         let batches = futures::stream::iter(batches);
         let schema = Arc::clone(&self.schema);
-        let stream = cooperative(RecordBatchStreamAdapter::new(schema, batches));
-        Ok(Box::pin(stream))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
-    fn statistics_from_inputs(
-        &self,
-        _inputs: &[Arc<Statistics>],
-        _args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "report={}", self.table.name)
+    }
+
+    fn output_partitioning(&self) -> Partitioning {
+        Partitioning::UnknownPartitioning(self.pieces)
+    }
+
+    fn eq_properties(&self) -> EquivalenceProperties {
+        EquivalenceProperties::new(Arc::clone(&self.schema))
+    }
+
+    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema);
         let rows = self.table.rows.min(self.limit.unwrap_or(usize::MAX));
         statistics.num_rows = Precision::Inexact(rows);
         Ok(Arc::new(statistics))
     }
 
+    fn with_fetch(&self, _: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        None
+    }
+
     fn fetch(&self) -> Option<usize> {
         self.limit
     }
+
+    fn try_swapping_with_projection(
+        &self,
+        _: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        Ok(None)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
 }
 
-/// Numbers as an array of a column's type.
-pub(super) fn of_numbers(column_type: ColumnType, numbers: Numbers) -> ArrayRef {
-    match (column_type, numbers) {
-        (ColumnType::BigInt | ColumnType::Int, Numbers::Ints(ints)) => {
-            Arc::new(Int64Array::from(ints))
+/// Numbers as an array of a column's type; NaN is NULL.
+pub(super) fn of_numbers(column_type: ColumnType, numbers: Numbers) -> Result<ArrayRef> {
+    let array: ArrayRef = match numbers {
+        Numbers::Ints(ints) => Arc::new(Int64Array::from(ints)),
+        Numbers::Floats(floats) => {
+            let nan = floats.iter().any(|float| float.is_nan());
+            let nulls = nan.then(|| floats.iter().map(|float| !float.is_nan()).collect());
+            Arc::new(Float64Array::new(floats.into(), nulls))
         }
-        (ColumnType::Float, Numbers::Ints(ints)) => Arc::new(Float32Array::from_iter_values(
-            ints.into_iter().map(|int| int as f32),
-        )),
-        (_, Numbers::Ints(ints)) => Arc::new(Float64Array::from_iter_values(
-            ints.into_iter().map(|int| int as f64),
-        )),
-        (column_type, Numbers::Floats(floats)) => {
-            let null = floats.iter().any(|float| float.is_nan());
-            let nulls = null.then(|| {
-                floats
-                    .iter()
-                    .map(|float| !float.is_nan())
-                    .collect::<NullBuffer>()
-            });
-            match column_type {
-                ColumnType::Float => {
-                    let floats: Vec<f32> = floats.into_iter().map(|float| float as f32).collect();
-                    Arc::new(Float32Array::new(floats.into(), nulls))
-                }
-                ColumnType::BigInt | ColumnType::Int => {
-                    let ints: Vec<i64> = floats.into_iter().map(|float| float as i64).collect();
-                    Arc::new(Int64Array::new(ints.into(), nulls))
-                }
-                _ => Arc::new(Float64Array::new(floats.into(), nulls)),
-            }
-        }
-    }
+    };
+    Ok(cast(&array, &declared::arrow_type(column_type))?)
 }
 
 /// An error of the read model in SQL's terms.
@@ -374,35 +336,30 @@ pub(super) fn failure(error: QueryError) -> SqlError {
 pub(super) fn array<'a>(
     column_type: ColumnType,
     values: impl Iterator<Item = Value<'a>>,
-) -> ArrayRef {
-    macro_rules! numbers {
-        ($builder:ty, $number:ty) => {{
-            let mut builder = <$builder>::new();
-            for value in values {
-                builder.append_option(match value {
-                    Value::Int(value) => Some(value as $number),
-                    Value::Micros(value) => Some((value as f64 / 1e6) as $number),
-                    Value::Float(value) => Some(value as $number),
-                    Value::Null | Value::Text(_) => None,
-                });
-            }
-            Arc::new(builder.finish())
-        }};
-    }
-
-    match column_type {
-        ColumnType::BigInt | ColumnType::Int => numbers!(Int64Builder, i64),
-        ColumnType::Float => numbers!(Float32Builder, f32),
-        ColumnType::Double => numbers!(Float64Builder, f64),
-        ColumnType::Varchar(_) | ColumnType::Text => {
-            let mut builder = StringViewBuilder::new();
-            for value in values {
-                match value {
-                    Value::Text(text) => builder.append_value(text),
-                    _ => builder.append_null(),
-                }
-            }
-            Arc::new(builder.finish())
+) -> Result<ArrayRef> {
+    let array: ArrayRef = match column_type {
+        ColumnType::BigInt | ColumnType::Int => {
+            Arc::new(Int64Array::from_iter(values.map(|value| match value {
+                Value::Int(value) => Some(value),
+                Value::Micros(value) => Some((value as f64 / 1e6) as i64),
+                Value::Float(value) => Some(value as i64),
+                Value::Null | Value::Text(_) => None,
+            })))
         }
-    }
+        ColumnType::Float | ColumnType::Double => {
+            Arc::new(Float64Array::from_iter(values.map(|value| match value {
+                Value::Int(value) => Some(value as f64),
+                Value::Micros(value) => Some(value as f64 / 1e6),
+                Value::Float(value) => Some(value),
+                Value::Null | Value::Text(_) => None,
+            })))
+        }
+        ColumnType::Varchar(_) | ColumnType::Text => Arc::new(StringViewArray::from_iter(
+            values.map(|value| match value {
+                Value::Text(text) => Some(text),
+                _ => None,
+            }),
+        )),
+    };
+    Ok(cast(&array, &declared::arrow_type(column_type))?)
 }

@@ -177,26 +177,17 @@ fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
 
 impl DisplayAs for PoolScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str());
-        write!(f, "PoolScan: table={}", self.table.name())?;
-        write!(f, ", columns=[{}]", names.collect::<Vec<_>>().join(", "))?;
-        if !self.conditions.is_empty() {
-            write!(f, ", conditions={}", self.conditions.len())?;
-        }
-        if !self.filters.is_empty() {
-            write!(f, ", filters={}", self.filters.len())?;
-        }
-        if let Some(fetch) = self.fetch {
-            write!(f, ", fetch={fetch}")?;
-        }
-        if self.reverse {
-            write!(f, ", newest first")?;
-        }
-        Ok(())
+        let columns = self.schema.fields().iter().map(|field| field.name());
+        write!(
+            f,
+            "PoolScan: table={}, columns={:?}, conditions={}, filters={}, fetch={:?}, reverse={}",
+            self.table.name(),
+            columns.collect::<Vec<_>>(),
+            self.conditions.len(),
+            self.filters.len(),
+            self.fetch,
+            self.reverse,
+        )
     }
 }
 

@@ -513,9 +513,9 @@ fn reports_are_read_by_columns() {
                 continue;
             };
             let values = (0..reading.len()).map(|row| shape.value(&reading, row, at));
-            let one_by_one = array(column_type, values);
+            let one_by_one = array(column_type, values).unwrap();
             assert_eq!(
-                &of_numbers(column_type, numbers),
+                &of_numbers(column_type, numbers).unwrap(),
                 &one_by_one,
                 "{name} {column:?}"
             );

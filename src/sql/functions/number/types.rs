@@ -68,53 +68,36 @@ pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
 
 /// The type that has room for all of these; texts count as numbers when it is arithmetic, or when there are numbers.
 pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
-    let real = |given: &DataType| digits(given).is_none();
-    let text = |given: &DataType| {
-        matches!(
-            given,
-            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Dictionary(..)
-        )
-    };
-    let mut given = types.iter().filter(|given| !given.is_null());
-    let Some(first) = given.next() else {
+    let is_text = |given: &DataType| given.is_string() || matches!(given, DataType::Dictionary(..));
+    let is_time = |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
+    let known: Vec<&DataType> = types.iter().filter(|given| !given.is_null()).collect();
+    let Some(first) = known.first().copied() else {
         return DataType::Null;
     };
-    if !arithmetic {
-        if types.iter().all(|given| text(given) || given.is_null()) {
-            return DataType::Utf8View;
-        }
-        let is_time =
-            |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
-        if types
-            .iter()
-            .all(|given| is_time(given) || text(given) || given.is_null())
-        {
-            return match types.iter().all(|given| given == first) {
-                true => first.clone(),
-                false => DataType::Timestamp(TimeUnit::Second, None),
-            };
-        }
+    let same = known.iter().all(|given| *given == first);
+    if !arithmetic && known.iter().all(|given| is_text(given)) {
+        return DataType::Utf8View;
     }
-    if types.iter().any(real) {
+    if !arithmetic && known.iter().all(|given| is_time(given) || is_text(given)) {
+        return match same {
+            true => first.clone(),
+            false => DataType::Timestamp(TimeUnit::Second, None),
+        };
+    }
+    if same && *first == DataType::UInt64 {
+        return DataType::UInt64;
+    }
+    if known.iter().all(|given| is_whole(given)) {
+        return DataType::Int64;
+    }
+    let digits: Option<Vec<(u8, i8)>> = known.iter().map(|given| digits(given)).collect();
+    let Some(digits) = digits else {
         return DataType::Float64;
-    }
-    let mut whole = 0;
-    let mut scale = 0;
-    for (all, after) in types.iter().filter_map(digits) {
-        whole = whole.max(i16::from(all) - i16::from(after));
-        scale = scale.max(after);
-    }
-    match scale {
-        0 if types.iter().all(|given| *given == DataType::UInt64) => DataType::UInt64,
-        0 if !types
-            .iter()
-            .any(|given| matches!(given, DataType::Decimal128(..))) =>
-        {
-            DataType::Int64
-        }
-        _ => DataType::Decimal128(
-            u8::try_from(whole + i16::from(scale)).unwrap_or(38).min(38),
-            scale,
-        ),
-    }
+    };
+    let whole = digits
+        .iter()
+        .map(|(all, after)| i16::from(*all) - i16::from(*after));
+    let scale = digits.iter().map(|(_, after)| *after).max().unwrap_or(0);
+    let all = whole.max().unwrap_or(0) + i16::from(scale);
+    DataType::Decimal128(u8::try_from(all).unwrap_or(38).min(38), scale)
 }

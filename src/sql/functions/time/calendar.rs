@@ -5,7 +5,7 @@
 use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 
 use super::SECOND;
-use crate::sql::functions::value::{Value, number_prefix};
+use crate::sql::functions::value::{Prefix, Value};
 
 /// MySQL's weeks by their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first full week is the first.
 pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
@@ -84,7 +84,7 @@ fn unit_of(name: &str) -> Option<Span> {
 
 /// So many of a unit; only seconds may have a fraction.
 fn span(amount: &str, unit: &str) -> Option<Span> {
-    let number = number_prefix(amount);
+    let number = Prefix::of(amount).real();
     let whole = || match amount.trim().parse::<i64>() {
         Ok(whole) => whole,
         Err(_) => number.round() as i64,

@@ -3,19 +3,11 @@
 //! Parsing takes `YYYY-MM-DD hh:mm:ss.ffffff` with any separators and a missing end, or all digits in one number; `None` is
 //! MySQL's NULL for what is no date.
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime};
-
-/// Days from year 1 to 1970, as chrono counts them.
-const DAYS_TO_1970: i32 = 719_163;
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
 /// A moment in parts.
 pub(crate) fn date_time(micros: i64) -> Option<NaiveDateTime> {
     chrono::DateTime::from_timestamp_micros(micros).map(|at| at.naive_utc())
-}
-
-/// Days since 1970.
-pub(crate) fn days_of(date: NaiveDate) -> i32 {
-    date.num_days_from_ce() - DAYS_TO_1970
 }
 
 /// Reads `2026-11-21 10:00:00.5`, `2026-11-21T10:00`, `20261121100000`, `26-1-2`.

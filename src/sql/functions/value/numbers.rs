@@ -86,37 +86,46 @@ pub(crate) fn text_of(put: impl FnOnce(&mut Vec<u8>)) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// The number that a text begins with, 0 if it does not.
-pub(crate) fn number_prefix(text: &str) -> f64 {
-    let text = text.trim_start();
-    let bytes = text.as_bytes();
-    let digits = |mut at: usize| {
-        while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
+/// The number that a text begins with.
+pub(crate) struct Prefix<'a> {
+    /// With sign and exponent.
+    pub(crate) all: &'a str,
+    /// What stands before the point, with the sign.
+    pub(crate) whole: &'a str,
+    /// The digits after it.
+    pub(crate) fraction: &'a str,
+}
+
+impl<'a> Prefix<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        let text = text.trim_start();
+        let has = |at: usize, signs: &[char]| text[at..].starts_with(signs);
+        let digits = |from: usize| {
+            let digits = text[from..].bytes().take_while(u8::is_ascii_digit);
+            from + digits.count()
+        };
+        let whole = digits(usize::from(has(0, &['-', '+'])));
+        let point = whole + usize::from(has(whole, &['.']));
+        let fraction = digits(point);
+        let mut end = fraction;
+        if has(fraction, &['e', 'E']) {
+            let power = fraction + 1 + usize::from(has(fraction + 1, &['-', '+']));
+            if digits(power) > power {
+                end = digits(power);
+            }
         }
-        at
-    };
-    let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
-    let whole = digits(sign);
-    let mut end = whole;
-    if bytes.get(end) == Some(&b'.') {
-        let after = digits(end + 1);
-        if after > end + 1 || whole > sign {
-            end = after;
+        Self {
+            all: &text[..end],
+            whole: &text[..whole],
+            fraction: &text[point..fraction],
         }
     }
-    if end == sign || text[sign..end] == *"." {
-        return 0.0;
+
+    /// As a double, 0 if there is none.
+    pub(crate) fn real(&self) -> f64 {
+        let value: f64 = self.all.parse().unwrap_or(0.0);
+        value.clamp(f64::MIN, f64::MAX)
     }
-    if matches!(bytes.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let exponent = digits(end + 1 + sign);
-        if exponent > end + 1 + sign {
-            end = exponent;
-        }
-    }
-    let value: f64 = text[..end].parse().unwrap_or(0.0);
-    value.clamp(f64::MIN, f64::MAX)
 }
 
 #[cfg(test)]
@@ -213,7 +222,7 @@ mod tests {
             ("é", 0.0),
             ("1e999", f64::MAX),
         ] {
-            assert_eq!(number_prefix(text), number, "{text}");
+            assert_eq!(Prefix::of(text).real(), number, "{text}");
         }
     }
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, Literal};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
 
-use super::super::filter::{Filter, plain_parts, ranges, with_columns};
+use super::super::filter::{Filter, ranges, with_columns};
 use super::super::owners::first_timer;
 use super::super::ranges::Ranges;
 use super::super::raw::{PoolTable, RowField};
@@ -31,21 +31,20 @@ impl Reader {
             let conditions = Arc::clone(&self.scan.conditions);
             let (ids, left) = self.settle(within(&all), &conditions)?;
             self.conditions = left;
-            let pieces = self.scan.pieces() as u64;
-            let (count, share) = (ids.count(), ids.count().div_ceil(pieces));
-            let first = (share * self.partition as u64).min(count);
-            self.left = ids.part(first, share.min(count - first)).into_queue();
+            self.left = ids.part(self.partition, self.scan.pieces()).into();
         }
         let mut hints = Vec::new();
         for filter in &self.scan.filters {
             if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
                 let of_table = with_columns(dynamic.current()?, |shown| self.scan.columns[shown])?;
-                hints.extend(plain_parts(&of_table));
+                hints.extend(split_conjunction(&of_table).into_iter().cloned());
             }
         }
+        // What is always true says nothing.
+        hints.retain(|hint| !hint.is::<Literal>());
         let left = Ranges::from_pairs(std::mem::take(&mut self.left).into());
         let (left, hints) = self.settle(left, &hints)?;
-        self.left = left.into_queue();
+        self.left = left.into();
         let tests = [self.conditions.clone(), hints].concat();
         self.filter = Filter::new(&self.scan.table_schema, &tests)?;
         self.tested = self.scan.buffers(&self.filter.columns);
