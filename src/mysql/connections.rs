@@ -10,7 +10,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::errors::error;
 use crate::access::Identity;
+use crate::sql::SqlError;
 
 /// What others want of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -74,15 +76,6 @@ pub(super) enum Victim {
     Connection,
 }
 
-/// Why nothing was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotKilled {
-    /// There is no such connection.
-    Unknown,
-    /// It is somebody else's.
-    NotYours,
-}
-
 impl Connections {
     /// A place for a new connection.
     pub(super) fn enter(self: &Arc<Self>) -> Registered {
@@ -123,12 +116,14 @@ impl Connections {
         victim: Victim,
         owner: &Owner,
         admin: bool,
-    ) -> Result<(), NotKilled> {
+    ) -> Result<(), SqlError> {
         let table = self.0.lock();
-        let id = u32::try_from(id).map_err(|_| NotKilled::Unknown)?;
-        let entry = table.entries.get(&id).ok_or(NotKilled::Unknown)?;
+        let entry = u32::try_from(id).ok().and_then(|id| table.entries.get(&id));
+        let unknown = || error(1094, "HY000", format!("Unknown thread id: {id}"));
+        let entry = entry.ok_or_else(unknown)?;
         if !admin && entry.owner.as_ref() != Some(owner) {
-            return Err(NotKilled::NotYours);
+            let message = format!("You are not owner of thread {id}");
+            return Err(error(1095, "HY000", message));
         }
         entry.wish.send_modify(|wish| match victim {
             Victim::Query => wish.queries_ended += 1,
@@ -193,19 +188,14 @@ mod tests {
                 }
                 for victim in [Victim::Query, Victim::Connection] {
                     let killed = all.kill(place.id.into(), victim, who, admin);
-                    let wanted = if may {
-                        Ok(())
-                    } else {
-                        Err(NotKilled::NotYours)
-                    };
-                    assert_eq!(killed, wanted, "{who:?} {owner:?}");
+                    let wanted = (!may).then_some(1095);
+                    let code = killed.err().map(|error| error.code);
+                    assert_eq!(code, wanted, "{who:?} {owner:?}");
                 }
                 assert_eq!(place.wish().borrow().end, may);
             }
         }
-        assert_eq!(
-            all.kill(1, Victim::Query, &kim, true),
-            Err(NotKilled::Unknown)
-        );
+        let killed = all.kill(1, Victim::Query, &kim, true);
+        assert_eq!(killed.unwrap_err().code, 1094);
     }
 }

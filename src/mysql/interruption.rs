@@ -63,7 +63,16 @@ impl Watch {
     }
 
     async fn interrupted(&mut self) -> Interruption {
-        let seen = self.seen;
+        self.wait(self.seen).await
+    }
+
+    /// Only what ends the connection.
+    pub(super) async fn ended(&mut self) -> Interruption {
+        self.wait(u64::MAX).await
+    }
+
+    /// Waits for what ends the connection, or a query after so many that were ended.
+    async fn wait(&mut self, seen: u64) -> Interruption {
         tokio::select! {
             wish = self.wish.wait_for(|wish| wish.end || wish.queries_ended > seen) => match wish {
                 Ok(wish) if !wish.end => Interruption::Query,
@@ -71,15 +80,6 @@ impl Watch {
             },
             () = revoked(self.pass.as_ref()) => Interruption::Revoked,
             // An error means that the server is gone, which is a stop as well.
-            _ = self.stop.wait_for(|stop| *stop) => Interruption::Stop,
-        }
-    }
-
-    /// Only what ends the connection.
-    pub(super) async fn ended(&mut self) -> Interruption {
-        tokio::select! {
-            _ = self.wish.wait_for(|wish| wish.end) => Interruption::Connection,
-            () = revoked(self.pass.as_ref()) => Interruption::Revoked,
             _ = self.stop.wait_for(|stop| *stop) => Interruption::Stop,
         }
     }

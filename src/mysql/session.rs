@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::commands::{statement_id, utf8};
-use super::connections::{NotKilled, Owner, Registered, Victim};
+use super::connections::{Owner, Registered, Victim};
 use super::errors::{error, malformed, unknown_command};
 use super::frames::{FrameError, Frames, Packet, Patience, Stream};
 use super::interruption::{Fault, Interruption, Watch};
@@ -345,22 +345,15 @@ impl Client {
     pub(super) fn kill(&mut self, kill: Kill, more: bool) -> Result<(), Fault> {
         let Kill { id, victim } = kill;
         let all = &self.service.connections;
-        match all.kill(id, victim, &self.owner(), self.is_admin()) {
-            Ok(()) if id == u64::from(self.place.id) => Err(match victim {
+        all.kill(id, victim, &self.owner(), self.is_admin())?;
+        if id == u64::from(self.place.id) {
+            return Err(match victim {
                 Victim::Query => Interruption::Query.fault(),
                 Victim::Connection => Interruption::Connection.fault(),
-            }),
-            Ok(()) => {
-                self.put_done(0, "", more);
-                Ok(())
-            }
-            Err(NotKilled::Unknown) => {
-                Err(error(1094, "HY000", format!("Unknown thread id: {id}")).into())
-            }
-            Err(NotKilled::NotYours) => {
-                Err(error(1095, "HY000", format!("You are not owner of thread {id}")).into())
-            }
+            });
         }
+        self.put_done(0, "", more);
+        Ok(())
     }
 
     async fn change_user(&mut self, packet: &[u8]) -> Result<(), Fault> {

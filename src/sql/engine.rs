@@ -23,7 +23,7 @@ use super::run;
 use super::session::Session;
 use super::settings::SqlSettings;
 use super::snapshot::Snapshot;
-use super::tables::{self, PinbaTables};
+use super::tables;
 use crate::query::catalog::Catalog;
 
 /// Stack of the engine's threads, bytes; used only as far as statements need it.
@@ -128,14 +128,12 @@ impl Engine {
         options.sql_parser.parse_float_as_decimal = true;
         // As in MySQL: NULL is less than everything.
         options.sql_parser.default_null_ordering = "nulls_min".to_owned();
+        let databases = tables::databases(&catalog, &settings).map_err(std::io::Error::other)?;
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(environment)
             .with_default_features()
-            .with_catalog_list(Arc::new(PinbaTables::new(
-                Arc::clone(&catalog),
-                settings.clone(),
-            )))
+            .with_catalog_list(databases)
             .build();
         let operators = MysqlOperators {
             case_insensitive: settings.case_insensitive,

@@ -8,6 +8,8 @@ mod bits;
 mod rounding;
 mod types;
 
+use std::cmp::Ordering;
+
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -19,7 +21,7 @@ use self::bits::{bits, conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
 use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
 use super::Returns::By;
-use super::value::{Prefix, Value, rescale};
+use super::value::{Prefix, Value, aligned};
 use super::{FunctionDef, INT, MANY, REAL, TEXT, UINT, def, maybe, strict};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -132,12 +134,10 @@ fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Value<'a> {
         let order = match (texts, times) {
             (true, _) => other.to_text().as_bytes().cmp(best.to_text().as_bytes()),
             (_, true) => other.micros().cmp(&best.micros()),
-            _ => match (other.decimal(), best.decimal()) {
-                (Some((left, after)), Some((right, more))) => {
-                    let scale = after.max(more);
-                    rescale(left, after, scale).cmp(&rescale(right, more, scale))
-                }
-                _ => other.real().total_cmp(&best.real()),
+            _ => match other.decimal().zip(best.decimal()) {
+                Some((left, right)) => aligned(left, right)
+                    .map_or(Ordering::Equal, |(left, right, _)| left.cmp(&right)),
+                None => other.real().total_cmp(&best.real()),
             },
         };
         if order.is_gt() == greatest && order.is_ne() {

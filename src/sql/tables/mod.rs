@@ -18,7 +18,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider as _, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
+    SchemaProvider, TableProvider,
+};
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
@@ -38,50 +41,27 @@ pub(crate) const CATALOG: &str = "def";
 /// The database.
 const DATABASE: &str = "pinba";
 
-/// The database `pinba` in its catalog.
-#[derive(Debug, Clone)]
-pub(super) struct PinbaTables(Arc<Catalog>, SqlSettings);
-
-impl PinbaTables {
-    pub(super) fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> Self {
-        Self(catalog, settings)
-    }
+/// All databases.
+///
+/// # Errors
+/// DataFusion's.
+pub(super) fn databases(
+    catalog: &Arc<Catalog>,
+    settings: &SqlSettings,
+) -> Result<Arc<dyn CatalogProviderList>> {
+    let databases = MemoryCatalogProvider::new();
+    let pinba = PinbaTables(Arc::clone(catalog));
+    let described = InformationSchema::new(Arc::clone(catalog), settings.clone());
+    databases.register_schema(DATABASE, Arc::new(pinba))?;
+    databases.register_schema(information_schema::DATABASE, Arc::new(described))?;
+    let all = MemoryCatalogProviderList::new();
+    all.register_catalog(CATALOG.to_owned(), Arc::new(databases));
+    Ok(Arc::new(all))
 }
 
-impl CatalogProviderList for PinbaTables {
-    fn register_catalog(
-        &self,
-        _name: String,
-        _catalog: Arc<dyn CatalogProvider>,
-    ) -> Option<Arc<dyn CatalogProvider>> {
-        None
-    }
-
-    fn catalog_names(&self) -> Vec<String> {
-        vec![CATALOG.to_owned()]
-    }
-
-    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG).then(|| Arc::new(self.clone()) as Arc<dyn CatalogProvider>)
-    }
-}
-
-impl CatalogProvider for PinbaTables {
-    fn schema_names(&self) -> Vec<String> {
-        vec![DATABASE.to_owned()]
-    }
-
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        match name {
-            DATABASE => Some(Arc::new(self.clone())),
-            information_schema::DATABASE => Some(Arc::new(InformationSchema::new(
-                Arc::clone(&self.0),
-                self.1.clone(),
-            ))),
-            _ => None,
-        }
-    }
-}
+/// The database `pinba`.
+#[derive(Debug)]
+struct PinbaTables(Arc<Catalog>);
 
 #[async_trait]
 impl SchemaProvider for PinbaTables {

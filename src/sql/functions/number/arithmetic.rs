@@ -12,7 +12,7 @@ use datafusion::common::Result;
 use super::types::digits;
 use crate::sql::error::SqlError;
 use crate::sql::functions::ArgumentInfo;
-use crate::sql::functions::value::{Value, rescale};
+use crate::sql::functions::value::{Value, aligned};
 
 /// Digits that a division adds: `div_precision_increment`.
 const DIVISION_DIGITS: i8 = 4;
@@ -92,32 +92,24 @@ pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Value<'a> {
     match (&a[0], &a[1]) {
         (_, divisor) if !divisor.is_true() => Value::Null,
         (Value::UInt(left), Value::UInt(right)) => Value::UInt(left / right),
-        (left, right) => match (left.decimal(), right.decimal()) {
-            (Some((left, after)), Some((right, more))) => {
-                let scale = after.max(more);
-                match (rescale(left, after, scale), rescale(right, more, scale)) {
-                    (Some(left), Some(right)) => Value::Decimal(left / right, 0),
-                    _ => Value::Null,
-                }
-            }
-            _ => Value::Double((left.real() / right.real()).trunc()),
+        (left, right) => match left.decimal().zip(right.decimal()) {
+            Some((left, right)) => aligned(left, right).map_or(Value::Null, |(left, right, _)| {
+                Value::Decimal(left / right, 0)
+            }),
+            None => Value::Double((left.real() / right.real()).trunc()),
         },
     }
 }
 
 /// `%` and MOD
 pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    match (a[0].decimal(), a[1].decimal()) {
-        (Some((left, after)), Some((right, more))) => {
-            let scale = after.max(more);
-            let left = rescale(left, after, scale);
-            let right = rescale(right, more, scale);
-            let rest = left
-                .zip(right)
-                .and_then(|(left, right)| left.checked_rem(right));
-            rest.map_or(Value::Null, |rest| Value::Decimal(rest, scale))
+    match a[0].decimal().zip(a[1].decimal()) {
+        Some((left, right)) => {
+            let rest = aligned(left, right)
+                .and_then(|(left, right, scale)| Some((left.checked_rem(right)?, scale)));
+            rest.map_or(Value::Null, |(rest, scale)| Value::Decimal(rest, scale))
         }
-        _ => match a[1].real() {
+        None => match a[1].real() {
             0.0 => Value::Null,
             right => Value::Double(a[0].real() % right),
         },

@@ -13,6 +13,13 @@ pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     }
 }
 
+/// Two decimals with the same digits after the point, and how many those are; `None` beyond 38 digits.
+pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128, i8)> {
+    let scale = left.1.max(right.1);
+    let left = rescale(left.0, left.1, scale)?;
+    Some((left, rescale(right.0, right.1, scale)?, scale))
+}
+
 /// A whole number.
 pub(super) fn put_whole(to: &mut Vec<u8>, value: impl itoa::Integer) {
     to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());

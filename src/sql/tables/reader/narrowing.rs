@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
-use datafusion::physical_expr_common::physical_expr::snapshot_generation;
+use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation};
 
 use super::super::filter::{Filter, ranges, with_columns};
 use super::super::owners::first_timer;
@@ -40,8 +40,8 @@ impl Reader {
                 hints.extend(split_conjunction(&of_table).into_iter().cloned());
             }
         }
-        // What is always true says nothing.
-        hints.retain(|hint| !hint.is::<Literal>());
+        // What is always true says nothing, and what is calculated anew would say something else.
+        hints.retain(|hint| !hint.is::<Literal>() && !is_volatile(hint));
         let left = Ranges::from_pairs(std::mem::take(&mut self.left).into());
         let (left, hints) = self.settle(left, &hints)?;
         self.left = left.into();
