@@ -49,7 +49,7 @@ pub(super) fn schema(
 }
 
 /// The type in which values of a column are kept.
-pub(super) const fn arrow_type(column_type: ColumnType) -> DataType {
+const fn arrow_type(column_type: ColumnType) -> DataType {
     match column_type {
         ColumnType::BigInt | ColumnType::Int => DataType::Int64,
         ColumnType::Float => DataType::Float32,

@@ -81,7 +81,7 @@ impl SchemaProvider for PinbaTables {
             return Ok(Some(Arc::new(PoolTableProvider::new(raw, catalog))));
         }
         Ok(self.0.columns_of(name).map(|(columns, rows)| {
-            let table = ReportTable::new(catalog, name.to_owned(), columns, rows);
+            let table = ReportTable::new(catalog, name.to_owned(), &columns, rows);
             Arc::new(table) as Arc<dyn TableProvider>
         }))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -34,7 +34,7 @@ use crate::report::layout::Numbers;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading};
 use crate::sql::error::SqlError;
 use crate::sql::snapshot::Snapshot;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, Value};
 
 /// Rows in a batch.
 const BATCH_ROWS: usize = 8_192;
@@ -47,7 +47,6 @@ const CHOSEN_BY: &str = "index_value";
 pub(super) struct ReportTable {
     catalog: Arc<Catalog>,
     name: String,
-    columns: Arc<[Column]>,
     schema: SchemaRef,
     /// Rows when it was looked up.
     rows: usize,
@@ -57,14 +56,13 @@ impl ReportTable {
     pub(super) fn new(
         catalog: Arc<Catalog>,
         name: String,
-        columns: Vec<Column>,
+        columns: &[Column],
         rows: usize,
     ) -> Self {
-        let schema = declared::schema(&name, &columns, |_| true);
+        let schema = declared::schema(&name, columns, |_| true);
         Self {
             catalog,
             name,
-            columns: columns.into(),
             schema,
             rows,
         }
@@ -121,7 +119,7 @@ impl TableProvider for ReportTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let shown: Vec<usize> = match projection {
             Some(wanted) => wanted.clone(),
-            None => (0..self.columns.len()).collect(),
+            None => (0..self.schema.fields().len()).collect(),
         };
         let schema = Arc::new(self.schema.project(&shown)?);
         let rows = self.rows.min(limit.unwrap_or(usize::MAX));
@@ -214,22 +212,22 @@ impl ReportScan {
     fn batch(&self, moment: &ReportData, rows: Range<usize>) -> Result<RecordBatch> {
         let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let arrays = self.shown.iter().map(|&column| {
-            let column_type = self.table.columns[column].column_type;
+            let data_type = self.table.schema.field(column).data_type();
             match moment {
                 ReportData::Reading(definition, reading) => {
                     let shape = &definition.layout;
                     match shape.numbers(reading, column, rows.clone()) {
-                        Some(numbers) => of_numbers(column_type, numbers),
+                        Some(numbers) => of_numbers(data_type, numbers),
                         None => {
                             let values = rows.clone();
                             let values = values.map(|row| shape.value(reading, row, column));
-                            array(column_type, values)
+                            array(data_type, values)
                         }
                     }
                 }
                 ReportData::Table(answer) => {
                     let values = rows.clone().map(|row| answer.table.value(row, column));
-                    array(column_type, values)
+                    array(data_type, values)
                 }
             }
         });
@@ -308,7 +306,7 @@ impl DataSource for ReportScan {
 }
 
 /// Numbers as an array of a column's type; NaN is NULL.
-pub(super) fn of_numbers(column_type: ColumnType, numbers: Numbers) -> Result<ArrayRef> {
+pub(super) fn of_numbers(data_type: &DataType, numbers: Numbers) -> Result<ArrayRef> {
     let array: ArrayRef = match numbers {
         Numbers::Ints(ints) => Arc::new(Int64Array::from(ints)),
         Numbers::Floats(floats) => {
@@ -317,7 +315,7 @@ pub(super) fn of_numbers(column_type: ColumnType, numbers: Numbers) -> Result<Ar
             Arc::new(Float64Array::new(floats.into(), nulls))
         }
     };
-    Ok(cast(&array, &declared::arrow_type(column_type))?)
+    Ok(cast(&array, data_type)?)
 }
 
 /// An error of the read model in SQL's terms.
@@ -334,19 +332,17 @@ pub(super) fn failure(error: QueryError) -> SqlError {
 
 /// Values as an array of a column's type.
 pub(super) fn array<'a>(
-    column_type: ColumnType,
+    data_type: &DataType,
     values: impl Iterator<Item = Value<'a>>,
 ) -> Result<ArrayRef> {
-    let array: ArrayRef = match column_type {
-        ColumnType::BigInt | ColumnType::Int => {
-            Arc::new(Int64Array::from_iter(values.map(|value| match value {
-                Value::Int(value) => Some(value),
-                Value::Micros(value) => Some((value as f64 / 1e6) as i64),
-                Value::Float(value) => Some(value as i64),
-                Value::Null | Value::Text(_) => None,
-            })))
-        }
-        ColumnType::Float | ColumnType::Double => {
+    let array: ArrayRef = match data_type {
+        DataType::Int64 => Arc::new(Int64Array::from_iter(values.map(|value| match value {
+            Value::Int(value) => Some(value),
+            Value::Micros(value) => Some((value as f64 / 1e6) as i64),
+            Value::Float(value) => Some(value as i64),
+            Value::Null | Value::Text(_) => None,
+        }))),
+        DataType::Float32 | DataType::Float64 => {
             Arc::new(Float64Array::from_iter(values.map(|value| match value {
                 Value::Int(value) => Some(value as f64),
                 Value::Micros(value) => Some(value as f64 / 1e6),
@@ -354,12 +350,12 @@ pub(super) fn array<'a>(
                 Value::Null | Value::Text(_) => None,
             })))
         }
-        ColumnType::Varchar(_) | ColumnType::Text => Arc::new(StringViewArray::from_iter(
-            values.map(|value| match value {
+        _ => Arc::new(StringViewArray::from_iter(values.map(
+            |value| match value {
                 Value::Text(text) => Some(text),
                 _ => None,
-            }),
-        )),
+            },
+        ))),
     };
-    Ok(cast(&array, &declared::arrow_type(column_type))?)
+    Ok(cast(&array, data_type)?)
 }

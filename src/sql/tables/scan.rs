@@ -82,27 +82,23 @@ impl PoolScan {
                 pool.strings.timer_tags() as u64,
             )
         };
-        // How many rows the table has, about, how many rows of the pool those are, and how many ids its rows have.
-        let (table_rows, pool_rows, ids) = match table {
-            PoolTable::Request | PoolTable::RequestTag => (requests, requests, requests),
-            PoolTable::Timer => (timers, timers, timers),
-            // Two tags a timer are usual.
-            PoolTable::TimerTag => (2 * timers, timers, timers),
-            PoolTable::Tag => (tags, 0, tags),
+        // How many ids its rows have, and how many rows an id has, about: two tags a timer are usual.
+        let (ids, rows_of_id) = match table {
+            PoolTable::Request | PoolTable::RequestTag => (requests, 1),
+            PoolTable::Timer => (timers, 1),
+            PoolTable::TimerTag => (timers, 2),
+            PoolTable::Tag => (tags, 1),
         };
-        let mut rows = table_rows;
+        let all = ids * rows_of_id;
+        let mut rows = all;
         let mut by_id = false;
         for condition in &conditions {
             let of_ids = ranges(condition).map(|(at, wanted)| (table.fields()[at], wanted.count()));
+            by_id |= matches!(of_ids, Some((RowField::Id | RowField::Owner, _)));
             let passing = match of_ids {
-                Some((field @ (RowField::Id | RowField::Owner), wanted)) => {
-                    by_id = true;
-                    let ids = if field == RowField::Owner {
-                        requests
-                    } else {
-                        ids
-                    };
-                    wanted.saturating_mul((table_rows / ids.max(1)).max(1))
+                Some((RowField::Id, wanted)) => wanted.saturating_mul(rows_of_id),
+                Some((RowField::Owner, wanted)) => {
+                    wanted.saturating_mul((all / requests.max(1)).max(1))
                 }
                 Some((RowField::Timestamp, _)) => rows / 3,
                 _ => rows / 10,
@@ -110,7 +106,7 @@ impl PoolScan {
             rows = rows.min(passing.max(1));
         }
         let few = fetch.is_some_and(|fetch| fetch as u64 <= PIECE_ROWS) && conditions.is_empty();
-        let pieces = match few || by_id && rows < PIECE_ROWS || pool_rows < PIECE_ROWS {
+        let pieces = match few || by_id && rows < PIECE_ROWS || ids < PIECE_ROWS {
             true => 1,
             false => threads.max(1),
         };
