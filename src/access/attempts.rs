@@ -24,18 +24,6 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// No failure so far.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            forgotten_ms: (0..FAILED_LOGIN_PLACES)
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-            hasher: ahash::RandomState::new(),
-            counters: Arc::default(),
-        }
-    }
-
     /// One attempt of `peer` is about to be looked at, and counts as failed until [`Attempts::succeeded`] is told otherwise.
     ///
     /// # Errors
@@ -87,9 +75,15 @@ pub(super) fn network(peer: IpAddr) -> u128 {
     }
 }
 
+/// No failure so far.
 impl Default for Attempts {
     fn default() -> Self {
-        Self::new()
+        let places = (0..FAILED_LOGIN_PLACES).map(|_| AtomicU64::new(0));
+        Self {
+            forgotten_ms: places.collect(),
+            hasher: ahash::RandomState::new(),
+            counters: Arc::default(),
+        }
     }
 }
 
@@ -109,7 +103,7 @@ mod tests {
 
     #[test]
     fn ten_failures_at_once_then_one_a_second() {
-        let attempts = Attempts::new();
+        let attempts = Attempts::default();
         let peer = ip("192.0.2.7");
         let now = 1_000_000;
         for _ in 0..10 {
@@ -131,7 +125,7 @@ mod tests {
 
     #[test]
     fn successes_cost_nothing_and_save_nothing_up() {
-        let attempts = Attempts::new();
+        let attempts = Attempts::default();
         let peer = ip("::ffff:192.0.2.7");
         for _ in 0..1000 {
             assert_eq!(attempts.begin(peer, 5000), Ok(()));
@@ -143,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_peer() {
-        let attempts = Attempts::new();
+        let attempts = Attempts::default();
         for host in 0..10 {
             assert_eq!(attempts.begin(ip(&format!("2001:db8::{host}")), 1), Ok(()));
         }
@@ -155,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_million_peers_find_no_more_than_the_places() {
-        let attempts = Attempts::new();
+        let attempts = Attempts::default();
         let peers = (0..1_000_000_u32).map(|bits| IpAddr::V4(bits.into()));
         let taken = peers
             .filter(|peer| attempts.begin(*peer, 1).is_ok())

@@ -85,7 +85,7 @@ impl UserStore {
     pub fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
         Self {
             users: watch::Sender::new(Arc::new(users)),
-            attempts: Attempts::new(),
+            attempts: Attempts::default(),
             clock,
             failures_logged: Limit::new(FAILURE_LOG_MS),
         }
