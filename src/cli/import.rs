@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::cli::Failure;
-use crate::cli::client::{Client, ClientError, ClientFlags};
+use crate::cli::client::{AccessFlags, Client, ClientError};
 use crate::config::Config;
 use crate::daemon::{defaults, local};
 use crate::query::definitions::Definitions;
@@ -46,12 +46,9 @@ pub struct ImportFlags {
     /// The running daemon [default: http.listen of the configuration].
     #[arg(long, value_name = "URL", conflicts_with = "print_config")]
     pub url: Option<String>,
-    /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
-    #[arg(long, value_name = "FILE")]
-    pub ca_file: Option<PathBuf>,
+    /// As whom, and whose signature counts.
+    #[command(flatten)]
+    pub access: AccessFlags,
     /// Print the reports as a configuration file has them, instead of making them in a running daemon.
     #[arg(long)]
     pub print_config: bool,
@@ -101,11 +98,7 @@ pub fn execute(
             ));
         }
     };
-    let client = Client::of(&ClientFlags {
-        url,
-        token_file: flags.token_file.clone(),
-        ca_file: flags.ca_file.clone(),
-    })?;
+    let client = Client::at(&url, &flags.access)?;
     let mut importer = Importer::to_daemon(client, defaults)?;
     let outcomes = importer.import(&ours);
     let all_taken = report_outcomes(&outcomes, others, out).map_err(Failure::write)?;

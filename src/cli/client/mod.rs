@@ -41,6 +41,14 @@ pub struct ClientFlags {
     /// The daemon; http or https, and it may hold a name and a password: https://user:password@host:30080.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30080")]
     pub url: String,
+    /// As whom, and whose signature counts.
+    #[command(flatten)]
+    pub access: AccessFlags,
+}
+
+/// As whom a daemon is asked, and whose signature under its certificate counts.
+#[derive(Debug, Clone, Default, FlagGroup)]
+pub struct AccessFlags {
     /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -98,8 +106,16 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn of(flags: &ClientFlags) -> Result<Self, ClientError> {
+        Self::at(&flags.url, &flags.access)
+    }
+
+    /// The daemon at this URL, likewise.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`].
+    pub fn at(url: &str, flags: &AccessFlags) -> Result<Self, ClientError> {
         let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::Usage)?;
-        Self::new(&flags.url, token, flags.ca_file.as_deref())
+        Self::new(url, token, flags.ca_file.as_deref())
     }
 
     /// The daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out); a name and a password in it count for

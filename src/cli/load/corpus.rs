@@ -38,14 +38,16 @@ impl Corpus {
             let request = traffic.next_request();
             let packet_bytes = request.encoded_len();
             if packet_bytes > UDP_PAYLOAD_BYTES_MAX {
-                return Err(LoadError::PacketTooLong {
-                    bytes: packet_bytes,
-                });
+                return Err(LoadError(format!(
+                    "a packet would be {packet_bytes} bytes long, and a UDP datagram holds {UDP_PAYLOAD_BYTES_MAX}; ask \
+                     for fewer --timers, --tags, --request-tags or --nested"
+                )));
             }
             if bytes.len() + packet_bytes > CORPUS_BYTES_MAX {
-                return Err(LoadError::CorpusTooLarge {
-                    packets: bounds.len() - 1,
-                });
+                return Err(LoadError(format!(
+                    "{} prepared packets fill 2 GiB; ask for no more than that with --corpus",
+                    bounds.len() - 1
+                )));
             }
             request
                 .encode(&mut bytes)
@@ -169,8 +171,7 @@ mod tests {
             nested: 1500,
             ..TrafficOptions::default()
         };
-        let error = Corpus::new(&options, 1).err();
-        let too_long = matches!(error, Some(LoadError::PacketTooLong { bytes }) if bytes > 65_507);
-        assert!(too_long, "{error:?}");
+        let error = Corpus::new(&options, 1).unwrap_err().to_string();
+        assert!(error.contains("a UDP datagram holds 65507"), "{error}");
     }
 }

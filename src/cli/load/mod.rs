@@ -31,45 +31,13 @@ pub use summary::Summary;
 
 /// Why nothing was sent, or why sending ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The target is somewhere else.
-    #[error("{target} is not a loopback address; --allow-remote sends there all the same")]
-    NotLoopback {
-        /// Where packets should have gone.
-        target: SocketAddr,
-    },
-    /// One packet would be longer than a datagram can be.
-    #[error(
-        "a packet would be {bytes} bytes long, and a UDP datagram holds 65507; \
-         ask for fewer --timers, --tags, --request-tags or --nested"
-    )]
-    PacketTooLong {
-        /// Its length, bytes.
-        bytes: usize,
-    },
-    /// The prepared packets would take more than 2 GiB.
-    #[error("{packets} prepared packets fill 2 GiB; ask for no more than that with --corpus")]
-    CorpusTooLarge {
-        /// How many fit.
-        packets: usize,
-    },
-    /// The kernel said that no socket is bound to the target.
-    #[error("nobody listens on {target}; is the daemon running, and on that port?")]
-    NobodyListens {
-        /// Where the packets went.
-        target: SocketAddr,
-    },
-    /// A socket could not be opened or refused to send.
-    #[error("cannot send to {target}: {error}")]
-    Send {
-        /// Where packets should have gone.
-        target: SocketAddr,
-        /// What the kernel said.
-        error: std::io::Error,
-    },
-    /// A thread could not be started, or the output could not be written.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
+#[error("{0}")]
+pub struct LoadError(String);
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
 }
 
 /// A socket whose packets go to `target`.

@@ -52,9 +52,15 @@ pub fn run(
 fn check_target(options: &LoadOptions) -> Result<(), LoadError> {
     let target = options.target;
     if !options.allow_remote && !target.ip().to_canonical().is_loopback() {
-        return Err(LoadError::NotLoopback { target });
+        return Err(LoadError(format!(
+            "{target} is not a loopback address; --allow-remote sends there all the same"
+        )));
     }
     Ok(())
+}
+
+fn cannot_send(target: SocketAddr, error: &io::Error) -> LoadError {
+    LoadError(format!("cannot send to {target}: {error}"))
 }
 
 /// Packets that are ready to be sent, as often as wanted: for whoever sends the same ones at several rates.
@@ -136,7 +142,7 @@ impl Packets {
         let senders: Vec<Sender<'_>> = (0..options.senders)
             .map(|index| Sender::new(index, options, &plan, &self.0))
             .collect::<Result<_, _>>()
-            .map_err(|error| LoadError::Send { target, error })?;
+            .map_err(|error| cannot_send(target, &error))?;
 
         let watch = Watch {
             shutdown,
@@ -226,8 +232,11 @@ impl Watch<'_> {
     fn end(&self, error: io::Error) {
         let target = self.target;
         let error = match error.kind() {
-            io::ErrorKind::ConnectionRefused => LoadError::NobodyListens { target },
-            _ => LoadError::Send { target, error },
+            // The kernel says that no socket is bound to the target.
+            io::ErrorKind::ConnectionRefused => LoadError(format!(
+                "nobody listens on {target}; is the daemon running, and on that port?"
+            )),
+            _ => cannot_send(target, &error),
         };
         self.ended_by
             .lock()

@@ -146,10 +146,8 @@ fn nobody_listening_is_said_even_of_a_single_packet() {
             ..options(target)
         };
         let error = execute(&options, &Shutdown::new(), &mut out, &mut std::io::sink());
-        assert!(
-            matches!(error, Err(LoadError::NobodyListens { .. })),
-            "{error:?}"
-        );
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("nobody listens on 127.0.0.1:"), "{error}");
         assert!(String::from_utf8(out).unwrap().starts_with("sent "));
     }
 }
@@ -163,20 +161,18 @@ fn only_loopback_is_sent_to_unasked() {
         "[::ffff:192.0.2.1]:1",
     ] {
         let error = run_quietly(&options(target.parse().unwrap())).unwrap_err();
-        assert!(
-            matches!(error, LoadError::NotLoopback { .. }),
-            "{target}: {error}"
-        );
+        let error = error.to_string();
+        assert!(error.contains("is not a loopback address"), "{error}");
     }
     let mapped = options("[::ffff:127.0.0.1]:9".parse().unwrap());
     let mapped = run_quietly(&LoadOptions {
         count: Some(1),
         ..mapped
     });
-    assert!(
-        !matches!(mapped, Err(LoadError::NotLoopback { .. })),
-        "{mapped:?}"
-    );
+    if let Err(error) = mapped {
+        let error = error.to_string();
+        assert!(!error.contains("loopback"), "{error}");
+    }
 }
 
 #[test]
