@@ -8,7 +8,7 @@
 //! looked up by its key ids.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use ahash::RandomState;
 use parking_lot::Mutex;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::budget::{Budget, Taken};
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
-use super::group_cache::{GroupCache, Known};
+use super::group_cache::GroupCache;
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
 use super::histogram::BucketLayout;
 use super::row_map::RowMap;
-use super::tick_log::{TickLogReader, TickLogWriter};
+use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use super::totals::Totals;
 use super::window::{Coverage, Ticks};
 use crate::pool::strings::{NONE, StringInterner};
@@ -96,19 +96,6 @@ pub struct Flow {
     pub timers_offered: u64,
     /// Timers counted; 0 at request level.
     pub timers_counted: u64,
-}
-
-/// What one closed tick added.
-#[derive(Debug)]
-struct TickLog {
-    tick: u64,
-    /// Shared with a snapshot that is being written, never for longer.
-    entries: Arc<[u8]>,
-    /// How many groups are spoken of.
-    groups: usize,
-    histograms: bool,
-    /// Some of what was counted in this tick lies under `(other)` for want of memory.
-    overflowed: bool,
 }
 
 /// Where groups take their texts and their memory from.
@@ -226,9 +213,8 @@ impl Aggregate {
     #[inline]
     pub(super) fn group_of(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
         match self.group_cache.find(record, &self.groups) {
-            Known::Group(group) => Some(group),
-            Known::Skipped => None,
-            Known::Nothing => {
+            Some(known) => known,
+            None => {
                 let found = self.find_group(record, memory);
                 let Memory { pool, budget } = memory;
                 let before = self.group_cache.heap_bytes();
@@ -349,11 +335,28 @@ impl Aggregate {
         self.version += 1;
     }
 
+    /// What the tick log's next piece of the running tick is of.
+    fn tick_head(&self) -> TickHead {
+        TickHead {
+            tick: self.tick,
+            histograms: !self.tick_without_histograms,
+            overflowed: self.overflows,
+        }
+    }
+
+    /// Keeps a piece of a tick log until its tick leaves the window.
+    fn keep(&mut self, tick_log: TickLog) {
+        self.tick_log_bytes += tick_log.entries.len();
+        self.ticks_without_histograms += usize::from(!tick_log.head.histograms);
+        self.overflowed_tick_logs += usize::from(tick_log.head.overflowed);
+        self.tick_logs.push_back(tick_log);
+    }
+
     /// Takes away what a tick that left the window had added.
     fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
         self.tick_log_bytes -= tick_log.entries.len();
-        self.ticks_without_histograms -= usize::from(!tick_log.histograms);
-        self.overflowed_tick_logs -= usize::from(tick_log.overflowed);
+        self.ticks_without_histograms -= usize::from(!tick_log.head.histograms);
+        self.overflowed_tick_logs -= usize::from(tick_log.head.overflowed);
         let mut pairs = std::mem::take(&mut self.pairs);
         let mut reader = TickLogReader::new(&tick_log.entries);
         while let Some((id, totals)) = reader.next(&mut pairs) {
@@ -371,7 +374,7 @@ impl Aggregate {
             if let Some(extremes) = &mut self.groups.extremes {
                 let extremes = &mut extremes[id as usize];
                 let before = extremes.len();
-                extremes.retain(|&(tick, _)| tick > tick_log.tick);
+                extremes.retain(|&(tick, _)| tick > tick_log.head.tick);
                 self.groups.extremes_count -= before - extremes.len();
             }
             if empty {

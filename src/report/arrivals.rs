@@ -147,65 +147,46 @@ impl Aggregate {
     ) -> &'a [Delta] {
         assignments.clear();
         self.flow.requests_offered += arrivals.requests.len() as u64;
-        if self.scope.level == Level::Timer {
-            self.assign_timers(arrivals, deltas, assignments, memory);
-            &deltas.timers
-        } else {
-            self.assign_requests(arrivals, deltas, assignments, memory);
-            &deltas.requests
+        if self.scope.level != Level::Timer {
+            self.assign_records::<false>(arrivals, deltas, assignments, memory);
+            return &deltas.requests;
         }
+        self.assign_records::<true>(arrivals, deltas, assignments, memory);
+        self.flow.timers_offered += arrivals.timers.len() as u64;
+        self.flow.timers_counted += assignments.len() as u64;
+        &deltas.timers
     }
 
-    fn assign_requests(
+    /// The same at one of the two levels.
+    fn assign_records<const TIMERS: bool>(
         &mut self,
         arrivals: &Arrivals,
         deltas: &Deltas,
         assignments: &mut Vec<(u32, u32)>,
         memory: &mut Memory<'_>,
     ) {
-        for ((request, delta), at) in arrivals.requests.iter().zip(&deltas.requests).zip(0..) {
-            if self.time_passes(delta.time)
-                && let Some(group) = self.group_of(record(request, 0), memory)
-            {
-                assignments.push((group, at));
-            }
-        }
-        self.flow.requests_counted += assignments.len() as u64;
-    }
-
-    fn assign_timers(
-        &mut self,
-        arrivals: &Arrivals,
-        deltas: &Deltas,
-        assignments: &mut Vec<(u32, u32)>,
-        memory: &mut Memory<'_>,
-    ) {
-        let mut first = 0;
+        let mut next = 0;
+        let mut counted = 0;
         for (request, delta) in arrivals.requests.iter().zip(&deltas.requests) {
-            let timers = first..first + request.timers as usize;
-            first = timers.end;
+            let records = next..next + if TIMERS { request.timers as usize } else { 1 };
+            next = records.end;
             if !self.time_passes(delta.time) {
                 continue;
             }
             let before = assignments.len();
-            for at in timers {
-                let record = record(request, arrivals.timers[at].tags);
+            for at in records {
+                let record = RecordIds {
+                    origin: request.origin,
+                    request_tags: request.request_tags,
+                    timer_tags: if TIMERS { arrivals.timers[at].tags } else { 0 },
+                };
                 if let Some(group) = self.group_of(record, memory) {
                     assignments.push((group, at as u32));
                 }
             }
-            self.flow.requests_counted += u64::from(assignments.len() > before);
+            counted += u64::from(assignments.len() > before);
         }
-        self.flow.timers_offered += arrivals.timers.len() as u64;
-        self.flow.timers_counted += assignments.len() as u64;
-    }
-}
-
-fn record(request: &Arrival, timer_tags: u32) -> RecordIds {
-    RecordIds {
-        origin: request.origin,
-        request_tags: request.request_tags,
-        timer_tags,
+        self.flow.requests_counted += counted;
     }
 }
 

@@ -8,8 +8,9 @@ use super::v1_kinds::KINDS;
 
 /// Names and COMMENTs: `info`, then `report_by_script_name` (`report1`) to `report18`.
 pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let with_table = KINDS.iter().filter(|kind| !kind.table.is_empty());
-    with_table.map(|kind| (kind.table, kind.name))
+    KINDS
+        .iter()
+        .filter_map(|kind| Some((kind.table?, kind.name)))
 }
 
 /// The definitions of all built-in reports.

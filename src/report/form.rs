@@ -33,7 +33,7 @@ mod scalar;
 
 pub use filter::{FilterForm, FilterTable};
 pub use key::{KeyForm, KeyTable};
-pub use scalar::{PercentForm, WindowForm};
+pub use scalar::{FormTable, PercentForm, TextOr, WindowForm};
 
 /// A report as a person writes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -24,16 +24,9 @@ const COMBINATION_BYTES: usize = size_of::<([u32; 3], Target)>() + 2;
 /// What a key takes.
 const KEYS_BYTES: usize = size_of::<(PartKeyIds, u32)>() + 2;
 
-/// What is known of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
-    /// It belongs to this group.
-    Group(u32),
-    /// The aggregate does not count it.
-    Skipped,
-    /// It must be looked up.
-    Nothing,
-}
+/// What is known of a record: the group that it belongs to, or none if the aggregate does not count it; `None`: it must be
+/// looked up.
+pub(super) type Known = Option<Option<u32>>;
 
 /// Cached groups of one aggregate.
 #[derive(Debug)]
@@ -58,25 +51,18 @@ const UNKNOWN: Target = Target {
 
 impl Target {
     fn of(found: Option<u32>, groups: &Groups) -> Self {
-        match found {
-            Some(group) => Self {
-                group,
-                generation: groups.generation(group),
-            },
-            None => Self {
-                group: SKIPPED,
-                generation: 0,
-            },
+        Self {
+            group: found.unwrap_or(SKIPPED),
+            generation: found.map_or(0, |group| groups.generation(group)),
         }
     }
 
     #[inline]
     fn known(self, groups: &Groups) -> Known {
         match self.group {
-            NOTHING => Known::Nothing,
-            SKIPPED => Known::Skipped,
-            group if groups.generation(group) == self.generation => Known::Group(group),
-            _ => Known::Nothing,
+            NOTHING => None,
+            SKIPPED => Some(None),
+            group => (groups.generation(group) == self.generation).then_some(Some(group)),
         }
     }
 }
@@ -95,9 +81,10 @@ impl GroupCache {
     #[inline]
     pub(super) fn find(&self, record: RecordIds, groups: &Groups) -> Known {
         match self {
-            Self::One(part, targets) => targets
-                .get(record.number(*part) as usize)
-                .map_or(Known::Nothing, |target| target.known(groups)),
+            Self::One(part, targets) => {
+                let target = targets.get(record.number(*part) as usize);
+                target.and_then(|target| target.known(groups))
+            }
             Self::Several(combinations) => combinations.find(record, groups),
         }
     }
@@ -191,14 +178,15 @@ impl Combinations {
         for ((place, keys), part) in combination.iter_mut().zip(&self.keys).zip(RecordPart::ALL) {
             if let Some(keys) = keys {
                 match keys.by_number.get(record.number(part) as usize) {
-                    None | Some(&NOTHING) => return Known::Nothing,
+                    None | Some(&NOTHING) => return None,
                     Some(&key) => *place = key,
                 }
             }
         }
-        self.targets
-            .find(mix(combination), |(other, _)| *other == combination)
-            .map_or(Known::Nothing, |(_, target)| target.known(groups))
+        let found = self
+            .targets
+            .find(mix(combination), |(other, _)| *other == combination);
+        found.and_then(|(_, target)| target.known(groups))
     }
 
     /// Whether another could need more than `room` bytes.
@@ -339,11 +327,11 @@ mod tests {
             request_tags: 9,
             timer_tags,
         };
-        assert_eq!(group_cache.find(record(1, 2), &groups), Known::Nothing);
+        assert_eq!(group_cache.find(record(1, 2), &groups), None);
         group_cache.remember(record(1, 2), Some(group), &groups, usize::MAX, key_ids);
-        assert_eq!(group_cache.find(record(1, 2), &groups), Known::Group(group));
+        assert_eq!(group_cache.find(record(1, 2), &groups), Some(Some(group)));
         // Another origin with the same key ids: known as soon as its key is.
-        assert_eq!(group_cache.find(record(5, 2), &groups), Known::Nothing);
+        assert_eq!(group_cache.find(record(5, 2), &groups), None);
         group_cache.remember(record(5, 2), Some(group), &groups, usize::MAX, key_ids);
         let GroupCache::Several(combinations) = &group_cache else {
             panic!("two parts")
@@ -354,9 +342,9 @@ mod tests {
             origins: vec![1],
             tag_sets: vec![],
         });
-        assert_eq!(group_cache.find(record(1, 2), &groups), Known::Nothing);
-        assert_eq!(group_cache.find(record(5, 2), &groups), Known::Group(group));
+        assert_eq!(group_cache.find(record(1, 2), &groups), None);
+        assert_eq!(group_cache.find(record(5, 2), &groups), Some(Some(group)));
         groups.remove(group);
-        assert_eq!(group_cache.find(record(5, 2), &groups), Known::Nothing);
+        assert_eq!(group_cache.find(record(5, 2), &groups), None);
     }
 }

@@ -61,9 +61,12 @@ pub enum BucketLayout {
 /// number of the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct V2Buckets {
-    min_ms: u32,
-    max_ms: u32,
-    buckets: u32,
+    /// Lower end, milliseconds.
+    pub(super) min_ms: u32,
+    /// Upper end, milliseconds.
+    pub(super) max_ms: u32,
+    /// Number of buckets asked for.
+    pub(super) buckets: u32,
     /// `(max - min) / buckets` in whole nanoseconds, as pinba2 cuts it; at least 1.
     width_ns: u64,
     /// Units below this are "min".
@@ -314,24 +317,6 @@ impl V2Buckets {
             unit_min,
             unit_max,
         })
-    }
-
-    /// Lower end, milliseconds.
-    #[must_use]
-    pub fn min_ms(&self) -> u32 {
-        self.min_ms
-    }
-
-    /// Upper end, milliseconds.
-    #[must_use]
-    pub fn max_ms(&self) -> u32 {
-        self.max_ms
-    }
-
-    /// Number of buckets asked for.
-    #[must_use]
-    pub fn buckets(&self) -> u32 {
-        self.buckets
     }
 
     #[inline]

@@ -94,22 +94,13 @@ pub enum Unit {
     Bytes,
 }
 
-/// What a rate is divided by.
+/// What rates and shares are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Denominator {
-    /// The seconds that the data spans: at least 1, at most the window (v1, native).
+pub enum Basis {
+    /// Rates are over the seconds that the data spans: at least 1, at most the window. A share of nothing is 0 (v1, native).
     Covered,
-    /// The window (v2).
+    /// Rates are over the window. A share of nothing is NULL (v2).
     Window,
-}
-
-/// What a share of nothing is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum OfNothing {
-    /// 0 (v1, native).
-    Zero,
-    /// NULL (v2).
-    Null,
 }
 
 /// A piece of an `index_value`.
@@ -133,9 +124,9 @@ pub enum Cell {
     /// A sum.
     Sum(Measure, Unit),
     /// A sum per second.
-    PerSec(Measure, Unit, Denominator),
+    PerSec(Measure, Unit, Basis),
     /// 100 x this row / all rows.
-    Percent(Measure, OfNothing),
+    Percent(Measure, Basis),
     /// A quantile in seconds: 0 the median, 1.. the percentiles; NULL when the histogram is not known.
     Quantile(usize),
     /// `info`'s `time_interval`: the seconds that the data spans.

@@ -502,29 +502,24 @@ impl Reports {
         bytes_max: usize,
     ) -> Vec<Reading> {
         let mut readings = vec![Reading::default(); asked.len()];
-        let mut aggregates: Vec<usize> = asked.iter().map(|(entry, _)| entry.aggregate).collect();
-        aggregates.sort_unstable();
-        aggregates.dedup();
-        for number in aggregates {
-            let of_this = || {
-                let all = asked.iter().enumerate();
-                all.filter(|(_, (entry, _))| entry.aggregate == number)
-            };
-            let together: Vec<_> = of_this()
-                .map(|(_, (entry, want))| (entry.report, entry.definition.as_ref(), *want))
-                .collect();
-            let Some((_, (first, _))) = of_this().next() else {
+        for (at, aggregate) in self.aggregates.iter().enumerate() {
+            let of_this = (0..asked.len()).filter(|&place| asked[place].0.aggregate == at);
+            let of_this: Vec<usize> = of_this.collect();
+            let Some(aggregate) = aggregate.as_ref().filter(|_| !of_this.is_empty()) else {
                 continue;
             };
-            let aggregate = self.aggregate(first);
-            for ((at, (entry, _)), mut reading) in
-                of_this().zip(aggregate.read(&together, &pool.strings, bytes_max))
-            {
-                let window = entry.definition.window;
+            let requested = of_this.iter().map(|&place| {
+                let (entry, want) = asked[place];
+                (entry.report, &*entry.definition, want)
+            });
+            let requested: Vec<_> = requested.collect();
+            let read = aggregate.read(&requested, &pool.strings, bytes_max);
+            for (place, mut reading) in of_this.into_iter().zip(read) {
+                let window = asked[place].0.definition.window;
                 reading.window_secs = window.as_secs_f64();
                 reading.covered_secs = aggregate.coverage.covered_secs(window.as_millis() as u64);
                 reading.as_of_ms = unix_ms;
-                readings[at] = reading;
+                readings[place] = reading;
             }
         }
         readings

@@ -7,7 +7,7 @@
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::definition::{Definition, KeySource, Missing};
+use super::definition::{Definition, Key};
 use super::group_key::{GroupKey, KeyIds, lacks};
 use super::groups::Groups;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
@@ -21,7 +21,8 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 /// One report's view of its aggregate's groups.
 #[derive(Debug)]
 pub(super) struct RowMap {
-    keys: Vec<MappedKey>,
+    /// Which group key each key finds its values in.
+    keys: Vec<(usize, Key)>,
     /// Row of each group, by group number.
     row_of: Vec<u32>,
     /// Number of groups in each row.
@@ -36,30 +37,14 @@ pub(super) struct RowMap {
     overflowed: usize,
 }
 
-#[derive(Debug)]
-struct MappedKey {
-    group_key: usize,
-    source: KeySource,
-    missing: Missing,
-}
-
 impl RowMap {
     /// The view of `definition` over `group keys`, which serve all its keys.
     pub(super) fn new(definition: &Definition, group_keys: &[GroupKey], rows_max: usize) -> Self {
-        let keys: Vec<_> = definition
-            .keys
-            .iter()
-            .filter_map(|key| {
-                let group_key = group_keys
-                    .iter()
-                    .position(|group_key| group_key.serves(key))?;
-                Some(MappedKey {
-                    group_key,
-                    source: key.source.clone(),
-                    missing: key.missing,
-                })
-            })
-            .collect();
+        let mapped = |key: &Key| {
+            let group_key = group_keys.iter().position(|it| it.serves(key))?;
+            Some((group_key, key.clone()))
+        };
+        let keys: Vec<_> = definition.keys.iter().filter_map(mapped).collect();
         debug_assert_eq!(
             keys.len(),
             definition.keys.len(),
@@ -83,7 +68,7 @@ impl RowMap {
     pub(super) fn add_group(&mut self, id: u32, key_ids: &KeyIds) {
         let row = match self.key_of(key_ids) {
             None => NO_ROW,
-            Some(key) if key[..self.keys.len()].contains(&OTHER) => OTHER_ROW,
+            Some(key) if key.contains(&OTHER) => OTHER_ROW,
             Some(key) => self.find_or_make_row(&key).unwrap_or_else(|| {
                 self.overflowed += 1;
                 OTHER_ROW
@@ -174,20 +159,15 @@ impl RowMap {
 
     /// Bytes that the next group takes at most, where it makes something grow; both copies, while it does.
     pub(super) fn next_bytes(&self) -> usize {
-        let grows = |full: bool, capacity: usize, each: usize| {
-            if full { capacity.max(8) * 2 * each } else { 0 }
+        let grows = |len: usize, capacity: usize, each: usize| match len > capacity {
+            true => capacity.max(8) * 2 * each,
+            false => 0,
         };
-        let (row_of, groups_in) = (&self.row_of, &self.groups_in);
-        let key_ids_full = self.key_ids.len() + self.keys.len() > self.key_ids.capacity();
-        let table = &self.table;
-        grows(row_of.len() == row_of.capacity(), row_of.capacity(), 4)
-            + grows(
-                groups_in.len() == groups_in.capacity(),
-                groups_in.capacity(),
-                4,
-            )
-            + grows(key_ids_full, self.key_ids.capacity(), 4)
-            + grows(table.len() == table.capacity(), table.capacity(), 6)
+        let of_list = |list: &Vec<u32>, more: usize| grows(list.len() + more, list.capacity(), 4);
+        of_list(&self.row_of, 1)
+            + of_list(&self.groups_in, 1)
+            + of_list(&self.key_ids, self.keys.len())
+            + grows(self.table.len() + 1, self.table.capacity(), 6)
     }
 
     /// Gives back what groups from number `end` on took, of which there are none any more, and rows that went when they are
@@ -237,9 +217,9 @@ impl RowMap {
     /// The key that the report sees in a group's key ids; `None` when it does not count the group.
     fn key_of(&self, key_ids: &KeyIds) -> Option<KeyIds> {
         let mut key = [NONE; super::definition::DEFINITION_KEYS_MAX];
-        for (key_id, mapped) in key.iter_mut().zip(&self.keys) {
-            let value = key_ids[mapped.group_key];
-            if lacks(&mapped.source, mapped.missing, value) {
+        for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys) {
+            let value = key_ids[*group_key];
+            if lacks(&key.source, key.missing, value) {
                 return None;
             }
             *key_id = if value == NONE { EMPTY } else { value };
@@ -249,8 +229,7 @@ impl RowMap {
 
     /// The same when no part of it is `(other)`: such a key may have a row of its own.
     fn own_key(&self, key_ids: &KeyIds) -> Option<KeyIds> {
-        let key = self.key_of(key_ids)?;
-        (!key[..self.keys.len()].contains(&OTHER)).then_some(key)
+        self.key_of(key_ids).filter(|key| !key.contains(&OTHER))
     }
 
     fn find_or_make_row(&mut self, key: &KeyIds) -> Option<u32> {

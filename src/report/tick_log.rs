@@ -6,9 +6,30 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::counts::Histogram;
 use super::totals::Totals;
 use super::varint;
+
+/// A piece of what one tick added.
+#[derive(Debug)]
+pub(super) struct TickLog {
+    pub(super) head: TickHead,
+    /// How many groups are spoken of.
+    pub(super) groups: usize,
+    /// Shared with a snapshot that is being written, never for longer.
+    pub(super) entries: Arc<[u8]>,
+}
+
+/// Which tick a piece is of, and what is missing in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TickHead {
+    pub(super) tick: u64,
+    pub(super) histograms: bool,
+    /// Some of what was counted in this tick lies under `(other)` for want of memory.
+    pub(super) overflowed: bool,
+}
 
 /// Writes entries one after the other.
 #[derive(Debug, Default)]
@@ -69,17 +90,16 @@ impl TickLogWriter {
         self.bytes.extend_from_slice(entries);
     }
 
-    /// How many entries were written since the last one was finished.
-    pub(super) fn entries(&self) -> usize {
-        self.entries
-    }
-
-    /// The finished tick log, exactly as large as it needs to be; the writer is empty again.
-    pub(super) fn finish(&mut self) -> Arc<[u8]> {
-        let bytes = self.bytes.as_slice().into();
+    /// What was written, exactly as large as it needs to be; the writer is empty again.
+    pub(super) fn finish(&mut self, head: TickHead) -> TickLog {
+        let log = TickLog {
+            head,
+            groups: self.entries,
+            entries: self.bytes.as_slice().into(),
+        };
         self.bytes.clear();
         self.entries = 0;
-        bytes
+        log
     }
 
     /// Gives memory back after an unusually large tick.
@@ -144,8 +164,14 @@ mod tests {
         let bytes = TickLogWriter::entry_bytes(9, &large, &histogram);
         assert_eq!(writer.unfinished().len(), bytes);
         writer.entry(u32::MAX - 9, &Totals::ZERO, None);
-        let bytes = writer.finish();
-        let mut reader = TickLogReader::new(&bytes);
+        let head = TickHead {
+            tick: 1,
+            histograms: true,
+            overflowed: false,
+        };
+        let log = writer.finish(head);
+        assert_eq!((log.head, log.groups), (head, 2));
+        let mut reader = TickLogReader::new(&log.entries);
         let mut pairs = Vec::new();
         assert_eq!(reader.next(&mut pairs), Some((9, large)));
         assert_eq!(pairs, histogram.iter().collect::<Vec<_>>());

@@ -91,26 +91,14 @@ impl Totals {
 
 impl AddAssign<&Self> for Totals {
     fn add_assign(&mut self, other: &Self) {
-        self.time += other.time;
-        self.ru_utime += other.ru_utime;
-        self.ru_stime += other.ru_stime;
-        self.traffic += other.traffic;
-        self.memory += other.memory;
-        self.hits += other.hits;
-        self.requests += other.requests;
-        self.errors += other.errors;
+        let (sums, more) = (self.sums(), other.sums());
+        *self = Self::of(std::array::from_fn(|at| sums[at] + more[at]));
     }
 }
 
 impl SubAssign<&Self> for Totals {
     fn sub_assign(&mut self, other: &Self) {
-        self.time -= other.time;
-        self.ru_utime -= other.ru_utime;
-        self.ru_stime -= other.ru_stime;
-        self.traffic -= other.traffic;
-        self.memory -= other.memory;
-        self.hits -= other.hits;
-        self.requests -= other.requests;
-        self.errors -= other.errors;
+        let (sums, less) = (self.sums(), other.sums());
+        *self = Self::of(std::array::from_fn(|at| sums[at] - less[at]));
     }
 }

@@ -50,8 +50,8 @@ impl Ticks {
 #[derive(Debug)]
 pub(super) struct Coverage {
     ticks: Ticks,
-    /// (tick, first merge, last merge) of every tick in the window with data, milliseconds.
-    seen: VecDeque<(u64, u64, u64)>,
+    /// First and last merge of every tick in the window with data, milliseconds.
+    seen: VecDeque<(u64, u64)>,
 }
 
 impl Coverage {
@@ -66,8 +66,8 @@ impl Coverage {
     pub(super) fn merged(&mut self, now_ms: u64) {
         let tick = self.ticks.at(now_ms);
         match self.seen.back_mut() {
-            Some((last, _, until)) if *last == tick => *until = now_ms,
-            _ => self.seen.push_back((tick, now_ms, now_ms)),
+            Some((_, last)) if self.ticks.at(*last) == tick => *last = now_ms,
+            _ => self.seen.push_back((now_ms, now_ms)),
         }
     }
 
@@ -76,15 +76,17 @@ impl Coverage {
         let Some(gone) = self.ticks.last_gone(self.ticks.at(now_ms)) else {
             return;
         };
-        while self.seen.front().is_some_and(|&(tick, ..)| tick <= gone) {
-            self.seen.pop_front();
-        }
+        let ticks = self.ticks;
+        while self
+            .seen
+            .pop_front_if(|(first, _)| ticks.at(*first) <= gone)
+            .is_some()
+        {}
     }
 
     /// First and last merge of each tick with data.
     pub(super) fn save(&self) -> Vec<(u64, u64)> {
-        let seen = self.seen.iter();
-        seen.map(|&(_, first, last)| (first, last)).collect()
+        self.seen.iter().copied().collect()
     }
 
     /// What was [saved](Self::save); none of it may be later than `now_ms`.
@@ -93,12 +95,13 @@ impl Coverage {
         let mut after = 0;
         for &(first, last) in saved {
             let tick = ticks.at(first);
-            let is_new = coverage.seen.back().is_none_or(|&(other, ..)| other < tick);
+            let before = coverage.seen.back();
+            let is_new = before.is_none_or(|&(other, _)| ticks.at(other) < tick);
             if first < after || last < first || last > now_ms || ticks.at(last) != tick || !is_new {
                 return Err(Damage("data came in at a time that cannot be"));
             }
             after = last;
-            coverage.seen.push_back((tick, first, last));
+            coverage.seen.push_back((first, last));
         }
         match saved.len() as u64 <= ticks.count + 1 {
             true => Ok(coverage),
@@ -113,13 +116,12 @@ impl Coverage {
 
     /// Bytes taken.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.seen.capacity() * size_of::<(u64, u64, u64)>()
+        self.seen.capacity() * size_of::<(u64, u64)>()
     }
 
     /// Whole seconds between the oldest and the newest data in the window, from 1 to the window.
     pub(super) fn covered_secs(&self, window_ms: u64) -> u64 {
-        let (Some(&(_, first, _)), Some(&(_, _, last))) = (self.seen.front(), self.seen.back())
-        else {
+        let (Some(&(first, _)), Some(&(_, last))) = (self.seen.front(), self.seen.back()) else {
             return 1;
         };
         let span_ms = last.saturating_sub(first);

@@ -9,7 +9,7 @@
 //! Aggregates whose ticks end together are closed together, level by level ([`Groups::level`]), so their order does not
 //! matter.
 
-use super::{Aggregate, Memory, TickLog};
+use super::{Aggregate, Memory};
 use crate::pool::strings::StringInterner;
 use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
@@ -112,7 +112,7 @@ impl Aggregate {
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let each = self.groups.extremes_each();
         let tick_logs = self.tick_logs.iter();
-        tick_logs.map(move |it| (it.tick, it.entries.len() + it.groups * each))
+        tick_logs.map(move |it| (it.head.tick, it.entries.len() + it.groups * each))
     }
 
     /// Takes away the ticks that are outside the window at `now_ms`.
@@ -120,7 +120,11 @@ impl Aggregate {
         let Some(gone) = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms)) else {
             return;
         };
-        while self.tick_logs.front().is_some_and(|it| it.tick <= gone) {
+        while self
+            .tick_logs
+            .front()
+            .is_some_and(|it| it.head.tick <= gone)
+        {
             if let Some(tick_log) = self.tick_logs.pop_front() {
                 self.retire(&tick_log, strings);
             }
@@ -182,17 +186,8 @@ impl Aggregate {
         if bytes == 0 || bytes < PIECE_BYTES && !last {
             return;
         }
-        let histograms = !self.tick_without_histograms;
-        self.tick_log_bytes += bytes;
-        self.ticks_without_histograms += usize::from(!histograms);
-        self.overflowed_tick_logs += usize::from(self.overflows);
-        self.tick_logs.push_back(TickLog {
-            tick: self.tick,
-            groups: self.writer.entries(),
-            entries: self.writer.finish(),
-            histograms,
-            overflowed: self.overflows,
-        });
+        let tick_log = self.writer.finish(self.tick_head());
+        self.keep(tick_log);
     }
 
     /// The most that closing the running tick takes: reckoned, not looked at.

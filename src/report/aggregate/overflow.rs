@@ -1,11 +1,12 @@
-//! What finds no memory overflows into `(other)`.
+//! What finds no memory overflows into `(other)`. The rule:
 //!
-//! A group that cannot be made or kept is counted as `(other)` in the keys whose values are without end, so that the
-//! others stay told apart, and where there is no memory for that group either, as `(other)` in all keys. Of what is there
-//! already, the groups with the least requests go first, for the running tick alone; so every sum over all rows is exact.
+//! A new key for which there is no memory counts under `(other)`: first in the keys whose values are without end, and when
+//! there is no memory for that either, in all keys. What a tick gained and there is no memory for counts there too, for this
+//! tick alone, the groups with the fewest requests first.
 //!
-//! Called by the merger's thread alone: when a group is made (`aggregate`), when a tick ends (`close`), and when running
-//! ticks take more than their share ([`relieve`]). When memory runs out is decided by the [`Budget`].
+//! So every sum over all rows is exact. Called by the merger's thread alone: when a group is made (`aggregate`), when a tick
+//! ends (`close`), and when running ticks take more than their share ([`relieve`]). When memory runs out is decided by the
+//! [`Budget`].
 
 use std::cmp::Reverse;
 

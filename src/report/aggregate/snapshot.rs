@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use serde::{Deserialize, Serialize};
 
 use super::close::PIECE_BYTES;
-use super::{Aggregate, Flow, Memory, Scope, TickLog};
+use super::{Aggregate, Flow, Memory, Scope};
 use crate::pool::snapshot::{Damage, SavedString};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
@@ -29,7 +29,7 @@ use crate::report::group_key::GroupKey;
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::row_map::{NO_ROW, OTHER_ROW, RowMap};
-use crate::report::tick_log::{TickLogReader, TickLogWriter};
+use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use crate::report::totals::Totals;
 use crate::report::window::{Coverage, Ticks};
 
@@ -71,8 +71,6 @@ pub struct SavedAggregate {
     flow: Flow,
     /// Groups that took keys in for which there was no memory.
     overflow_groups: Vec<u32>,
-    /// Whether some did so for a tick.
-    has_overflowed_ticks: bool,
     /// Names of its reports.
     reports: Vec<String>,
 }
@@ -92,8 +90,7 @@ pub struct SavedGroup {
 /// A piece of the log of one tick.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedTick {
-    tick: u64,
-    histograms: bool,
+    head: TickHead,
     /// As `tick_log` writes them.
     entries: Vec<u8>,
 }
@@ -131,9 +128,8 @@ pub(in crate::report) struct AggregateCut {
     reports: Vec<usize>,
     end: u32,
     /// Of closed ticks; one that is gone when it is to be written has left the window.
-    closed: Vec<(u64, bool, Weak<[u8]>)>,
-    running: Vec<Arc<[u8]>>,
-    running_histograms: bool,
+    closed: Vec<(TickHead, Weak<[u8]>)>,
+    running: Vec<TickLog>,
     /// Extremes of the running tick, by group.
     extremes: Vec<(u32, Extremes)>,
     forgotten: Arc<Forgotten>,
@@ -154,10 +150,10 @@ impl Aggregate {
             writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
             extremes.extend(seen.map(|seen| (slot.group, *seen)));
             if writer.unfinished().len() >= PIECE_BYTES {
-                running.push(writer.finish());
+                running.push(writer.finish(self.tick_head()));
             }
         }
-        running.push(writer.finish());
+        running.push(writer.finish(self.tick_head()));
         extremes.sort_unstable_by_key(|&(group, _)| group);
         let forgotten = Arc::new(Forgotten::up_to(self.groups.end()));
         *self.forgotten.lock() = Arc::downgrade(&forgotten);
@@ -172,16 +168,14 @@ impl Aggregate {
                 coverage: self.coverage.save(),
                 flow: self.flow,
                 overflow_groups: self.overflow_groups.iter().copied().collect(),
-                has_overflowed_ticks: self.overflowed_tick_logs > 0 || self.overflows,
                 reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
             end: self.groups.end(),
             closed: closed
-                .map(|it| (it.tick, it.histograms, Arc::downgrade(&it.entries)))
+                .map(|it| (it.head, Arc::downgrade(&it.entries)))
                 .collect(),
             running,
-            running_histograms: !self.tick_without_histograms,
             extremes,
             forgotten,
         }
@@ -263,19 +257,13 @@ impl AggregateCut {
         let ticks = self.saved.scope.ticks;
         let gone = ticks.last_gone(ticks.at(now_ms));
         let closed = self.closed.iter();
-        let closed = closed.map(|(tick, histograms, it)| (*tick, *histograms, it.upgrade()));
-        let running = self.running.iter().map(|entries| {
-            let entries = Some(Arc::clone(entries));
-            (self.saved.tick, self.running_histograms, entries)
-        });
-        for (tick, histograms, entries) in closed.chain(running) {
-            let is_in = gone.is_none_or(|gone| tick > gone);
-            if let Some(entries) = entries.filter(|it| is_in && !it.is_empty()) {
-                each(SavedTick {
-                    tick,
-                    histograms,
-                    entries: entries.to_vec(),
-                })?;
+        let closed = closed.filter_map(|(head, entries)| Some((*head, entries.upgrade()?)));
+        let running = self.running.iter();
+        let running = running.map(|it| (it.head, Arc::clone(&it.entries)));
+        for (head, entries) in closed.chain(running) {
+            if gone.is_none_or(|gone| head.tick > gone) && !entries.is_empty() {
+                let entries = entries.to_vec();
+                each(SavedTick { head, entries })?;
             }
         }
         Ok(())
@@ -307,7 +295,7 @@ fn is_layout(layout: &BucketLayout) -> bool {
     let made = match layout {
         BucketLayout::LogLinear => return true,
         BucketLayout::Linear { max_us, size } => BucketLayout::linear(max_us / 1_000_000, *size),
-        BucketLayout::V2(v2) => BucketLayout::v2(v2.min_ms(), v2.max_ms(), v2.buckets()),
+        BucketLayout::V2(v2) => BucketLayout::v2(v2.min_ms, v2.max_ms, v2.buckets),
     };
     made.is_ok_and(|made| made == *layout)
 }
@@ -321,7 +309,6 @@ pub(in crate::report) struct AggregateRestore {
     /// Ids of the groups, by the ids that they had.
     groups: Vec<u32>,
     overflow_groups: Vec<u32>,
-    has_overflowed_ticks: bool,
     samples: u64,
     /// Bytes that all reports may take.
     memory_bytes: usize,
@@ -376,7 +363,6 @@ impl AggregateRestore {
                 .collect(),
             groups: Vec::new(),
             overflow_groups: saved.overflow_groups,
-            has_overflowed_ticks: saved.has_overflowed_ticks,
             samples: 0,
             memory_bytes,
         })
@@ -452,31 +438,19 @@ impl AggregateRestore {
 
     /// Takes in what [`AggregateCut::ticks`] gave.
     pub(in crate::report) fn tick(&mut self, saved: SavedTick) -> Result<(), NotRestorable> {
-        let SavedTick {
-            tick, histograms, ..
-        } = saved;
-        check(tick <= self.aggregate.tick, "a tick lies in the future")?;
+        let head = saved.head;
+        let is_past = head.tick <= self.aggregate.tick;
+        check(is_past, "a tick lies in the future")?;
         let last = self.aggregate.tick_logs.back();
-        check(
-            last.is_none_or(|last| last.tick <= tick),
-            "ticks are out of order",
-        )?;
+        let in_order = last.is_none_or(|last| last.head.tick <= head.tick);
+        check(in_order, "ticks are out of order")?;
         let mut reader = TickLogReader::new(&saved.entries);
         let mut pairs = Vec::new();
         while let Some((group, totals)) = reader.next(&mut pairs) {
             self.entry(group, &totals, &pairs)?;
         }
-        let groups = self.aggregate.writer.entries();
-        let entries = self.aggregate.writer.finish();
-        self.aggregate.tick_log_bytes += entries.len();
-        self.aggregate.ticks_without_histograms += usize::from(!histograms);
-        self.aggregate.tick_logs.push_back(TickLog {
-            tick,
-            entries,
-            groups,
-            histograms,
-            overflowed: false,
-        });
+        let tick_log = self.aggregate.writer.finish(head);
+        self.aggregate.keep(tick_log);
         Ok(())
     }
 
@@ -538,18 +512,8 @@ impl AggregateRestore {
     ) -> (Box<Aggregate>, Vec<usize>) {
         for id in 0..self.aggregate.groups.end() {
             let groups = &self.aggregate.groups;
-            if !groups.is_used(id) {
-                continue;
-            }
-            if groups.get(id).totals == Totals::ZERO && !groups.is_running(id) {
+            if groups.is_used(id) && groups.get(id).totals == Totals::ZERO {
                 self.aggregate.forget_group(id, strings);
-            } else {
-                // What overflowed for some ticks is as good as a group that overflowed.
-                let stride = self.aggregate.group_keys.len();
-                let is_other = self.aggregate.groups.key_ids(id)[..stride].contains(&OTHER);
-                if self.has_overflowed_ticks && is_other {
-                    self.aggregate.overflow_groups.insert(id);
-                }
             }
         }
         let overflowed = self.overflow_groups.iter();

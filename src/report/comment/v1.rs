@@ -9,7 +9,7 @@
 //! ```
 
 use super::Comment;
-use super::conditions::Conditions;
+use super::conditions;
 use super::error::CommentError;
 use super::fixed::FixedTable;
 use super::piece::Piece;
@@ -66,7 +66,7 @@ pub(super) fn parse(
         _ => tag_names(kind, kind_piece, rest.first().copied(), defaults)?,
     };
     let (filters, histogram_max_secs) = match section(1) {
-        Some(section) => conditions(section, defaults)?,
+        Some(section) => read_conditions(section, defaults)?,
         None => (Vec::new(), None),
     };
     let mut percentiles = Vec::new();
@@ -154,21 +154,13 @@ fn tag_names(
 }
 
 /// The filters, and the longest time of a histogram.
-fn conditions(
+fn read_conditions(
     section: Piece<'_>,
     defaults: &Defaults,
 ) -> Result<(Vec<Filter>, Option<u64>), CommentError> {
-    let mut conditions = Conditions::default();
     let mut histogram_max_secs = None;
-    for piece in section.split(',') {
-        let Some((name, value)) = piece.split_once('=') else {
-            return Err(piece.error(format!(
-                "a condition is name=value; the conditions are {CONDITIONS}"
-            )));
-        };
-        if conditions.take_time(name, value)? {
-            continue;
-        }
+    let accepted = format!("a condition is name=value; the conditions are {CONDITIONS}");
+    let other = |[_, name, value]: [Piece<'_>; 3]| {
         if name.text == "histogram_max_time" {
             let secs = value.seconds()?.us_floor / 1_000_000;
             if secs == 0 {
@@ -176,28 +168,23 @@ fn conditions(
                     value.error("the longest time of a histogram is in whole seconds, at least 1")
                 );
             }
-            if histogram_max_secs.replace(secs).is_some() {
-                return Err(name.error("this condition is given twice"));
-            }
-            continue;
+            conditions::once(&mut histogram_max_secs, name, secs)?;
+            return Ok(None);
         }
         match name.after("tag.") {
             Some(tag) if tag.is_empty() => {
-                return Err(tag.error("tag.<name>=<value>: the name is missing"));
+                Err(tag.error("tag.<name>=<value>: the name is missing"))
             }
             Some(tag) => {
                 let pattern = Pattern::Equals(value.text.to_owned());
-                let filter = Filter::RequestTag(tag.tag_name(defaults)?, pattern);
-                conditions.filters.push(filter);
+                Ok(Some(Filter::RequestTag(tag.tag_name(defaults)?, pattern)))
             }
-            None => {
-                return Err(name.error(format!(
-                    "no such condition; the conditions are {CONDITIONS}"
-                )));
-            }
+            None => Err(name.error(format!(
+                "no such condition; the conditions are {CONDITIONS}"
+            ))),
         }
-    }
+    };
     // Both bounds are part of the range.
-    let filters = conditions.finish(section, |max| max.us_floor + 1)?;
+    let filters = conditions::read(section, &accepted, other, |max| max.us_floor + 1)?;
     Ok((filters, histogram_max_secs))
 }

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::Comment;
-use super::conditions::Conditions;
+use super::conditions;
 use super::error::CommentError;
 use super::fixed::FixedTable;
 use super::piece::Piece;
@@ -219,25 +219,15 @@ fn filters(
     if section.text == "no_filters" {
         return Ok(Vec::new());
     }
-    let accepted = || {
-        let timer = if level == Level::Timer {
-            ", @<timer tag>=<value>"
-        } else {
-            ""
-        };
-        format!(
-            "must be no_filters, or min_time=<seconds>, max_time=<seconds>, \
-             ~<field>=<value> ({FIELDS}), +<request tag>=<value>{timer}"
-        )
+    let timer = match level {
+        Level::Timer => ", @<timer tag>=<value>",
+        _ => "",
     };
-    let mut conditions = Conditions::default();
-    for piece in section.split(',') {
-        let Some((name, value)) = piece.split_once('=') else {
-            return Err(piece.error(accepted()));
-        };
-        if conditions.take_time(name, value)? {
-            continue;
-        }
+    let accepted = format!(
+        "must be no_filters, or min_time=<seconds>, max_time=<seconds>, \
+         ~<field>=<value> ({FIELDS}), +<request tag>=<value>{timer}"
+    );
+    let other = |[whole, name, value]: [Piece<'_>; 3]| {
         let pattern = Pattern::Equals(value.text.to_owned());
         let filter = if let Some(name) = name.after("~") {
             let field = field(name)?;
@@ -250,12 +240,12 @@ fn filters(
         } else if let Some(name) = name.after("@").filter(|_| level == Level::Timer) {
             Filter::TimerTag(name.tag_name(defaults)?, pattern)
         } else {
-            return Err(piece.error(accepted()));
+            return Err(whole.error(accepted.as_str()));
         };
-        conditions.filters.push(filter);
-    }
+        Ok(Some(filter))
+    };
     // Times are whole microseconds: t < 0.5 us is t < 1 us.
-    conditions.finish(section, |max| max.us_ceil)
+    conditions::read(section, &accepted, other, |max| max.us_ceil)
 }
 
 /// Whether a text is a status as the daemon writes it.

@@ -11,11 +11,11 @@
 //! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that name). Only a table can
 //! say that a value ends with a star, or name a tag with a `=` in it.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_untagged::UntaggedEnumVisitor;
+use serde::{Deserialize, Serialize};
 
 use super::key::read_source;
 use super::number::{SECONDS_ACCEPTED, Seconds, seconds_text};
+use super::scalar::{FormTable, TextOr};
 use crate::report::comment::is_status;
 use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
 
@@ -23,15 +23,8 @@ const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_t
     KEY!=value, KEY=prefix*, where KEY is hostname, server_name, script_name, schema, status, +<request tag> or \
     @<timer tag>";
 
-/// A filter.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum FilterForm {
-    /// As text.
-    Text(String),
-    /// As a table.
-    Table(FilterTable),
-}
+/// A filter, as text or as a table.
+pub type FilterForm = TextOr<FilterTable>;
 
 /// A filter in parts: either `min_time` or `max_time`, or `key` with one of `equals`, `differs`, `starts_with`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -60,14 +53,8 @@ pub struct FilterTable {
     pub starts_with: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for FilterForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UntaggedEnumVisitor::new()
-            .expecting("a filter such as \"min_time=0.5\" or \"+env=prod\", or a table")
-            .string(|text| Ok(Self::Text(text.to_owned())))
-            .map(|table| table.deserialize().map(Self::Table))
-            .deserialize(deserializer)
-    }
+impl FormTable for FilterTable {
+    const EXPECTED: &str = "a filter such as \"min_time=0.5\" or \"+env=prod\", or a table";
 }
 
 impl FilterForm {

@@ -1,28 +1,22 @@
 //! Keys in forms: `"script_name"`, `"+env"`, `"@group"`, or a table where a default is not wanted.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_untagged::UntaggedEnumVisitor;
+use serde::{Deserialize, Serialize};
 
+use super::scalar::{FormTable, TextOr};
 use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing, Occurrence};
 
 const KEYS: &str =
     "hostname, server_name, script_name, schema, status, +<request tag>, @<timer tag>";
 
-/// A key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum KeyForm {
-    /// With defaults: a record without the tag is skipped, one without the field is counted under the empty text.
-    Text(String),
-    /// With all said.
-    Table(KeyTable),
-}
+/// A key: as text with defaults (a record without the tag is skipped, one without the field is counted under the empty text),
+/// or as a table with all said.
+pub type KeyForm = TextOr<KeyTable>;
 
 /// A key with what is not default about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyTable {
-    /// The key as in [`KeyForm::Text`].
+    /// The key as in the text.
     pub key: String,
     /// What happens to a record without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,16 +26,9 @@ pub struct KeyTable {
     pub occurrence: Option<Occurrence>,
 }
 
-impl<'de> Deserialize<'de> for KeyForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UntaggedEnumVisitor::new()
-            .expecting(format_args!(
-                "a key ({KEYS}) or a table with key, missing, occurrence"
-            ))
-            .string(|text| Ok(Self::Text(text.to_owned())))
-            .map(|table| table.deserialize().map(Self::Table))
-            .deserialize(deserializer)
-    }
+impl FormTable for KeyTable {
+    const EXPECTED: &str = "a key (hostname, server_name, script_name, schema, status, +<request tag>, @<timer tag>) or \
+        a table with key, missing, occurrence";
 }
 
 impl KeyForm {

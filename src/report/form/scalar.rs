@@ -1,12 +1,39 @@
-//! Numbers and durations in forms: read leniently, written as a person would.
+//! Numbers and durations in forms, and what is a text or a table: read leniently, written as a person would.
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
 use super::{number, window_text};
 use crate::report::definition::WINDOW_SECS_MAX;
+
+/// A text or, where that does not say all, a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum TextOr<T> {
+    /// As text.
+    Text(String),
+    /// As a table.
+    Table(T),
+}
+
+/// A table that a text can stand for.
+pub trait FormTable: DeserializeOwned {
+    /// What an error says is accepted.
+    const EXPECTED: &str;
+}
+
+impl<'de, T: FormTable> Deserialize<'de> for TextOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        UntaggedEnumVisitor::new()
+            .expecting(T::EXPECTED)
+            .string(|text| Ok(Self::Text(text.to_owned())))
+            .map(|table| table.deserialize().map(Self::Table))
+            .deserialize(deserializer)
+    }
+}
 
 /// A percent rank: a number, written without decimals where it has none.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -65,47 +65,33 @@ impl Rank {
     }
 }
 
-/// The ranks of a report in column order, with the order in which one walk meets them. Made once per report.
+/// The ranks of a report, each with its place in column order, smallest first: as one walk meets them. Made once per report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ranks {
-    ranks: Vec<Rank>,
-    /// Slots in `ranks`, smallest rank first.
-    ascending: Vec<u16>,
-}
+pub struct Ranks(Vec<(usize, Rank)>);
 
 impl Ranks {
     /// Ranks of one rounding, in column order.
     #[must_use]
     pub fn new(ranks: Vec<Rank>) -> Self {
-        let mut order: Vec<(u32, u16)> = ranks
-            .iter()
-            .zip(0..)
-            .map(|(rank, place)| (rank.millionths, place))
-            .collect();
-        order.sort_unstable();
-        Self {
-            ranks,
-            ascending: order.into_iter().map(|(_, place)| place).collect(),
-        }
+        let mut ascending: Vec<(usize, Rank)> = ranks.into_iter().enumerate().collect();
+        ascending.sort_by_key(|(_, rank)| rank.millionths);
+        Self(ascending)
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ranks.len()
+        self.0.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ranks.is_empty()
+        self.0.is_empty()
     }
 
     /// (place in column order, rank), smallest rank first.
     pub(super) fn ascending(&self) -> impl Iterator<Item = (usize, Rank)> + '_ {
-        self.ascending.iter().filter_map(|&place| {
-            let place = usize::from(place);
-            Some((place, *self.ranks.get(place)?))
-        })
+        self.0.iter().copied()
     }
 }

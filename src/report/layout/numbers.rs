@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{Cell, ColumnLayout, Denominator, Measure, OfNothing, Unit, number};
+use super::{Basis, Cell, ColumnLayout, Measure, Unit, number};
 use crate::report::reading::Reading;
 use crate::report::totals::Totals;
 
@@ -53,24 +53,20 @@ impl Cell {
     pub(super) fn quotient(&self, reading: &Reading) -> Option<Quotient> {
         let (measure, factor, divisor, of_nothing) = match *self {
             Self::Sum(measure, unit) => (measure, 1.0, unit.size(), f64::NAN),
-            Self::PerSec(measure, unit, denominator) => {
-                let secs = match denominator {
-                    Denominator::Covered => reading.covered_secs.max(1) as f64,
-                    Denominator::Window => reading.window_secs,
+            Self::PerSec(measure, unit, basis) => {
+                let secs = match basis {
+                    Basis::Covered => reading.covered_secs.max(1) as f64,
+                    Basis::Window => reading.window_secs,
                 };
                 (measure, 1.0, secs * unit.size(), f64::NAN)
             }
-            Self::Percent(measure, of_nothing) => {
-                let of_nothing = match of_nothing {
-                    OfNothing::Zero => 0.0,
-                    OfNothing::Null => f64::NAN,
+            Self::Percent(measure, basis) => {
+                let of_nothing = match basis {
+                    Basis::Covered => 0.0,
+                    Basis::Window => f64::NAN,
                 };
-                (
-                    measure,
-                    100.0,
-                    number(measure.of(&reading.grand)),
-                    of_nothing,
-                )
+                let all = number(measure.of(&reading.grand));
+                (measure, 100.0, all, of_nothing)
             }
             _ => return None,
         };

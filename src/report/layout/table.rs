@@ -5,7 +5,7 @@
 //! keys are always text. Runs once when a report is defined; bounded by the keys and percentiles that a definition may have.
 
 use super::view::HistogramView;
-use super::{Cell, ColumnLayout, Denominator, IndexPart, LayoutColumn, Measure, OfNothing, Unit};
+use super::{Basis, Cell, ColumnLayout, IndexPart, LayoutColumn, Measure, Unit};
 use crate::report::columns::{Line, lines};
 use crate::report::definition::{Defaults, Definition, Field, KeySource, Kind, Level};
 use crate::report::histogram::BucketLayout;
@@ -158,9 +158,9 @@ impl Table<'_> {
 
     /// Where the values of a column come from; `None` if its line says nothing that is known.
     fn cell(&self, line: Line) -> Option<Cell> {
-        let (denominator, of_nothing) = match self.is_v2() {
-            true => (Denominator::Window, OfNothing::Null),
-            false => (Denominator::Covered, OfNothing::Zero),
+        let basis = match self.is_v2() {
+            true => Basis::Window,
+            false => Basis::Covered,
         };
         Some(match line.source {
             "median" => Cell::Quantile(0),
@@ -172,9 +172,9 @@ impl Table<'_> {
             sum => {
                 if let Some(sum) = sum.strip_suffix("/s") {
                     let (measure, unit) = self.measure(sum)?;
-                    Cell::PerSec(measure, unit, denominator)
+                    Cell::PerSec(measure, unit, basis)
                 } else if let Some(sum) = sum.strip_suffix('%') {
-                    Cell::Percent(self.measure(sum)?.0, of_nothing)
+                    Cell::Percent(self.measure(sum)?.0, basis)
                 } else {
                     let (measure, unit) = self.measure(sum)?;
                     Cell::Sum(measure, unit)

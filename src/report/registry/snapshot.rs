@@ -179,10 +179,12 @@ impl ReportsRestore {
         reports: &mut Reports,
         pool: &mut Pool,
     ) -> Result<(), Damage> {
-        self.restore(reports, pool, |current, reports, pool| {
-            let budget = &mut reports.budget;
-            current.groups(groups, &mut Memory { pool, budget })
-        })
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        let budget = &mut reports.budget;
+        let taken_in = current.groups(groups, &mut Memory { pool, budget });
+        self.check_size(taken_in, reports, pool)
     }
 
     /// Takes in a part of a tick log of the aggregate.
@@ -195,20 +197,23 @@ impl ReportsRestore {
         reports: &mut Reports,
         pool: &mut Pool,
     ) -> Result<(), Damage> {
-        self.restore(reports, pool, |current, _, _| current.tick(tick))
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        let taken_in = current.tick(tick);
+        self.check_size(taken_in, reports, pool)
     }
 
-    /// Takes something in, and gives the aggregate up when it is larger than `reports.memory` allows.
-    fn restore(
+    /// Gives the aggregate up when it is larger than `reports.memory` allows.
+    fn check_size(
         &mut self,
+        taken_in: Result<(), NotRestorable>,
         reports: &mut Reports,
         pool: &mut Pool,
-        take: impl FnOnce(&mut AggregateRestore, &mut Reports, &mut Pool) -> Result<(), NotRestorable>,
     ) -> Result<(), Damage> {
         let Some(current) = &mut self.current else {
             return Ok(());
         };
-        let taken_in = take(current, reports, pool);
         let taken = reports.taken() + current.taken();
         reports.budget.measure(taken);
         match taken_in {

@@ -57,7 +57,6 @@ fn a_histogram_has_samples_of_requests_only() {
         coverage: vec![(3_000, 3_500)],
         flow: Flow::default(),
         overflow_groups: Vec::new(),
-        has_overflowed_ticks: false,
         reports: Vec::new(),
     };
     let mut restore = AggregateRestore::begin(saved, 4_000, budget.limit()).unwrap();
@@ -72,6 +71,11 @@ fn a_histogram_has_samples_of_requests_only() {
         budget: &mut budget,
     };
     restore.groups(vec![group], memory).unwrap();
+    let head = |tick| TickHead {
+        tick,
+        histograms: true,
+        overflowed: false,
+    };
     let tick = |requests, histogram: Vec<(u32, u64)>| {
         let totals = Totals {
             requests,
@@ -80,9 +84,8 @@ fn a_histogram_has_samples_of_requests_only() {
         let mut writer = TickLogWriter::default();
         writer.pairs(0, &totals, histogram.len(), histogram.into_iter());
         SavedTick {
-            tick: 3,
-            histograms: true,
-            entries: writer.finish().to_vec(),
+            head: head(3),
+            entries: writer.finish(head(3)).entries.to_vec(),
         }
     };
     restore.tick(tick(2, vec![(7, 1), (10, 1)])).unwrap();
@@ -93,14 +96,14 @@ fn a_histogram_has_samples_of_requests_only() {
         (tick(1 << 32, Vec::new()), "more than a tick can have"),
         (
             SavedTick {
-                tick: 4,
+                head: head(4),
                 ..tick(1, Vec::new())
             },
             "of the future",
         ),
         (
             SavedTick {
-                tick: 2,
+                head: head(2),
                 ..tick(1, Vec::new())
             },
             "out of order",
