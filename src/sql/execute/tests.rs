@@ -795,6 +795,10 @@ async fn what_grows_when_it_is_written_out_is_refused() {
                 + " FROM (SELECT id x FROM request) t"
         }),
     ];
+    // Many beside one another are no matter.
+    let flags = vec!["IF(req_time > 1, 1, 0)"; 30].join(" + ");
+    let text = format!("SELECT IF({flags} > 3, 1, 0) FROM request");
+    assert!(ask(&engine, &mut session, &text).await.is_ok());
     for (what, made) in cases {
         let answer = ask(&engine, &mut session, &made(4)).await;
         assert!(answer.is_ok(), "{what}: {answer:?}");

@@ -4,13 +4,36 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
 
 use super::build::{call, take};
 use crate::sql::error::SqlError;
 
-/// CASEs in the condition of a CASE: DataFusion looks at each such condition twice, and so at what is in it.
-const CASES_MAX: usize = 12;
+/// How deep CASEs may be nested in the condition of a CASE: DataFusion looks at what may be NULL there more than once, and so at
+/// each level below.
+const DEPTH_MAX: usize = 10;
+
+/// How deep CASEs are nested.
+#[derive(Default)]
+struct Depth {
+    here: usize,
+    most: usize,
+}
+
+impl Visitor for Depth {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.here += usize::from(matches!(expr, Expr::Case { .. }));
+        self.most = self.most.max(self.here);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.here -= usize::from(matches!(expr, Expr::Case { .. }));
+        ControlFlow::Continue(())
+    }
+}
 
 /// Makes true or false of whatever stands where a condition is wanted.
 pub(super) fn as_condition(expr: &mut Expr) {
@@ -20,16 +43,13 @@ pub(super) fn as_condition(expr: &mut Expr) {
 /// The condition of a CASE.
 ///
 /// # Errors
-/// [`SqlError::parse`] when it is made of too many others.
+/// [`SqlError::parse`] when too many others are nested in it.
 pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
-    let mut cases = 0;
-    let _ = visit_expressions(expr, |expr| {
-        cases += usize::from(matches!(expr, Expr::Case { .. }));
-        ControlFlow::<()>::Continue(())
-    });
-    if cases > CASES_MAX {
+    let mut depth = Depth::default();
+    let _ = expr.visit(&mut depth);
+    if depth.most > DEPTH_MAX {
         return Err(SqlError::parse(format!(
-            "the statement grows too large: a condition of CASE or IF has at most {CASES_MAX} of them in it"
+            "the statement grows too large: CASEs and IFs are nested more than {DEPTH_MAX} deep in the condition of another"
         )));
     }
     as_condition(expr);
