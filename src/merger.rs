@@ -98,21 +98,10 @@ impl Live {
             // Numbers of the arrivals at hand are held by the epoch that ends here.
             self.count_arrivals();
         }
-        let appended = self.pool.append(record, tick, now_ms, &mut self.timers);
+        let (id, row) = self.pool.append(record, tick, now_ms, &mut self.timers);
         // Numbers that were freed just now may be given away by the next append.
         self.notify_freed();
-        let arrival = Arrival {
-            id: appended.id,
-            origin: appended.origin,
-            request_tags: appended.request_tags,
-            request_time: record.request_time(),
-            ru_utime: record.ru_utime(),
-            ru_stime: record.ru_stime(),
-            document_size: record.document_size(),
-            memory_peak: record.memory_peak(),
-            memory_footprint: record.memory_footprint(),
-            timers: self.timers.len() as u32,
-        };
+        let arrival = Arrival::of(id, &row, self.timers.len());
         self.arrivals.push(arrival, &self.timers);
         self.timers.len() as u64
     }
@@ -124,12 +113,7 @@ impl Live {
     }
 
     fn notify_freed(&mut self) {
-        let freed = self.pool.freed();
-        if freed.is_empty() {
-            return;
-        }
-        self.reports.forget(freed);
-        self.pool.freed_notified();
+        self.pool.notify_freed(|freed| self.reports.forget(freed));
     }
 
     /// Empties pools and reports; the reports stay defined.

@@ -79,25 +79,6 @@ pub struct Freed {
     pub tag_sets: Vec<u32>,
 }
 
-impl Freed {
-    /// Whether nothing was freed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.origins.is_empty() && self.tag_sets.is_empty()
-    }
-}
-
-/// What the pool made of a record: the numbers that reports work with.
-#[derive(Debug, Clone, Copy)]
-pub struct Appended {
-    /// The request's id.
-    pub id: u64,
-    /// Its origin.
-    pub origin: u32,
-    /// Its request tags.
-    pub request_tags: u32,
-}
-
 /// What a pool takes once every part of it was full, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolBytes {
@@ -197,15 +178,15 @@ impl Pool {
 
     /// Appends a record with its timers; the oldest rows give way when there is no room.
     ///
-    /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. The timers as the reports
-    /// want them are left in `timers`, which is emptied first.
+    /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. Returns id and row; the timers
+    /// as the reports want them are left in `timers`, which is emptied first.
     pub fn append(
         &mut self,
         record: &Record<'_>,
         tick: u64,
         now_ms: u64,
         timers: &mut Vec<TimerRow>,
-    ) -> Appended {
+    ) -> (u64, RequestRow) {
         timers.clear();
         let id = self.requests.next_id();
         let sent = Dimensions::of(record);
@@ -244,11 +225,7 @@ impl Pool {
         self.hold(id, &row, timers);
         self.append_rows(row, tick, timers);
         self.release_epochs();
-        Appended {
-            id,
-            origin,
-            request_tags,
-        }
+        (id, row)
     }
 
     /// Lets the epoch of request `id` hold what its rows use.
@@ -388,16 +365,14 @@ impl Pool {
         }
     }
 
-    /// Numbers freed since [`freed_notified`](Self::freed_notified). The caller tells the reports before it appends again.
-    #[must_use]
-    pub fn freed(&self) -> &Freed {
-        &self.freed
-    }
-
-    /// Whoever remembers numbers knows of the freed ones.
-    pub fn freed_notified(&mut self) {
-        self.freed.origins.clear();
-        self.freed.tag_sets.clear();
+    /// Tells `forget` the numbers that were freed since the last call, if any were. To be called before the next append.
+    pub fn notify_freed(&mut self, forget: impl FnOnce(&Freed)) {
+        let Freed { origins, tag_sets } = &self.freed;
+        if !origins.is_empty() || !tag_sets.is_empty() {
+            forget(&self.freed);
+            self.freed.origins.clear();
+            self.freed.tag_sets.clear();
+        }
     }
 
     /// Texts and tag sets that found no room and became `(other)`, ever.

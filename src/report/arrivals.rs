@@ -11,6 +11,7 @@ use super::groups::Delta;
 use super::histogram::BucketLayout;
 use crate::input::record::micros;
 use crate::pool::dimensions::Origins;
+use crate::pool::requests::RequestRow;
 use crate::pool::timers::TimerRow;
 
 /// A request that the pool took in, as reports look at it.
@@ -36,6 +37,26 @@ pub struct Arrival {
     pub memory_footprint: u32,
     /// How many timers it has.
     pub timers: u32,
+}
+
+impl Arrival {
+    /// The request in a row of the pool, with so many timers.
+    #[inline]
+    #[must_use]
+    pub fn of(id: u64, row: &RequestRow, timers: usize) -> Self {
+        Self {
+            id,
+            origin: row.origin,
+            request_tags: row.request_tags,
+            request_time: row.request_time,
+            ru_utime: row.ru_utime,
+            ru_stime: row.ru_stime,
+            document_size: row.document_size,
+            memory_peak: row.memory_peak,
+            memory_footprint: row.memory_footprint,
+            timers: timers as u32,
+        }
+    }
 }
 
 /// Requests that arrived one after the other, with their timers: reports look at some dozens at a time, so that what

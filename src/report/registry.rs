@@ -247,21 +247,7 @@ impl Reports {
             timers.clear();
             timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
             arrivals.clear();
-            arrivals.push(
-                Arrival {
-                    id: next,
-                    origin: row.origin,
-                    request_tags: row.request_tags,
-                    request_time: row.request_time,
-                    ru_utime: row.ru_utime,
-                    ru_stime: row.ru_stime,
-                    document_size: row.document_size,
-                    memory_peak: row.memory_peak,
-                    memory_footprint: row.memory_footprint,
-                    timers: timers.len() as u32,
-                },
-                &timers,
-            );
+            arrivals.push(Arrival::of(next, &row, timers.len()), &timers);
             let merged_ms = row.merged_at(self.now_ms);
             self.pass_of_filling(at, merged_ms, pool);
             if let Some(aggregate) = &mut self.aggregates[at] {

@@ -53,7 +53,7 @@ impl Filled {
                 .unwrap();
             let record = Record::next(&mut &bytes[..]).unwrap();
             self.pool.append(&record, n / 100, n * 10, &mut timers);
-            self.pool.freed_notified();
+            self.pool.notify_freed(|_| {});
         }
     }
 
