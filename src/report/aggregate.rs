@@ -21,7 +21,7 @@ use super::group_cache::GroupCache;
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
 use super::histogram::BucketLayout;
-use super::row_map::RowMap;
+use super::row_map::{NO_ROW, RowMap};
 use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use super::totals::Totals;
 use super::window::{Coverage, Ticks};
@@ -175,9 +175,8 @@ impl Aggregate {
     /// Takes a report in; returns its number in this aggregate.
     pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
         let mut row_map = RowMap::new(definition, &self.group_keys, rows_max);
-        for id in (0..self.groups.end()).filter(|&id| self.groups.is_used(id)) {
-            row_map.add_group(id, &self.groups.key_ids(id));
-        }
+        let all = (0..self.groups.end()).map(|id| (NO_ROW, id));
+        row_map.add_groups(all.collect(), &self.groups);
         // The number of one that was dropped is given again: each new group looks at all of them.
         match self.row_maps.iter().position(Option::is_none) {
             Some(free) => {

@@ -50,17 +50,35 @@ impl RowMap {
             definition.keys.len(),
             "the aggregate does not serve this report"
         );
-        let key_ids = vec![OTHER; keys.len()];
+        Self::empty(keys, rows_max)
+    }
+
+    fn empty(keys: Vec<(usize, Key)>, rows_max: usize) -> Self {
         Self {
-            keys,
             row_of: Vec::new(),
             groups_in: vec![0],
-            key_ids,
+            key_ids: vec![OTHER; keys.len()],
+            keys,
             unused: Vec::new(),
             table: HashTable::new(),
             hasher: RandomState::new(),
             rows_max,
             overflowed: 0,
+        }
+    }
+
+    /// Takes in groups, which have no row yet, in the order of the rows (row, group) that they had elsewhere; those that had
+    /// none of their own come last.
+    pub(super) fn add_groups(&mut self, mut rows: Vec<(u32, u32)>, groups: &Groups) {
+        rows.sort_by_key(|&(row, _)| match row {
+            OTHER_ROW | NO_ROW => NO_ROW,
+            own => own,
+        });
+        for (_, id) in rows {
+            // Several may have become one on their way out of a snapshot.
+            if groups.is_used(id) && self.row_of(id) == NO_ROW {
+                self.add_group(id, &groups.key_ids(id));
+            }
         }
     }
 
@@ -170,40 +188,19 @@ impl RowMap {
             + grows(self.table.len() + 1, self.table.capacity(), 6)
     }
 
-    /// Gives back what groups from number `end` on took, of which there are none any more, and rows that went when they are
-    /// most of all; the others move together.
-    pub(super) fn give_back(&mut self, end: u32) {
-        self.row_of.truncate(end as usize);
+    /// Gives back what groups at the end took that are not there any more, and rows that went when they are most of all; the
+    /// others move together.
+    pub(super) fn give_back(&mut self, groups: &Groups) {
+        self.row_of.truncate(groups.end() as usize);
+        if self.unused.len() >= self.groups_in.len() / 2 {
+            let rows = self.row_of.iter().copied().zip(0..);
+            let rows = rows.filter(|&(row, _)| row != NO_ROW).collect();
+            *self = Self::empty(std::mem::take(&mut self.keys), self.rows_max);
+            self.add_groups(rows, groups);
+            self.groups_in.shrink_to_fit();
+            self.key_ids.shrink_to_fit();
+        }
         self.row_of.shrink_to_fit();
-        if self.unused.len() < self.groups_in.len() / 2 {
-            return;
-        }
-        let stride = self.keys.len();
-        let mut moved = vec![NO_ROW; self.groups_in.len()];
-        let mut rows = 0;
-        for (row, moved) in moved.iter_mut().enumerate() {
-            if row == OTHER_ROW as usize || self.groups_in[row] > 0 {
-                *moved = rows as u32;
-                self.groups_in[rows] = self.groups_in[row];
-                self.key_ids
-                    .copy_within(row * stride..(row + 1) * stride, rows * stride);
-                rows += 1;
-            }
-        }
-        self.groups_in.truncate(rows);
-        self.groups_in.shrink_to_fit();
-        self.key_ids.truncate(rows * stride);
-        self.key_ids.shrink_to_fit();
-        self.unused = Vec::new();
-        for row in self.row_of.iter_mut().filter(|row| **row != NO_ROW) {
-            *row = moved[*row as usize];
-        }
-        let mut table = HashTable::with_capacity(rows);
-        for row in 1..rows as u32 {
-            let hash = self.hash(self.row_key_ids(row));
-            table.insert_unique(hash, row, |&row| self.hash(self.row_key_ids(row)));
-        }
-        self.table = table;
     }
 
     /// Bytes taken.

@@ -150,7 +150,7 @@ impl Aggregate {
     pub(super) fn give_end_back(&mut self) {
         if self.groups.give_end_back() {
             for row_map in self.row_maps.iter_mut().flatten() {
-                row_map.give_back(self.groups.end());
+                row_map.give_back(&self.groups);
             }
         }
     }

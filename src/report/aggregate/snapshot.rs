@@ -28,7 +28,7 @@ use crate::report::definition::{
 use crate::report::group_key::GroupKey;
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
-use crate::report::row_map::{NO_ROW, OTHER_ROW, RowMap};
+use crate::report::row_map::{NO_ROW, RowMap};
 use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use crate::report::totals::Totals;
 use crate::report::window::{Coverage, Ticks};
@@ -101,20 +101,20 @@ pub(super) struct Forgotten(Box<[AtomicU64]>);
 
 impl Forgotten {
     fn up_to(end: u32) -> Self {
-        let strings = (0..end.div_ceil(64)).map(|_| AtomicU64::new(0));
-        Self(strings.collect())
+        let words = (0..end.div_ceil(64)).map(|_| AtomicU64::new(0));
+        Self(words.collect())
     }
 
     /// Called with the lock held for writing, and [`has`](Self::has) for reading: that orders them.
     pub(super) fn note(&self, id: u32) {
-        if let Some(string) = self.0.get(id as usize / 64) {
-            string.fetch_or(1 << (id % 64), Ordering::Relaxed);
+        if let Some(word) = self.0.get(id as usize / 64) {
+            word.fetch_or(1 << (id % 64), Ordering::Relaxed);
         }
     }
 
     fn has(&self, id: u32) -> bool {
-        let string = self.0.get(id as usize / 64);
-        string.is_some_and(|string| string.load(Ordering::Relaxed) & 1 << (id % 64) != 0)
+        let word = self.0.get(id as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (id % 64) != 0)
     }
 }
 
@@ -237,15 +237,7 @@ impl AggregateCut {
         let running = running
             .ok()
             .map(|at| (self.saved.tick, self.extremes[at].1));
-        let mut all: Vec<(u64, Extremes)> = Vec::new();
-        for (tick, seen) in before.copied().chain(running) {
-            // A tick whose sums did not fit one slot has more than one entry.
-            match all.last_mut() {
-                Some((last, all)) if *last == tick => all.widen(&seen),
-                _ => all.push((tick, seen)),
-            }
-        }
-        all
+        before.copied().chain(running).collect()
     }
 
     /// Gives the logs of the ticks that are in the window at `now_ms`, in pieces.
@@ -524,35 +516,16 @@ impl AggregateRestore {
         let numbers = wanted
             .iter()
             .map(|&(place, definition)| {
+                // Rows in the order in which they were, and under `(other)` again what was there for want of rows.
+                let aggregate = &mut *self.aggregate;
+                let mut row_map = RowMap::new(definition, &aggregate.group_keys, rows_max);
                 let rows = std::mem::take(&mut self.reports[place].1);
-                self.join_in_order(definition, rows_max, rows)
+                row_map.add_groups(rows, &aggregate.groups);
+                aggregate.row_maps.push(Some(row_map));
+                aggregate.row_maps.len() - 1
             })
             .collect();
         (self.aggregate, numbers)
-    }
-
-    /// Lets a report in so that its rows are in the order in which they were, and those that were under `(other)` for want
-    /// of rows are so again.
-    fn join_in_order(
-        &mut self,
-        definition: &Definition,
-        rows_max: usize,
-        mut rows: Vec<(u32, u32)>,
-    ) -> usize {
-        let aggregate = &mut *self.aggregate;
-        let mut row_map = RowMap::new(definition, &aggregate.group_keys, rows_max);
-        rows.sort_by_key(|&(row, _)| match row {
-            OTHER_ROW | NO_ROW => NO_ROW,
-            own => own,
-        });
-        let mut added = vec![false; aggregate.groups.end() as usize];
-        for (_, id) in rows {
-            if aggregate.groups.is_used(id) && !std::mem::replace(&mut added[id as usize], true) {
-                row_map.add_group(id, &aggregate.groups.key_ids(id));
-            }
-        }
-        aggregate.row_maps.push(Some(row_map));
-        aggregate.row_maps.len() - 1
     }
 }
 
