@@ -1,0 +1,136 @@
+//! How rows leave the pool: by time, with their tick ([`Pool::expire`]), and for room, one request at a time.
+//!
+//! What left is held for a while ([`HELD_MS`]), so that queries which began before can end. The names and tag sets that rows
+//! use are held by epochs of rows (`reclaim`) and let go with the last row of theirs. The merger's thread alone calls this.
+
+use super::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch};
+use super::requests::RequestRow;
+use super::timers::TimerRow;
+use super::{Freed, Pool};
+
+/// How long what left with its tick is held at most, milliseconds.
+pub const HELD_MS: u64 = 10_000;
+
+impl Pool {
+    /// Lets the epoch of request `id` hold what its rows use.
+    #[inline]
+    pub(super) fn hold(&mut self, id: u64, row: &RequestRow, timers: &[TimerRow]) {
+        let (number, epoch) = self.epochs.open(id);
+        if self.origins.hold(row.origin, number) {
+            epoch.origins.push(row.origin);
+        }
+        if self.tag_sets.hold(row.request_tags, number) {
+            epoch.tag_sets.push(row.request_tags);
+        }
+        for timer in timers {
+            if self.tag_sets.hold(timer.tags, number) {
+                epoch.tag_sets.push(timer.tags);
+            }
+            self.tag_sets.used_by_timer(timer.tags, &mut self.strings);
+        }
+    }
+
+    /// Drops the oldest request with its timers because a pool is full.
+    pub(super) fn evict_oldest(&mut self) {
+        let id = self.requests.oldest_id() + 1;
+        self.rows_evicted += 1;
+        self.evict_before(id);
+    }
+
+    /// Drops every request with an id below `id`, with its timers.
+    fn evict_before(&mut self, id: u64) {
+        self.requests.evict_before(id);
+        // Rows with that id may have gone long ago, because a pool was full: the timers of the oldest row still there stay.
+        let first_timer = match self.requests.get(self.requests.oldest_id()) {
+            Some(row) => self.timers.full_id(row.first_timer),
+            None => self.timers.next_id(),
+        };
+        self.timers.evict_before(first_timer);
+    }
+
+    /// Lets go of evicted requests with ids below `id`, and of their timers.
+    pub(super) fn let_go_before(&mut self, id: u64) {
+        self.requests.let_go_before(id);
+        let first_timer = match self.requests.held(self.requests.held_id()) {
+            Some(row) => self.timers.full_id(row.first_timer),
+            None => self.timers.next_id(),
+        };
+        self.timers.let_go_before(first_timer);
+    }
+
+    /// Drops all rows of ticks up to and including `last_gone`; `now_ms` is monotonic.
+    pub fn expire(&mut self, last_gone: u64, now_ms: u64) {
+        let oldest = self.requests.oldest_id();
+        while let Some(&(tick, _)) = self.ticks.front() {
+            if tick > last_gone {
+                break;
+            }
+            self.ticks.pop_front();
+            let next = self
+                .ticks
+                .front()
+                .map_or(self.requests.next_id(), |&(_, first)| first);
+            self.evict_before(next);
+        }
+        if self.requests.oldest_id() != oldest {
+            self.leaving
+                .push_back((now_ms + HELD_MS, self.requests.oldest_id()));
+        }
+        while let Some(&(until_ms, id)) = self.leaving.front() {
+            if until_ms > now_ms {
+                break;
+            }
+            self.leaving.pop_front();
+            self.let_go_before(id);
+        }
+        self.release_epochs();
+    }
+
+    /// Drops all rows, and holds none of them: what reads them ends with an error.
+    pub fn clear(&mut self) {
+        self.ticks.clear();
+        self.leaving.clear();
+        self.evict_before(self.requests.next_id());
+        self.let_go_before(self.requests.next_id());
+        self.release_epochs();
+    }
+
+    /// Lets go of the epochs that no held row belongs to any more.
+    pub(super) fn release_epochs(&mut self) {
+        // Without raw data the last epochs are kept as if they still had rows.
+        let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
+            self.requests
+                .next_id()
+                .saturating_sub(EPOCHS_WITHOUT_ROWS * EPOCH_REQUESTS)
+        } else {
+            self.requests.held_id()
+        };
+        while let Some(epoch) = self.epochs.pop_before(oldest) {
+            self.let_go(&epoch);
+            self.epochs.recycle(epoch);
+        }
+    }
+
+    pub(super) fn let_go(&mut self, epoch: &Epoch) {
+        for &id in &epoch.origins {
+            if self.origins.let_go(id, &mut self.strings) {
+                self.freed.origins.push(id);
+            }
+        }
+        for &id in &epoch.tag_sets {
+            if self.tag_sets.let_go(id, &mut self.strings) {
+                self.freed.tag_sets.push(id);
+            }
+        }
+    }
+
+    /// Tells `forget` the numbers that were freed since the last call, if any were. To be called before the next append.
+    pub fn notify_freed(&mut self, forget: impl FnOnce(&Freed)) {
+        let Freed { origins, tag_sets } = &self.freed;
+        if !origins.is_empty() || !tag_sets.is_empty() {
+            forget(&self.freed);
+            self.freed.origins.clear();
+            self.freed.tag_sets.clear();
+        }
+    }
+}
