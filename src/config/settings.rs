@@ -283,7 +283,7 @@ settings! {
 
         /// Series of all rows together, as Prometheus counts them (a histogram of 11 buckets is 14 series): 100 to 1000000.
         /// A row that has been exported stays for as long as the daemon runs; further rows are summed as `(other)`.
-        /// Cost: 100 bytes each here, some kilobytes each in Prometheus.
+        /// Cost: 512 bytes each here, some kilobytes each in Prometheus.
         series_max: usize = "10000", Whole(100, 1_000_000), "Prometheus keeps each of them in memory";
 
         /// Upper bounds of the histogram buckets, ascending, up to 40; [] for no histograms.
