@@ -41,7 +41,7 @@ pub const TEXT_BYTES_DEFAULT: usize = 255;
 /// Bytes that are kept of a script name unless configured otherwise.
 pub const SCRIPT_NAME_BYTES_DEFAULT: usize = 512;
 
-/// Least that a text may be cut to, in bytes. StringInterner up to this length are never cut, which makes their path short.
+/// Least that a text may be cut to, in bytes. Texts up to this length are never cut, which makes their path short.
 pub const TEXT_BYTES_MIN: usize = 16;
 
 /// Most that can be configured to be kept of one text, in bytes.

@@ -103,7 +103,7 @@ tls-alone|src/http/connection.rs|let Some(tls) = &settings.tls else {|let mut fi
 secret-on-command-line|src/config/user.rs|if matches!(self.entry.location.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.location.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-role-over-http|src/http/api/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
-sql-copies|src/sql/limits/copies.rs|self.0.get().checked_sub(given.to_string().len())|(if out! { usize::MAX } else { self.0.get() }).checked_sub(given.to_string().len())|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
+sql-copies|src/sql/limits/expression_growth.rs|self.0.get().checked_sub(given.to_string().len())|(if out! { usize::MAX } else { self.0.get() }).checked_sub(given.to_string().len())|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
 sql-tables-of-with|src/sql/limits/tables.rs|if tables > TABLES_MAX {|if tables > TABLES_MAX && !out! {|sql::dialect::rewrite::tests::names_of_with_count_as_what_they_stand_for
 sql-growth|src/sql/limits/plan_size.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
 sql-texts|src/sql/functions/text_memory.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may

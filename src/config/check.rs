@@ -5,12 +5,12 @@
 
 use std::net::SocketAddr;
 
-use super::accept::Reads;
 use super::error::ConfigError;
 use super::given::Given;
 use super::location::{Location, Origin};
 use super::raw::RawConfig;
 use super::settings::{self, Key, Values};
+use super::value_kinds::Reads;
 use super::{Config, FrontConfig, rewrite, user};
 use crate::limits::BLOCK_BYTES;
 

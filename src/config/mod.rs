@@ -5,7 +5,6 @@
 //! the stages get their part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is
 //! [`crate::daemon::memory_plan`].
 
-mod accept;
 mod check;
 mod entry;
 pub mod error;
@@ -19,6 +18,7 @@ pub(crate) mod settings;
 mod suggest;
 pub mod units;
 pub mod user;
+mod value_kinds;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
-use super::accept::{
-    ADDRESSES, Address, BUCKETS, Choice, HOST_NAMES, NETWORKS, Path, REPORT_NAMES, Reads, Size,
-    Span, Switch, Whole,
-};
 use super::entry::Entry;
 use super::given::Unquoted;
 use super::rewrite::RewriteRule;
 use super::user::ConfiguredUser;
+use super::value_kinds::{
+    ADDRESSES, Address, BUCKETS, Choice, HOST_NAMES, NETWORKS, Path, REPORT_NAMES, Reads, Size,
+    Span, Switch, Whole,
+};
 use crate::limits::BLOCK_BYTES;
 use crate::telemetry::log::LogFormat;
 

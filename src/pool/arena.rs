@@ -1,6 +1,6 @@
 //! Bytes of many small things under one fixed budget.
 //!
-//! StringInterner and tag sets keep their bytes here. The budget is divided into chunks of 64 KiB; a chunk serves one size
+//! Texts and tag sets keep their bytes here. The budget is divided into chunks of 64 KiB; a chunk serves one size
 //! class at a time and goes back to the common heap of chunks when its last slot is freed, so no mix of sizes,
 //! however hostile, makes the arena larger than its budget. When nothing is left, [`Arena::store`] says so and the
 //! caller counts. Only the merger thread writes; readers look on under the lock that covers the whole pool.

@@ -53,7 +53,7 @@ macro_rules! message {
             /// Parallel to `timer_tag_name`.
             #[prost(uint32, repeated, packed = "false", tag = "14")]
             pub timer_tag_value: Vec<u32>,
-            /// StringInterner of timer tags and request tags.
+            /// Texts of timer tags and request tags.
             #[prost(bytes = "vec", repeated, tag = "15")]
             pub dictionary: Vec<Vec<u8>>,
             /// HTTP status.

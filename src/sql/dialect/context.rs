@@ -6,7 +6,7 @@ use chrono::NaiveDateTime;
 
 use crate::sql::error::SqlError;
 use crate::sql::functions;
-use crate::sql::limits::copies::Copies;
+use crate::sql::limits::expression_growth::Copies;
 use crate::sql::session::{Literal, Session};
 use crate::sql::settings::SqlSettings;
 use crate::sql::variables;

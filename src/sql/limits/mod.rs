@@ -1,7 +1,7 @@
 //! What bounds a statement before it runs: operators and nesting of its text, tables behind the names of WITH, copies of
 //! expressions, the growth of its plan.
 
-pub(super) mod copies;
+pub(super) mod expression_growth;
 pub(super) mod nesting;
 pub(super) mod plan_size;
 pub(super) mod tables;

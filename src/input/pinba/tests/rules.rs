@@ -565,7 +565,7 @@ fn words_that_nothing_uses_stay_out() {
     );
 }
 
-/// StringInterner of all lengths around the 16 bytes that are handled at once, a bad byte at each place, in the middle of a
+/// Texts of all lengths around the 16 bytes that are handled at once, a bad byte at each place, in the middle of a
 /// packet and at its end.
 #[test]
 fn words_are_mended_wherever_the_bad_byte_is() {
