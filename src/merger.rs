@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::input::record::Record;
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
-use crate::report::{Arrival, Arrivals, Reports, Ticks};
+use crate::report::{Arrivals, Reports, Ticks};
 use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
@@ -101,8 +101,7 @@ impl Live {
         let (id, row) = self.pool.append(record, tick, now_ms, &mut self.timers);
         // Numbers that were freed just now may be given away by the next append.
         self.notify_freed();
-        let arrival = Arrival::of(id, &row, self.timers.len());
-        self.arrivals.push(arrival, &self.timers);
+        self.arrivals.push(id, &row, &self.timers);
         self.timers.len() as u64
     }
 

@@ -308,12 +308,13 @@ fn state_dir(config: &Config) -> Option<Finding> {
         Err(error) => error,
     };
     let change = match error {
-        StateError::Folder { .. } | StateError::Unwritable { .. } => {
+        // What is wrong with the file in it is not mended so.
+        StateError::Io { ref path, .. } if !path.is_file() => {
             format!("mkdir -p {shown} && chown USER {shown}")
         }
-        StateError::InUse { .. }
-        | StateError::NotAFolder { .. }
-        | StateError::Unreadable { .. } => String::new(),
+        StateError::Io { .. } | StateError::InUse { .. } | StateError::NotAFolder { .. } => {
+            String::new()
+        }
     };
     let found = error.to_string();
     let found = found.strip_prefix("state.dir: ").unwrap_or(&found);

@@ -14,49 +14,13 @@ use crate::pool::dimensions::Origins;
 use crate::pool::requests::RequestRow;
 use crate::pool::timers::TimerRow;
 
-/// A request that the pool took in, as reports look at it.
+/// A request that the pool took in.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival {
-    /// The request's id.
-    pub id: u64,
-    /// Numbers in the pool.
-    pub origin: u32,
-    /// Numbers in the pool.
-    pub request_tags: u32,
-    /// Seconds, valid.
-    pub request_time: f32,
-    /// Seconds, valid.
-    pub ru_utime: f32,
-    /// Seconds, valid.
-    pub ru_stime: f32,
-    /// Bytes.
-    pub document_size: u32,
-    /// Bytes.
-    pub memory_peak: u32,
-    /// Bytes.
-    pub memory_footprint: u32,
-    /// How many timers it has.
-    pub timers: u32,
-}
-
-impl Arrival {
-    /// The request in a row of the pool, with so many timers.
-    #[inline]
-    #[must_use]
-    pub fn of(id: u64, row: &RequestRow, timers: usize) -> Self {
-        Self {
-            id,
-            origin: row.origin,
-            request_tags: row.request_tags,
-            request_time: row.request_time,
-            ru_utime: row.ru_utime,
-            ru_stime: row.ru_stime,
-            document_size: row.document_size,
-            memory_peak: row.memory_peak,
-            memory_footprint: row.memory_footprint,
-            timers: timers as u32,
-        }
-    }
+struct Arrival {
+    id: u64,
+    row: RequestRow,
+    /// How many timers it has: a row may say fewer.
+    timers: u32,
 }
 
 /// Requests that arrived one after the other, with their timers: reports look at some dozens at a time, so that what
@@ -70,13 +34,13 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Adds a request with its timers.
-    pub fn push(&mut self, request: Arrival, timers: &[TimerRow]) {
-        debug_assert_eq!(
-            request.timers as usize,
-            timers.len(),
-            "every timer is there"
-        );
-        self.requests.push(request);
+    #[inline]
+    pub fn push(&mut self, id: u64, row: &RequestRow, timers: &[TimerRow]) {
+        self.requests.push(Arrival {
+            id,
+            row: *row,
+            timers: timers.len() as u32,
+        });
         self.timers.extend_from_slice(timers);
     }
 
@@ -105,21 +69,21 @@ impl Deltas {
         error_status: u32,
         with_timers: bool,
     ) {
-        let of_request = |request: &Arrival| {
-            let time = micros(request.request_time);
+        let of_request = |Arrival { id, row, timers }: &Arrival| {
+            let time = micros(row.request_time);
             Delta {
-                request: request.id,
+                request: *id,
                 time,
-                ru_utime: micros(request.ru_utime),
-                ru_stime: micros(request.ru_stime),
+                ru_utime: micros(row.ru_utime),
+                ru_stime: micros(row.ru_stime),
                 sample: time,
-                hits: request.timers,
+                hits: *timers,
                 weight: 1,
-                traffic: request.document_size,
-                memory: request.memory_footprint,
-                memory_peak: request.memory_peak,
+                traffic: row.document_size,
+                memory: row.memory_footprint,
+                memory_peak: row.memory_peak,
                 log_linear: BucketLayout::LogLinear.bucket(time),
-                error: origins.get(request.origin).status >= error_status,
+                error: origins.get(row.origin).status >= error_status,
             }
         };
         self.requests.clear();
@@ -197,8 +161,8 @@ impl Aggregate {
             let before = assignments.len();
             for at in records {
                 let record = RecordIds {
-                    origin: request.origin,
-                    request_tags: request.request_tags,
+                    origin: request.row.origin,
+                    request_tags: request.row.request_tags,
                     timer_tags: if TIMERS { arrivals.timers[at].tags } else { 0 },
                 };
                 if let Some(group) = self.group_of(record, memory) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::comment::{self, Comment, CommentError, FixedTable, number, read_hv};
+use super::comment::{self, Comment, FixedTable, number, read_hv};
 use super::definition::{
     DEFINITION_KEYS_MAX, Defaults, Definition, FILTERS_MAX, Filter, Key, Kind, Level,
     NAME_BYTES_MAX,
@@ -68,15 +68,6 @@ pub struct ReportForm {
 /// Why a form is not a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
-    /// A name that could not be asked for.
-    #[error(
-        "name '{0}': a report's name has 1 to {NAME_BYTES_MAX} letters, digits, '_', '-' or '.', \
-         and starts with a letter, a digit or '_'"
-    )]
-    Name(String),
-    /// A COMMENT that cannot be read.
-    #[error(transparent)]
-    Comment(#[from] CommentError),
     /// The COMMENT of a table that is there anyway.
     #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
     Fixed(FixedTable),
@@ -85,12 +76,9 @@ pub enum FormError {
         "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
     )]
     Mixed(&'static str),
-    /// Neither definition.
-    #[error("give either comment, or level (packet, request or timer) with keys, ...")]
-    Nothing,
-    /// JSON that is not a form.
-    #[error("{0}")]
-    Json(String),
+    /// The name, the COMMENT or (`""`) the form as a whole, and what is wrong with it.
+    #[error("{1}")]
+    Whole(&'static str, String),
     /// One part of the form.
     #[error("{part}: {problem}")]
     Part {
@@ -112,18 +100,20 @@ impl FormError {
     /// The setting that is wrong (`keys[0]`; empty: the form as a whole), and what is wrong with it.
     #[must_use]
     pub fn part_and_problem(&self) -> (&str, String) {
-        let part = match self {
-            Self::Part { part, problem } => return (part, problem.clone()),
-            Self::Name(_) => "name",
-            Self::Mixed(_) | Self::Comment(_) | Self::Fixed(_) | Self::Json(_) => "comment",
-            Self::Nothing => "",
-        };
-        (part, self.to_string())
+        match self {
+            Self::Part { part, problem } => (part, problem.clone()),
+            Self::Whole(part, problem) => (part, problem.clone()),
+            Self::Mixed(_) | Self::Fixed(_) => ("comment", self.to_string()),
+        }
     }
 
     fn item(list: &str, place: usize, problem: String) -> Self {
         Self::part(format!("{list}[{place}]"), problem)
     }
+}
+
+fn in_comment(error: impl ToString) -> FormError {
+    FormError::Whole("comment", error.to_string())
 }
 
 /// Reads what stands in a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object (without
@@ -134,16 +124,13 @@ impl FormError {
 pub fn read_comment(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, FormError> {
     check_name(name)?;
     if !comment.starts_with('{') || comment.len() > comment::COMMENT_BYTES_MAX {
-        return Ok(comment::parse(name, comment, defaults)?);
+        return comment::parse(name, comment, defaults).map_err(in_comment);
     }
-    let members =
-        serde_json::from_str(comment).map_err(|error| FormError::Json(error.to_string()))?;
+    let members = serde_json::from_str(comment).map_err(in_comment)?;
     let form = ReportForm::from_members(name, members)?;
     // A COMMENT inside a COMMENT would be read again, and again.
     if form.comment.is_some() {
-        return Err(FormError::Json(
-            "give level, keys, ... and no comment inside".to_owned(),
-        ));
+        return Err(in_comment("give level, keys, ... and no comment inside"));
     }
     Ok(Comment::Report(Box::new(form.definition(defaults)?)))
 }
@@ -158,7 +145,7 @@ impl ReportForm {
         mut members: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Self, FormError> {
         members.insert("name".to_owned(), name.into());
-        serde_json::from_value(members.into()).map_err(|error| FormError::Json(error.to_string()))
+        serde_json::from_value(members.into()).map_err(in_comment)
     }
 
     /// A form that gives a COMMENT.
@@ -198,7 +185,8 @@ impl ReportForm {
     }
 
     fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
-        let level = self.level.ok_or(FormError::Nothing)?;
+        let nothing = "give either comment, or level (packet, request or timer) with keys, ...";
+        let level = self.level.ok_or(FormError::Whole("", nothing.to_owned()))?;
         let keys = self.read_keys(level, defaults)?;
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
@@ -324,9 +312,12 @@ pub fn check_name(name: &str) -> Result<(), FormError> {
     if starts && name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed) {
         Ok(())
     } else {
-        Err(FormError::Name(
-            name.chars().take(NAME_BYTES_MAX + 1).collect(),
-        ))
+        let shown: String = name.chars().take(NAME_BYTES_MAX + 1).collect();
+        let problem = format!(
+            "name '{shown}': a report's name has 1 to {NAME_BYTES_MAX} letters, digits, '_', '-' or '.', \
+             and starts with a letter, a digit or '_'"
+        );
+        Err(FormError::Whole("name", problem))
     }
 }
 
@@ -349,7 +340,6 @@ fn read_layout(text: &str, defaults: &Defaults) -> Result<BucketLayout, String> 
                 "must be log-linear, linear=<seconds>:<buckets> or hv=<min ms>:<max ms>:<buckets>"
                     .to_owned()
             })?
-            .map_err(|error| error.to_string())
     }
 }
 

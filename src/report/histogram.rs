@@ -75,30 +75,6 @@ pub struct V2Buckets {
     unit_max: u64,
 }
 
-/// Why a layout cannot be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BucketError {
-    /// Bad upper end of linear buckets.
-    #[error("the longest time must be from 1 to {} seconds", TIME_US_MAX / 1_000_000)]
-    LinearMax,
-    /// Bad number of linear buckets.
-    #[error("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}")]
-    LinearSize,
-    /// `hv=` with max <= min.
-    #[error("the maximum must be greater than the minimum")]
-    V2Range,
-    /// Bad number of `hv=` buckets.
-    #[error("the number of buckets must be from 1 to {V2_BUCKETS_MAX}")]
-    V2Buckets,
-    /// `hv=` buckets that leave nothing between the sentinels, or are narrower than a nanosecond.
-    #[error(
-        "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
-         2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
-         and max at least twice min)"
-    )]
-    V2Narrow,
-}
-
 /// The bucket of times below an `hv=` minimum.
 const V2_MIN: u32 = 0;
 /// The bucket of times above an `hv=` maximum.
@@ -109,12 +85,14 @@ impl BucketLayout {
     ///
     /// # Errors
     /// When either number is 0 or past its maximum.
-    pub fn linear(max_secs: u64, size: u32) -> Result<Self, BucketError> {
+    pub fn linear(max_secs: u64, size: u32) -> Result<Self, String> {
         if max_secs == 0 || max_secs > TIME_US_MAX / 1_000_000 {
-            return Err(BucketError::LinearMax);
+            let most = TIME_US_MAX / 1_000_000;
+            return Err(format!("the longest time must be from 1 to {most} seconds"));
         }
         if size == 0 || size > LINEAR_SIZE_MAX {
-            return Err(BucketError::LinearSize);
+            let problem = format!("the number of buckets must be from 1 to {LINEAR_SIZE_MAX}");
+            return Err(problem);
         }
         Ok(Self::Linear {
             max_us: max_secs * 1_000_000,
@@ -126,7 +104,7 @@ impl BucketLayout {
     ///
     /// # Errors
     /// As pinba2: max not above min, no buckets or too many, or too few to tell anything apart.
-    pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, BucketError> {
+    pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
         V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
     }
 
@@ -292,23 +270,24 @@ fn seconds(us: u64) -> f64 {
 }
 
 impl V2Buckets {
-    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, BucketError> {
+    fn new(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
         if max_ms <= min_ms {
-            return Err(BucketError::V2Range);
+            return Err("the maximum must be greater than the minimum".to_owned());
         }
         if buckets == 0 || buckets > V2_BUCKETS_MAX {
-            return Err(BucketError::V2Buckets);
+            let problem = format!("the number of buckets must be from 1 to {V2_BUCKETS_MAX}");
+            return Err(problem);
         }
         let ns = |ms: u32| u64::from(ms) * 1_000_000;
         let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
-        if width_ns == 0 {
-            return Err(BucketError::V2Narrow);
-        }
-        let unit_min = (ns(min_ms) / width_ns).max(1);
-        let unit_max = ns(max_ms) / width_ns;
-        if 2 * unit_min > unit_max || unit_max >= u64::from(V2_MAX) {
-            return Err(BucketError::V2Narrow);
-        }
+        let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
+        let units = unit_min.map(|min| min.max(1)).zip(unit_max);
+        let units = units.filter(|(min, max)| 2 * min <= *max && *max < u64::from(V2_MAX));
+        let (unit_min, unit_max) = units.ok_or(
+            "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
+             2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
+             and max at least twice min)",
+        )?;
         Ok(Self {
             min_ms,
             max_ms,

@@ -47,7 +47,7 @@ mod window;
 
 pub use self::aggregate::Flow;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedGroup, SavedTick};
-pub use self::arrivals::{Arrival, Arrivals, per_hit};
+pub use self::arrivals::{Arrivals, per_hit};
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::{DefinedBy, Entry, Filling, Reports, Usage};

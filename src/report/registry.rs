@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
 use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
-use super::arrivals::{Arrival, Arrivals, Deltas};
+use super::arrivals::{Arrivals, Deltas};
 use super::budget::{Budget, Taken};
 use super::definition::{Definition, KeySource, Level, Missing};
 use super::read::HISTOGRAM_BYTES_MAX;
@@ -247,7 +247,7 @@ impl Reports {
             timers.clear();
             timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
             arrivals.clear();
-            arrivals.push(Arrival::of(next, &row, timers.len()), &timers);
+            arrivals.push(next, &row, &timers);
             let merged_ms = row.merged_at(self.now_ms);
             self.pass_of_filling(at, merged_ms, pool);
             if let Some(aggregate) = &mut self.aggregates[at] {

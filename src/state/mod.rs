@@ -51,38 +51,29 @@ pub enum StateError {
         /// The setting, or what stands above it.
         path: PathBuf,
     },
-    /// It is missing and cannot be made, or cannot be opened.
-    #[error("state.dir: cannot {what} {}: {source}", .path.display())]
-    Folder {
-        /// What was tried: "make the folder".
-        what: &'static str,
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
     /// Another daemon has it.
     #[error("state.dir: {} is in use by another pinbad; give each a folder of its own", .path.display())]
     InUse {
         /// The folder.
         path: PathBuf,
     },
-    /// The file is there and cannot be read. Starting without it would end in overwriting it.
-    #[error("state.dir: cannot read {}: {source}", .path.display())]
-    Unreadable {
-        /// The file.
+    /// The folder or the file in it cannot be made, opened, read or written. Starting without a file that cannot be read
+    /// would end in overwriting it.
+    #[error("state.dir: cannot {what} {}: {source}", .path.display())]
+    Io {
+        /// What was tried: "make the folder".
+        what: &'static str,
+        /// The folder or the file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// A change could not be kept.
-    #[error("state.dir: cannot write {}: {source}", .path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+}
+
+/// The error of what was tried with a folder or file.
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    let path = path.into();
+    move |source| StateError::Io { what, path, source }
 }
 
 /// The folder of one daemon, locked for as long as this lives, and what is in its file.
@@ -129,7 +120,7 @@ impl State {
     /// Keeps a definition, in the place of what was kept under that name.
     ///
     /// # Errors
-    /// [`StateError::Unwritable`]; then nothing has changed.
+    /// When it cannot be written; then nothing has changed.
     pub fn put(&mut self, name: &str, members: &Map<String, Json>) -> Result<(), StateError> {
         let mut entry = Map::new();
         entry.insert("name".to_owned(), name.into());
@@ -148,7 +139,7 @@ impl State {
     /// Removes what is kept under that name.
     ///
     /// # Errors
-    /// [`StateError::Unwritable`]; then nothing has changed.
+    /// When it cannot be written; then nothing has changed.
     pub fn remove(&mut self, name: &str) -> Result<(), StateError> {
         if !self.has(name) {
             return Ok(());
@@ -166,11 +157,8 @@ impl State {
     }
 
     fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
-        self.write(&reports)
-            .map_err(|source| StateError::Unwritable {
-                path: self.file(),
-                source,
-            })?;
+        let written = self.write(&reports);
+        written.map_err(failed("write", &self.file()))?;
         // What is in the file now is ours.
         self.reports = reports;
         Ok(())
@@ -252,11 +240,6 @@ pub enum Folder {
 /// # Errors
 /// When something else has that name or one above it, or cannot be read.
 pub fn folder(path: &Path) -> Result<Folder, StateError> {
-    let failed = |at: &Path, source| StateError::Folder {
-        what: "read",
-        path: at.into(),
-        source,
-    };
     for at in path.ancestors() {
         // What a relative path begins in.
         let named = if at.as_os_str().is_empty() {
@@ -279,11 +262,11 @@ pub fn folder(path: &Path) -> Result<Folder, StateError> {
                 }
                 // One of those above is what is in the way.
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-                _ => return Err(failed(named, error)),
+                _ => return Err(failed("read", named)(error)),
             },
         }
     }
-    Err(failed(path, io::ErrorKind::NotFound.into()))
+    Err(failed("read", path)(io::ErrorKind::NotFound.into()))
 }
 
 /// What [`State::open`] would say, and whether this user may write there; for commands that check before the start. Makes
@@ -302,18 +285,9 @@ pub fn check(path: &Path) -> Result<Folder, StateError> {
             let _until_then = folder.unlock();
             // The start is told of a file that is corrupt, and goes on.
             let _corrupt_or_not = read(&path.join(FILE))?;
-            probe(path).map_err(|source| StateError::Unwritable {
-                path: path.into(),
-                source,
-            })?;
+            probe(path).map_err(failed("write", path))?;
         }
-        Folder::Missing { above } => {
-            probe(above).map_err(|source| StateError::Folder {
-                what: MAKE,
-                path: path.into(),
-                source,
-            })?;
-        }
+        Folder::Missing { above } => probe(above).map_err(failed(MAKE, path))?,
     }
     Ok(found)
 }
@@ -328,21 +302,13 @@ fn probe(dir: &Path) -> io::Result<()> {
 
 fn open_folder(path: &Path) -> Result<File, StateError> {
     if folder(path)? != Folder::Present {
-        files::create_folder(path).map_err(|source| StateError::Folder {
-            what: MAKE,
-            path: path.into(),
-            source,
-        })?;
+        files::create_folder(path).map_err(failed(MAKE, path))?;
     }
     open(path)
 }
 
 fn open(path: &Path) -> Result<File, StateError> {
-    File::open(path).map_err(|source| StateError::Folder {
-        what: "open",
-        path: path.into(),
-        source,
-    })
+    File::open(path).map_err(failed("open", path))
 }
 
 /// Until the folder is closed.
@@ -360,11 +326,7 @@ fn lock(folder: &File, path: &Path) -> Result<(), StateError> {
 
 /// What a file holds, or why it is corrupt; nothing when it is not there.
 fn read(file: &Path) -> Result<Result<Vec<Json>, String>, StateError> {
-    let unreadable = |source| StateError::Unreadable {
-        path: file.into(),
-        source,
-    };
-    let opened = match files::open(file).map_err(unreadable)? {
+    let opened = match files::open(file).map_err(failed("read", file))? {
         files::Opened::Nothing => return Ok(Ok(Vec::new())),
         files::Opened::File(opened) => opened,
         files::Opened::Other(reason) => return Ok(Err(reason)),
@@ -373,7 +335,7 @@ fn read(file: &Path) -> Result<Result<Vec<Json>, String>, StateError> {
     opened
         .take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut text)
-        .map_err(unreadable)?;
+        .map_err(failed("read", file))?;
     Ok(parse(&text))
 }
 

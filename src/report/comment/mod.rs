@@ -12,16 +12,14 @@ mod conditions;
 mod error;
 mod fixed;
 pub(super) mod number;
-mod piece;
 mod v1;
 mod v2;
 
 pub use active::ActiveText;
 pub use error::CommentError;
+use error::{Wrong, wrong};
 pub use fixed::FixedTable;
 pub(super) use v2::{is_status, read_hv};
-
-use piece::Piece;
 
 /// Longest COMMENT that is read, bytes (MySQL itself allows 2048 characters).
 pub const COMMENT_BYTES_MAX: usize = 8192;
@@ -37,12 +35,12 @@ pub enum Comment {
 
 impl Comment {
     /// A table that is always there, which takes no parameters.
-    fn fixed(table: FixedTable, params: &[Piece<'_>]) -> Result<Self, CommentError> {
+    fn fixed<'a>(table: FixedTable, params: &[&'a str]) -> Result<Self, Wrong<'a>> {
         match params {
             [] => Ok(Self::Fixed(table)),
             [first, ..] => {
                 let name = table.comment();
-                Err(first.error(format!("the table {name} takes no parameters")))
+                wrong(first, format!("the table {name} takes no parameters"))
             }
         }
     }
@@ -61,11 +59,11 @@ pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, 
             problem: format!("is longer than {COMMENT_BYTES_MAX} bytes"),
         });
     }
-    let whole = Piece::whole(comment);
-    match comment.strip_prefix("v2/") {
-        Some(_) => v2::parse(name, whole, defaults),
-        None => v1::parse(name, whole, defaults),
-    }
+    let read = match comment.starts_with("v2/") {
+        true => v2::parse(name, comment, defaults),
+        false => v1::parse(name, comment, defaults),
+    };
+    read.map_err(|wrong| CommentError::of(comment, wrong))
 }
 
 /// Percentiles with commas between them: `95,99.9`.

@@ -1,9 +1,9 @@
-//! Numbers in definitions: seconds and percent ranks, read exactly.
+//! Numbers and names in definitions: seconds and percent ranks, read exactly, and names of tags.
 //!
 //! Record times are whole microseconds, so a bound is one too: [`Seconds`] gives the nearest on either side and the
 //! caller takes the one that keeps exactly the records that the text means.
 
-use crate::report::definition::PERCENTILES_MAX;
+use crate::report::definition::{Defaults, PERCENTILES_MAX};
 
 /// Longest time in a definition, seconds: no packet carries a longer one.
 const SECONDS_MAX: u128 = 1 << 31;
@@ -17,11 +17,13 @@ pub(in crate::report) struct Seconds {
     pub(in crate::report) us_ceil: u64,
 }
 
-/// What [`Seconds::parse`] accepts, for error texts.
-pub(in crate::report) const SECONDS_ACCEPTED: &str =
-    "seconds as a decimal number from 0 to 2147483648, such as 0.25";
-
 impl Seconds {
+    /// As [`parse`](Self::parse), or what is accepted.
+    pub(in crate::report) fn read(text: &str) -> Result<Self, String> {
+        let accepted = "must be seconds as a decimal number from 0 to 2147483648, such as 0.25";
+        Self::parse(text).ok_or_else(|| accepted.to_owned())
+    }
+
     /// Digits with at most one point among them. No sign, no exponent.
     pub(in crate::report) fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -104,4 +106,19 @@ pub(in crate::report) fn add_percentile_text(
         "a percentile is a number greater than 0 and at most 100, such as 95 or 99.9".to_owned(),
     )?;
     add_percentile(list, percent)
+}
+
+/// A tag name that some record could have.
+///
+/// # Errors
+/// When none could.
+pub(in crate::report) fn tag_name(text: &str, defaults: &Defaults) -> Result<String, String> {
+    let longest = usize::from(defaults.text_bytes_max);
+    if text.is_empty() {
+        Err("a tag name is missing".to_owned())
+    } else if text.len() > longest {
+        Err(format!("tag names are kept up to {longest} bytes"))
+    } else {
+        Ok(text.to_owned())
+    }
 }

@@ -10,9 +10,9 @@
 
 use super::Comment;
 use super::conditions;
-use super::error::CommentError;
+use super::error::{Wrong, checked, wrong};
 use super::fixed::FixedTable;
-use super::piece::Piece;
+use super::number::{Seconds, add_percentile_text, tag_name};
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
@@ -27,35 +27,32 @@ const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, ta
 const CONDITIONS: &str = "min_time=<seconds>, max_time=<seconds>, tag.<name>=<value>, \
     histogram_max_time=<seconds>";
 
-pub(super) fn parse(
+pub(super) fn parse<'a>(
     name: &str,
-    whole: Piece<'_>,
+    whole: &'a str,
     defaults: &Defaults,
-) -> Result<Comment, CommentError> {
-    let sections: Vec<Piece<'_>> = whole.split(':').collect();
-    let (full_kind, rest) = sections.split_first().unwrap_or((&whole, &[]));
-    if let Some(table) = FixedTable::v1(full_kind.text) {
+) -> Result<Comment, Wrong<'a>> {
+    let sections: Vec<&str> = whole.split(':').collect();
+    let (&full_kind, rest) = sections.split_first().unwrap_or((&whole, &[]));
+    if let Some(table) = FixedTable::v1(full_kind) {
         return Comment::fixed(table, rest);
     }
-    let view = full_kind.after("hv.");
-    let kind_piece = view.unwrap_or(*full_kind);
-    let Some((kind, _)) = V1Kind::named(kind_piece.text) else {
-        return Err(full_kind.error(format!(
-            "no such kind of report or table; the kinds are {ACCEPTED_KINDS}"
-        )));
+    let view = full_kind.strip_prefix("hv.");
+    let Some((kind, _)) = V1Kind::named(view.unwrap_or(full_kind)) else {
+        let problem = format!("no such kind of report or table; the kinds are {ACCEPTED_KINDS}");
+        return wrong(full_kind, problem);
     };
-    match rest {
-        [params] if params.is_empty() => {
-            return Err(params.error(format!(
-                "a colon with nothing behind it; write {0} alone, or \
-                 {0}:params:conditions:percentiles with unused sections left empty",
-                full_kind.text
-            )));
+    match *rest {
+        [params @ ""] => {
+            let problem = format!(
+                "a colon with nothing behind it; write {full_kind} alone, or \
+                 {full_kind}:params:conditions:percentiles with unused sections left empty"
+            );
+            return wrong(params, problem);
         }
         [_, _, _, extra, ..] => {
-            return Err(
-                extra.error("there are at most four sections: kind:params:conditions:percentiles")
-            );
+            let problem = "there are at most four sections: kind:params:conditions:percentiles";
+            return wrong(extra, problem);
         }
         _ => {}
     }
@@ -63,22 +60,22 @@ pub(super) fn parse(
     // Base reports take no params; what is given is ignored, as Pinba does.
     let tags = match kind.tags {
         Tags::None => Vec::new(),
-        _ => tag_names(kind, kind_piece, rest.first().copied(), defaults)?,
+        _ => tag_names(kind, whole, rest.first().copied(), defaults)?,
     };
     let (filters, histogram_max_secs) = match section(1) {
         Some(section) => read_conditions(section, defaults)?,
         None => (Vec::new(), None),
     };
     let mut percentiles = Vec::new();
-    for percentile in section(2).iter().flat_map(|section| section.split(',')) {
-        percentile.add_percentile(&mut percentiles)?;
+    for text in section(2).iter().flat_map(|section| section.split(',')) {
+        checked(text, add_percentile_text(&mut percentiles, text))?;
     }
     let buckets = match (histogram_max_secs, view) {
         (None, None) => BucketLayout::LogLinear,
         (max_secs, _) => {
             let max_secs = max_secs.unwrap_or(defaults.histogram_max_secs);
-            BucketLayout::linear(max_secs, defaults.histogram_size)
-                .map_err(|error| full_kind.error(error.to_string()))?
+            let buckets = BucketLayout::linear(max_secs, defaults.histogram_size);
+            checked(full_kind, buckets)?
         }
     };
     if view.is_some() {
@@ -87,7 +84,7 @@ pub(super) fn parse(
     }
     let mut definition = Box::new(Definition {
         name: name.to_owned(),
-        comment: Some(whole.text.to_owned()),
+        comment: Some(whole.to_owned()),
         kind: kind.kind(),
         level: kind.level,
         keys: keys(kind, &tags),
@@ -120,68 +117,69 @@ fn keys(kind: &V1Kind, tags: &[String]) -> Vec<Key> {
     before.chain(tags.iter().map(tag)).chain(after).collect()
 }
 
-fn tag_names(
+fn tag_names<'a>(
     kind: &V1Kind,
-    kind_piece: Piece<'_>,
-    params: Option<Piece<'_>>,
+    whole: &'a str,
+    params: Option<&'a str>,
     defaults: &Defaults,
-) -> Result<Vec<String>, CommentError> {
+) -> Result<Vec<String>, Wrong<'a>> {
     let (least, most, accepted) = match kind.tags {
         Tags::None | Tags::One => (1, 1, "exactly 1 tag name".to_owned()),
         Tags::Two => (2, 2, "exactly 2 tag names".to_owned()),
         Tags::Many => (1, KEYS_MAX, format!("1 to {KEYS_MAX} tag names")),
     };
     let takes = format!("{} takes {accepted}", kind.name);
-    let Some(params) = params else {
-        return Err(kind_piece.error_at_end(format!("{takes}: {}:<tag>", kind.name)));
+    let params = match params {
+        None => {
+            let end = whole.split_at(whole.len()).1;
+            return wrong(end, format!("{takes}: {}:<tag>", kind.name));
+        }
+        Some(empty @ "") => return wrong(empty, takes),
+        Some(params) => params,
     };
-    if params.is_empty() {
-        return Err(params.error(takes));
-    }
     let mut names: Vec<String> = Vec::new();
-    for piece in params.split(',') {
-        let name = piece.tag_name(defaults)?;
+    for text in params.split(',') {
+        let name = checked(text, tag_name(text, defaults))?;
         if names.contains(&name) {
-            return Err(piece.error("this tag is named twice"));
+            return wrong(text, "this tag is named twice");
         }
         names.push(name);
     }
     if (least..=most).contains(&names.len()) {
         Ok(names)
     } else {
-        Err(params.error(format!("{takes}, not {}", names.len())))
+        wrong(params, format!("{takes}, not {}", names.len()))
     }
 }
 
 /// The filters, and the longest time of a histogram.
-fn read_conditions(
-    section: Piece<'_>,
+fn read_conditions<'a>(
+    section: &'a str,
     defaults: &Defaults,
-) -> Result<(Vec<Filter>, Option<u64>), CommentError> {
+) -> Result<(Vec<Filter>, Option<u64>), Wrong<'a>> {
     let mut histogram_max_secs = None;
     let accepted = format!("a condition is name=value; the conditions are {CONDITIONS}");
-    let other = |[_, name, value]: [Piece<'_>; 3]| {
-        if name.text == "histogram_max_time" {
-            let secs = value.seconds()?.us_floor / 1_000_000;
+    let other = |[_, name, value]: [&'a str; 3]| {
+        if name == "histogram_max_time" {
+            let secs = checked(value, Seconds::read(value))?.us_floor / 1_000_000;
             if secs == 0 {
-                return Err(
-                    value.error("the longest time of a histogram is in whole seconds, at least 1")
-                );
+                let problem = "the longest time of a histogram is in whole seconds, at least 1";
+                return wrong(value, problem);
             }
             conditions::once(&mut histogram_max_secs, name, secs)?;
             return Ok(None);
         }
-        match name.after("tag.") {
-            Some(tag) if tag.is_empty() => {
-                Err(tag.error("tag.<name>=<value>: the name is missing"))
-            }
+        match name.strip_prefix("tag.") {
+            Some(tag @ "") => wrong(tag, "tag.<name>=<value>: the name is missing"),
             Some(tag) => {
-                let pattern = Pattern::Equals(value.text.to_owned());
-                Ok(Some(Filter::RequestTag(tag.tag_name(defaults)?, pattern)))
+                let name = checked(tag, tag_name(tag, defaults))?;
+                let pattern = Pattern::Equals(value.to_owned());
+                Ok(Some(Filter::RequestTag(name, pattern)))
             }
-            None => Err(name.error(format!(
-                "no such condition; the conditions are {CONDITIONS}"
-            ))),
+            None => {
+                let problem = format!("no such condition; the conditions are {CONDITIONS}");
+                wrong(name, problem)
+            }
         }
     };
     // Both bounds are part of the range.

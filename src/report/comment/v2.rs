@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::Comment;
 use super::conditions;
-use super::error::CommentError;
+use super::error::{Wrong, checked, wrong};
 use super::fixed::FixedTable;
-use super::piece::Piece;
+use super::number::{add_percentile_text, tag_name};
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Kind, Level, Missing, Pattern,
     WINDOW_SECS_MAX,
@@ -27,37 +27,35 @@ const GRAMMAR: &str = "v2/<type>/<window>/<keys>/<histogram>/<filters>, \
 const TYPES: &str = "packet (or info), request, timer, stats, active";
 const FIELDS: &str = "~host, ~script, ~server, ~schema, ~status";
 
-pub(super) fn parse(
+pub(super) fn parse<'a>(
     name: &str,
-    whole: Piece<'_>,
+    whole: &'a str,
     defaults: &Defaults,
-) -> Result<Comment, CommentError> {
-    let sections: Vec<Piece<'_>> = whole.split('/').collect();
-    let [_, report_type, rest @ ..] = &sections[..] else {
-        return Err(whole.error(format!("must be {GRAMMAR}")));
+) -> Result<Comment, Wrong<'a>> {
+    let sections: Vec<&str> = whole.split('/').collect();
+    let [_, report_type, ref rest @ ..] = sections[..] else {
+        return wrong(whole, format!("must be {GRAMMAR}"));
     };
-    let (kind, level) = match report_type.text {
+    let (kind, level) = match report_type {
         "packet" | "info" => (Kind::V2Packet, Level::Packet),
         "request" => (Kind::V2Request, Level::Request),
         "timer" => (Kind::V2Timer, Level::Timer),
         "stats" => return Comment::fixed(FixedTable::V2Stats, rest),
         "active" => return Comment::fixed(FixedTable::V2Active, rest),
-        _ => return Err(report_type.error(format!("no such type; the types are {TYPES}"))),
+        _ => return wrong(report_type, format!("no such type; the types are {TYPES}")),
     };
-    let [window, keys, histogram, filters] = rest else {
+    let [window, keys, histogram, filters] = *rest else {
         let problem = format!("there must be six parts, not {}: {GRAMMAR}", sections.len());
-        return Err(match rest.get(4) {
-            Some(extra) => extra.error(problem),
-            None => whole.error_at_end(problem),
-        });
+        let end = whole.split_at(whole.len()).1;
+        return wrong(rest.get(4).copied().unwrap_or(end), problem);
     };
-    let window = self::window(*window, defaults)?;
-    let keys = self::keys(*keys, level, defaults)?;
-    let (percentiles, buckets) = self::histogram(*histogram)?;
-    let filters = self::filters(*filters, level, defaults)?;
+    let window = self::window(window, defaults)?;
+    let keys = self::keys(keys, level, defaults)?;
+    let (percentiles, buckets) = self::histogram(histogram)?;
+    let filters = self::filters(filters, level, defaults)?;
     let mut definition = Box::new(Definition {
         name: name.to_owned(),
-        comment: Some(whole.text.to_owned()),
+        comment: Some(whole.to_owned()),
         kind,
         level,
         keys,
@@ -72,66 +70,63 @@ pub(super) fn parse(
     Ok(Comment::Report(definition))
 }
 
-fn window(section: Piece<'_>, defaults: &Defaults) -> Result<Duration, CommentError> {
-    if section.text == "default_history_time" {
+fn window<'a>(section: &'a str, defaults: &Defaults) -> Result<Duration, Wrong<'a>> {
+    if section == "default_history_time" {
         return Ok(defaults.history);
     }
-    let secs = |piece: Piece<'_>, what: &str| match piece.text.parse::<u64>() {
-        Ok(secs) if (1..=WINDOW_SECS_MAX).contains(&secs) && !piece.text.starts_with('+') => {
-            Ok(secs)
+    let secs = |text: &'a str, what: &str| match text.parse::<u64>() {
+        Ok(secs) if (1..=WINDOW_SECS_MAX).contains(&secs) && !text.starts_with('+') => Ok(secs),
+        _ => {
+            let problem = format!(
+                "the {what} is a whole number of seconds from 1 to {WINDOW_SECS_MAX} \
+                 (or the window default_history_time)"
+            );
+            wrong(text, problem)
         }
-        _ => Err(piece.error(format!(
-            "the {what} is a whole number of seconds from 1 to {WINDOW_SECS_MAX} \
-             (or the window default_history_time)"
-        ))),
     };
-    match section.split_once(',') {
-        None => secs(section, "window").map(Duration::from_secs),
-        Some((window, tick)) => {
-            let (window_secs, tick_secs) = (secs(window, "window")?, secs(tick, "tick width")?);
-            if window_secs % tick_secs != 0 {
-                return Err(tick.error(format!(
-                    "the window of {window_secs} s is not a multiple of this tick width"
-                )));
-            }
-            Ok(Duration::from_secs(window_secs))
+    let Some((window, tick)) = section.split_once(',') else {
+        return secs(section, "window").map(Duration::from_secs);
+    };
+    let (window_secs, tick_secs) = (secs(window, "window")?, secs(tick, "tick width")?);
+    match window_secs % tick_secs {
+        0 => Ok(Duration::from_secs(window_secs)),
+        _ => {
+            let problem =
+                format!("the window of {window_secs} s is not a multiple of this tick width");
+            wrong(tick, problem)
         }
     }
 }
 
-fn keys(section: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Vec<Key>, CommentError> {
-    if level == Level::Packet {
-        return match section.text {
-            "no_keys" => Ok(Vec::new()),
-            _ => Err(section.error("a packet report has no keys: write no_keys")),
-        };
-    }
-    if section.is_empty() || section.text == "no_keys" {
-        return Err(section.error(format!(
-            "a {} report has 1 to {KEYS_MAX} keys: {FIELDS}, +<request tag>, @<timer tag>",
-            if level == Level::Timer {
-                "timer"
-            } else {
-                "request"
-            }
-        )));
+fn keys<'a>(section: &'a str, level: Level, defaults: &Defaults) -> Result<Vec<Key>, Wrong<'a>> {
+    let kind = match level {
+        Level::Packet if section == "no_keys" => return Ok(Vec::new()),
+        Level::Packet => return wrong(section, "a packet report has no keys: write no_keys"),
+        Level::Request => "request",
+        Level::Timer => "timer",
+    };
+    if matches!(section, "" | "no_keys") {
+        let problem = format!(
+            "a {kind} report has 1 to {KEYS_MAX} keys: {FIELDS}, +<request tag>, @<timer tag>"
+        );
+        return wrong(section, problem);
     }
     let mut keys: Vec<Key> = Vec::new();
-    for piece in section.split(',') {
-        let key = key(piece, level, defaults)?;
+    for text in section.split(',') {
+        let key = key(text, level, defaults)?;
         if keys.iter().any(|earlier| earlier.source == key.source) {
-            return Err(piece.error("this key is given twice"));
+            return wrong(text, "this key is given twice");
         }
         if keys.len() == KEYS_MAX {
-            return Err(piece.error(format!("there may be at most {KEYS_MAX} keys")));
+            return wrong(text, format!("there may be at most {KEYS_MAX} keys"));
         }
         keys.push(key);
     }
     Ok(keys)
 }
 
-fn key(piece: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Key, CommentError> {
-    if let Some(name) = piece.after("~") {
+fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wrong<'a>> {
+    if let Some(name) = text.strip_prefix('~') {
         // A timer report leaves out requests without the field, a request report has a row for them.
         let missing = match level {
             Level::Timer => Missing::Skip,
@@ -143,14 +138,15 @@ fn key(piece: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Key, Comme
             ..Key::of(source)
         });
     }
-    let source = match piece.after("+") {
-        Some(name) => KeySource::RequestTag(name.tag_name(defaults)?),
-        None => KeySource::timer_tag(&piece.after("@").unwrap_or(piece).tag_name(defaults)?),
+    let tag = |name| checked(name, tag_name(name, defaults));
+    let source = match text.strip_prefix('+') {
+        Some(name) => KeySource::RequestTag(tag(name)?),
+        None => KeySource::timer_tag(&tag(text.strip_prefix('@').unwrap_or(text))?),
     };
     if source.is_of_timer() && level != Level::Timer {
-        return Err(piece.error(format!(
-            "timer tags are keys in v2/timer only; here: {FIELDS}, +<request tag>"
-        )));
+        let problem =
+            format!("timer tags are keys in v2/timer only; here: {FIELDS}, +<request tag>");
+        return wrong(text, problem);
     }
     Ok(Key {
         missing: Missing::SkipEmpty,
@@ -158,65 +154,67 @@ fn key(piece: Piece<'_>, level: Level, defaults: &Defaults) -> Result<Key, Comme
     })
 }
 
-fn field(name: Piece<'_>) -> Result<Field, CommentError> {
-    Field::ALL
-        .into_iter()
-        .find(|field| field.v2_name() == name.text)
-        .ok_or_else(|| name.error(format!("no such field; the fields are {FIELDS}")))
+fn field(name: &str) -> Result<Field, Wrong<'_>> {
+    let mut fields = Field::ALL.into_iter();
+    let found = fields.find(|field| field.v2_name() == name);
+    found.map_or_else(
+        || wrong(name, format!("no such field; the fields are {FIELDS}")),
+        Ok,
+    )
 }
 
-fn histogram(section: Piece<'_>) -> Result<(Vec<f64>, BucketLayout), CommentError> {
-    if section.text == "no_percentiles" {
+fn histogram(section: &str) -> Result<(Vec<f64>, BucketLayout), Wrong<'_>> {
+    if section == "no_percentiles" {
         return Ok((Vec::new(), BucketLayout::LogLinear));
     }
     let mut percentiles = Vec::new();
     let mut buckets = None;
-    for piece in section.split(',') {
-        if let Some(hv) = piece.after("hv=") {
-            let read = read_hv(hv.text).map_err(|problem| hv.error(problem))?;
-            if buckets.replace(read).is_some() {
-                return Err(piece.error("hv= is given twice"));
+    for part in section.split(',') {
+        if let Some(hv) = part.strip_prefix("hv=") {
+            if buckets.replace(checked(hv, read_hv(hv))?).is_some() {
+                return wrong(part, "hv= is given twice");
             }
-        } else if let Some(list) = piece.after("percentiles=") {
-            for percentile in list.split(':') {
-                percentile.add_percentile(&mut percentiles)?;
+        } else if let Some(list) = part.strip_prefix("percentiles=") {
+            for text in list.split(':') {
+                checked(text, add_percentile_text(&mut percentiles, text))?;
             }
-        } else if let Some(percentile) = piece.after("p") {
-            percentile.add_percentile(&mut percentiles)?;
+        } else if let Some(text) = part.strip_prefix('p') {
+            checked(text, add_percentile_text(&mut percentiles, text))?;
         } else {
-            return Err(piece.error(
-                "must be no_percentiles, or hv=<min ms>:<max ms>:<buckets> with p<percentile>, \
-                 percentiles=<p>:<p>...",
-            ));
+            let problem = "must be no_percentiles, or hv=<min ms>:<max ms>:<buckets> with p<percentile>, \
+                 percentiles=<p>:<p>...";
+            return wrong(part, problem);
         }
     }
     match (buckets, percentiles.is_empty()) {
         (Some(buckets), false) => Ok((percentiles, buckets)),
-        (None, _) => Err(section.error("percentiles need hv=<min ms>:<max ms>:<buckets> too")),
-        (_, true) => Err(section.error("hv= needs at least one percentile too, such as p95")),
+        (None, _) => wrong(
+            section,
+            "percentiles need hv=<min ms>:<max ms>:<buckets> too",
+        ),
+        (_, true) => wrong(
+            section,
+            "hv= needs at least one percentile too, such as p95",
+        ),
     }
 }
 
 /// `<min ms>:<max ms>:<buckets>`.
 pub(in crate::report) fn read_hv(text: &str) -> Result<BucketLayout, String> {
-    let numbers: Option<Vec<u32>> = text
-        .split(':')
-        .map(|part| part.parse().ok().filter(|_| !part.starts_with('+')))
-        .collect();
+    let number = |part: &str| part.parse().ok().filter(|_| !part.starts_with('+'));
+    let numbers: Option<Vec<u32>> = text.split(':').map(number).collect();
     match numbers.as_deref() {
-        Some(&[min_ms, max_ms, buckets]) => {
-            BucketLayout::v2(min_ms, max_ms, buckets).map_err(|error| error.to_string())
-        }
+        Some(&[min_ms, max_ms, buckets]) => BucketLayout::v2(min_ms, max_ms, buckets),
         _ => Err("hv= takes three whole numbers: <min ms>:<max ms>:<buckets>".to_owned()),
     }
 }
 
-fn filters(
-    section: Piece<'_>,
+fn filters<'a>(
+    section: &'a str,
     level: Level,
     defaults: &Defaults,
-) -> Result<Vec<Filter>, CommentError> {
-    if section.text == "no_filters" {
+) -> Result<Vec<Filter>, Wrong<'a>> {
+    if section == "no_filters" {
         return Ok(Vec::new());
     }
     let timer = match level {
@@ -227,20 +225,21 @@ fn filters(
         "must be no_filters, or min_time=<seconds>, max_time=<seconds>, \
          ~<field>=<value> ({FIELDS}), +<request tag>=<value>{timer}"
     );
-    let other = |[whole, name, value]: [Piece<'_>; 3]| {
-        let pattern = Pattern::Equals(value.text.to_owned());
-        let filter = if let Some(name) = name.after("~") {
+    let tag = |name| checked(name, tag_name(name, defaults));
+    let other = |[whole, name, value]: [&'a str; 3]| {
+        let pattern = Pattern::Equals(value.to_owned());
+        let filter = if let Some(name) = name.strip_prefix('~') {
             let field = field(name)?;
-            if field == Field::Status && !is_status(value.text) {
-                return Err(value.error("a status is a whole number from 0 to 4294967295"));
+            if field == Field::Status && !is_status(value) {
+                return wrong(value, "a status is a whole number from 0 to 4294967295");
             }
             Filter::Field(field, pattern)
-        } else if let Some(name) = name.after("+") {
-            Filter::RequestTag(name.tag_name(defaults)?, pattern)
-        } else if let Some(name) = name.after("@").filter(|_| level == Level::Timer) {
-            Filter::TimerTag(name.tag_name(defaults)?, pattern)
+        } else if let Some(name) = name.strip_prefix('+') {
+            Filter::RequestTag(tag(name)?, pattern)
+        } else if let Some(name) = name.strip_prefix('@').filter(|_| level == Level::Timer) {
+            Filter::TimerTag(tag(name)?, pattern)
         } else {
-            return Err(whole.error(accepted.as_str()));
+            return wrong(whole, accepted.as_str());
         };
         Ok(Some(filter))
     };

@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::key::read_source;
-use super::number::{SECONDS_ACCEPTED, Seconds, seconds_text};
+use super::number::{Seconds, seconds_text};
 use super::scalar::{FormTable, TextOr};
 use crate::report::comment::is_status;
 use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
@@ -194,7 +194,7 @@ fn max_time(text: &str, exclusive: bool) -> Result<Filter, String> {
 }
 
 fn seconds(text: &str) -> Result<Seconds, String> {
-    Seconds::parse(text).ok_or_else(|| format!("'{text}': must be {SECONDS_ACCEPTED}"))
+    Seconds::read(text).map_err(|problem| format!("'{text}': {problem}"))
 }
 
 fn on_key(

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::number::tag_name;
 use super::scalar::{FormTable, TextOr};
 use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing, Occurrence};
 
@@ -75,14 +76,11 @@ pub(super) fn read_source(
     if name.is_empty() {
         return Err(format!("'{text}': the tag's name is missing"));
     }
-    if name.len() > usize::from(defaults.text_bytes_max) {
-        let longest = defaults.text_bytes_max;
-        return Err(format!("tag names are kept up to {longest} bytes"));
-    }
+    let name = tag_name(name, defaults)?;
     if text.starts_with('+') {
-        Ok(KeySource::RequestTag(name.to_owned()))
+        Ok(KeySource::RequestTag(name))
     } else if level == Level::Timer {
-        Ok(KeySource::timer_tag(name))
+        Ok(KeySource::timer_tag(&name))
     } else {
         Err(format!(
             "'{text}': timer tags are for reports of level timer only"
