@@ -59,6 +59,18 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// The same value, borrowing its text.
+    #[must_use]
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Int(value) => Value::Int(*value),
+            Self::Micros(value) => Value::Micros(*value),
+            Self::Float(value) => Value::Float(*value),
+            Self::Text(text) => Value::Text(Cow::Borrowed(text)),
+        }
+    }
+
     /// The same value, borrowing nothing.
     #[must_use]
     pub fn into_owned(self) -> Value<'static> {

@@ -5,6 +5,7 @@
 //! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -25,7 +26,7 @@ use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::form::ReportForm;
-use crate::report::layout::ColumnLayout;
+use crate::report::layout::{ColumnLayout, Numbers};
 use crate::report::reading::Reading;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
@@ -201,18 +202,6 @@ impl Catalog {
         drop(live);
         let table = self.table_named(name)?;
         Some((table.columns(&self.defaults), 1))
-    }
-
-    /// One report as it stands now, before it is put into rows: for readers that take whole columns. `None` when there is no
-    /// such report, or when its rows are those of a histogram.
-    #[must_use]
-    pub fn read(
-        &self,
-        name: &str,
-        needed: Option<&[String]>,
-    ) -> Option<(Arc<Definition>, Arc<Reading>)> {
-        let (entry, reading) = self.reading(name, needed)?;
-        (!entry.definition.layout.is_histogram_view()).then_some((entry.definition, reading))
     }
 
     /// A table as it is declared, in Pinba's layout, by whichever name it goes.
@@ -416,6 +405,11 @@ impl Table for ReportTable {
     fn value(&self, row: usize, column: usize) -> Value<'_> {
         self.definition.layout.value(&self.reading, row, column)
     }
+
+    fn numbers(&self, column: usize, rows: Range<usize>) -> Option<Numbers> {
+        let layout = &self.definition.layout;
+        layout.numbers(&self.reading, column, rows)
+    }
 }
 
 /// The segments of the row with this `index_value`; none when there is no such row.
@@ -427,5 +421,6 @@ fn segments(layout: &ColumnLayout, reading: &Reading, index_value: Option<&str>)
         let values = |row| (0..columns.len()).map(|at| value(row, at)).collect();
         (0..segments.len()).map(values).collect()
     });
+    let columns = columns.into();
     Rows { columns, rows }
 }

@@ -4,7 +4,6 @@
 //! `CHUNK` rows at a time under the lock, copies what matches and lets go; rows that leave meanwhile are simply no
 //! longer there. Called from the front ends' blocking threads.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use super::error::QueryError;
 use super::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
 };
-use super::table::Table;
+use super::table::{Rows, Table};
 use crate::input::record::micros;
 use crate::merger::SharedLive;
 use crate::pool::Pool;
@@ -38,70 +37,24 @@ const TAGS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of tags and timers that are copied under one hold of the lock.
 const HOLD_BYTES: usize = 512 << 10;
 
-/// One raw request, its names written out.
-#[derive(Debug, Clone)]
-struct RequestShown {
-    id: u64,
-    row: RequestRow,
-    hostname: String,
-    server_name: String,
-    script_name: String,
-    schema: Option<String>,
-    status: u32,
-    tags_count: usize,
-    tags: String,
-}
+/// A raw request as table `request` shows it.
+type Shown = Vec<Value<'static>>;
 
-/// Some raw requests as a table.
-#[derive(Debug)]
-struct RequestTable {
-    columns: Arc<[Column]>,
-    rows: Vec<RequestShown>,
-}
+/// The column of its tags.
+const TAGS: usize = 15;
 
-impl Table for RequestTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        let shown = &self.rows[row];
-        let row = &shown.row;
-        let int = |value: u64| Value::Int(value.cast_signed());
-        let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
-        fn text(text: &str) -> Value<'_> {
-            Value::Text(Cow::Borrowed(text))
-        }
-        match column {
-            0 => int(shown.id),
-            1 => text(&shown.hostname),
-            2 => int(u64::from(row.request_count.max(1))),
-            3 => text(&shown.server_name),
-            4 => text(&shown.script_name),
-            5 => kib(row.document_size),
-            6 => kib(row.memory_peak),
-            7 => Value::Micros(micros(row.request_time)),
-            8 => Value::Micros(micros(row.ru_utime)),
-            9 => Value::Micros(micros(row.ru_stime)),
-            10 => int(u64::from(row.timers)),
-            11 => int(u64::from(shown.status)),
-            12 => kib(row.memory_footprint),
-            13 => shown.schema.as_deref().map_or(Value::Null, text),
-            14 => int(shown.tags_count as u64),
-            15 => text(&shown.tags),
-            _ => int(u64::from(row.timestamp)),
-        }
+/// Bytes of one of its texts.
+fn text_bytes(value: &Value<'_>) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        _ => 0,
     }
 }
 
 /// Rows that were found, with their timers if they are wanted.
 #[derive(Debug, Default)]
 struct Matches {
-    rows: Vec<RequestShown>,
+    rows: Vec<Shown>,
     /// As many as rows, or none.
     timers: Vec<Vec<TimerDetail>>,
     /// What the timers take.
@@ -121,8 +74,8 @@ impl Matches {
         self.timer_bytes + self.tags_bytes
     }
 
-    fn take(&mut self, row: RequestShown, timers: Option<Vec<TimerDetail>>) {
-        self.tags_bytes += row.tags.len();
+    fn take(&mut self, row: Shown, timers: Option<Vec<TimerDetail>>) {
+        self.tags_bytes += text_bytes(&row[TAGS]);
         self.rows.push(row);
         let Some(timers) = timers else { return };
         for timer in &timers {
@@ -167,9 +120,9 @@ impl RawReader {
         }
     }
 
-    fn table(&self, rows: Vec<RequestShown>) -> Box<dyn Table> {
+    fn table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
         let columns = Arc::clone(&self.columns);
-        Box::new(RequestTable { columns, rows })
+        Box::new(Rows { columns, rows })
     }
 
     /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
@@ -183,7 +136,7 @@ impl RawReader {
             |matcher, id, row| {
                 if matcher.matches(&row) {
                     let timers = search.timers.then(|| timers(matcher.pool, &row));
-                    found.take(show(matcher.pool, id, row), timers);
+                    found.take(show(matcher.pool, id, &row), timers);
                 }
                 found.has_room(search.limit) && found.bytes() < bytes_max
             },
@@ -202,7 +155,7 @@ impl RawReader {
         Ok(RequestDetail {
             tags: tags(pool, row.request_tags),
             timers: timers(pool, &row),
-            row: self.table(vec![show(pool, id, row)]),
+            row: self.table(vec![show(pool, id, &row)]),
         })
     }
 }
@@ -231,32 +184,49 @@ fn walk_down(
     *before > oldest
 }
 
-/// What stands in `row`, its names written out.
-fn show(pool: &Pool, id: u64, row: RequestRow) -> RequestShown {
+/// A request in the columns of table `request`.
+fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
     let origin = pool.origins.get(row.origin);
-    let string = |id| pool.strings.text(id).to_owned();
-    let pairs = pool.tag_sets.pairs(row.request_tags);
-    let tags_count = pairs.len();
-    let mut tags = String::new();
-    for (name, value) in pairs {
-        if !tags.is_empty() {
-            tags.push(',');
+    let int = |value: u64| Value::Int(value.cast_signed());
+    let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
+    let seconds = |sent: f32| Value::Micros(micros(sent));
+    let text = |string| match string {
+        NONE => Value::Null,
+        string => Value::Text(pool.strings.text(string).to_owned().into()),
+    };
+    vec![
+        int(id),
+        text(origin.hostname),
+        int(row.request_count.max(1).into()),
+        text(origin.server_name),
+        text(origin.script_name),
+        kib(row.document_size),
+        kib(row.memory_peak),
+        seconds(row.request_time),
+        seconds(row.ru_utime),
+        seconds(row.ru_stime),
+        int(row.timers.into()),
+        int(origin.status.into()),
+        kib(row.memory_footprint),
+        text(origin.schema),
+        int(pool.tag_sets.pairs(row.request_tags).len() as u64),
+        Value::Text(tags_text(pool, row.request_tags).into()),
+        int(row.timestamp.into()),
+    ]
+}
+
+/// `name=value,name=value`, in packet order.
+pub(crate) fn tags_text(pool: &Pool, set: u32) -> String {
+    let mut text = String::new();
+    for (name, value) in pool.tag_sets.pairs(set) {
+        if !text.is_empty() {
+            text.push(',');
         }
-        tags.push_str(pool.strings.text(name));
-        tags.push('=');
-        tags.push_str(pool.strings.text(value));
+        text.push_str(pool.strings.text(name));
+        text.push('=');
+        text.push_str(pool.strings.text(value));
     }
-    RequestShown {
-        id,
-        row,
-        hostname: string(origin.hostname),
-        server_name: string(origin.server_name),
-        script_name: string(origin.script_name),
-        schema: (origin.schema != NONE).then(|| string(origin.schema)),
-        status: origin.status,
-        tags_count,
-        tags,
-    }
+    text
 }
 
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {

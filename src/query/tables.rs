@@ -155,6 +155,7 @@ impl StatusTable {
                 Vec::new()
             }
         };
+        let columns = columns.into();
         Box::new(Rows { columns, rows })
     }
 }

@@ -3,7 +3,7 @@
 //! Read when a report is defined or the columns of a fixed table are asked for; the text is part of the program.
 
 use super::definition::Defaults;
-use crate::value::ColumnType;
+use crate::value::{Column, ColumnType};
 
 static COLUMNS: &str = include_str!("columns.txt");
 
@@ -20,6 +20,17 @@ pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
             source: words.next().unwrap_or_default(),
         })
     })
+}
+
+/// The columns of a table that is always there. Ids are 64-bit and declared lengths follow what texts are cut at.
+pub(crate) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
+    let columns = lines(&format!("table {name}")).filter_map(|line| {
+        Some(Column {
+            name: line.name.to_owned(),
+            column_type: line.column_type(defaults)?,
+        })
+    });
+    columns.collect()
 }
 
 /// A line of a table.

@@ -23,7 +23,7 @@ mod arrivals;
 mod budget;
 pub mod builtin;
 mod chunked;
-mod columns;
+pub(crate) mod columns;
 pub mod comment;
 pub(crate) mod counts;
 pub mod ddl;

@@ -10,7 +10,6 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::registry::FunctionRegistry;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
 
@@ -179,10 +178,9 @@ impl Engine {
     }
 
     /// What a query runs in: the engine's settings, and the rows that there are now.
-    pub(super) fn context(&self, plan: &Arc<dyn ExecutionPlan>) -> Arc<TaskContext> {
+    pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
-        let needed = tables::needed(plan);
-        let snapshot = Arc::new(Snapshot::take(&self.0.catalog, needed));
+        let snapshot = Arc::new(Snapshot::take(self.0.catalog.live()));
         let config = state.config().clone().with_extension(snapshot);
         // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
         let context = TaskContext::default().with_session_config(config);

@@ -80,7 +80,7 @@ impl Engine {
         guard.run();
         let plan = interruptible(plan)?;
         let schema = schema_named(&plan.schema(), &columns);
-        let context = self.context(&plan);
+        let context = self.context();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let limits = self.0.settings.clone();
         let (until, late) = (guard.until(), guard.late());

@@ -26,7 +26,7 @@ impl Engine {
         let context = Context::new(&session, &self.0.settings, None);
         let query = self.plan(query, &parsed.items, context).await?;
         let plan = interruptible(self.physical(&query.plan).await?)?;
-        let context = self.context(&plan);
+        let context = self.context();
         let shown = displayable(&*plan).indent(false).to_string();
         let rows = collect(plan, Arc::clone(&context)).await?;
         let rows = rows.iter().map(|batch| batch.num_rows()).sum();

@@ -8,7 +8,7 @@
 //! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
 //! takes what is older, or has left the pool, as if it matched.
 
-use super::{CHUNK, Matcher, Matches, RawReader, RequestShown, show, timers};
+use super::{CHUNK, Matcher, Matches, RawReader, Shown, show, text_bytes, timers};
 use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
 
 /// Rows copied under one hold of the lock: some hundred microseconds.
@@ -119,7 +119,7 @@ impl RawReader {
                 continue;
             }
             let timers = step.timers.then(|| timers(pool, &row));
-            walk.take(show(pool, walk.after, row), timers);
+            walk.take(show(pool, walk.after, &row), timers);
         }
         true
     }
@@ -149,9 +149,8 @@ impl Walk {
             && self.name_bytes + self.found.timer_bytes < step.bytes_max
     }
 
-    fn take(&mut self, row: RequestShown, timers: Option<Vec<TimerDetail>>) {
-        let names = [&row.hostname, &row.server_name, &row.script_name, &row.tags];
-        self.name_bytes += names.iter().map(|name| name.len()).sum::<usize>();
+    fn take(&mut self, row: Shown, timers: Option<Vec<TimerDetail>>) {
+        self.name_bytes += row.iter().map(text_bytes).sum::<usize>();
         self.found.take(row, timers);
     }
 }

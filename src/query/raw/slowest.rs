@@ -4,7 +4,7 @@
 //! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows, whose names are
 //! written out once it is known which of a chunk they are.
 
-use super::{CHUNK, RawReader, RequestShown, show, walk_down};
+use super::{CHUNK, RawReader, Shown, show, walk_down};
 use crate::input::record::micros;
 use crate::pool::requests::RequestRow;
 use crate::query::read_model::{RequestSearch, Scanned, SlowestPage};
@@ -14,7 +14,7 @@ struct Slow {
     id: u64,
     row: RequestRow,
     /// Written out before the lock is let go.
-    shown: Option<RequestShown>,
+    shown: Option<Shown>,
 }
 
 impl RawReader {
@@ -46,7 +46,7 @@ impl RawReader {
                 true
             });
             for slow in &mut slowest {
-                let written = || show(&live.pool, slow.id, slow.row);
+                let written = || show(&live.pool, slow.id, &slow.row);
                 slow.shown.get_or_insert_with(written);
             }
         }

@@ -3,7 +3,7 @@
 //! They are no reports, so the engine knows nothing of them; a COMMENT may name them (an old dump does), and
 //! `pinbad tables` prints them. Their rows are made elsewhere; their columns are in `columns.txt`.
 
-use crate::report::columns::{self, Line};
+use crate::report::columns;
 use crate::report::definition::Defaults;
 use crate::value::Column;
 
@@ -74,25 +74,16 @@ impl FixedTable {
         Self::ALL.into_iter().find(|table| table.comment() == kind)
     }
 
-    /// Its columns in order. Ids are 64-bit and declared lengths follow what texts are cut at.
+    /// Its columns in order.
     #[must_use]
     pub fn columns(self, defaults: &Defaults) -> Vec<Column> {
-        let columns = self.lines().filter_map(|line| {
-            Some(Column {
-                name: line.name.to_owned(),
-                column_type: line.column_type(defaults)?,
-            })
-        });
-        columns.collect()
+        columns::table(self.table(), defaults)
     }
 
     /// The columns that are declared NOT NULL.
     pub(in crate::report) fn required(self) -> Vec<&'static str> {
-        let required = self.lines().filter(|line| line.source == "!");
+        let lines = columns::lines(&format!("table {}", self.table()));
+        let required = lines.filter(|line| line.source == "!");
         required.map(|line| line.name).collect()
-    }
-
-    fn lines(self) -> impl Iterator<Item = Line> {
-        columns::lines(&format!("table {}", self.table()))
     }
 }

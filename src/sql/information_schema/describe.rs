@@ -59,7 +59,7 @@ pub(in crate::sql) fn listed(catalog: &Catalog, database: &str) -> Vec<Listed> {
     let raw = tables::raw_names().into_iter().map(|name| Listed {
         name: name.to_owned(),
         comment: name.to_owned(),
-        rows: raw_rows(catalog, name),
+        rows: tables::raw_table(name, catalog).map_or(0, |(_, rows)| rows),
     });
     let reports = catalog.reports().into_iter().map(|report| Listed {
         name: report.name,
@@ -129,27 +129,11 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
     rows.collect()
 }
 
-/// How many rows a raw table has, about.
-fn raw_rows(catalog: &Catalog, name: &str) -> usize {
-    let live = catalog.live().read();
-    match name {
-        "request" | "request_tag" => live.pool.requests.len(),
-        "tag" => live.pool.tag_sets.len(),
-        _ => live.pool.timers.len(),
-    }
-}
-
 /// One table as it is listed, without looking at the others; `None` when there is none of that name.
 pub(in crate::sql) fn one(catalog: &Catalog, name: &str) -> Option<Listed> {
     let table = table(catalog, name)?;
-    let rows = match tables::raw_names().contains(&table.name.as_str()) {
-        true => raw_rows(catalog, &table.name),
-        false => {
-            let live = catalog.live().read();
-            let entry = live.reports.find(&table.name);
-            entry.map_or(1, |entry| live.reports.rows(entry))
-        }
-    };
+    let raw = tables::raw_table(&table.name, catalog);
+    let (_, rows) = raw.or_else(|| catalog.columns_of(&table.name))?;
     Some(Listed {
         comment: table.comment,
         name: table.name,
@@ -171,7 +155,7 @@ pub(in crate::sql) fn table(catalog: &Catalog, name: &str) -> Option<TableInfo> 
     let table = match catalog.create_table(&name) {
         Some(table) => table,
         // One that Pinba never had.
-        None => ddl::plain(&name, tables::raw_columns(&name, catalog)?, &[], &[]),
+        None => ddl::plain(&name, tables::raw_table(&name, catalog)?.0, &[], &[]),
     };
     let columns = table.columns.iter().map(|declared| {
         let column = &declared.column;

@@ -1,89 +1,96 @@
-//! Columns on their way from the pool into a batch, in Pinba's units: seconds to the microsecond, sizes in KiB, a tag set as one text.
+//! The columns of the raw tables, in Pinba's units: seconds to the microsecond, sizes in KiB, a tag set as one text.
 //!
-//! Texts are places in a dictionary of the scan. Rows are read under the lock of `Live`; arrays are made without it.
+//! Each column is a function that reads it for some rows of a [`Piece`], under the lock of `Live`. Texts are places in the
+//! dictionary of the scan; arrays of them are made without the lock.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, Int64Array};
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Result;
 
-use super::raw::RowField;
 use super::texts::Texts;
 use crate::input::record::micros;
 use crate::pool::Pool;
+use crate::pool::dimensions::Origin;
 use crate::pool::requests::RequestSlices;
 use crate::pool::strings::NONE;
 use crate::pool::timers::TimerSlices;
+use crate::query::raw::tags_text;
 
-/// The values of a column so far.
-#[derive(Debug)]
-pub(super) enum Buffer {
-    Ints(Vec<i64>),
-    Floats(Vec<f32>),
-    /// Places in a dictionary.
-    Texts(Dictionary, Vec<u32>),
-}
+/// Reads one column.
+pub(super) type Read = fn(&mut Piece<'_>) -> Values;
 
-/// Which dictionary has the texts of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dictionary {
-    Strings,
-    TagSets,
-}
+pub(super) const REQUEST: [Read; 17] = [
+    |it| it.ids(),
+    |it| it.names(|of| of.hostname),
+    |it| it.ints(it.requests.map(|of| of.request_count), |n| n.max(1).into()),
+    |it| it.names(|of| of.server_name),
+    |it| it.names(|of| of.script_name),
+    |it| it.floats(it.requests.map(|of| of.document_size), kib),
+    |it| it.floats(it.requests.map(|of| of.memory_peak), kib),
+    |it| it.floats(it.requests.map(|of| of.request_time), seconds),
+    |it| it.floats(it.requests.map(|of| of.ru_utime), seconds),
+    |it| it.floats(it.requests.map(|of| of.ru_stime), seconds),
+    |it| it.ints(it.requests.map(|of| of.timers), i64::from),
+    |it| {
+        let of_origin = |origin| it.pool.origins.get(origin).status.into();
+        it.ints(it.requests.map(|of| of.origin), of_origin)
+    },
+    |it| it.floats(it.requests.map(|of| of.memory_footprint), kib),
+    |it| it.names(|of| of.schema),
+    |it| {
+        let of_set = |set| it.pool.tag_sets.pairs(set).len() as i64;
+        it.ints(it.requests.map(|of| of.request_tags), of_set)
+    },
+    |it| it.tags(),
+    |it| it.ints(it.requests.map(|of| of.timestamp), i64::from),
+];
 
-/// The dictionaries of a scan.
-#[derive(Debug, Default)]
-pub(super) struct Dictionaries {
-    pub(super) strings: Texts,
-    pub(super) tag_sets: Texts,
-}
+pub(super) const TIMER: [Read; 4] = [
+    |it| it.ids(),
+    |it| it.ints([it.owners, &[]], |id| id),
+    |it| it.ints(it.timers.map(|of| of.hit_count), i64::from),
+    |it| it.floats(it.timers.map(|of| of.value), seconds),
+];
 
-impl Dictionaries {
-    pub(super) fn of(&mut self, which: Dictionary) -> &mut Texts {
-        match which {
-            Dictionary::Strings => &mut self.strings,
-            Dictionary::TagSets => &mut self.tag_sets,
-        }
-    }
+pub(super) const TIMER_TAG: [Read; 3] = [
+    |it| it.ints([&it.pairs.ids, &[]], |id| id),
+    |it| it.ints([&it.pairs.names, &[]], i64::from),
+    |it| it.strings(&it.pairs.values),
+];
 
-    /// Takes the values out of a buffer.
-    pub(super) fn array(&mut self, buffer: &mut Buffer) -> Result<ArrayRef> {
-        Ok(match buffer {
-            Buffer::Ints(ints) => Arc::new(Int64Array::from(std::mem::take(ints))),
-            Buffer::Floats(floats) => Arc::new(Float32Array::from(std::mem::take(floats))),
-            Buffer::Texts(which, places) => self.of(*which).at(std::mem::take(places))?,
-        })
-    }
-}
+pub(super) const TAG: [Read; 2] = [
+    |it| it.ints([&it.pairs.ids, &[]], |id| id),
+    |it| it.strings(&it.pairs.names),
+];
 
-impl Buffer {
-    pub(super) fn new(field: RowField, data_type: &DataType) -> Self {
-        match data_type {
-            DataType::Int64 => Self::Ints(Vec::new()),
-            DataType::Float32 => Self::Floats(Vec::new()),
-            _ if field == RowField::Tags => Self::Texts(Dictionary::TagSets, Vec::new()),
-            _ => Self::Texts(Dictionary::Strings, Vec::new()),
-        }
-    }
+pub(super) const REQUEST_TAG: [Read; 3] = [
+    |it| it.ints([&it.pairs.ids, &[]], |id| id),
+    |it| it.strings(&it.pairs.names),
+    |it| it.strings(&it.pairs.values),
+];
 
-    pub(super) fn clear(&mut self) {
-        match self {
-            Self::Ints(ints) => ints.clear(),
-            Self::Floats(floats) => floats.clear(),
-            Self::Texts(_, places) => places.clear(),
-        }
-    }
+/// A column of some rows.
+#[derive(Debug, Clone)]
+pub(super) enum Values {
+    Array(ArrayRef),
+    /// Places in the dictionary.
+    Texts(Vec<u32>),
 }
 
 /// Rows of a pool that were found under one hold of its lock; they may lie in two parts.
-#[derive(Clone, Copy)]
-pub(super) enum Rows<'a> {
-    Requests(&'a [RequestSlices<'a>; 2]),
-    /// With the requests that the timers belong to, if they are wanted.
-    Timers([TimerSlices<'a>; 2], &'a [i64]),
-    /// One row for each tag of them.
-    Pairs(&'a Pairs),
+pub(super) struct Piece<'a> {
+    pub(super) pool: &'a Pool,
+    /// The id of the first of all.
+    pub(super) first: u64,
+    /// Which of them are read.
+    pub(super) rows: &'a [u32],
+    pub(super) requests: [RequestSlices<'a>; 2],
+    pub(super) timers: [TimerSlices<'a>; 2],
+    /// The requests that the timers belong to.
+    pub(super) owners: &'a [i64],
+    /// For tables with one row for each tag.
+    pub(super) pairs: &'a Pairs,
+    pub(super) texts: &'a mut Texts,
 }
 
 /// Rows of tags: the id of what has the tag, its name and its value.
@@ -94,91 +101,68 @@ pub(super) struct Pairs {
     pub(super) values: Vec<u32>,
 }
 
-impl Rows<'_> {
-    /// Adds a column of some of them; the first of all has the id `first`.
-    pub(super) fn read(
-        &self,
-        pool: &Pool,
-        first: u64,
-        rows: &[u32],
-        field: RowField,
-        texts: &mut Dictionaries,
-        buffer: &mut Buffer,
-    ) {
-        let id = |row: &u32| (first + u64::from(*row)).cast_signed();
-        match (self, buffer) {
-            (Self::Requests(of), Buffer::Ints(out)) => match field {
-                RowField::Id => out.extend(rows.iter().map(id)),
-                RowField::RequestCount => {
-                    gather(rows, of.map(|it| it.request_count), out, |n| {
-                        i64::from(n.max(1))
-                    });
-                }
-                RowField::TimersCount => gather(rows, of.map(|it| it.timers), out, i64::from),
-                RowField::Timestamp => gather(rows, of.map(|it| it.timestamp), out, i64::from),
-                RowField::Status => gather(rows, of.map(|it| it.origin), out, |origin| {
-                    i64::from(pool.origins.get(origin).status)
-                }),
-                _ => gather(rows, of.map(|it| it.request_tags), out, |set| {
-                    pool.tag_sets.pairs(set).len() as i64
-                }),
-            },
-            (Self::Requests(of), Buffer::Floats(out)) => match field {
-                RowField::DocumentSize => gather(rows, of.map(|it| it.document_size), out, kib),
-                RowField::MemoryPeak => gather(rows, of.map(|it| it.memory_peak), out, kib),
-                RowField::MemoryFootprint => {
-                    gather(rows, of.map(|it| it.memory_footprint), out, kib);
-                }
-                RowField::RuUtime => gather(rows, of.map(|it| it.ru_utime), out, seconds),
-                RowField::RuStime => gather(rows, of.map(|it| it.ru_stime), out, seconds),
-                _ => gather(rows, of.map(|it| it.request_time), out, seconds),
-            },
-            (Self::Requests(of), Buffer::Texts(Dictionary::Strings, out)) => {
-                gather(rows, of.map(|it| it.origin), out, |origin| {
-                    let origin = pool.origins.get(origin);
-                    let string = match field {
-                        RowField::Hostname => origin.hostname,
-                        RowField::ServerName => origin.server_name,
-                        RowField::ScriptName => origin.script_name,
-                        _ => origin.schema,
-                    };
-                    match string {
-                        NONE => texts.strings.absent(),
-                        id => texts.strings.place(id, || pool.strings.text(id)),
-                    }
-                });
+impl Pairs {
+    pub(super) fn clear(&mut self) {
+        self.ids.clear();
+        self.names.clear();
+        self.values.clear();
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, id: u64, name: u32, value: u32) {
+        self.ids.push(id.cast_signed());
+        self.names.push(name);
+        self.values.push(value);
+    }
+}
+
+impl<'a> Piece<'a> {
+    fn ids(&self) -> Values {
+        let id = |row: &u32| (self.first + u64::from(*row)).cast_signed();
+        Values::Array(Arc::new(Int64Array::from_iter_values(
+            self.rows.iter().map(id),
+        )))
+    }
+
+    fn ints<T: Copy>(&self, of: [&[T]; 2], shown: impl Fn(T) -> i64) -> Values {
+        Values::Array(Arc::new(Int64Array::from(gather(self.rows, of, shown))))
+    }
+
+    fn floats<T: Copy>(&self, of: [&[T]; 2], shown: impl Fn(T) -> f32) -> Values {
+        Values::Array(Arc::new(Float32Array::from(gather(self.rows, of, shown))))
+    }
+
+    /// Texts of requests.
+    fn names(&mut self, of: impl Fn(&Origin) -> u32) -> Values {
+        let (pool, origins) = (self.pool, self.requests.map(|it| it.origin));
+        Values::Texts(gather(self.rows, origins, |origin| {
+            self.string(of(pool.origins.get(origin)))
+        }))
+    }
+
+    fn strings(&mut self, of: &'a [u32]) -> Values {
+        Values::Texts(gather(self.rows, [of, &[]], |id| self.string(id)))
+    }
+
+    /// Tags of requests.
+    fn tags(&mut self) -> Values {
+        let (pool, sets) = (self.pool, self.requests.map(|it| it.request_tags));
+        Values::Texts(gather(self.rows, sets, |set| {
+            let number = 2 + 2 * set as usize;
+            self.texts.place(number, || Some(tags_text(pool, set)))
+        }))
+    }
+
+    /// The place of a text: strings and tag sets take turns behind what has none.
+    #[inline]
+    fn string(&mut self, id: u32) -> u32 {
+        let pool = self.pool;
+        match id {
+            NONE => self.texts.place(0, || None::<&str>),
+            id => {
+                let number = 1 + 2 * id as usize;
+                self.texts.place(number, || Some(pool.strings.text(id)))
             }
-            (Self::Requests(of), Buffer::Texts(Dictionary::TagSets, out)) => {
-                gather(rows, of.map(|it| it.request_tags), out, |set| {
-                    texts.tag_sets.place(set, || tags_text(pool, set))
-                });
-            }
-            (Self::Timers(_, owners), Buffer::Ints(out)) if field == RowField::Owner => {
-                gather(rows, [owners, &[]], out, |id| id);
-            }
-            (Self::Timers(of, _), Buffer::Ints(out)) => match field {
-                RowField::Id => out.extend(rows.iter().map(id)),
-                _ => gather(rows, of.map(|it| it.hit_count), out, i64::from),
-            },
-            (Self::Timers(of, _), Buffer::Floats(out)) => {
-                gather(rows, of.map(|it| it.value), out, seconds);
-            }
-            (Self::Pairs(of), Buffer::Ints(out)) => match field {
-                RowField::Id => gather(rows, [&of.ids, &[]], out, |id| id),
-                _ => gather(rows, [&of.names, &[]], out, i64::from),
-            },
-            (Self::Pairs(of), Buffer::Texts(_, out)) => {
-                let strings = if field == RowField::Name {
-                    &of.names
-                } else {
-                    &of.values
-                };
-                gather(rows, [strings, &[]], out, |id| {
-                    texts.strings.place(id, || pool.strings.text(id))
-                });
-            }
-            // No table has such columns.
-            (Self::Timers(..), Buffer::Texts(..)) | (Self::Pairs(_), Buffer::Floats(_)) => {}
         }
     }
 }
@@ -187,16 +171,16 @@ impl Rows<'_> {
 fn gather<T: Copy, U>(
     rows: &[u32],
     [first, second]: [&[T]; 2],
-    out: &mut Vec<U>,
     mut shown: impl FnMut(T) -> U,
-) {
-    out.extend(rows.iter().map(|&row| {
+) -> Vec<U> {
+    let values = rows.iter().map(|&row| {
         let row = row as usize;
         shown(match first.get(row) {
             Some(value) => *value,
             None => second[row - first.len()],
         })
-    }));
+    });
+    values.collect()
 }
 
 /// Seconds as they count: to the microsecond.
@@ -208,18 +192,4 @@ fn seconds(sent: f32) -> f32 {
 #[inline]
 fn kib(bytes: u32) -> f32 {
     (f64::from(bytes) / 1024.0) as f32
-}
-
-/// `name=value,name=value`, in packet order.
-fn tags_text(pool: &Pool, set: u32) -> String {
-    let mut text = String::new();
-    for (name, value) in pool.tag_sets.pairs(set) {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(pool.strings.text(name));
-        text.push('=');
-        text.push_str(pool.strings.text(value));
-    }
-    text
 }

@@ -4,10 +4,12 @@
 //! condition says of ids, owners or timestamps becomes [`Ranges`] and decides which rows are read at all. DataFusion evaluates
 //! everything else: a condition on one text column once per distinct text, others on the rows of a piece.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array as _, ArrayRef, AsArray, new_null_array};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::array::{Array as _, ArrayRef, AsArray};
+use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -17,8 +19,9 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Lit
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
-use super::columns::{Buffer, Dictionaries};
+use super::columns::Values;
 use super::ranges::Ranges;
+use super::texts::Texts;
 
 /// Whether an expression depends on nothing but the columns of one row.
 pub(super) fn is_testable(expr: &Expr) -> bool {
@@ -104,28 +107,23 @@ pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
 }
 
 /// The tests of rows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Filter {
     /// The columns of the table that they read.
     pub(super) columns: Vec<usize>,
-    schema: SchemaRef,
     tests: Vec<Test>,
 }
 
 #[derive(Debug)]
 struct Test {
-    /// In terms of the columns of the filter.
+    /// Which of the filter's columns it reads.
+    columns: Vec<usize>,
+    /// These columns.
+    schema: SchemaRef,
+    /// In terms of these columns.
     expr: Arc<dyn PhysicalExpr>,
-    of_text: Option<TextTest>,
-}
-
-/// A test of one column of texts.
-#[derive(Debug)]
-struct TextTest {
-    /// Which of the filter's columns.
-    at: usize,
-    /// By the place of a text in its dictionary.
-    passes: Vec<bool>,
+    /// Of one column of texts: whether it is true, by the place of a text in the dictionary.
+    passes: Option<Vec<bool>>,
 }
 
 impl Filter {
@@ -134,32 +132,32 @@ impl Filter {
     /// # Errors
     /// When they are not.
     pub(super) fn new(table: &Schema, tests: &[Arc<dyn PhysicalExpr>]) -> Result<Self> {
-        let read = tests.iter().flat_map(collect_columns);
-        let mut columns: Vec<usize> = read.map(|column| column.index()).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        // Whatever is promised of a column, a dictionary may have NULL.
-        let fields = columns.iter().map(|&at| table.field(at));
-        let fields = fields.map(|field| Field::new(field.name(), field.data_type().clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let read = |test: &Arc<dyn PhysicalExpr>| {
+            let read = collect_columns(test);
+            read.iter().map(Column::index).collect::<BTreeSet<_>>()
+        };
+        let columns: Vec<usize> =
+            Vec::from_iter(tests.iter().flat_map(read).collect::<BTreeSet<_>>());
         let tests = tests.iter().map(|test| {
-            let expr = with_columns(Arc::clone(test), |at| {
-                columns.partition_point(|&column| column < at)
-            })?;
-            let of: Vec<usize> = collect_columns(&expr).iter().map(Column::index).collect();
-            let of_text = match of[..] {
-                [at] if *schema.field(at).data_type() == DataType::Utf8View => Some(TextTest {
-                    at,
-                    passes: Vec::new(),
-                }),
-                _ => None,
-            };
-            Ok(Test { expr, of_text })
+            let own = Vec::from_iter(read(test));
+            let place = |columns: &[usize], at| columns.partition_point(|&column| column < at);
+            // Whatever is promised of a column, a dictionary may have NULL.
+            let fields = own
+                .iter()
+                .map(|&at| table.field(at).clone().with_nullable(true));
+            let schema = Schema::new(fields.collect::<Vec<_>>());
+            let types = schema.fields().iter().map(|field| field.data_type());
+            let of_text = types.eq([&DataType::Utf8View]);
+            Ok(Test {
+                columns: own.iter().map(|&at| place(&columns, at)).collect(),
+                expr: with_columns(Arc::clone(test), |at| place(&own, at))?,
+                schema: Arc::new(schema),
+                passes: of_text.then(Vec::new),
+            })
         });
         Ok(Self {
             tests: tests.collect::<Result<_>>()?,
             columns,
-            schema,
         })
     }
 
@@ -168,21 +166,18 @@ impl Filter {
         self.tests.is_empty()
     }
 
-    /// The dictionaries began anew.
+    /// The dictionary began anew.
     pub(super) fn forget(&mut self) {
-        for test in self
-            .tests
-            .iter_mut()
-            .filter_map(|test| test.of_text.as_mut())
-        {
-            test.passes.clear();
-        }
+        let tests = self.tests.iter_mut();
+        tests
+            .filter_map(|test| test.passes.as_mut())
+            .for_each(Vec::clear);
     }
 
     /// About what it takes.
     pub(super) fn memory(&self) -> usize {
-        let texts = self.tests.iter().filter_map(|test| test.of_text.as_ref());
-        texts.map(|test| test.passes.len()).sum()
+        let passes = self.tests.iter().filter_map(|test| test.passes.as_ref());
+        passes.map(Vec::len).sum()
     }
 
     /// Which of these rows pass; `read` are the filter's columns of all of them.
@@ -191,56 +186,42 @@ impl Filter {
     /// DataFusion's.
     pub(super) fn passing(
         &mut self,
-        count: usize,
-        read: &mut [Buffer],
-        texts: &mut Dictionaries,
+        mut rows: Vec<u32>,
+        read: &[Values],
+        texts: &mut Texts,
     ) -> Result<Vec<u32>> {
-        let mut rows: Vec<u32> = (0..count as u32).collect();
-        for Test { expr, of_text } in &mut self.tests {
-            let Some(test) = of_text else { continue };
-            let Buffer::Texts(which, places) = &read[test.at] else {
-                continue;
-            };
-            let list = texts.of(*which).list()?;
-            let known = test.passes.len();
-            if known < list.len() {
-                let new = list.slice(known, list.len() - known);
-                // It reads no other column.
-                let columns = self.schema.fields().iter().enumerate();
-                let columns = columns.map(|(at, field)| match at == test.at {
-                    true => Arc::clone(&new),
-                    false => new_null_array(field.data_type(), new.len()),
-                });
-                let new = evaluate(expr, &self.schema, columns.collect())?;
-                test.passes
-                    .extend(new.as_boolean().iter().map(|passes| passes == Some(true)));
+        for test in &mut self.tests {
+            let columns = test.columns.iter().map(|&at| &read[at]);
+            let columns: Vec<&Values> = columns.collect();
+            if let (Some(passes), [Values::Texts(places)]) = (&mut test.passes, &columns[..]) {
+                let list = texts.list()?;
+                let new = list.slice(passes.len(), list.len() - passes.len());
+                if !new.is_empty() {
+                    passes.extend(evaluate(&test.expr, &test.schema, vec![new])?.iter());
+                }
+                rows.retain(|&row| passes[places[row as usize] as usize]);
+            } else if !rows.is_empty() {
+                let arrays = columns.into_iter().map(|it| texts.array(it.clone()));
+                let arrays = arrays.collect::<Result<_>>()?;
+                let passes = evaluate(&test.expr, &test.schema, arrays)?;
+                rows.retain(|&row| passes.value(row as usize));
             }
-            rows.retain(|&row| test.passes[places[row as usize] as usize]);
-        }
-        let mut others = self
-            .tests
-            .iter()
-            .filter(|test| test.of_text.is_none())
-            .peekable();
-        if rows.is_empty() || others.peek().is_none() {
-            return Ok(rows);
-        }
-        let arrays = read.iter_mut().map(|buffer| texts.array(buffer));
-        let arrays = arrays.collect::<Result<Vec<_>>>()?;
-        for test in others {
-            let passes = evaluate(&test.expr, &self.schema, arrays.clone())?;
-            let passes = passes.as_boolean();
-            rows.retain(|&row| passes.is_valid(row as usize) && passes.value(row as usize));
         }
         Ok(rows)
     }
 }
 
+/// For which rows an expression is true.
 fn evaluate(
     expr: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
-) -> Result<ArrayRef> {
+) -> Result<BooleanBuffer> {
     let batch = RecordBatch::try_new(Arc::clone(schema), columns)?;
-    expr.evaluate(&batch)?.into_array(batch.num_rows())
+    let passes = expr.evaluate(&batch)?.into_array(batch.num_rows())?;
+    let passes = passes.as_boolean();
+    Ok(match passes.nulls() {
+        Some(known) => passes.values() & known.inner(),
+        None => passes.values().clone(),
+    })
 }

@@ -12,6 +12,7 @@ mod raw;
 mod reader;
 mod reports;
 mod scan;
+mod table;
 mod texts;
 
 use std::sync::Arc;
@@ -25,9 +26,9 @@ use datafusion::catalog::{
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
-use self::raw::{PoolTable, PoolTableProvider};
-use self::reports::ReportTable;
-pub(super) use self::reports::{ReportData, needed};
+use self::raw::PoolTable;
+use self::table::Table;
+pub(super) use self::table::{Extent, extent};
 use super::information_schema::{self, InformationSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
@@ -74,16 +75,9 @@ impl SchemaProvider for PinbaTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let catalog = Arc::clone(&self.0);
         let own = own_name(&self.0, name);
-        let name = own.as_deref().unwrap_or(name);
-        if let Some(raw) = PoolTable::named(name) {
-            return Ok(Some(Arc::new(PoolTableProvider::new(raw, catalog))));
-        }
-        Ok(self.0.columns_of(name).map(|(columns, rows)| {
-            let table = ReportTable::new(catalog, name.to_owned(), &columns, rows);
-            Arc::new(table) as Arc<dyn TableProvider>
-        }))
+        let table = Table::named(&self.0, own.as_deref().unwrap_or(name));
+        Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -100,9 +94,11 @@ pub(super) fn raw_names() -> [&'static str; 5] {
     PoolTable::ALL.map(PoolTable::name)
 }
 
-/// The columns of a raw table.
-pub(super) fn raw_columns(name: &str, catalog: &Catalog) -> Option<Vec<Column>> {
-    Some(PoolTable::named(name)?.columns(catalog))
+/// The columns of a raw table, and how many rows it has, about.
+pub(super) fn raw_table(name: &str, catalog: &Catalog) -> Option<(Vec<Column>, usize)> {
+    let table = PoolTable::named(name)?;
+    let rows = table.pool_rows(&catalog.live().read().pool);
+    Some((table.columns(catalog.defaults()), rows))
 }
 
 /// The name of a table as it is, for one that is written in other case.
@@ -116,28 +112,6 @@ pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
     let live = catalog.live().read();
     let mut names = live.reports.iter().map(|entry| &entry.definition.name);
     names.find(|own| own.to_lowercase() == lower).cloned()
-}
-
-/// How much of a table a scan looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// A few rows, found by their ids.
-    Few,
-    /// All of a table that is small.
-    Small,
-    /// More than that.
-    Large,
-}
-
-/// How much of a table a scan with these conditions looks at.
-pub(super) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
-    if let Some(raw) = table.downcast_ref::<PoolTableProvider>() {
-        return raw.extent(conditions);
-    }
-    let large = table
-        .downcast_ref::<ReportTable>()
-        .is_some_and(ReportTable::is_large);
-    if large { Extent::Large } else { Extent::Small }
 }
 
 /// The columns of a plan's answer.

@@ -13,13 +13,8 @@ pub(super) fn first_timer(pool: &Pool, request: u64) -> Option<u64> {
 }
 
 /// The requests of these timers. `None` when they are not held any more.
-pub(super) fn fill_owners(
-    pool: &Pool,
-    timers: &Range<u64>,
-    requests: &Range<u64>,
-    owners: &mut Vec<i64>,
-) -> Option<()> {
-    owners.clear();
+pub(super) fn owners(pool: &Pool, timers: &Range<u64>, requests: &Range<u64>) -> Option<Vec<i64>> {
+    let mut owners = Vec::with_capacity((timers.end - timers.start) as usize);
     // The last request that begins at or before a timer, between these two.
     let find = |timer: u64, mut from: u64, mut to: u64| -> Option<u64> {
         while to - from > 1 {
@@ -58,5 +53,5 @@ pub(super) fn fill_owners(
         timer = end;
         request += 1;
     }
-    Some(())
+    Some(owners)
 }

@@ -1,30 +1,13 @@
 //! The tables of raw data: requests, timers, their tags, and the names of timer tags.
-//!
-//! A table knows its columns and where their values come from ([`RowField`]). Its scan tests every condition that depends on
-//! one row only (`filter`). `scan` is the plan node, `reader` reads the pool.
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::split_conjunction;
-use datafusion::physical_plan::ExecutionPlan;
-
-use super::filter::{is_testable, physical, ranges};
-use super::scan::PoolScan;
-use super::{Extent, declared};
-use crate::query::catalog::Catalog;
-use crate::report::comment::FixedTable;
-use crate::value::{Column, ColumnType};
-
-/// Ids that are few.
-const FEW: u64 = 1_000;
+use super::columns::{self, Read};
+use crate::pool::Pool;
+use crate::report::columns::table;
+use crate::report::definition::Defaults;
+use crate::value::Column;
 
 /// Which table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolTable {
     Request,
     Timer,
@@ -33,37 +16,15 @@ pub(super) enum PoolTable {
     RequestTag,
 }
 
-/// Where the values of a column come from.
+/// A column whose values rise from row to row, so that a condition on it says which rows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowField {
+pub(super) enum RowKey {
     /// The id of the row that is read: of a request, a timer, or a name of tags.
     Id,
     /// The request of a timer.
     Owner,
-    RequestCount,
-    TimersCount,
+    /// The second of a request.
     Timestamp,
-    HitCount,
-    DocumentSize,
-    MemoryPeak,
-    MemoryFootprint,
-    RequestTime,
-    RuUtime,
-    RuStime,
-    TimerValue,
-    Hostname,
-    ServerName,
-    ScriptName,
-    Schema,
-    Status,
-    TagsCount,
-    Tags,
-    /// A tag's name, as its number.
-    NameId,
-    /// A tag's name.
-    Name,
-    /// A tag's value.
-    Value,
 }
 
 impl PoolTable {
@@ -75,61 +36,53 @@ impl PoolTable {
         Self::RequestTag,
     ];
 
+    /// Request's column of tags.
+    pub(super) const TAGS: usize = 15;
+
     /// The table of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
 
-    /// As one of Pinba's tables.
-    const fn fixed(self) -> Option<FixedTable> {
-        match self {
-            Self::Request => Some(FixedTable::Request),
-            Self::Timer => Some(FixedTable::Timer),
-            Self::TimerTag => Some(FixedTable::TimerTag),
-            Self::Tag => Some(FixedTable::Tag),
-            Self::RequestTag => None,
-        }
-    }
-
     pub(super) const fn name(self) -> &'static str {
-        match self.fixed() {
-            Some(fixed) => fixed.table(),
-            None => "request_tag",
+        match self {
+            Self::Request => "request",
+            Self::Timer => "timer",
+            Self::TimerTag => "timertag",
+            Self::Tag => "tag",
+            Self::RequestTag => "request_tag",
         }
     }
 
-    /// Where its columns come from, in their order.
-    pub(super) const fn fields(self) -> &'static [RowField] {
+    /// How its columns are read, in their order.
+    pub(super) const fn reads(self) -> &'static [Read] {
         match self {
-            Self::Request => &[
-                RowField::Id,
-                RowField::Hostname,
-                RowField::RequestCount,
-                RowField::ServerName,
-                RowField::ScriptName,
-                RowField::DocumentSize,
-                RowField::MemoryPeak,
-                RowField::RequestTime,
-                RowField::RuUtime,
-                RowField::RuStime,
-                RowField::TimersCount,
-                RowField::Status,
-                RowField::MemoryFootprint,
-                RowField::Schema,
-                RowField::TagsCount,
-                RowField::Tags,
-                RowField::Timestamp,
-            ],
-            Self::Timer => &[
-                RowField::Id,
-                RowField::Owner,
-                RowField::HitCount,
-                RowField::TimerValue,
-            ],
-            Self::TimerTag => &[RowField::Id, RowField::NameId, RowField::Value],
-            Self::Tag => &[RowField::Id, RowField::Name],
-            Self::RequestTag => &[RowField::Id, RowField::Name, RowField::Value],
+            Self::Request => &columns::REQUEST,
+            Self::Timer => &columns::TIMER,
+            Self::TimerTag => &columns::TIMER_TAG,
+            Self::Tag => &columns::TAG,
+            Self::RequestTag => &columns::REQUEST_TAG,
         }
+    }
+
+    /// Its columns as they are declared.
+    pub(super) fn columns(self, defaults: &Defaults) -> Vec<Column> {
+        table(self.name(), defaults)
+    }
+
+    /// What a column says of the rows to read.
+    pub(super) const fn key(self, column: usize) -> Option<RowKey> {
+        match (self, column) {
+            (_, 0) => Some(RowKey::Id),
+            (Self::Timer, 1) => Some(RowKey::Owner),
+            (Self::Request, 16) => Some(RowKey::Timestamp),
+            _ => None,
+        }
+    }
+
+    /// Whether a column can be NULL: ids and names cannot.
+    pub(super) fn is_nullable(self, column: usize) -> bool {
+        column > usize::from(self != Self::Request)
     }
 
     /// Whether one row of the pool makes any number of rows of the table.
@@ -142,118 +95,12 @@ impl PoolTable {
         matches!(self, Self::Timer | Self::TimerTag)
     }
 
-    pub(super) fn columns(self, catalog: &Catalog) -> Vec<Column> {
-        let defaults = catalog.defaults();
-        if let Some(fixed) = self.fixed() {
-            return fixed.columns(defaults);
+    /// How many rows of the pool it is read from.
+    pub(super) fn pool_rows(self, pool: &Pool) -> usize {
+        match self {
+            Self::Request | Self::RequestTag => pool.requests.len(),
+            Self::Timer | Self::TimerTag => pool.timers.len(),
+            Self::Tag => pool.strings.timer_tags(),
         }
-        let text = ColumnType::Varchar(defaults.text_bytes_max);
-        let columns = [
-            ("request_id", ColumnType::BigInt),
-            ("name", text),
-            ("value", text),
-        ];
-        let column = |(name, column_type): (&str, _)| Column {
-            name: name.to_owned(),
-            column_type,
-        };
-        columns.map(column).into()
-    }
-
-    /// Whether a column of it can be NULL.
-    fn is_nullable(self, at: usize) -> bool {
-        !matches!(
-            self.fields()[at],
-            RowField::Id | RowField::Owner | RowField::NameId | RowField::Name
-        )
-    }
-}
-
-/// A table of raw data.
-#[derive(Debug)]
-pub(super) struct PoolTableProvider {
-    table: PoolTable,
-    catalog: Arc<Catalog>,
-    schema: SchemaRef,
-}
-
-impl PoolTableProvider {
-    pub(super) fn new(table: PoolTable, catalog: Arc<Catalog>) -> Self {
-        let columns = table.columns(&catalog);
-        let schema = declared::schema(table.name(), &columns, |at| table.is_nullable(at));
-        Self {
-            table,
-            catalog,
-            schema,
-        }
-    }
-
-    /// How much of it a scan with these conditions looks at.
-    pub(super) fn extent(&self, conditions: &[Expr]) -> Extent {
-        let few = conditions.iter().any(|expr| {
-            let condition = physical(expr, &self.schema).ok();
-            condition
-                .and_then(|it| ranges(&it))
-                .is_some_and(|(at, wanted)| {
-                    let by_id = matches!(self.table.fields()[at], RowField::Id | RowField::Owner);
-                    by_id && wanted.count() <= FEW
-                })
-        });
-        match self.table {
-            _ if few => Extent::Few,
-            PoolTable::Tag => Extent::Small,
-            _ => Extent::Large,
-        }
-    }
-}
-
-#[async_trait]
-impl TableProvider for PoolTableProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let supports = |filter: &&Expr| match is_testable(filter) {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(filters.iter().map(supports).collect())
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let columns = match projection {
-            Some(wanted) => wanted.clone(),
-            None => (0..self.schema.fields().len()).collect(),
-        };
-        let mut conditions = Vec::new();
-        for filter in filters {
-            let filter = physical(filter, &self.schema)?;
-            conditions.extend(split_conjunction(&filter).into_iter().cloned());
-        }
-        let threads = state.config().target_partitions();
-        let scan = PoolScan::new(
-            self.table,
-            &self.schema,
-            columns,
-            conditions,
-            limit,
-            threads,
-            &self.catalog,
-        )?;
-        Ok(Arc::new(scan))
     }
 }

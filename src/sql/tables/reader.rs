@@ -1,4 +1,4 @@
-//! Reads the rows of a scan: a piece of the pool per short hold of the lock, a batch when there is enough.
+//! Reads the rows of a scan of the pools: a batch is what one hold of the lock brings.
 //!
 //! Conditions on ids, requests and timestamps decide which ids are read (`narrowing`). Then up to [`HOLD_ROWS`] rows are read per
 //! hold of the lock of `Live`, some fifty microseconds: first the columns that the [`Filter`] tests; it runs without the lock;
@@ -13,27 +13,22 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::columns::{Buffer, Dictionaries, Dictionary, Pairs, Rows};
+use super::columns::{Pairs, Piece, Values};
 use super::filter::Filter;
-use super::owners::fill_owners;
-use super::raw::{PoolTable, RowField};
-use super::scan::PoolScan;
+use super::owners::owners;
+use super::raw::{PoolTable, RowKey};
+use super::scan::Scan;
+use super::texts::Texts;
 use crate::pool::Pool;
 use crate::sql::snapshot::{Snapshot, expired};
 
 mod narrowing;
-
-/// Rows in a batch, about.
-const BATCH_ROWS: usize = 8_192;
 
 /// Rows read under one hold of the lock, when few columns are shown.
 const HOLD_ROWS: u64 = 8_192;
 
 /// Tag pairs that are read under one hold of the lock, and at least one row: rows with thousands of them come in smaller pieces.
 const HOLD_PAIRS: usize = 1 << 16;
-
-/// Bytes of texts by which a batch may grow the dictionaries, about.
-const BATCH_TEXT_BYTES: usize = 4 << 20;
 
 /// Holds without a row before others may have the thread.
 const HOLDS_IDLE_MAX: usize = 64;
@@ -44,7 +39,8 @@ const LOOKUPS: usize = 512;
 /// The reader of one partition.
 #[derive(Debug)]
 pub(super) struct Reader {
-    scan: PoolScan,
+    scan: Scan,
+    table: PoolTable,
     snapshot: Arc<Snapshot>,
     partition: usize,
     /// The generations of the filters of other nodes, added up, when they were last read.
@@ -56,14 +52,7 @@ pub(super) struct Reader {
     wanted: usize,
     /// Ids to read.
     left: VecDeque<(i64, i64)>,
-    hold_rows: u64,
-    /// The filter's columns of a piece.
-    tested: Vec<Buffer>,
-    shown: Vec<Buffer>,
-    rows: usize,
-    texts: Dictionaries,
-    /// The requests of all timers of a piece.
-    owners: Vec<i64>,
+    texts: Texts,
     pairs: Pairs,
     /// What it holds of the memory of queries.
     memory: MemoryReservation,
@@ -71,312 +60,220 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(
-        scan: &PoolScan,
+        scan: &Scan,
+        table: PoolTable,
         snapshot: Arc<Snapshot>,
         partition: usize,
         memory: MemoryReservation,
-    ) -> Result<Self> {
-        let shown = scan.buffers(&scan.columns);
-        Ok(Self {
+    ) -> Self {
+        Self {
+            scan: scan.clone(),
+            table,
             snapshot,
             partition,
             generation: None,
             conditions: Vec::new(),
-            filter: Filter::new(&scan.table_schema, &[])?,
+            filter: Filter::default(),
             wanted: scan.fetch.unwrap_or(usize::MAX),
-            left: VecDeque::from([(i64::MIN, i64::MAX)]),
-            hold_rows: (HOLD_ROWS * 4 / shown.len().max(1) as u64).clamp(1_024, HOLD_ROWS),
-            tested: Vec::new(),
-            shown,
-            rows: 0,
-            texts: Dictionaries::default(),
-            owners: Vec::new(),
+            left: VecDeque::new(),
+            texts: Texts::default(),
             pairs: Pairs::default(),
             memory,
-            scan: scan.clone(),
-        })
+        }
     }
 
     /// The next batch; one without rows when nothing was found in a while; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.narrow()?;
-        for texts in [&mut self.texts.strings, &mut self.texts.tag_sets] {
-            if texts.begin() {
+        for _ in 0..HOLDS_IDLE_MAX {
+            let next = match self.scan.reverse {
+                _ if self.wanted == 0 => None,
+                false => self.left.pop_front(),
+                true => self.left.pop_back(),
+            };
+            let Some(ids) = next else {
+                return Ok(None);
+            };
+            if self.texts.begin() {
                 self.filter.forget();
             }
+            let batch = self.read(ids)?;
+            let memory = self.texts.memory() + self.filter.memory();
+            self.memory.try_resize(memory)?;
+            if batch.num_rows() > 0 {
+                self.wanted -= batch.num_rows();
+                return Ok(Some(batch));
+            }
         }
-        let text_bytes_max = self.text_bytes() + BATCH_TEXT_BYTES;
-        let mut holds = 0;
-        while self.rows < BATCH_ROWS.min(self.wanted)
-            && holds < HOLDS_IDLE_MAX
-            && self.text_bytes() < text_bytes_max
-        {
-            let Some(ids) = self.piece() else {
-                break;
-            };
-            self.read(ids)?;
-            let texts = self.texts.strings.memory() + self.texts.tag_sets.memory();
-            self.memory.try_resize(texts + self.filter.memory())?;
-            holds += 1;
-        }
-        if self.rows == 0 && self.left.is_empty() {
-            return Ok(None);
-        }
-        self.batch().map(Some)
+        Ok(Some(RecordBatch::new_empty(Arc::clone(&self.scan.schema))))
     }
 
-    fn text_bytes(&self) -> usize {
-        self.texts.strings.text_bytes() + self.texts.tag_sets.text_bytes()
-    }
-
-    /// Whether one row of the pool is one row of the table, whatever is in it.
-    fn takes_every_row(&self) -> bool {
-        self.filter.is_empty() && !self.scan.table.is_of_pairs()
-    }
-
-    /// Takes the next ids to read under one hold.
-    fn piece(&mut self) -> Option<Range<u64>> {
-        let reverse = self.scan.reverse;
-        let (low, high) = match reverse {
-            false => self.left.pop_front()?,
-            true => self.left.pop_back()?,
+    /// Takes the first of these ids, in the order of reading, and leaves the others for the next hold.
+    fn take(&mut self, (low, high): (i64, i64), rows: u64) -> Range<u64> {
+        let all = (high - low + 1).cast_unsigned();
+        let rows = rows.min(all).cast_signed();
+        let (from, to) = match self.scan.reverse {
+            false => (low, low + rows),
+            true => (high + 1 - rows, high + 1),
         };
+        if low < from {
+            self.left.push_back((low, from - 1));
+        }
+        if to <= high {
+            self.left.push_front((to, high));
+        }
+        from.cast_unsigned()..to.cast_unsigned()
+    }
+
+    /// Reads the first of these rows of the pool, as many as one hold of the lock is for.
+    fn read(&mut self, ids: (i64, i64)) -> Result<RecordBatch> {
+        let shown = Arc::clone(&self.scan.columns);
         // Without columns and conditions there is nothing to read: the count is all.
-        let most = match self.takes_every_row() {
-            true if self.shown.is_empty() => u64::MAX,
-            true => self.hold_rows.min(self.wanted as u64),
-            false => self.hold_rows,
+        let counts = shown.is_empty() && self.filter.is_empty() && !self.table.is_of_pairs();
+        let mut most = match counts {
+            true => u64::MAX,
+            false => (HOLD_ROWS * 4 / shown.len().max(1) as u64).clamp(1_024, HOLD_ROWS),
         };
-        let rows = (high - low + 1).cast_unsigned().min(most).max(1);
-        let (ids, rest) = match reverse {
-            true => {
-                let from = high + 1 - rows.cast_signed();
-                (from..high + 1, (low, from - 1))
-            }
-            false => {
-                let to = low + rows.cast_signed();
-                (low..to, (to, high))
-            }
-        };
-        self.put_back(rest);
-        Some(ids.start.cast_unsigned()..ids.end.cast_unsigned())
-    }
-
-    /// Leaves ids for the next piece.
-    fn put_back(&mut self, ids: (i64, i64)) {
-        if ids.0 <= ids.1 {
-            match self.scan.reverse {
-                false => self.left.push_front(ids),
-                true => self.left.push_back(ids),
-            }
+        if self.filter.is_empty() && !self.table.is_of_pairs() {
+            most = most.min(self.wanted as u64);
         }
-    }
-
-    /// Reads these rows of the pool.
-    fn read(&mut self, mut ids: Range<u64>) -> Result<()> {
+        let ids = self.take(ids, most);
         let snapshot = Arc::clone(&self.snapshot);
-        if self.shown.is_empty() && self.takes_every_row() {
-            self.rows += (ids.end - ids.start) as usize;
-            snapshot.count_rows(ids.end - ids.start);
-            return Ok(());
-        }
-        let count = {
-            let live = snapshot.live().read();
-            if self.reads_pairs() {
-                ids = self.few_pairs(&live.pool, ids)?;
-            }
-            if self.scan.table != PoolTable::Tag {
-                snapshot.count_rows(ids.end - ids.start);
-            }
-            let count = self.begin(&live.pool, &ids)?;
-            if self.filter.is_empty() {
-                let mut rows: Vec<u32> = (0..count as u32).collect();
-                self.cut(&mut rows);
-                return self.show(&live.pool, &ids, &rows);
-            }
-            let all: Vec<u32> = (0..count as u32).collect();
-            let (columns, mut tested) = (
-                self.filter.columns.clone(),
-                std::mem::take(&mut self.tested),
-            );
-            tested.iter_mut().for_each(Buffer::clear);
-            self.fill(&live.pool, &ids, &all, &columns, &mut tested)?;
-            self.tested = tested;
-            count
+        let live = snapshot.live.read();
+        let ids = self.begin(&live.pool, ids)?;
+        let count = match self.table.is_of_pairs() {
+            true => self.pairs.ids.len(),
+            false => (ids.end - ids.start) as usize,
         };
-        let mut rows = self
-            .filter
-            .passing(count, &mut self.tested, &mut self.texts)?;
-        self.cut(&mut rows);
-        if rows.is_empty() {
-            return Ok(());
+        if self.table != PoolTable::Tag {
+            snapshot.count_rows(ids.end - ids.start);
         }
-        self.show(&snapshot.live().read().pool, &ids, &rows)
+        if counts {
+            return self.batch(count, Vec::new());
+        }
+        let mut rows: Vec<u32> = (0..count as u32).collect();
+        if self.filter.is_empty() {
+            self.cut(&mut rows);
+            let read = self.fill(&live.pool, &ids, &rows, &shown)?;
+            drop(live);
+            return self.batch(rows.len(), read);
+        }
+        let tested = self.filter.columns.clone();
+        let tested = self.fill(&live.pool, &ids, &rows, &tested)?;
+        drop(live);
+        rows = self.filter.passing(rows, &tested, &mut self.texts)?;
+        self.cut(&mut rows);
+        let read = match rows.is_empty() {
+            true => return Ok(RecordBatch::new_empty(Arc::clone(&self.scan.schema))),
+            false => self.fill(&snapshot.live.read().pool, &ids, &rows, &shown)?,
+        };
+        self.batch(rows.len(), read)
     }
 
-    /// Brings rows that passed into their order and leaves out those beyond the limit.
+    /// Brings rows that passed into their order and leaves out those beyond the limit. Tags were read in that order.
     fn cut(&self, rows: &mut Vec<u32>) {
-        if self.scan.reverse {
+        if self.scan.reverse && !self.table.is_of_pairs() {
             rows.reverse();
         }
-        rows.truncate(self.wanted.saturating_sub(self.rows));
+        rows.truncate(self.wanted);
     }
 
-    /// Reads the columns that are shown.
-    fn show(&mut self, pool: &Pool, ids: &Range<u64>, rows: &[u32]) -> Result<()> {
-        let (columns, mut shown) = (
-            Arc::clone(&self.scan.columns),
-            std::mem::take(&mut self.shown),
-        );
-        self.fill(pool, ids, rows, &columns, &mut shown)?;
-        self.shown = shown;
-        self.rows += rows.len();
-        Ok(())
-    }
-
-    /// Finds out how many rows of the table these rows of the pool are, and what belongs to them.
-    fn begin(&mut self, pool: &Pool, ids: &Range<u64>) -> Result<usize> {
-        let Pairs {
-            ids: of,
-            names,
-            values,
-        } = &mut self.pairs;
-        of.clear();
-        names.clear();
-        values.clear();
-        let sets = match self.scan.table {
-            PoolTable::Request => return Ok((ids.end - ids.start) as usize),
-            PoolTable::Timer => {
-                let needs = |columns: &[usize]| {
-                    columns
-                        .iter()
-                        .any(|&at| self.scan.table.fields()[at] == RowField::Owner)
-                };
-                if needs(&self.scan.columns) || needs(&self.filter.columns) {
-                    fill_owners(pool, ids, &self.snapshot.requests, &mut self.owners)
-                        .ok_or_else(expired)?;
-                }
-                return Ok((ids.end - ids.start) as usize);
-            }
+    /// Reads the tags of these rows, if they are rows of the table or will be shown: of as many as may be read under one hold. The
+    /// others are left for the next.
+    fn begin(&mut self, pool: &Pool, ids: Range<u64>) -> Result<Range<u64>> {
+        self.pairs.clear();
+        let mut columns = self.scan.columns.iter().chain(&self.filter.columns);
+        let sets = match self.table {
             PoolTable::Tag => {
-                for id in ids.clone().filter_map(|id| u32::try_from(id).ok()) {
-                    if pool.strings.is_timer_tag(id) {
-                        of.push(id.into());
-                        names.push(id);
-                    }
+                let names = ids.clone().filter_map(|id| u32::try_from(id).ok());
+                for name in names.filter(|&id| pool.strings.is_timer_tag(id)) {
+                    self.pairs.push(name.into(), name, name);
                 }
-                return Ok(of.len());
+                return Ok(ids);
             }
-            PoolTable::TimerTag | PoolTable::RequestTag => tag_sets(self.scan.table, pool, ids)?,
+            PoolTable::Timer => return Ok(ids),
+            PoolTable::Request if !columns.any(|&at| at == PoolTable::TAGS) => return Ok(ids),
+            PoolTable::TimerTag => {
+                let timers = pool.timers.slices(ids.clone());
+                timers.map(|it| it.map(|of| of.tags))
+            }
+            PoolTable::Request | PoolTable::RequestTag => {
+                let requests = pool.requests.slices(ids.clone());
+                requests.map(|it| it.map(|of| of.request_tags))
+            }
         };
-        for (id, set) in ids.clone().zip(sets.into_iter().flatten()) {
-            for (name, value) in pool.tag_sets.pairs(*set) {
-                of.push(id.cast_signed());
-                names.push(name);
-                values.push(value);
+        let [first, second] = sets.ok_or_else(expired)?;
+        let all = first.len() + second.len();
+        let (mut rows, mut pairs) = (0, 0);
+        while rows < all && pairs < HOLD_PAIRS {
+            let row = if self.scan.reverse {
+                all - 1 - rows
+            } else {
+                rows
+            };
+            let set = first.get(row).or_else(|| second.get(row - first.len()));
+            let tags = set.map(|&set| pool.tag_sets.pairs(set));
+            for (name, value) in tags.into_iter().flatten() {
+                pairs += 1;
+                if self.table.is_of_pairs() {
+                    self.pairs.push(ids.start + row as u64, name, value);
+                }
             }
+            rows += 1;
         }
-        Ok(of.len())
+        let ids = (ids.start.cast_signed(), ids.end.cast_signed() - 1);
+        Ok(self.take(ids, rows as u64))
     }
 
-    /// Adds columns of some of the rows that began with [`begin`](Self::begin).
+    /// Reads columns of some of the rows that began with [`begin`](Self::begin).
     fn fill(
         &mut self,
         pool: &Pool,
         ids: &Range<u64>,
         rows: &[u32],
         columns: &[usize],
-        buffers: &mut [Buffer],
-    ) -> Result<()> {
-        self.texts.strings.expect(pool.strings.end());
-        self.texts.tag_sets.expect(pool.tag_sets.end());
-        let table = self.scan.table;
-        let requests;
-        let of = match table {
-            PoolTable::Request => {
-                requests = pool.requests.slices(ids.clone()).ok_or_else(expired)?;
-                Rows::Requests(&requests)
-            }
-            PoolTable::Timer => {
-                let timers = pool.timers.slices(ids.clone()).ok_or_else(expired)?;
-                Rows::Timers(timers, &self.owners)
-            }
-            PoolTable::TimerTag | PoolTable::RequestTag => {
-                // What they have may be something else by now if they are not held any more.
-                tag_sets(table, pool, ids)?;
-                Rows::Pairs(&self.pairs)
-            }
-            PoolTable::Tag => {
-                let names = rows.iter().map(|&row| self.pairs.names[row as usize]);
-                if !names.into_iter().all(|id| pool.strings.is_timer_tag(id)) {
-                    return Err(expired());
-                }
-                Rows::Pairs(&self.pairs)
-            }
+    ) -> Result<Vec<Values>> {
+        let table = self.table;
+        let (requests, timers) = match table {
+            PoolTable::Tag => (0..0, 0..0),
+            _ if table.by_timers() => (0..0, ids.clone()),
+            _ => (ids.clone(), 0..0),
         };
-        for (&at, buffer) in columns.iter().zip(buffers) {
-            let field = table.fields()[at];
-            of.read(pool, ids.start, rows, field, &mut self.texts, buffer);
+        // What they have may be something else by now if they are not held any more.
+        let held = pool
+            .requests
+            .slices(requests)
+            .zip(pool.timers.slices(timers));
+        let (requests, timers) = held.ok_or_else(expired)?;
+        let mut names = rows.iter().map(|&row| self.pairs.names[row as usize]);
+        if table == PoolTable::Tag && !names.all(|name| pool.strings.is_timer_tag(name)) {
+            return Err(expired());
         }
-        Ok(())
-    }
-
-    /// Whether every tag of a row is read.
-    fn reads_pairs(&self) -> bool {
-        let shows = |buffer: &Buffer| matches!(buffer, Buffer::Texts(Dictionary::TagSets, _));
-        let mut buffers = self.shown.iter().chain(&self.tested);
-        matches!(self.scan.table, PoolTable::TimerTag | PoolTable::RequestTag) || buffers.any(shows)
-    }
-
-    /// As many of these rows as may be read under one hold with the tags that they have; the others are left for the next.
-    fn few_pairs(&mut self, pool: &Pool, ids: Range<u64>) -> Result<Range<u64>> {
-        let sets = tag_sets(self.scan.table, pool, &ids)?;
-        let mut pairs = 0;
-        let mut fits = |set: &&u32| {
-            let fits = pairs < HOLD_PAIRS;
-            pairs += pool.tag_sets.pairs(**set).len();
-            fits
+        let is_owner = |&at: &usize| table.key(at) == Some(RowKey::Owner);
+        let owners = match columns.iter().any(is_owner) {
+            true => owners(pool, ids, &self.snapshot.requests).ok_or_else(expired)?,
+            false => Vec::new(),
         };
-        let sets = sets[0].iter().chain(sets[1]);
-        Ok(if self.scan.reverse {
-            let from = ids.end - sets.rev().take_while(&mut fits).count() as u64;
-            self.put_back((ids.start.cast_signed(), from.cast_signed() - 1));
-            from..ids.end
-        } else {
-            let to = ids.start + sets.take_while(&mut fits).count() as u64;
-            self.put_back((to.cast_signed(), ids.end.cast_signed() - 1));
-            ids.start..to
-        })
+        let mut piece = Piece {
+            pool,
+            first: ids.start,
+            rows,
+            requests,
+            timers,
+            owners: &owners,
+            pairs: &self.pairs,
+            texts: &mut self.texts,
+        };
+        let read = columns.iter().map(|&at| table.reads()[at](&mut piece));
+        Ok(read.collect())
     }
 
     /// What was read, as a batch.
-    fn batch(&mut self) -> Result<RecordBatch> {
-        let rows = std::mem::take(&mut self.rows).min(self.wanted);
-        if self.wanted != usize::MAX {
-            self.wanted -= rows;
-            if self.wanted == 0 {
-                self.left.clear();
-            }
-        }
-        let arrays = self.shown.iter_mut().map(|buffer| self.texts.array(buffer));
+    fn batch(&mut self, rows: usize, read: Vec<Values>) -> Result<RecordBatch> {
+        let arrays = read.into_iter().map(|values| self.texts.array(values));
         let arrays = arrays.collect::<Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::clone(&self.scan.schema);
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
-}
-
-/// The tag sets of requests or timers.
-fn tag_sets<'a>(table: PoolTable, pool: &'a Pool, ids: &Range<u64>) -> Result<[&'a [u32]; 2]> {
-    let sets = match table.by_timers() {
-        true => pool
-            .timers
-            .slices(ids.clone())
-            .map(|it| it.map(|of| of.tags)),
-        false => pool
-            .requests
-            .slices(ids.clone())
-            .map(|it| it.map(|of| of.request_tags)),
-    };
-    sets.ok_or_else(expired)
 }

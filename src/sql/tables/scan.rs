@@ -1,18 +1,18 @@
-//! A scan of raw data as a plan node.
+//! The scan of a table as a plan node.
 //!
-//! It holds no data: the [`Snapshot`] tells which rows exist when it runs. Conditions of the statement are tested in the scan, and
-//! dynamic filters of joins and sorts narrow it further. Rows come in the order of their ids, so ordering by id or
-//! timestamp, either way, is free.
+//! It holds no data: the [`Snapshot`] tells which rows of the pools exist when it runs. Conditions of the statement are tested in
+//! the scan of a raw table, and dynamic filters of joins and sorts narrow it further. Raw rows come in the order of their ids, so
+//! ordering by id or timestamp, either way, is free.
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ColumnStatistics, Result, Statistics};
+use datafusion::common::{Result, Statistics};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
@@ -30,28 +30,30 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
     SortOrderPushdownResult,
 };
+use futures::StreamExt as _;
 
-use super::columns::Buffer;
 use super::filter::ranges;
-use super::raw::{PoolTable, RowField};
+use super::raw::{PoolTable, RowKey};
 use super::reader::Reader;
-use crate::query::catalog::Catalog;
+use super::reports::BATCH_ROWS;
+use super::table::{RowsOf, Table};
 use crate::sql::snapshot::Snapshot;
 
 /// Below so many rows a scan is one piece: dividing it costs more than it saves.
-const PIECE_ROWS: u64 = if cfg!(test) { 128 } else { 65_536 };
+const PIECE_ROWS: usize = if cfg!(test) { 128 } else { 65_536 };
 
 /// A scan.
 #[derive(Debug, Clone)]
-pub(super) struct PoolScan {
-    pub(super) table: PoolTable,
-    pub(super) table_schema: SchemaRef,
+pub(super) struct Scan {
+    pub(super) table: Table,
     /// What it shows.
     pub(super) schema: SchemaRef,
     /// The columns of the table that it shows.
     pub(super) columns: Arc<[usize]>,
     /// Conditions of the statement, in terms of the columns of the table.
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
+    /// The row of a histogram that is wanted.
+    pub(super) index_value: Option<String>,
     /// Filters of other nodes, which may change while it runs, in terms of the columns that are shown.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows that are enough.
@@ -59,106 +61,87 @@ pub(super) struct PoolScan {
     /// Newest first.
     pub(super) reverse: bool,
     /// Rows that were expected of it when it was planned.
-    rows: u64,
+    rows: usize,
     properties: Arc<PlanProperties>,
 }
 
-impl PoolScan {
+impl Scan {
     pub(super) fn new(
-        table: PoolTable,
-        table_schema: &SchemaRef,
+        table: &Table,
         columns: Vec<usize>,
         conditions: Vec<Arc<dyn PhysicalExpr>>,
         fetch: Option<usize>,
         threads: usize,
-        catalog: &Catalog,
     ) -> Result<Self> {
-        let schema = Arc::new(table_schema.project(&columns)?);
-        let (requests, timers, tags) = {
-            let pool = &catalog.live().read().pool;
-            (
-                pool.requests.len() as u64,
-                pool.timers.len() as u64,
-                pool.strings.timer_tags() as u64,
-            )
+        let schema = Arc::new(table.schema.project(&columns)?);
+        let (rows, is_large) = match &table.rows_of {
+            RowsOf::Pool(of) => expected(*of, table, &conditions, fetch),
+            RowsOf::Report(report) => {
+                let shown = schema.fields().iter().map(|field| field.name().clone());
+                report.needed.lock().extend(shown);
+                let rows = report.rows.min(fetch.unwrap_or(usize::MAX));
+                (rows, rows > 4 * BATCH_ROWS)
+            }
         };
-        // How many ids its rows have, and how many rows an id has, about: two tags a timer are usual.
-        let (ids, rows_of_id) = match table {
-            PoolTable::Request | PoolTable::RequestTag => (requests, 1),
-            PoolTable::Timer => (timers, 1),
-            PoolTable::TimerTag => (timers, 2),
-            PoolTable::Tag => (tags, 1),
-        };
-        let all = ids * rows_of_id;
-        let mut rows = all;
-        let mut by_id = false;
-        for condition in &conditions {
-            let of_ids = ranges(condition).map(|(at, wanted)| (table.fields()[at], wanted.count()));
-            by_id |= matches!(of_ids, Some((RowField::Id | RowField::Owner, _)));
-            let passing = match of_ids {
-                Some((RowField::Id, wanted)) => wanted.saturating_mul(rows_of_id),
-                Some((RowField::Owner, wanted)) => {
-                    wanted.saturating_mul((all / requests.max(1)).max(1))
-                }
-                Some((RowField::Timestamp, _)) => rows / 3,
-                _ => rows / 10,
-            };
-            rows = rows.min(passing.max(1));
-        }
-        let few = fetch.is_some_and(|fetch| fetch as u64 <= PIECE_ROWS) && conditions.is_empty();
-        let pieces = match few || by_id && rows < PIECE_ROWS || ids < PIECE_ROWS {
-            true => 1,
-            false => threads.max(1),
-        };
+        let pieces = if is_large { threads } else { 1 };
         Ok(Self {
-            table,
+            table: table.clone(),
             properties: properties(EquivalenceProperties::new(Arc::clone(&schema)), pieces),
-            table_schema: Arc::clone(table_schema),
             schema,
             columns: columns.into(),
             conditions: conditions.into(),
+            index_value: None,
             filters: Vec::new(),
             fetch,
             reverse: false,
-            rows: fetch.map_or(rows, |fetch| rows.min(fetch as u64)),
+            rows: fetch.map_or(rows, |fetch| rows.min(fetch)),
         })
     }
 
-    /// Where the values of a column of the output come from.
-    fn field(&self, at: usize) -> Option<RowField> {
-        Some(self.table.fields()[*self.columns.get(at)?])
-    }
-
-    /// Room for these columns of the table.
-    pub(super) fn buffers(&self, columns: &[usize]) -> Vec<Buffer> {
-        let fields = self.table.fields();
-        let buffer = |&at: &usize| Buffer::new(fields[at], self.table_schema.field(at).data_type());
-        columns.iter().map(buffer).collect()
+    /// What a column of the output says of the rows to read.
+    fn key(&self, at: usize) -> Option<RowKey> {
+        self.table.key(*self.columns.get(at)?)
     }
 
     /// In how many pieces it is read.
     pub(super) fn pieces(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
+}
 
-    fn column_statistics(&self, at: usize) -> ColumnStatistics {
-        let rows = self.rows as usize;
-        let mut statistics = ColumnStatistics::new_unknown();
-        statistics.distinct_count = match self.field(at) {
-            Some(RowField::NameId) => Precision::Inexact(rows.min(16)),
-            Some(RowField::Id) => match self.table {
-                PoolTable::TimerTag | PoolTable::RequestTag => Precision::Inexact(rows.div_ceil(2)),
-                _ => Precision::Inexact(rows),
-            },
-            Some(RowField::Owner) => Precision::Inexact(rows.div_ceil(5)),
-            _ => Precision::Absent,
+/// How many rows a scan of a raw table may bring, and whether it is worth to divide.
+fn expected(
+    of: PoolTable,
+    table: &Table,
+    conditions: &[Arc<dyn PhysicalExpr>],
+    fetch: Option<usize>,
+) -> (usize, bool) {
+    let (ids, requests) = {
+        let pool = &table.catalog.live().read().pool;
+        (of.pool_rows(pool), pool.requests.len().max(1))
+    };
+    // Two tags a timer are usual.
+    let rows_of_id = 1 + usize::from(of == PoolTable::TimerTag);
+    let all = ids * rows_of_id;
+    let mut rows = all;
+    let mut by_id = false;
+    for condition in conditions {
+        let of_key = ranges(condition).and_then(|(at, wanted)| {
+            let wanted = usize::try_from(wanted.count()).unwrap_or(usize::MAX);
+            Some((of.key(at)?, wanted))
+        });
+        by_id |= matches!(of_key, Some((RowKey::Id | RowKey::Owner, _)));
+        let passing = match of_key {
+            Some((RowKey::Id, wanted)) => wanted.saturating_mul(rows_of_id),
+            Some((RowKey::Owner, wanted)) => wanted.saturating_mul((all / requests).max(1)),
+            Some((RowKey::Timestamp, _)) => rows / 3,
+            None => rows / 10,
         };
-        statistics.null_count = match self.field(at) {
-            Some(RowField::Schema) | None => Precision::Absent,
-            Some(_) => Precision::Inexact(0),
-        };
-        statistics
+        rows = rows.min(passing.max(1));
     }
+    let few = fetch.is_some_and(|fetch| fetch <= PIECE_ROWS) && conditions.is_empty();
+    let few = few || by_id && rows < PIECE_ROWS;
+    (rows, !few && ids >= PIECE_ROWS)
 }
 
 fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
@@ -171,12 +154,12 @@ fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
     Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative))
 }
 
-impl DisplayAs for PoolScan {
+impl DisplayAs for Scan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.schema.fields().iter().map(|field| field.name());
         write!(
             f,
-            "PoolScan: table={}, columns={:?}, conditions={}, filters={}, fetch={:?}, reverse={}",
+            "Scan: table={}, columns={:?}, conditions={}, filters={}, fetch={:?}, reverse={}",
             self.table.name(),
             columns.collect::<Vec<_>>(),
             self.conditions.len(),
@@ -187,9 +170,9 @@ impl DisplayAs for PoolScan {
     }
 }
 
-impl ExecutionPlan for PoolScan {
+impl ExecutionPlan for Scan {
     fn name(&self) -> &'static str {
-        "PoolScan"
+        "Scan"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -232,18 +215,26 @@ impl ExecutionPlan for PoolScan {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let snapshot = Snapshot::of(&context)?;
         let memory = MemoryConsumer::new("scan").register(context.memory_pool());
-        let mut reader = Reader::new(self, snapshot, partition, memory)?;
-        // Batches are made when they are asked for: by then a join above knows what it looks for.
-        let batches = futures::stream::poll_fn(move |context| match reader.next() {
-            Ok(Some(batch)) if batch.num_rows() == 0 => {
-                // Nothing found in a while: others may want the thread.
-                context.waker().wake_by_ref();
-                Poll::Pending
+        let batches = match &self.table.rows_of {
+            RowsOf::Report(report) => {
+                futures::stream::iter(report.batches(self, partition, memory)?).boxed()
             }
-            other => Poll::Ready(other.transpose()),
-        });
+            RowsOf::Pool(table) => {
+                let snapshot = Snapshot::of(&context)?;
+                let mut reader = Reader::new(self, *table, snapshot, partition, memory);
+                // Batches are made when they are asked for: by then a join above knows what it looks for.
+                let next = move |context: &mut Context<'_>| match reader.next() {
+                    Ok(Some(batch)) if batch.num_rows() == 0 => {
+                        // Nothing found in a while: others may want the thread.
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    other => Poll::Ready(other.transpose()),
+                };
+                futures::stream::poll_fn(next).boxed()
+            }
+        };
         let schema = Arc::clone(&self.schema);
         let stream = cooperative(RecordBatchStreamAdapter::new(schema, batches));
         Ok(Box::pin(stream))
@@ -254,18 +245,11 @@ impl ExecutionPlan for PoolScan {
         _inputs: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let pieces = match args.partition() {
-            Some(_) => self.pieces(),
-            None => 1,
-        };
-        let rows = (self.rows as usize).div_ceil(pieces);
-        let columns = 0..self.columns.len();
-        Ok(Arc::new(Statistics {
-            // Never exact: the plan may run again, when there are other rows.
-            num_rows: Precision::Inexact(rows),
-            total_byte_size: Precision::Inexact(rows * 16 * self.columns.len().max(1)),
-            column_statistics: columns.map(|at| self.column_statistics(at)).collect(),
-        }))
+        let pieces = args.partition().map_or(1, |_| self.pieces());
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        // Never exact: the plan may run again, when there are other rows.
+        statistics.num_rows = Precision::Inexact(self.rows.div_ceil(pieces));
+        Ok(Arc::new(statistics))
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -294,7 +278,8 @@ impl ExecutionPlan for PoolScan {
         let answer = vec![PushedDown::No; filters.len()];
         let answer = FilterPushdownPropagation::with_parent_pushdown_result(answer);
         // With a limit in the scan, whoever filters wants the rows within the limit filtered, not the other way round.
-        if phase == FilterPushdownPhase::Pre || self.fetch.is_some() {
+        let tests = matches!(self.table.rows_of, RowsOf::Pool(_));
+        if phase == FilterPushdownPhase::Pre || self.fetch.is_some() || !tests {
             return Ok(answer);
         }
         let dynamic = filters.into_iter().map(|result| result.filter);
@@ -315,22 +300,20 @@ impl ExecutionPlan for PoolScan {
         if self.fetch.is_some() {
             return unsupported;
         }
+        let tags = [PoolTable::TimerTag, PoolTable::RequestTag];
+        let has_ties = matches!(&self.table.rows_of, RowsOf::Pool(of) if tags.contains(of));
         let mut reverse = None;
         for sort in order {
-            let field = sort.expr.downcast_ref::<Column>();
-            let field = field.and_then(|column| self.field(column.index()));
+            let column = sort.expr.downcast_ref::<Column>();
+            let key = column.and_then(|column| self.key(column.index()));
             // Requests of timers rise with the timers, and timestamps with the requests; but rows of one request, or of
             // one second, are told apart only by what comes next in the order.
-            if !matches!(
-                field,
-                Some(RowField::Id | RowField::Owner | RowField::Timestamp)
-            ) || *reverse.get_or_insert(sort.options.descending) != sort.options.descending
+            if key.is_none()
+                || *reverse.get_or_insert(sort.options.descending) != sort.options.descending
             {
                 return unsupported;
             }
-            if field == Some(RowField::Id)
-                && !matches!(self.table, PoolTable::TimerTag | PoolTable::RequestTag)
-            {
+            if key == Some(RowKey::Id) && !has_ties {
                 break;
             }
         }

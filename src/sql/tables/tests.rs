@@ -502,20 +502,17 @@ fn reports_are_read_by_columns() {
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         let again = asked.lines(&format!("SELECT count(*) FROM {name}"));
         assert_eq!(again, [format!("| {count} |")], "{name}");
-        let Some((definition, reading)) = pools.catalog.read(name, None) else {
-            continue;
-        };
-        assert_eq!(count, reading.len(), "{name}");
+        let table = pools.catalog.report(name, None, &[]).unwrap().table;
+        assert_eq!(count, table.len(), "{name}");
         let Some(batch) = rows.first() else {
             continue;
         };
-        let shape = &definition.layout;
-        for (at, column) in shape.columns().iter().enumerate() {
+        for (at, column) in table.columns().iter().enumerate() {
             let data_type = batch.column(at).data_type();
-            let Some(numbers) = shape.numbers(&reading, at, 0..reading.len()) else {
+            let Some(numbers) = table.numbers(at, 0..table.len()) else {
                 continue;
             };
-            let values = (0..reading.len()).map(|row| shape.value(&reading, row, at));
+            let values = (0..table.len()).map(|row| table.value(row, at));
             let one_by_one = array(data_type, values).unwrap();
             assert_eq!(
                 &of_numbers(data_type, numbers).unwrap(),

@@ -10,6 +10,8 @@ use datafusion::arrow::array::{Array as _, ArrayRef, StringViewBuilder, UInt32Ar
 use datafusion::arrow::compute::{concat, take};
 use datafusion::common::Result;
 
+use super::columns::Values;
+
 /// Entries of a list.
 const KNOWN_MAX: usize = 32_768;
 
@@ -26,8 +28,6 @@ const UNKNOWN: u32 = u32::MAX;
 pub(super) struct Texts {
     /// By number: its place in the list.
     places: Vec<u32>,
-    /// The place of what has no text.
-    absent: Option<u32>,
     /// Entries of the list.
     known: u32,
     pieces: usize,
@@ -49,45 +49,25 @@ impl Texts {
         full
     }
 
-    /// Numbers that follow are below `end`.
-    pub(super) fn expect(&mut self, end: usize) {
-        if self.places.len() < end {
-            self.places.resize(end, UNKNOWN);
-        }
-    }
-
     /// The place of a number, with its text when it is new.
     #[inline]
-    pub(super) fn place<T: AsRef<str>>(&mut self, number: u32, text: impl FnOnce() -> T) -> u32 {
-        let place = self.places[number as usize];
-        if place != UNKNOWN {
-            return place;
+    pub(super) fn place<T: AsRef<str>>(
+        &mut self,
+        number: usize,
+        text: impl FnOnce() -> Option<T>,
+    ) -> u32 {
+        match self.places.get(number) {
+            Some(&place) if place != UNKNOWN => return place,
+            Some(_) => {}
+            None => self.places.resize(number + 1, UNKNOWN),
         }
         let text = text();
-        let text = text.as_ref();
-        self.bytes += text.len();
-        self.new.append_value(text);
+        self.bytes += text.as_ref().map_or(0, |text| text.as_ref().len());
+        self.new.append_option(text);
         let place = self.known;
         self.known += 1;
-        self.places[number as usize] = place;
+        self.places[number] = place;
         place
-    }
-
-    /// The place of what has no text.
-    pub(super) fn absent(&mut self) -> u32 {
-        if let Some(place) = self.absent {
-            return place;
-        }
-        self.new.append_null();
-        let place = self.known;
-        self.known += 1;
-        self.absent = Some(place);
-        place
-    }
-
-    /// Bytes of the texts alone.
-    pub(super) fn text_bytes(&self) -> usize {
-        self.bytes
     }
 
     /// About what it takes.
@@ -98,23 +78,23 @@ impl Texts {
 
     /// All texts so far, by their places.
     pub(super) fn list(&mut self) -> Result<&ArrayRef> {
-        let new = self.new.finish();
-        let list: ArrayRef = match self.list.take() {
+        let new: ArrayRef = Arc::new(self.new.finish());
+        let list = match self.list.take() {
             Some(list) if new.is_empty() => list,
-            Some(list) => {
+            known => {
                 self.pieces += 1;
-                concat(&[&list, &new])?
-            }
-            None => {
-                self.pieces += 1;
-                Arc::new(new)
+                let known = known.iter().chain([&new]).map(AsRef::as_ref);
+                concat(&known.collect::<Vec<_>>())?
             }
         };
         Ok(self.list.insert(list))
     }
 
-    /// The texts at these places.
-    pub(super) fn at(&mut self, places: Vec<u32>) -> Result<ArrayRef> {
-        Ok(take(self.list()?, &UInt32Array::from(places), None)?)
+    /// A column as an array.
+    pub(super) fn array(&mut self, values: Values) -> Result<ArrayRef> {
+        Ok(match values {
+            Values::Array(array) => array,
+            Values::Texts(places) => take(self.list()?, &UInt32Array::from(places), None)?,
+        })
     }
 }

@@ -11,7 +11,7 @@ use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_gene
 use super::super::filter::{Filter, ranges, with_columns};
 use super::super::owners::first_timer;
 use super::super::ranges::Ranges;
-use super::super::raw::{PoolTable, RowField};
+use super::super::raw::{PoolTable, RowKey};
 use super::{LOOKUPS, Reader};
 use crate::sql::snapshot::expired;
 
@@ -23,8 +23,8 @@ impl Reader {
             return Ok(());
         }
         if self.generation.replace(generation).is_none() {
-            let all = match self.scan.table {
-                PoolTable::Tag => 0..self.snapshot.live().read().pool.strings.end() as u64,
+            let all = match self.table {
+                PoolTable::Tag => 0..self.snapshot.live.read().pool.strings.end() as u64,
                 table if table.by_timers() => self.snapshot.timers.clone(),
                 _ => self.snapshot.requests.clone(),
             };
@@ -46,8 +46,7 @@ impl Reader {
         let (left, hints) = self.settle(left, &hints)?;
         self.left = left.into();
         let tests = [self.conditions.clone(), hints].concat();
-        self.filter = Filter::new(&self.scan.table_schema, &tests)?;
-        self.tested = self.scan.buffers(&self.filter.columns);
+        self.filter = Filter::new(&self.scan.table.schema, &tests)?;
         Ok(())
     }
 
@@ -60,12 +59,12 @@ impl Reader {
         let mut tests = Vec::new();
         for condition in conditions {
             let known =
-                ranges(condition).map(|(at, wanted)| (self.scan.table.fields()[at], wanted));
+                ranges(condition).and_then(|(at, wanted)| Some((self.table.key(at)?, wanted)));
             ids = match known {
-                Some((RowField::Id, wanted)) => ids.and(&wanted),
-                Some((RowField::Owner, wanted)) => ids.and(&self.of_requests(&wanted)?),
+                Some((RowKey::Id, wanted)) => ids.and(&wanted),
+                Some((RowKey::Owner, wanted)) => ids.and(&self.of_requests(&wanted)?),
                 // More seconds than that cover what there is anyway.
-                Some((RowField::Timestamp, wanted)) if wanted.pairs().len() <= LOOKUPS => {
+                Some((RowKey::Timestamp, wanted)) if wanted.pairs().len() <= LOOKUPS => {
                     ids.and(&self.of_timestamps(&wanted)?)
                 }
                 _ => {
@@ -79,7 +78,7 @@ impl Reader {
 
     /// The requests whose timestamps are in these ranges. Timestamps never fall from one request to the next.
     fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
-        let live = self.snapshot.live().read();
+        let live = self.snapshot.live.read();
         let requests = &live.pool.requests;
         let Range { start, end } = self.snapshot.requests;
         if start < requests.held_id() && start < end {
@@ -109,7 +108,7 @@ impl Reader {
         let requests = requests.and(&within(&self.snapshot.requests));
         let mut timers = Vec::with_capacity(requests.pairs().len());
         for pairs in requests.pairs().chunks(LOOKUPS) {
-            let live = self.snapshot.live().read();
+            let live = self.snapshot.live.read();
             for &(low, high) in pairs {
                 let start = first_timer(&live.pool, low.cast_unsigned()).ok_or_else(expired)?;
                 let end = match (high + 1).cast_unsigned() {

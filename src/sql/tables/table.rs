@@ -1,0 +1,158 @@
+//! A table of database `pinba`: raw data, a report or a status table.
+//!
+//! Raw tables test every condition that depends on one row only (`filter`); of a report only the choice of a histogram's row is
+//! pushed down.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::declared;
+use super::filter::{is_testable, physical, ranges};
+use super::raw::{PoolTable, RowKey};
+use super::reports::{BATCH_ROWS, Report, index_value};
+use super::scan::Scan;
+use crate::query::catalog::Catalog;
+
+/// Ids that are few.
+const FEW: u64 = 1_000;
+
+/// How much of a table a scan looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sql) enum Extent {
+    /// A few rows, found by their ids.
+    Few,
+    /// All of a table that is small.
+    Small,
+    /// More than that.
+    Large,
+}
+
+/// How much of a table a scan with these conditions looks at.
+pub(in crate::sql) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
+    let table = table.downcast_ref::<Table>();
+    table.map_or(Extent::Small, |table| table.extent(conditions))
+}
+
+/// A table, as one statement sees it.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) schema: SchemaRef,
+    pub(super) rows_of: RowsOf,
+}
+
+/// Where its rows come from.
+#[derive(Debug, Clone)]
+pub(super) enum RowsOf {
+    Pool(PoolTable),
+    Report(Arc<Report>),
+}
+
+impl Table {
+    /// The table of this name, as it is written; `None` when there is none.
+    pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+        let (schema, rows_of) = match PoolTable::named(name) {
+            Some(table) => {
+                let columns = table.columns(catalog.defaults());
+                let schema = declared::schema(name, &columns, |at| table.is_nullable(at));
+                (schema, RowsOf::Pool(table))
+            }
+            None => {
+                let (columns, rows) = catalog.columns_of(name)?;
+                let schema = declared::schema(name, &columns, |_| true);
+                (schema, RowsOf::Report(Arc::new(Report::new(name, rows))))
+            }
+        };
+        Some(Self {
+            catalog: Arc::clone(catalog),
+            schema,
+            rows_of,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match &self.rows_of {
+            RowsOf::Pool(table) => table.name(),
+            RowsOf::Report(report) => &report.name,
+        }
+    }
+
+    /// What a column says of the rows to read.
+    pub(super) fn key(&self, column: usize) -> Option<RowKey> {
+        match &self.rows_of {
+            RowsOf::Pool(table) => table.key(column),
+            RowsOf::Report(_) => None,
+        }
+    }
+
+    fn extent(&self, conditions: &[Expr]) -> Extent {
+        let is_few = |expr: &Expr| {
+            let condition = physical(expr, &self.schema).ok()?;
+            let (column, wanted) = ranges(&condition)?;
+            let by_id = matches!(self.key(column)?, RowKey::Id | RowKey::Owner);
+            Some(by_id && wanted.count() <= FEW)
+        };
+        match &self.rows_of {
+            RowsOf::Report(report) if report.rows > 4 * BATCH_ROWS => Extent::Large,
+            RowsOf::Report(_) => Extent::Small,
+            _ if conditions.iter().any(|expr| is_few(expr) == Some(true)) => Extent::Few,
+            RowsOf::Pool(PoolTable::Tag) => Extent::Small,
+            RowsOf::Pool(_) => Extent::Large,
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let supports = |filter: &&Expr| match self.rows_of {
+            RowsOf::Pool(_) if is_testable(filter) => TableProviderFilterPushDown::Exact,
+            // A report has all its rows nevertheless.
+            RowsOf::Report(_) if index_value(filter).is_some() => {
+                TableProviderFilterPushDown::Inexact
+            }
+            _ => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(supports).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = match projection {
+            Some(wanted) => wanted.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let mut conditions = Vec::new();
+        for filter in filters {
+            let filter = physical(filter, &self.schema)?;
+            conditions.extend(split_conjunction(&filter).into_iter().cloned());
+        }
+        let threads = state.config().target_partitions().max(1);
+        let mut scan = Scan::new(self, columns, conditions, limit, threads)?;
+        scan.index_value = filters.iter().find_map(index_value).map(str::to_owned);
+        Ok(Arc::new(scan))
+    }
+}
