@@ -1,12 +1,12 @@
 //! The benchmarks of single stages, in this process: a module each, named as the part of `src` that it measures.
 //!
 //! `cargo bench --bench bench -- decode` runs one stage. Nothing here asserts; tests do. `daemon` measures the whole.
+#![expect(clippy::print_stderr, reason = "what a case takes is for the terminal")]
 
 mod decode;
 mod path;
 mod query;
 mod receive;
-mod report;
 mod ring;
 mod stage;
 
@@ -15,6 +15,5 @@ criterion::criterion_main!(
     receive::benches,
     ring::benches,
     path::benches,
-    report::benches,
     query::benches
 );

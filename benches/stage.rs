@@ -1,7 +1,7 @@
 //! The path without sockets and threads: packet -> decode -> ring -> merge -> pool and reports, with time moved by hand.
 //!
 //! Runs on one thread. A simulated second holds as many packets as the plan's rate, however long that takes, so that a window
-//! of a day passes in seconds. Both bench programs use it: `bench` measures parts of it, `daemon` how its cost grows.
+//! of a day passes in seconds.
 
 use std::time::Duration;
 
@@ -17,15 +17,6 @@ use pinbad::report::definition::Defaults;
 use pinbad::report::form::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
-
-/// Five tag reports as dashboards have them.
-pub(crate) const TAG_REPORTS: [&str; 5] = [
-    "tag_info:group",
-    "tag2_info:group,server",
-    "tagN_info:group,server,operation",
-    "tag_report:group",
-    "tag_report2:group",
-];
 
 /// Packets that a receiver takes in one batch when it keeps up.
 const BATCH: usize = 50;
@@ -47,9 +38,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// With the built-in reports and the first `tag_reports` of [`TAG_REPORTS`].
+    /// With the built-in reports, and so many tag reports as dashboards have them.
     pub(crate) fn new(traffic: TrafficOptions, tag_reports: usize) -> Self {
-        let tags = TAG_REPORTS.iter().take(tag_reports);
+        let tags = include_str!("tag_reports.txt").lines().take(tag_reports);
         let forms =
             builtin::comments()
                 .map(|(name, comment)| ReportForm::of_comment(name, comment))
@@ -85,8 +76,10 @@ pub(crate) struct Stage {
     packets_per_merge: usize,
     /// How long the whole window is, and the tick that is still running.
     window_ms: u64,
-    pub(crate) packets: Vec<Vec<u8>>,
+    packets: Vec<Vec<u8>>,
     next: usize,
+    /// The packets as records, a batch for each gathering period, once the merger alone is run.
+    batches: Vec<Vec<u8>>,
 }
 
 impl Stage {
@@ -124,23 +117,17 @@ impl Stage {
                 .map(|_| traffic.packet().to_vec())
                 .collect(),
             next: 0,
+            batches: Vec::new(),
         }
     }
 
     /// Stages that have run until as much expires as arrives.
     pub(crate) fn full(plan: &Plan) -> Self {
         let mut stage = Self::new(plan);
-        stage.run_ms(stage.window_ms);
-        stage
-    }
-
-    /// Runs for that much simulated time; returns how many packets that were.
-    pub(crate) fn run_ms(&mut self, time_ms: u64) -> usize {
-        let merges = (time_ms / self.period_ms).max(1) as usize;
-        for _ in 0..merges {
-            self.receive_and_merge();
+        for _ in 0..stage.window_ms / plan.period_ms {
+            stage.receive_and_merge();
         }
-        merges * self.packets_per_merge
+        stage
     }
 
     /// One gathering period: packets in, merged, time moved on.
@@ -163,25 +150,22 @@ impl Stage {
         self.now_ms += self.period_ms;
     }
 
-    /// One gathering period of the merger alone: the next of `batches`, over and over.
-    pub(crate) fn merge(&mut self, batches: &[Vec<u8>]) {
-        let period = (self.now_ms / self.period_ms) as usize;
-        self.live.advance(self.now_ms);
-        self.live
-            .merge(&batches[period % batches.len()], self.now_ms);
-        self.now_ms += self.period_ms;
-    }
-
-    /// The packets as records, a batch for each gathering period.
-    pub(crate) fn decoded(&self) -> Vec<Vec<u8>> {
-        let mut decoder = Decoder::new(TextLimits::default(), self.hasher.clone());
-        let batches = self.packets.chunks(self.packets_per_merge).map(|packets| {
-            let mut records = Vec::new();
-            for packet in packets {
-                let _requests = decoder.decode(packet, UNIX_SECS, &mut records);
+    /// One gathering period of the merger alone: the packets as records, over and over.
+    pub(crate) fn merge(&mut self) {
+        if self.batches.is_empty() {
+            let mut decoder = Decoder::new(TextLimits::default(), self.hasher.clone());
+            for packets in self.packets.chunks(self.packets_per_merge) {
+                let mut records = Vec::new();
+                for packet in packets {
+                    let _requests = decoder.decode(packet, UNIX_SECS, &mut records);
+                }
+                self.batches.push(records);
             }
-            records
-        });
-        batches.collect()
+        }
+        let period = (self.now_ms / self.period_ms) as usize;
+        let batch = &self.batches[period % self.batches.len()];
+        self.live.advance(self.now_ms);
+        self.live.merge(batch, self.now_ms);
+        self.now_ms += self.period_ms;
     }
 }

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use pinbad::cli::format::{bytes, grouped, seconds};
 
-use crate::clients::{Times, fetch};
-use crate::load::{FILL_KEYS, Load, Lossless, Trial};
+use crate::clients::{Times, median};
+use crate::load::{FILL_KEYS, Load};
 use crate::receiver::{Daemon, Receiver, Sink};
-use crate::stage::TAG_REPORTS;
-use crate::table::{Table, median};
+use crate::table::Table;
 use crate::{Options, Result};
 
 struct Case {
@@ -45,21 +44,11 @@ const CASES: [Case; 3] = [
     Case {
         name: "5 timers, 5 tag reports",
         load: 1,
-        tag_reports: TAG_REPORTS.len(),
+        tag_reports: 5,
         rate_goal: 0.8,
         cpu_goal: Some(3.5),
     },
 ];
-
-/// What one receiver made of one case in one round.
-#[derive(Clone, Copy)]
-struct Sample {
-    lossless: Lossless,
-    steady: Trial,
-}
-
-/// The bare loop and the daemon, in each round.
-type Samples = Vec<[Sample; 2]>;
 
 pub(crate) fn run(options: &Options) -> Result<Table> {
     let loads = [
@@ -67,34 +56,32 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         Load::with_timers(options, 5)?,
     ];
     let rounds = if options.quick { 1 } else { 3 };
-    let mut samples: [Samples; CASES.len()] = Default::default();
+    // The bare loop and the daemon, in each case.
+    let mut found: [[Found; 2]; CASES.len()] = Default::default();
     let mut granted_bytes = 0;
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
-        for (number, case) in CASES.iter().enumerate() {
+        for (case, [bare, ours]) in CASES.iter().zip(&mut found) {
             let load = &loads[case.load];
-            let sink = match case.tag_reports {
-                0 => {
-                    let sink = Sink::start(options.receivers(), options.recv_buffer)?;
-                    granted_bytes = sink.granted_bytes();
-                    sample(options, "bare loop", case, load, &sink)?
-                }
-                // The bare loop has no reports.
-                _ => samples[number - 1][round - 1][0],
-            };
-            let reports = &TAG_REPORTS[..case.tag_reports];
-            let daemon = start(options, &["pool.stats_history=5s"], reports)?;
-            let daemon = sample(options, "pinbad", case, load, &daemon)?;
-            samples[number].push([sink, daemon]);
+            // The bare loop has no reports.
+            if case.tag_reports == 0 {
+                let sink = Sink::start(options.receivers(), options.recv_buffer)?;
+                granted_bytes = sink.granted_bytes();
+                eprintln!("  bare loop, {}", case.name);
+                bare.measure(options, load, &sink)?;
+            }
+            let reports = include_str!("../tag_reports.txt").lines();
+            let reports: Vec<&str> = reports.take(case.tag_reports).collect();
+            let daemon = start(options, &["pool.stats_history=5s"], &reports)?;
+            eprintln!("  pinbad, {}", case.name);
+            ours.measure(options, load, &daemon)?;
         }
     }
+    found[2][0] = found[1][0].clone();
     let mut table = Table::new(
         "The whole daemon against a bare receive loop",
         " | bare loop | pinbad | ratio | goal | reached",
     );
-    let found = samples
-        .each_ref()
-        .map(|samples| [0, 1].map(|who| Found::of(samples, who)));
     for (case, [bare, ours]) in CASES.iter().zip(&found) {
         let ratio = ours.rate / bare.rate.max(1.0);
         let bytes = loads[case.load].packet_bytes();
@@ -108,26 +95,30 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         ]);
     }
     for (case, found) in CASES.iter().zip(&found) {
-        let [bare, ours] = found.each_ref().map(|it| format!("{:.1} %", it.flood_lost));
         let name = format!("lost with the sender at full speed, {}", case.name);
-        table.row([name, bare, ours]);
+        let lost = found.each_ref().map(|it| {
+            let part = it.flood_lost as f64 / it.flood_sent.max(1) as f64;
+            format!("{:.1} %", part * 100.0)
+        });
+        table.row([name].into_iter().chain(lost));
     }
     let rate = grouped(f64::from(options.rate));
-    for (case, [bare, ours]) in CASES.iter().zip(&found) {
-        let goal = case.cpu_goal.map(|goal| format!("at most {goal:.1} us"));
-        let met = case.cpu_goal.map(|goal| reached(ours.cpu_us <= goal));
-        table.row([
+    for (case, found) in CASES.iter().zip(&found) {
+        let [bare, ours] = found.each_ref().map(|it| median(it.cpu_us.clone()));
+        let mut row = vec![
             format!("CPU a packet at {rate}/s, {}", case.name),
-            format!("{:.2} us", bare.cpu_us),
-            format!("{:.2} us", ours.cpu_us),
-            format!("{:.2}", ours.cpu_us / bare.cpu_us.max(1e-9)),
-            goal.unwrap_or_default(),
-            met.unwrap_or_default(),
-        ]);
+            format!("{bare:.2} us"),
+            format!("{ours:.2} us"),
+            format!("{:.2}", ours / bare.max(1e-9)),
+        ];
+        if let Some(goal) = case.cpu_goal {
+            row.extend([format!("at most {goal:.1} us"), reached(ours <= goal)]);
+        }
+        table.row(row);
     }
     let steady_lost: u64 = found.iter().flatten().map(|it| it.steady_lost).sum();
-    let lossless = median(samples[1].iter().map(|it| it[1].lossless.rate));
-    let table = memory_and_answers(options, (lossless * 0.6).clamp(10_000.0, 200_000.0), table)?;
+    let fill_rate = (found[1][1].rate * 0.6).clamp(10_000.0, 200_000.0);
+    let table = memory_and_answers(options, fill_rate, table)?;
     Ok(table
         .note(format!(
             "Lossless: every packet sent is received and merged, and nothing is left in buffers soon after the last; (sender): \
@@ -147,59 +138,47 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
 }
 
 /// What all rounds made of one case.
+#[derive(Default, Clone)]
 struct Found {
-    /// The highest lossless rate, and whether it was always the sender's limit.
+    /// The highest lossless rate, and whether somebody else than the sender was ever the limit.
     rate: f64,
-    sender_bound: bool,
-    /// Percent lost at full speed.
-    flood_lost: f64,
-    /// Of a packet, the median.
-    cpu_us: f64,
+    bound: bool,
+    /// At full speed.
+    flood_sent: u64,
+    flood_lost: u64,
+    /// Of a packet, in each round.
+    cpu_us: Vec<f64>,
     /// Packets lost while that was measured.
     steady_lost: u64,
 }
 
 impl Found {
-    fn of(samples: &Samples, who: usize) -> Self {
-        let each = || samples.iter().map(|round| round[who]);
-        let sum = |of: fn(&Trial) -> u64| each().map(|it| of(&it.lossless.flood)).sum::<u64>();
-        Self {
-            rate: each().map(|it| it.lossless.rate).fold(0.0, f64::max),
-            sender_bound: each().all(|it| it.lossless.sender_bound),
-            flood_lost: sum(|it| it.lost) as f64 * 100.0 / sum(|it| it.sent).max(1) as f64,
-            cpu_us: median(each().map(|it| it.steady.cpu_us())),
-            steady_lost: each().map(|it| it.steady.lost).sum(),
-        }
+    /// Adds a round.
+    fn measure(&mut self, options: &Options, load: &Load, to: &dyn Receiver) -> Result<()> {
+        let time = |quick: f64, thorough: f64| {
+            Duration::from_secs_f64(if options.quick { quick } else { thorough })
+        };
+        let rate = f64::from(options.rate);
+        load.run(to, rate / 2.0, time(0.3, 1.0))?;
+        let trials_max = if options.quick { 3 } else { 5 };
+        let lossless = load.highest_lossless(to, time(0.7, 2.5), trials_max)?;
+        let steady = load.run(to, rate, time(1.0, 4.0))?;
+        self.rate = self.rate.max(lossless.rate);
+        self.bound |= !lossless.sender_bound;
+        self.flood_sent += lossless.flood.sent;
+        self.flood_lost += lossless.flood.lost;
+        self.cpu_us.push(steady.cpu_us());
+        self.steady_lost += steady.lost;
+        let rate = grouped(lossless.rate);
+        let cpu_us = steady.cpu_us();
+        eprintln!("    {rate} packets/s lossless, {cpu_us:.2} us a packet");
+        Ok(())
     }
 
     fn rate_cell(&self) -> String {
-        let bound = if self.sender_bound { " (sender)" } else { "" };
+        let bound = if self.bound { "" } else { " (sender)" };
         format!("{}{bound}", grouped(self.rate))
     }
-}
-
-fn sample(
-    options: &Options,
-    who: &str,
-    case: &Case,
-    load: &Load,
-    to: &dyn Receiver,
-) -> Result<Sample> {
-    let time = |quick: f64, thorough: f64| {
-        Duration::from_secs_f64(if options.quick { quick } else { thorough })
-    };
-    let rate = f64::from(options.rate);
-    load.run(to, rate / 2.0, time(0.3, 1.0))?;
-    let trials_max = if options.quick { 3 } else { 5 };
-    let lossless = load.highest_lossless(to, time(0.7, 2.5), trials_max)?;
-    let steady = load.run(to, rate, time(1.0, 4.0))?;
-    eprintln!(
-        "  {who}, {}: {} packets/s lossless, {:.2} us a packet",
-        case.name,
-        grouped(lossless.rate),
-        steady.cpu_us(),
-    );
-    Ok(Sample { lossless, steady })
 }
 
 /// A daemon with default settings whose pools are filled at this rate.
@@ -219,22 +198,13 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
         count("timer_rows"),
         grouped(f64::from(FILL_KEYS)),
     );
-    let mut row = |name: String, found: String, goal: String, met: bool| {
-        table.row([
-            name,
-            "-".into(),
-            found,
-            String::new(),
-            format!("at most {goal}"),
-            reached(met),
-        ]);
+    let mut row = |name: String, shown: fn(f64) -> String, found: f64, goal: f64| {
+        let (ours, goal_cell) = (shown(found), format!("at most {}", shown(goal)));
+        let [bare, ratio] = ["-".to_owned(), String::new()];
+        table.row([name, bare, ours, ratio, goal_cell, reached(found <= goal)]);
     };
-    for (name, found, goal) in [
-        ("resident, empty".to_owned(), empty, 40e6),
-        (held, full, 300e6),
-    ] {
-        row(name, bytes(found as f64), bytes(goal), found as f64 <= goal);
-    }
+    row("resident, empty".to_owned(), bytes, empty as f64, 40e6);
+    row(held, bytes, full as f64, 300e6);
     let mut notes =
         String::from("Answers: to the last byte read and thrown away by a client on loopback");
     for (report, goal, times) in [
@@ -243,22 +213,14 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     ] {
         let path = format!("/api/v1/reports/{report}?limit=0");
         let rows = daemon.get(&path)?["rows"].as_array().map_or(0, Vec::len);
-        let before = daemon.cpu();
         let times = if options.quick { times / 5 } else { times };
-        let (mut took, mut size) = (Vec::new(), 0);
-        for _ in 0..times {
-            let (secs, bytes) = fetch(&daemon.client, &path)?;
-            took.push(secs);
-            size = bytes;
-        }
-        let spent = daemon.cpu().since(&before, |_| true).as_secs_f64();
-        let median = Times::new(took).median();
+        let took = Times::of(&daemon, times, || path.clone())?;
         let name = format!("{report}, {} rows, every column", grouped(rows as f64));
-        row(name, seconds(median), seconds(goal), median <= goal);
+        row(name, seconds, took.median(), goal);
         notes += &format!(
             "; {rows} rows: {} of JSON, {} of the daemon's processor time",
-            bytes(size as f64),
-            seconds(spent / f64::from(times)),
+            bytes(took.bytes as f64),
+            seconds(took.cpu),
         );
     }
     Ok(table.note(notes + ".").note(format!(
@@ -282,6 +244,6 @@ pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Resu
     Daemon::start(env!("CARGO_BIN_EXE_pinbad"), &settings)
 }
 
-fn reached(reached: bool) -> String {
+pub(crate) fn reached(reached: bool) -> String {
     if reached { "yes" } else { "no" }.to_owned()
 }

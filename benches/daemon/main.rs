@@ -1,9 +1,9 @@
 //! The whole daemon, measured from outside: `cargo bench --bench daemon` prints tables in markdown.
 //!
 //! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
-//! how long answers take. With `--growth`: how the cost of a packet grows. With `--sql`: statements over full pools. The
-//! daemon is a child process (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait
-//! has an end. Progress goes to stderr.
+//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets. The daemon is a child process
+//! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
+//! to stderr.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,13 +12,9 @@
 
 mod clients;
 mod compare;
-mod growth;
 mod load;
+mod queries;
 mod receiver;
-mod sql;
-#[expect(dead_code, reason = "the benches of single stages use the rest of it")]
-#[path = "../stage.rs"]
-mod stage;
 mod table;
 
 use clap::Parser;
@@ -28,12 +24,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// Measure the daemon against a bare receive loop.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How the cost of a packet grows with reports, keys, timers, windows, receivers and queries instead
+    /// Statements over a million requests and five million timers, and queries beside packets, instead
     #[arg(long)]
-    growth: bool,
-    /// Statements over a million requests and five million timers, by themselves and beside packets, instead
-    #[arg(long, conflicts_with = "growth")]
-    sql: bool,
+    queries: bool,
     /// One round of short trials instead of three: half a minute instead of a few
     #[arg(long)]
     quick: bool,
@@ -71,10 +64,9 @@ impl Options {
 fn main() -> Result<()> {
     let options = Options::parse();
     let load_before = word("/proc/loadavg", "");
-    let tables = match (options.growth, options.sql) {
-        (true, _) => growth::run(&options)?,
-        (_, true) => sql::run(&options)?,
-        _ => vec![compare::run(&options)?],
+    let tables = match options.queries {
+        true => queries::run(&options)?,
+        false => vec![compare::run(&options)?],
     };
     let build = match cfg!(debug_assertions) {
         true => "DEBUG BUILD: these figures say nothing",

@@ -34,28 +34,23 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = |cell: &String| cell.chars().count();
         let widest = |column| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(length).max().unwrap_or(0).max(4)
+            cells
+                .map(|cell: &String| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         };
-        let columns = self.rows[0].len();
-        let widths: Vec<usize> = (0..columns).map(widest).collect();
+        let widths: Vec<usize> = (0..self.rows[0].len()).map(widest).collect();
         writeln!(f, "\n## {}\n", self.title)?;
         for (number, row) in self.rows.iter().enumerate() {
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => write!(f, "| {cell:<width$} |")?,
-                    _ => write!(f, " {cell:>width$} |")?,
-                }
+            write!(f, "| {:<1$} |", row[0], widths[0])?;
+            for (cell, &width) in row[1..].iter().zip(&widths[1..]) {
+                write!(f, " {cell:>width$} |")?;
             }
             writeln!(f)?;
             if number == 0 {
-                write!(f, "| {} |", "-".repeat(widths[0]))?;
-                for &width in &widths[1..] {
-                    write!(f, " {}: |", "-".repeat(width - 1))?;
-                }
-                writeln!(f)?;
+                writeln!(f, "|---|{}", "---:|".repeat(row.len() - 1))?;
             }
         }
         for note in &self.notes {
@@ -63,11 +58,4 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
-}
-
-/// The one in the middle, 0 of nothing.
-pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.into_iter().collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
