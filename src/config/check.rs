@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 
 use super::error::ConfigError;
 use super::given::Given;
+use super::kinds::Kind;
 use super::location::{Location, Origin};
-use super::raw::RawConfig;
-use super::settings::{self, Key, Values};
-use super::value_kinds::Reads;
+use super::raw::{LISTS, RawConfig};
+use super::settings::{self, Key};
 use super::{Config, FrontConfig, rewrite, user};
 use crate::limits::BLOCK_BYTES;
 
@@ -23,15 +23,16 @@ const TEMP_REQUEST_BYTES: usize = 512;
 /// Reads and checks everything; what is wrong is added to the errors of `raw`, and the result is of use only if nothing was.
 pub(super) fn check(raw: &mut RawConfig) -> Config {
     let mut config = Config::of_sections(raw);
-    config.configured_reports = std::mem::take(&mut raw.reports);
-    config.rewrites = rewrite::read(&raw.rewrites, &mut raw.errors);
-    config.users = user::read(&raw.users, &mut raw.errors);
+    let [reports, rewrites, users] = LISTS.map(|list| raw.entries(list));
+    config.configured_reports = reports;
+    config.rewrites = rewrite::read(&rewrites, &mut raw.errors);
+    config.users = user::read(&users, &mut raw.errors);
     config.resolve_zeros();
     raw.check_sockets(&config);
     let (http, mysql) = (config.http.front(), config.mysql.front());
     raw.check_tls(&http);
     raw.check_tls(&mysql);
-    raw.check_exposure(&http, !raw.users.is_empty());
+    raw.check_exposure(&http, !users.is_empty());
     let with_password = config.users.iter().any(|user| user.password.is_some());
     raw.check_exposure(&mysql, with_password);
     raw.check_ports(http.listen, mysql.listen);
@@ -56,27 +57,18 @@ impl Config {
     }
 }
 
-impl Values for RawConfig {
-    fn value<T>(&mut self, key: &'static Key, kind: &impl Reads<T>) -> T {
-        if let Some(given) = self.settings.get(key.name) {
-            match kind.read(given) {
-                Ok(value) => return value,
-                Err(refused) => {
-                    let at = refused.item.and_then(|index| given.items().get(index));
-                    let location = at.unwrap_or(given).location.clone();
-                    let accepted = key.accepted();
-                    let error = ConfigError::value(location, key.name, &refused.problem, &accepted);
-                    self.errors.push(error);
-                }
-            }
-        }
-        let default = Given::from_text(&default_location(key), kind.unquoted());
-        let read = kind.read(&default).map_err(|refused| refused.problem);
-        read.expect("defaults are within their ranges, which a test checks")
-    }
-}
-
 impl RawConfig {
+    /// The value of `key`, or its default when none was given or it is refused.
+    pub(super) fn value<T: 'static>(&mut self, key: &'static Key, kind: Kind<T>) -> T {
+        let given = self.settings.get(key.name);
+        let value = given.and_then(|given| kind.read(key.name, given, &mut self.errors));
+        value.unwrap_or_else(|| {
+            let default = Given::from_text(default_location(key), kind.unquoted);
+            let value = kind.read(key.name, &default, &mut self.errors);
+            value.expect("defaults are within their ranges, which a test checks")
+        })
+    }
+
     fn check_sockets(&mut self, config: &Config) {
         let (addresses, receivers) = (config.ingest.listen.len(), config.ingest.receivers);
         let sockets = addresses * receivers;

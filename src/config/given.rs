@@ -1,12 +1,25 @@
 //! A value as it was given, whether in the file, in a variable or in a flag.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize as _;
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeValue, ValueDeserializer};
 
 use super::location::Location;
 
+/// Keys of a `[[user]]` whose values are no secrets, so that errors may repeat them.
+const SHOWN_OF_USERS: [&str; 6] = [
+    "name",
+    "role",
+    "password_file",
+    "password_env",
+    "token_file",
+    "token_env",
+];
+
 /// A value with its location.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     /// The value.
     pub(super) value: Value,
@@ -15,7 +28,7 @@ pub(super) struct Given {
 }
 
 /// The forms of TOML that keys accept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// A string, or bare text of a flag or variable.
     Text(String),
@@ -25,8 +38,30 @@ pub(super) enum Value {
     Switch(bool),
     /// An array.
     List(Vec<Given>),
-    /// Anything that no key accepts: a table, a date.
+    /// A table, which lists have for entries.
+    Table(Entry),
+    /// A date, which nothing accepts.
     Other,
+}
+
+/// An entry of `[[report]]`, `[[rewrite]]` or `[[user]]`, as it was given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Where the entry begins; shows as "pinbad.toml:12" or "--set".
+    pub location: Location,
+    /// Its keys and values.
+    pub table: toml::Table,
+    /// The same with the location of each, for errors about one of them.
+    pub(super) values: BTreeMap<String, Given>,
+}
+
+impl Entry {
+    /// Where the value of `key` stands; the entry's own location when it has no such key.
+    #[must_use]
+    pub fn location_of(&self, key: &str) -> &Location {
+        let value = self.values.get(key);
+        value.map_or(&self.location, |value| &value.location)
+    }
 }
 
 /// What a text of a flag or a variable means that has no quotes of its own.
@@ -42,8 +77,9 @@ pub(crate) enum Unquoted {
 
 impl Given {
     /// A TOML value in the text of `location`.
-    pub(super) fn from_toml(value: &Spanned<DeValue<'_>>, location: &Location) -> Self {
-        let form = match value.get_ref() {
+    pub(super) fn from_toml(toml: &Spanned<DeValue<'_>>, text: &Location) -> Self {
+        let location = text.at(toml.span());
+        let value = match toml.get_ref() {
             DeValue::String(text) => Value::Text(text.to_string()),
             // Hexadecimal and the like become decimal; what is beyond 128 bits is out of every range anyway.
             DeValue::Integer(number) => Value::Number(
@@ -53,22 +89,36 @@ impl Given {
             DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
             DeValue::Boolean(on) => Value::Switch(*on),
             DeValue::Array(items) => {
-                let items = items.iter().map(|item| Self::from_toml(item, location));
+                let items = items.iter().map(|item| Self::from_toml(item, text));
                 Value::List(items.collect())
             }
-            DeValue::Datetime(_) | DeValue::Table(_) => Value::Other,
+            DeValue::Table(keys) => {
+                let values = keys.iter().map(|(key, value)| {
+                    let mut value = Self::from_toml(value, text);
+                    value.location.hidden &= !SHOWN_OF_USERS.contains(&&**key.get_ref());
+                    (key.get_ref().to_string(), value)
+                });
+                toml::Table::deserialize(ValueDeserializer::from(toml.clone())).map_or(
+                    Value::Other,
+                    |table| {
+                        Value::Table(Entry {
+                            location: location.clone(),
+                            table,
+                            values: values.collect(),
+                        })
+                    },
+                )
+            }
+            DeValue::Datetime(_) => Value::Other,
         };
-        Self {
-            value: form,
-            location: location.at(value.span()),
-        }
+        Self { value, location }
     }
 
     /// The text of a flag or a variable.
     ///
     /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; what is left of a list
     /// (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
-    pub(super) fn from_text(location: &Location, unquoted: Unquoted) -> Self {
+    pub(super) fn from_text(location: Location, unquoted: Unquoted) -> Self {
         let text = location.text();
         let quoted = text.starts_with(['"', '\'']);
         let toml = match unquoted {
@@ -76,7 +126,7 @@ impl Given {
             _ => DeValue::parse(text).ok(),
         };
         let value = match toml {
-            Some(value) => return Self::from_toml(&value, location),
+            Some(value) => return Self::from_toml(&value, &location),
             None if unquoted == Unquoted::List && !quoted => {
                 let inner = text
                     .strip_prefix('[')
@@ -92,10 +142,7 @@ impl Given {
             }
             None => Value::Text(text.to_owned()),
         };
-        Self {
-            value,
-            location: location.clone(),
-        }
+        Self { value, location }
     }
 
     /// The text, if it is one.
@@ -124,5 +171,17 @@ impl Given {
             [only] if only.text() == Some("") => &[],
             items => items,
         }
+    }
+
+    /// The entries, if it is a list of tables.
+    pub(super) fn entries(&self) -> Option<Vec<Entry>> {
+        let Value::List(items) = &self.value else {
+            return None;
+        };
+        let entry = |item: &Self| match &item.value {
+            Value::Table(entry) => Some(entry.clone()),
+            _ => None,
+        };
+        items.iter().map(entry).collect()
     }
 }

@@ -31,8 +31,8 @@ pub struct Location {
     text: Arc<str>,
     /// Bytes of `text`.
     span: Range<usize>,
-    /// Whether the text may be a secret.
-    hidden: bool,
+    /// Whether the text may be a secret, which [`Location::given`] does not show.
+    pub(super) hidden: bool,
 }
 
 impl Location {
@@ -51,23 +51,16 @@ impl Location {
     #[must_use]
     pub fn at(&self, span: Range<usize>) -> Self {
         Self {
-            origin: Arc::clone(&self.origin),
-            text: Arc::clone(&self.text),
             span,
-            hidden: self.hidden,
+            ..self.clone()
         }
     }
 
-    /// The same location of what may be a secret: [`Location::given`] does not show it.
+    /// The same location of what may be a secret.
     #[must_use]
-    pub fn hidden(mut self) -> Self {
+    pub(super) fn hidden(mut self) -> Self {
         self.hidden = true;
         self
-    }
-
-    /// Whether what was given may be a secret.
-    pub(super) fn is_hidden(&self) -> bool {
-        self.hidden
     }
 
     /// The text as a whole, whatever the range.
@@ -88,12 +81,8 @@ impl Location {
         let Origin::File(_) = *self.origin else {
             return None;
         };
-        let before = self
-            .text
-            .as_bytes()
-            .get(..self.span.start)
-            .unwrap_or(self.text.as_bytes());
-        Some(1 + before.iter().filter(|byte| **byte == b'\n').count())
+        let before = self.text.bytes().take(self.span.start);
+        Some(1 + before.filter(|byte| *byte == b'\n').count())
     }
 
     /// The text here, in one line and not too long.
@@ -120,8 +109,8 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.origin {
             Origin::File(name) => write!(f, "{name}:{}", self.line().unwrap_or(1)),
-            Origin::Variable(name) => write!(f, "{name}"),
-            Origin::Flag(name) => write!(f, "{name}"),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::Flag(name) => f.write_str(name),
             Origin::Default(key) => write!(f, "default of {key}"),
         }
     }

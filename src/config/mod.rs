@@ -10,6 +10,7 @@ mod entry;
 pub mod error;
 pub mod flags;
 mod given;
+mod kinds;
 pub mod location;
 mod raw;
 pub mod rewrite;
@@ -18,15 +19,14 @@ pub(crate) mod settings;
 mod suggest;
 pub mod units;
 pub mod user;
-mod value_kinds;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub use entry::Entry;
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::ConfigFlags;
+pub use given::Entry;
 use location::{Location, Origin};
 pub use raw::TOKEN_VARIABLE;
 use raw::{CONFIG_VARIABLE, RawConfig};
@@ -167,33 +167,26 @@ impl FrontConfig<'_> {
     }
 }
 
-impl HttpConfig {
-    /// What this front end has in common with the other.
-    #[must_use]
-    pub fn front(&self) -> FrontConfig<'_> {
-        FrontConfig {
-            section: "http",
-            listen: self.listen,
-            allow_anonymous: self.allow_anonymous,
-            tls_cert: self.tls_cert.as_ref(),
-            tls_key: self.tls_key.as_ref(),
-        }
-    }
+/// What these sections have in common.
+macro_rules! fronts {
+    ($($Section:ident: $section:literal),*) => {
+        $(impl $Section {
+            /// What this front end has in common with the other.
+            #[must_use]
+            pub fn front(&self) -> FrontConfig<'_> {
+                FrontConfig {
+                    section: $section,
+                    listen: self.listen,
+                    allow_anonymous: self.allow_anonymous,
+                    tls_cert: self.tls_cert.as_ref(),
+                    tls_key: self.tls_key.as_ref(),
+                }
+            }
+        })*
+    };
 }
 
-impl MySqlConfig {
-    /// What this front end has in common with the other.
-    #[must_use]
-    pub fn front(&self) -> FrontConfig<'_> {
-        FrontConfig {
-            section: "mysql",
-            listen: self.listen,
-            allow_anonymous: self.allow_anonymous,
-            tls_cert: self.tls_cert.as_ref(),
-            tls_key: self.tls_key.as_ref(),
-        }
-    }
-}
+fronts!(HttpConfig: "http", MySqlConfig: "mysql");
 
 /// `tls_cert` and `tls_key` of one front end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,13 +9,15 @@ use std::ffi::OsString;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::entry::{Entry, LISTS, of_list};
 use super::error::ConfigError;
 use super::flags::ConfigFlags;
-use super::given::Given;
+use super::given::{Entry, Given, Unquoted, Value};
 use super::location::{Location, Origin};
 use super::settings::{self, KEYS};
 use super::suggest::nearest;
+
+/// The lists of tables.
+pub(super) const LISTS: [&str; 3] = ["report", "rewrite", "user"];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -34,14 +36,8 @@ const PINBA_NAMES: [(&str, &str); 4] = [
 /// What was given, all layers together.
 #[derive(Default)]
 pub(super) struct RawConfig {
-    /// By key; only what was given.
+    /// By key or list; only what was given.
     pub(super) settings: BTreeMap<&'static str, Given>,
-    /// The entries of `[[report]]`, of the strongest layer that has any.
-    pub(super) reports: Vec<Entry>,
-    /// The entries of `[[rewrite]]`, likewise.
-    pub(super) rewrites: Vec<Entry>,
-    /// The entries of `[[user]]`, likewise.
-    pub(super) users: Vec<Entry>,
     /// What was wrong so far.
     pub(super) errors: Vec<ConfigError>,
 }
@@ -58,12 +54,37 @@ impl RawConfig {
             return;
         }
         for (name, value) in in_order(table.get_ref()) {
-            if LISTS.contains(&name) {
-                self.add_list(name, value, &location);
+            if let Some(list) = LISTS.into_iter().find(|list| *list == name) {
+                let given = Given::from_toml(value, &of_list(list, location.clone()));
+                self.settings.insert(list, given);
             } else if settings::sections().contains(&name) {
                 self.add_section(name, value, &location);
             } else {
                 self.errors.push(unknown_at_top(name, value, &location));
+            }
+        }
+    }
+
+    fn add_section(&mut self, section: &str, value: &Spanned<DeValue<'_>>, location: &Location) {
+        let Some(table) = value.get_ref().as_table() else {
+            let list = section.strip_suffix('s');
+            let accepted = match list.filter(|list| LISTS.contains(list)) {
+                Some(list) => format!("[{section}] for settings, [[{list}]] for each {list}"),
+                None => format!("[{section}]"),
+            };
+            let (at, problem) = (location.at(value.span()), "a section stands once");
+            let error = ConfigError::value(at, section, problem, &accepted);
+            self.errors.push(error);
+            return;
+        };
+        for (name, value) in in_order(table) {
+            let full = format!("{section}.{name}");
+            if let Some(key) = settings::find(&full) {
+                let given = Given::from_toml(value, location);
+                self.settings.insert(key.name, given);
+            } else {
+                let location = location.at(value.span());
+                self.errors.push(unknown_key(&full, location));
             }
         }
     }
@@ -88,7 +109,7 @@ impl RawConfig {
             };
             let location = Location::whole(origin, value.trim());
             if let Some(key) = names().find(|key| settings::variable(key) == name) {
-                self.add_text(key, &location);
+                self.add_text(key, location);
             } else if !is_service_link(&name, &value) {
                 self.errors.push(unknown_variable(&name, location));
             }
@@ -106,13 +127,12 @@ impl RawConfig {
                 self.errors.push(ConfigError::new(location, problem));
                 continue;
             };
-            let name = name.trim();
             let location = Location::whole(Origin::Flag("--set"), value.trim());
-            if names().any(|known| known == name) {
-                self.add_text(name, &location);
+            if let Some(name) = names().find(|known| *known == name.trim()) {
+                self.add_text(name, location);
                 set.push(name);
             } else {
-                self.errors.push(unknown_key(name, location));
+                self.errors.push(unknown_key(name.trim(), location));
             }
         }
         for (flag, name, value) in flags.shorthands() {
@@ -121,98 +141,59 @@ impl RawConfig {
                 let problem = format!("{name} is given by --set too; leave one of the two out");
                 self.errors.push(ConfigError::new(location, problem));
             } else {
-                self.add_text(name, &location);
+                self.add_text(name, location);
             }
         }
     }
 
     /// The text of a flag or a variable for the key or list `name`.
-    fn add_text(&mut self, name: &str, location: &Location) {
-        if let Some(key) = settings::find(name) {
-            let given = Given::from_text(location, (key.unquoted)());
-            self.settings.insert(key.name, given);
-            return;
-        }
-        match DeValue::parse(location.text()) {
-            Ok(value) => self.add_list(name, &value, location),
-            Err(_) => self.errors.push(ConfigError::value(
-                of_list(name, location.clone()),
-                name,
-                "not valid TOML",
-                &format!(
-                    "a list of tables, quoted for the shell: --set '{name}={}'",
-                    example(name)
-                ),
-            )),
-        }
+    fn add_text(&mut self, name: &'static str, location: Location) {
+        let key = settings::find(name);
+        let unquoted = key.map_or(Unquoted::Text, |key| (key.unquoted)());
+        let given = Given::from_text(of_list(name, location), unquoted);
+        self.settings.insert(name, given);
     }
 
-    fn add_section(&mut self, section: &str, value: &Spanned<DeValue<'_>>, location: &Location) {
-        let Some(table) = value.get_ref().as_table() else {
-            let list = section
-                .strip_suffix('s')
-                .filter(|list| LISTS.contains(list));
-            let accepted = match list {
-                Some(list) => format!("[{section}] for settings, [[{list}]] for each {list}"),
-                None => format!("[{section}]"),
+    /// The entries of one of [`LISTS`].
+    pub(super) fn entries(&mut self, list: &'static str) -> Vec<Entry> {
+        let Some(given) = self.settings.get(list) else {
+            return Vec::new();
+        };
+        given.entries().unwrap_or_else(|| {
+            let example = match list {
+                "rewrite" => "[{field = \"script_name\", ..}]",
+                _ => "[{name = \"x\", ..}]",
             };
-            self.errors.push(ConfigError::value(
-                location.at(value.span()),
-                section,
-                "a section stands once",
-                &accepted,
-            ));
-            return;
-        };
-        for (name, value) in in_order(table) {
-            let full = format!("{section}.{name}");
-            match settings::find(&full) {
-                Some(key) => {
-                    let given = Given::from_toml(value, location);
-                    self.settings.insert(key.name, given);
-                }
-                None => {
-                    let location = location.at(value.span());
-                    self.errors.push(unknown_key(&full, location));
-                }
-            }
-        }
+            let in_file = matches!(given.location.origin(), Origin::File(_));
+            let (problem, accepted) = match given.value {
+                Value::Text(_) if !in_file => (
+                    "not valid TOML",
+                    format!("a list of tables, quoted for the shell: --set '{list}={example}'"),
+                ),
+                _ => (
+                    "not a list of tables",
+                    format!("[[{list}]] once for each, or {list} = {example}"),
+                ),
+            };
+            let location = given.location.clone();
+            let error = ConfigError::value(location, list, problem, &accepted);
+            self.errors.push(error);
+            Vec::new()
+        })
     }
+}
 
-    /// The entries of one of [`LISTS`]; they replace those of a weaker layer.
-    fn add_list(&mut self, list: &str, value: &Spanned<DeValue<'_>>, location: &Location) {
-        let entries: Option<Vec<Entry>> = match value.get_ref() {
-            DeValue::Array(items) => items
-                .iter()
-                .map(|item| Entry::new(list, item, location))
-                .collect(),
-            _ => None,
-        };
-        match (entries, list) {
-            (Some(entries), "report") => self.reports = entries,
-            (Some(entries), "user") => self.users = entries,
-            (Some(entries), _) => self.rewrites = entries,
-            (None, _) => self.errors.push(ConfigError::value(
-                of_list(list, location.at(value.span())),
-                list,
-                "not a list of tables",
-                &format!("[[{list}]] once for each, or {list} = {}", example(list)),
-            )),
-        }
+/// The location of something in `list`, which errors do not repeat if there may be secrets in it.
+fn of_list(list: &str, location: Location) -> Location {
+    match list {
+        "user" => location.hidden(),
+        _ => location,
     }
 }
 
 /// All keys and lists.
 fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name).chain(LISTS)
-}
-
-/// How a list of tables is written in one line.
-fn example(list: &str) -> &'static str {
-    match list {
-        "rewrite" => "[{field = \"script_name\", ..}]",
-        _ => "[{name = \"x\", ..}]",
-    }
 }
 
 /// The entries of a table as they stand in the file (the map itself sorts by name).

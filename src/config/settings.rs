@@ -11,14 +11,14 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
-use super::entry::Entry;
-use super::given::Unquoted;
+use super::given::{Entry, Unquoted};
+use super::kinds::{
+    Kind, addresses, buckets, choice, front_address, host_names, networks, path, report_names,
+    size, span, switch, whole,
+};
+use super::raw::RawConfig;
 use super::rewrite::RewriteRule;
 use super::user::ConfiguredUser;
-use super::value_kinds::{
-    ADDRESSES, Address, BUCKETS, Choice, HOST_NAMES, NETWORKS, Path, REPORT_NAMES, Reads, Size,
-    Span, Switch, Whole,
-};
 use crate::limits::BLOCK_BYTES;
 use crate::telemetry::log::LogFormat;
 
@@ -31,35 +31,17 @@ pub(crate) struct Key {
     /// The lines above it in `config/pinbad.toml`.
     #[cfg(test)]
     pub(super) comment: &'static [&'static str],
-    /// What it accepts, in words.
-    accepts: fn() -> String,
     /// What a text that is not TOML means.
     pub(super) unquoted: fn() -> Unquoted,
-    /// Why the range ends where it does, for errors; empty when that needs no reason.
-    why: &'static str,
 }
 
 impl Key {
-    /// What it accepts, in words, with the reason for the range.
-    pub(super) fn accepted(&self) -> String {
-        match self.why {
-            "" => (self.accepts)(),
-            why => format!("{} ({why})", (self.accepts)()),
-        }
-    }
-
     /// Section and name apart.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name
             .split_once('.')
             .expect("the macro joins both with a dot")
     }
-}
-
-/// Where the values of a configuration come from, key by key.
-pub(super) trait Values {
-    /// The value of `key`, or its default when none was given or it is refused.
-    fn value<T>(&mut self, key: &'static Key, kind: &impl Reads<T>) -> T;
 }
 
 /// Declares sections, their keys and the structs that hold their values.
@@ -100,19 +82,20 @@ macro_rules! settings {
             default: $default,
             #[cfg(test)]
             comment: &[$($doc),*],
-            accepts: || Reads::<$Type>::accepted(&$kind),
-            unquoted: || Reads::<$Type>::unquoted(&$kind),
-            why: concat!($($why)?),
+            unquoted: || {
+                let kind: Kind<$Type> = $kind;
+                kind.unquoted
+            },
         },)*)*];
 
         impl Config {
-            /// The sections filled from `values`, in the order of [`KEYS`]; the lists of tables are still empty.
-            pub(super) fn of_sections(values: &mut impl Values) -> Self {
+            /// The sections filled from `raw`, in the order of [`KEYS`]; the lists of tables are still empty.
+            pub(super) fn of_sections(raw: &mut RawConfig) -> Self {
                 let mut keys = KEYS.iter();
                 let mut next = || keys.next().expect("KEYS has an element for each field");
                 Self {
                     $($section: $Section {
-                        $($key: values.value(next(), &$kind),)*
+                        $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
                     configured_reports: Vec::new(),
                     rewrites: Vec::new(),
@@ -162,63 +145,63 @@ settings! {
         /// Where packets are received: 1 to 64 UDP addresses, IPv4 and IPv6. An address is an IP with a port; names are
         /// not looked up. On the PHP side it is `pinba.server`.
         /// Cost: each address has its own sockets, threads and buffers (see receivers).
-        listen: Vec<SocketAddr> = r#"["0.0.0.0:30002"]"#, ADDRESSES;
+        listen: Vec<SocketAddr> = r#"["0.0.0.0:30002"]"#, addresses();
 
         /// Sockets per address, each with a thread: 0 to 256. 0 is one fewer than the machine has cores, at least 1.
         /// Cost: 8.25 MiB each, and twice recv_buffer in the kernel.
-        receivers: usize = "0", Whole(0, 256),
+        receivers: usize = "0", whole(0, 256),
             "sockets per address, each with a thread; 0 is one less than the machine has cores";
 
         /// Receive buffer to request for each socket: "64KiB" to "1GB". It bridges the moments in which receivers get no
         /// processor time, and lets them collect fast packets every half millisecond (every 0.1 ms with a small buffer).
         /// Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max; what it granted is logged at start.
         /// Cost: kernel memory, up to twice this per socket, and only while packets wait.
-        recv_buffer: usize = "\"64MB\"", Size::between(64 * KIB, 1_000_000_000),
+        recv_buffer: usize = "\"64MB\"", size(64 * KIB, 1_000_000_000),
             "less does not hold the largest packet, more the kernel cannot grant";
 
         /// Requests that may wait for the merger, all receivers together: 16 to 16777216. When there are more, the oldest
         /// are overwritten and counted (`requests_overwritten`). At 100,000 requests/s the default lasts 2.6 s.
         /// Cost: see temp_pool_bytes.
-        temp_pool_size: usize = "262144", Whole(16, 16 << 20), "requests between receivers and merger";
+        temp_pool_size: usize = "262144", whole(16, 16 << 20), "requests between receivers and merger";
 
         /// The same in bytes: "256KiB" to "64GiB". 0 is 512 bytes per request of temp_pool_size (and at least 256KiB),
         /// ample for requests with a few timers; requests with hundreds of timers need more.
         /// Cost: itself, reserved at start; only as much as ever waited at once is resident. 128 MiB by default.
         temp_pool_bytes: usize = "0",
-            Size::between(BLOCK_BYTES as u64, 64 * GIB).or_zero("512 bytes per request of ingest.temp_pool_size"),
+            size(BLOCK_BYTES as u64, 64 * GIB).or_zero("512 bytes per request of ingest.temp_pool_size"),
             "receivers hand over blocks of 256KiB";
 
         /// How often the merger moves waiting requests into the pools and reports: "1ms" to "10s".
         /// Cost: below 10 ms more processor time for the same packets; above it readers see new data that much later.
         stats_gathering_period: Duration = "\"10ms\"",
-            Span::between(Duration::from_millis(1), Duration::from_secs(10)),
+            span(Duration::from_millis(1), Duration::from_secs(10)),
             "shorter keeps a core busy with nothing, longer shows readers old news", live;
 
         /// Longest text kept (host and server names, schema, tag names and values), bytes: 32 to "4KiB". Longer ones are
         /// cut at a character and counted. SQL columns are declared that long.
         /// Cost: long texts fill pool.words_memory.
-        text_bytes_max: usize = "255", Size::between(32, 4 * KIB), "texts are cut there, and columns are declared as long";
+        text_bytes_max: usize = "255", size(32, 4 * KIB), "texts are cut there, and columns are declared as long";
 
         /// The same for script names: 32 to "4KiB".
-        script_name_bytes_max: usize = "512", Size::between(32, 4 * KIB),
+        script_name_bytes_max: usize = "512", size(32, 4 * KIB),
             "script names are cut there, and columns are declared as long";
 
         /// Networks that packets are accepted from: ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"], up to 64. Packets from
         /// elsewhere are counted as invalid (`source_not_allowed`). [] accepts all. Source addresses can be forged: this
         /// keeps out mistakes, and whatever a router that drops forged packets lets through.
         /// Cost: as count_sources.
-        allow: Vec<IpNet> = "[]", NETWORKS;
+        allow: Vec<IpNet> = "[]", networks();
 
         /// Packets per second that one source address may send, with a burst of one second's worth: 0 to 10000000. Packets
         /// beyond that are counted as invalid (`source_rate_exceeded`). 0 is no limit. Sources beyond the 4096 of
         /// count_sources share one rate.
         /// Cost: as count_sources, and a little more for each packet.
-        source_rate_max: u32 = "0", Whole(0, 10_000_000), "packets a second from one source address; 0 is any number";
+        source_rate_max: u32 = "0", whole(0, 10_000_000), "packets a second from one source address; 0 is any number";
 
         /// Whether to count packets by source address, see /api/v1/sources: true or false. 4096 sources are counted
         /// separately, all others together. Implied by `allow` and by source_rate_max.
         /// Cost: 6 % more processor time of the receivers per packet, 14 % with a thousand alternating sources; 520 KiB.
-        count_sources: bool = "false", Switch;
+        count_sources: bool = "false", switch();
     }
 
     /// `[pool]`: the main pool.
@@ -226,37 +209,37 @@ settings! {
         /// Raw requests kept (table `request`), rows: 0 to 1000000000. When it is full, the oldest are evicted and counted
         /// (`rows_evicted`); reports keep them. 0 keeps no raw data, reports work all the same.
         /// Cost: 52 bytes a row, and 48 a row (256 MiB at most) for its host, server and script; 95 MiB by default.
-        request_pool_size: usize = "1000000", Whole(0, 1_000_000_000), "rows; 0 keeps no raw data";
+        request_pool_size: usize = "1000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw data";
 
         /// Raw timers kept (table `timer`), rows: 0 to 1000000000. When it is full, the oldest requests are evicted.
         /// Cost: 20 bytes a row; 95 MiB by default.
-        timer_pool_size: usize = "5000000", Whole(0, 1_000_000_000), "rows; 0 keeps no raw timers";
+        timer_pool_size: usize = "5000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw timers";
 
         /// How far back raw data and the Pinba 1 reports reach: "1s" to "7d", in whole seconds.
         /// Cost: none by itself; a long history needs larger pools and reports.memory.
         stats_history: Duration = "\"15m\"",
-            Span::between(Duration::from_secs(1), Duration::from_hours(7 * 24)).in_whole_seconds(),
+            span(Duration::from_secs(1), Duration::from_hours(7 * 24)).in_whole_seconds(),
             "in whole seconds, which is how finely reports expire";
 
         /// Memory for distinct texts and tag sets: "1MiB" to "64GiB". When it is full, new texts show as `(other)`.
         /// Cost: itself and a quarter, allocated at start.
-        words_memory: usize = "\"64MiB\"", Size::between(MIB, 64 * GIB), "distinct texts and tag sets";
+        words_memory: usize = "\"64MiB\"", size(MIB, 64 * GIB), "distinct texts and tag sets";
     }
 
     /// `[reports]`: limits for all reports.
     reports: ReportsConfig {
         /// Rows of each report: 1 to 10000000. Further keys are summed in one row, `(other)`; totals stay exact.
         /// Cost: none by itself; rows take reports.memory.
-        rows_max: usize = "100000", Whole(1, 10_000_000), "rows per report before new keys fold into (other)";
+        rows_max: usize = "100000", whole(1, 10_000_000), "rows per report before new keys fold into (other)";
 
         /// Memory of all reports together: rows, what is to expire, and percentiles: "1MiB" to "1TiB". When it is full, new
         /// keys go to `(other)`, and so does what known keys gain in a tick, those with the fewest requests first;
         /// percentiles may be NULL; totals stay exact.
         /// Cost: itself.
-        memory: usize = "\"256MiB\"", Size::between(MIB, 1024 * GIB), "all reports together";
+        memory: usize = "\"256MiB\"", size(MIB, 1024 * GIB), "all reports together";
 
         /// The lowest HTTP status that counts in `error_count`: 100 to 999.
-        error_status: u32 = "500", Whole(100, 999), "the lowest HTTP status that counts as an error";
+        error_status: u32 = "500", whole(100, 999), "the lowest HTTP status that counts as an error";
     }
 
     /// `[series]`: the last hour in memory.
@@ -266,123 +249,123 @@ settings! {
         /// percentiles first, then their counts; totals stay. One row takes 30 bytes a second, and a byte or two for each
         /// distinct time.
         /// Cost: itself, and a thread that reads the raw rows: it needs pool.request_pool_size.
-        memory: usize = "\"64MiB\"", Size::between(8 * MIB, 64 * GIB).or_zero("keep no past"),
+        memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";
 
         /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept.
         /// Cost: 20 to 40 ns of that thread for each request and report, as much for each timer and timer report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
-            REPORT_NAMES, "each costs every packet a little";
+            report_names(), "each costs every packet a little";
     }
 
     /// `[metrics]`: what Prometheus is shown.
     metrics: MetricsConfig {
         /// Reports whose rows are counters and histograms in /metrics; "*" is every `[[report]]` of this file. The total
         /// over all requests (`info`) and the daemon's own counters are always there. [] for those alone.
-        reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, REPORT_NAMES;
+        reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, report_names();
 
         /// Series of all rows together, as Prometheus counts them (a histogram of 11 buckets is 14 series): 100 to 1000000.
         /// A row that has been exported stays for as long as the daemon runs; further rows are summed as `(other)`.
         /// Cost: 512 bytes each here, some kilobytes each in Prometheus.
-        series_max: usize = "10000", Whole(100, 1_000_000), "Prometheus keeps each of them in memory";
+        series_max: usize = "10000", whole(100, 1_000_000), "Prometheus keeps each of them in memory";
 
         /// Upper bounds of the histogram buckets, ascending, up to 40; [] for no histograms.
         /// Cost: a series each for every row.
         buckets: Vec<Duration> = r#"["5ms", "10ms", "25ms", "50ms", "100ms", "250ms", "500ms", "1s", "2.5s", "5s", "10s"]"#,
-            BUCKETS, "each is a series for every row";
+            buckets(), "each is a series for every row";
     }
 
     /// `[http]`
     http: HttpConfig {
         /// Where to serve HTTP, an IP with a port; "" switches it off.
         /// An address that is not loopback is refused without a `[[user]]` (see below) or allow_anonymous.
-        listen: Option<SocketAddr> = "\"127.0.0.1:30080\"", Address;
+        listen: Option<SocketAddr> = "\"127.0.0.1:30080\"", front_address();
 
         /// Whether everyone who reaches `listen` may read everything without a password: true or false. Changes (POST and
         /// DELETE) are then for users with the role admin or, when there are no users, for this machine alone. With neither
         /// users nor this, everything is for this machine alone.
-        allow_anonymous: bool = "false", Switch;
+        allow_anonymous: bool = "false", switch();
 
         /// Certificate and private key for HTTPS, PEM files; the first begins with the certificate of this host, followed by
         /// those between it and the root. With both, `listen` speaks TLS 1.2 and 1.3 and nothing else.
         /// Cost: 0.1 to 1 ms of processor time for each new connection.
-        tls_cert: Option<PathBuf> = "\"\"", Path("file");
+        tls_cert: Option<PathBuf> = "\"\"", path("file");
 
         /// The key, without a passphrase; readable by the daemon alone.
-        tls_key: Option<PathBuf> = "\"\"", Path("file");
+        tls_key: Option<PathBuf> = "\"\"", path("file");
 
         /// Whether to answer /healthz and /readyz to everyone, for probes without credentials: true or false.
-        open_health: bool = "false", Switch;
+        open_health: bool = "false", switch();
 
         /// Host names that browsers and clients may use, beside "localhost" and every IP address: ["stats.example.com"], up
         /// to 64. A request with another name in `Host` is refused (421), which stops DNS rebinding.
-        host_names: Vec<String> = "[]", HOST_NAMES;
+        host_names: Vec<String> = "[]", host_names();
     }
 
     /// `[mysql]`
     mysql: MySqlConfig {
         /// Where to serve MySQL and MariaDB clients (`mysql -h 127.0.0.1 -P 33306 pinba`); "" switches it off.
-        listen: Option<SocketAddr> = "\"127.0.0.1:33306\"", Address;
+        listen: Option<SocketAddr> = "\"127.0.0.1:33306\"", front_address();
 
         /// As in `[http]`. Users need a password here; those with only a token cannot log in.
-        allow_anonymous: bool = "false", Switch;
+        allow_anonymous: bool = "false", switch();
 
         /// Concurrent connections; a further client gets "Too many connections". One address may have half of them.
         /// Cost: 256 KiB each, at most; 64 KiB of them for what a client has SET.
-        connections_max: usize = "128", Whole(1, 10_000), "each takes memory and a descriptor";
+        connections_max: usize = "128", whole(1, 10_000), "each takes memory and a descriptor";
 
         /// After how long an idle connection is closed: MySQL's wait_timeout. Clients reconnect by themselves.
         idle_max: Duration = "\"8h\"",
-            Span::between(Duration::from_secs(1), Duration::from_hours(365 * 24)), "MySQL's wait_timeout";
+            span(Duration::from_secs(1), Duration::from_hours(365 * 24)), "MySQL's wait_timeout";
 
         /// The longest packet, and the longest value of a prepared statement: MySQL's max_allowed_packet. Longer ones get
         /// error 1153.
-        packet_max: usize = "\"16MiB\"", Size::between(64 * KIB, GIB), "MySQL's max_allowed_packet";
+        packet_max: usize = "\"16MiB\"", size(64 * KIB, GIB), "MySQL's max_allowed_packet";
 
         /// Prepared statements that one connection may keep.
-        statements_max: usize = "1000", Whole(1, 100_000), "prepared statements of one connection";
+        statements_max: usize = "1000", whole(1, 100_000), "prepared statements of one connection";
 
         /// For packets beyond 64KiB and for the prepared statements of all connections together. When it is used up,
         /// clients get error 1041. Should hold at least one packet of packet_max.
         /// Cost: memory, while it is used.
-        memory: usize = "\"32MiB\"", Size::between(MIB, 64 * GIB), "large packets and prepared statements of all connections";
+        memory: usize = "\"32MiB\"", size(MIB, 64 * GIB), "large packets and prepared statements of all connections";
 
         /// As in `[http]`; MySQL clients request TLS themselves.
-        tls_cert: Option<PathBuf> = "\"\"", Path("file");
+        tls_cert: Option<PathBuf> = "\"\"", path("file");
 
         /// The key.
-        tls_key: Option<PathBuf> = "\"\"", Path("file");
+        tls_key: Option<PathBuf> = "\"\"", path("file");
     }
 
     /// `[sql]`: limits of queries.
     sql: SqlConfig {
         /// Threads that run queries, at low priority: receivers and the merger go first. 0 is one per core, at most 8.
         /// Cost: processor time that nothing else needs.
-        threads: usize = "0", Whole(0, 256), "0 is one for each core, at most 8";
+        threads: usize = "0", whole(0, 256), "0 is one for each core, at most 8";
 
         /// Memory of all queries together (groups, sorted rows, joined tables). Nothing is spilled to disk; a query that
         /// needs more fails.
         /// Cost: itself, while queries use it.
-        memory: usize = "\"256MiB\"", Size::between(16 * MIB, 1024 * GIB), "all queries together";
+        memory: usize = "\"256MiB\"", size(16 * MIB, 1024 * GIB), "all queries together";
 
         /// How long one query may take.
         time_max: Duration = "\"30s\"",
-            Span::between(Duration::from_millis(100), Duration::from_hours(1)), "one query";
+            span(Duration::from_millis(100), Duration::from_hours(1)), "one query";
 
         /// Rows in one result; a query with a longer one fails.
-        rows_max: u64 = "10000000", Whole(1, 1_000_000_000_000), "rows of one answer";
+        rows_max: u64 = "10000000", whole(1, 1_000_000_000_000), "rows of one answer";
 
         /// Concurrent queries; one more waits half a second for its turn and is then refused.
-        queries_max: usize = "16", Whole(1, 1024), "queries at once";
+        queries_max: usize = "16", whole(1, 1024), "queries at once";
 
         /// The longest statement.
-        text_max: usize = "\"1MiB\"", Size::between(KIB, 16 * MIB), "one statement";
+        text_max: usize = "\"1MiB\"", size(KIB, 16 * MIB), "one statement";
 
         /// Whether texts are compared, grouped and matched without regard to case and trailing blanks, as MySQL does in tables
         /// in latin1_swedish_ci: true or false. Script names are case-sensitive on Linux, and the reports keep them apart,
         /// so it is off.
         /// Cost: conditions on texts are evaluated row by row, without a lookup; grouping is about three times slower.
-        case_insensitive: bool = "false", Switch;
+        case_insensitive: bool = "false", switch();
     }
 
     /// `[state]`: what survives a restart.
@@ -392,23 +375,23 @@ settings! {
         /// at a time. Written at stop, read at start; what has expired meanwhile is dropped.
         /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with
         /// five timers each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
-        dir: Option<PathBuf> = "\"\"", Path("directory");
+        dir: Option<PathBuf> = "\"\"", path("directory");
 
         /// How often the same is written while the daemon runs, in whole seconds up to "7d": the most that a kill -9 or a
         /// power cut can lose. 0 writes at stop only.
         /// Cost: a second of processor time and the bytes above to disk each time; the merger waits for milliseconds.
         snapshot_period: Duration = "\"5m\"",
-            Span::between(Duration::ZERO, Duration::from_hours(7 * 24)).in_whole_seconds(),
+            span(Duration::ZERO, Duration::from_hours(7 * 24)).in_whole_seconds(),
             "in whole seconds; 0 writes one at the stop only", live;
     }
 
     /// `[log]`: what is logged on stderr.
     log: LogConfig {
         /// Format of the log on stderr: "text", or "json" with one object per line.
-        format: LogFormat = "\"text\"", Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+        format: LogFormat = "\"text\"", choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
 
         /// The lowest level that is logged: "error", "warn", "info", "debug" or "trace".
-        level: Level = "\"info\"", Choice(&[
+        level: Level = "\"info\"", choice(&[
             ("error", Level::ERROR), ("warn", Level::WARN), ("info", Level::INFO), ("debug", Level::DEBUG), ("trace", Level::TRACE),
         ]), live;
     }

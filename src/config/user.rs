@@ -6,8 +6,10 @@
 
 use std::path::PathBuf;
 
-use super::entry::{Entry, EntryReader, Refused};
+use super::entry::{EntryReader, Refused};
 use super::error::ConfigError;
+use super::given::Entry;
+use super::kinds::{Kind, choice};
 use super::location::{Location, Origin};
 use super::secret::Secret;
 use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
@@ -123,7 +125,9 @@ impl EntryReader<'_> {
             (key == "token").then(|| hint.to_owned())
         });
         // All of them before the first `?`, so that every slip is reported.
-        let (name, role) = (self.user_name(), self.role());
+        let name = self.required("name", &user_name());
+        let roles = choice(&[("read", Role::Read), ("admin", Role::Admin)]);
+        let role = self.read("role", &roles);
         let (password, token) = (self.password(), self.token());
         let (password, token) = (password?, token?);
         if password.is_none() && token.is_none() {
@@ -133,35 +137,10 @@ impl EntryReader<'_> {
         Ok(ConfiguredUser {
             location: self.entry.location.clone(),
             name: name?,
-            role: role?,
+            role: role?.unwrap_or(Role::Read),
             password,
             token,
         })
-    }
-
-    fn user_name(&mut self) -> Result<String, Refused> {
-        let Some(name) = self.text("name", NAME)? else {
-            return self.missing("no name", &format!("name = {NAME}"));
-        };
-        let is_wrong = |letter: char| letter == ':' || letter.is_control();
-        if name.is_empty() {
-            self.refuse("name", "empty", NAME)
-        } else if name.len() > USER_NAME_BYTES_MAX {
-            self.refuse("name", "too long", NAME)
-        } else if name.contains(is_wrong) {
-            self.refuse("name", "a character that a name cannot have", NAME)
-        } else {
-            Ok(name)
-        }
-    }
-
-    fn role(&mut self) -> Result<Role, Refused> {
-        let accepted = "read, admin";
-        match self.text("role", accepted)?.as_deref() {
-            None | Some("read") => Ok(Role::Read),
-            Some("admin") => Ok(Role::Admin),
-            Some(_) => self.refuse("role", "no such role", accepted),
-        }
     }
 
     fn password(&mut self) -> Result<Option<ConfiguredPassword>, Refused> {
@@ -171,31 +150,24 @@ impl EntryReader<'_> {
             "password",
             "mysql_native_hash",
         ];
-        let Some(key) = self.only_one(keys, PASSWORDS)? else {
-            return Ok(None);
-        };
+        let key = self.only_one(keys, PASSWORDS)?;
+        if let Some(key @ ("password" | "mysql_native_hash")) = key
+            && matches!(self.entry.location.origin(), Origin::Flag(_))
+        {
+            let problem = "everybody on this machine can read the command line of a process (ps)";
+            return self.refuse(key, problem, "the configuration file; or password_file");
+        }
         Ok(Some(match key {
-            "mysql_native_hash" => {
-                let Some(hash) = native_hash(&self.inline_secret(key, HASH)?) else {
-                    return self.refuse(key, "not such a hash", HASH);
-                };
-                ConfiguredPassword::NativeHash(Secret::new(hash))
-            }
-            "password" => {
-                let accepted = "a text that is not empty; better: password_file";
-                let password = self.inline_secret(key, accepted)?;
-                if password.is_empty() {
-                    return self.refuse(key, "empty", accepted);
-                }
-                ConfiguredPassword::Plain(SecretFrom::Inline(Secret::new(password)))
-            }
-            _ => ConfiguredPassword::Plain(self.secret_from(key)?),
+            None => return Ok(None),
+            Some(key @ "password") => ConfiguredPassword::Plain(self.required(key, &inline())?),
+            Some(key @ "mysql_native_hash") => self.required(key, &native_hash())?,
+            Some(key) => ConfiguredPassword::Plain(self.required(key, &secret_from(key))?),
         }))
     }
 
     fn token(&mut self) -> Result<Option<SecretFrom>, Refused> {
         match self.only_one(["token_file", "token_env"], TOKENS)? {
-            Some(key) => self.secret_from(key).map(Some),
+            Some(key) => self.read(key, &secret_from(key)),
             None => Ok(None),
         }
     }
@@ -212,46 +184,66 @@ impl EntryReader<'_> {
             [first, second, ..] => self.refuse(second, &format!("there is {first} too"), accepted),
         }
     }
+}
 
-    /// A file or a variable that holds a secret.
-    fn secret_from(&mut self, key: &'static str) -> Result<SecretFrom, Refused> {
-        let is_file = key.ends_with("_file");
-        let accepted = match is_file {
-            true => "the path of a file that holds nothing but the secret",
-            false => "the name of a variable of the environment",
-        };
-        let name = self.text(key, accepted)?.unwrap_or_default();
+fn user_name() -> Kind<String> {
+    Kind::new(NAME, |given| {
+        let name = given.text().ok_or("not a text")?;
+        let is_wrong = |letter: char| letter == ':' || letter.is_control();
+        match name {
+            "" => Err("empty".into()),
+            _ if name.len() > USER_NAME_BYTES_MAX => Err("too long".into()),
+            _ if name.contains(is_wrong) => Err("a character that a name cannot have".into()),
+            _ => Ok(name.to_owned()),
+        }
+    })
+}
+
+/// A file or a variable that holds a secret.
+fn secret_from(key: &str) -> Kind<SecretFrom> {
+    let is_file = key.ends_with("_file");
+    let accepted = match is_file {
+        true => "the path of a file that holds nothing but the secret",
+        false => "the name of a variable of the environment",
+    };
+    Kind::new(accepted, move |given| {
+        let name = given.text().ok_or("not a text")?;
         if name.is_empty() || name.contains(['\0', '=']) {
-            return self.refuse(key, "no such name can be", accepted);
+            return Err("no such name can be".into());
         }
         Ok(match is_file {
             true => SecretFrom::File(PathBuf::from(name)),
-            false => SecretFrom::Variable(name),
+            false => SecretFrom::Variable(name.to_owned()),
         })
-    }
+    })
+}
 
-    /// A secret that stands in the configuration; on the command line everybody on the machine could read it.
-    fn inline_secret(&mut self, key: &'static str, accepted: &str) -> Result<String, Refused> {
-        if matches!(self.entry.location.origin(), Origin::Flag(_)) {
-            let problem = "everybody on this machine can read the command line of a process (ps)";
-            return self.refuse(key, problem, "the configuration file; or password_file");
+/// A password that stands in the configuration.
+fn inline() -> Kind<SecretFrom> {
+    let accepted = "a text that is not empty; better: password_file";
+    Kind::new(accepted, |given| {
+        match given.text().ok_or("not a text")? {
+            "" => Err("empty".into()),
+            password => Ok(SecretFrom::Inline(Secret::new(password))),
         }
-        Ok(self.text(key, accepted)?.unwrap_or_default())
-    }
+    })
 }
 
 /// "*2470C0C0..." as 20 bytes.
-fn native_hash(text: &str) -> Option<[u8; 20]> {
-    let digits = text.strip_prefix('*')?.as_bytes();
-    if digits.len() != 40 {
-        return None;
-    }
-    let mut hash = [0; 20];
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        *byte = u8::try_from(digit(0)? * 16 + digit(1)?).ok()?;
-    }
-    Some(hash)
+fn native_hash() -> Kind<ConfiguredPassword> {
+    Kind::new(HASH, |given| {
+        let digits = given.text().and_then(|text| text.strip_prefix('*'));
+        let digits = digits.filter(|digits| digits.len() == 40);
+        let bytes = digits.and_then(|digits| {
+            let pairs = digits.as_bytes().chunks_exact(2);
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            pairs
+                .map(|pair| Some((digit(pair[0])? * 16 + digit(pair[1])?) as u8))
+                .collect::<Option<Vec<u8>>>()
+        });
+        let hash = Secret::new(bytes.ok_or("not such a hash")?);
+        Ok(ConfiguredPassword::NativeHash(hash))
+    })
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ mod template;
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
-use toml::Value;
 
-use super::entry::{Entry, EntryReader, Refused};
+use super::entry::{EntryReader, Refused};
 use super::error::ConfigError;
+use super::given::{Entry, Given};
+use super::kinds::{Kind, switch};
 use super::location::Location;
 use crate::limits::{
     REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, REWRITES_MAX,
@@ -124,14 +125,6 @@ const KEYS: [&str; 7] = [
     "field", "pattern", "cut", "digits", "prefix", "replace", "stop",
 ];
 
-const CUT: &str = "the text from which on all goes, as in \"?\"";
-const FIELD: &str = "hostname, server_name, script_name, schema, \"+tag\" for the value of a request tag, \"@tag\" \
-                     for that of a timer tag";
-const PATTERN: &str = "a regular expression, best in single quotes, as in '^/user/\\d+'; see \
-                       https://docs.rs/regex/latest/regex/#syntax (no look-around, no back-references)";
-const REPLACE: &str =
-    "a text; $1 to $99 and ${name} stand for groups of the pattern, $$ for a dollar";
-
 /// The rules of all entries, in their order; what is wrong goes to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<RewriteRule> {
     let mut rules = Vec::with_capacity(entries.len());
@@ -146,54 +139,46 @@ impl EntryReader<'_> {
     fn rule(&mut self) -> Result<RewriteRule, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
         // All three before the first `?`, so that every slip is reported.
-        let (field, change, stop) = (self.field(), self.change(), self.stop());
+        let (field, change) = (self.required("field", &field()), self.change());
+        let stop = self.read("stop", &switch());
         Ok(RewriteRule {
             location: self.entry.location.clone(),
             field: field?,
             change: change?,
-            stop: stop?,
-        })
-    }
-
-    fn field(&mut self) -> Result<RewriteField, Refused> {
-        let given = self.required("field", FIELD)?;
-        Ok(match given.as_str() {
-            "hostname" => RewriteField::Hostname,
-            "server_name" => RewriteField::ServerName,
-            "script_name" => RewriteField::ScriptName,
-            "schema" => RewriteField::Schema,
-            other => match other.split_at_checked(1) {
-                Some(("+", name)) if !name.is_empty() => RewriteField::RequestTag(name.to_owned()),
-                Some(("@", name)) if !name.is_empty() => RewriteField::TimerTag(name.to_owned()),
-                _ => return self.refuse("field", "not a text that rules can change", FIELD),
-            },
+            stop: stop?.unwrap_or(false),
         })
     }
 
     fn change(&mut self) -> Result<Change, Refused> {
         let accepted = "one of pattern, cut, digits, prefix";
         match self.given(["pattern", "cut", "digits", "prefix"])[..] {
-            ["pattern"] => self.pattern(),
+            ["pattern"] => {
+                let accepted = "a text; $1 to $99 and ${name} stand for groups of the pattern, $$ for a dollar";
+                let replace = self.required("replace", &text(accepted));
+                let regex = self.required("pattern", &pattern())?;
+                match Template::parse(&replace?, &regex) {
+                    Ok(template) => Ok(Change::Pattern(Pattern(regex), template)),
+                    Err(problem) => self.refuse("replace", &problem, accepted),
+                }
+            }
             ["cut"] => {
                 self.refuse_replace("cut", "leave it out: what is cut off is gone")?;
-                let cut = self.required("cut", CUT)?;
-                self.refuse_empty("cut", &cut, CUT)?;
-                Ok(Change::Cut(cut))
+                let kind = some_text("the text from which on all goes, as in \"?\"");
+                self.required("cut", &kind).map(Change::Cut)
             }
             ["digits"] => {
                 let accepted = "leave it out: digits itself says what they become";
                 self.refuse_replace("digits", accepted)?;
-                let accepted = "the text that takes the place of digits, as in \"*\"";
-                self.required("digits", accepted).map(Change::Digits)
+                let kind = text("the text that takes the place of digits, as in \"*\"");
+                self.required("digits", &kind).map(Change::Digits)
             }
             ["prefix"] => {
-                let accepted = "the beginning of texts, as in \"/static/\"";
-                let prefix = self.required("prefix", accepted);
-                let whole = "what a text that begins so becomes, all of it, as in \"/static/*\"";
-                let replace = self.required("replace", whole);
-                let prefix = prefix?;
-                self.refuse_empty("prefix", &prefix, accepted)?;
-                Ok(Change::Prefix(prefix, replace?))
+                let kind = some_text("the beginning of texts, as in \"/static/\"");
+                let prefix = self.required("prefix", &kind);
+                let kind =
+                    text("what a text that begins so becomes, all of it, as in \"/static/*\"");
+                let replace = self.required("replace", &kind);
+                Ok(Change::Prefix(prefix?, replace?))
             }
             [first, second, ..] => {
                 let problem = format!("there is {first} too, and an entry matches in one way");
@@ -203,60 +188,67 @@ impl EntryReader<'_> {
         }
     }
 
-    fn pattern(&mut self) -> Result<Change, Refused> {
-        let pattern = self.required("pattern", PATTERN);
-        let replace = self.required("replace", REPLACE);
-        let pattern = pattern?;
-        self.refuse_empty("pattern", &pattern, PATTERN)?;
-        let compiled = RegexBuilder::new(&pattern)
+    /// `form` has no use for a `replace`.
+    fn refuse_replace(&mut self, form: &str, accepted: &str) -> Result<(), Refused> {
+        match self.given(["replace"])[..] {
+            [] => Ok(()),
+            _ => self.refuse("replace", &format!("{form} takes none"), accepted),
+        }
+    }
+}
+
+fn field() -> Kind<RewriteField> {
+    let accepted = "hostname, server_name, script_name, schema, \"+tag\" for the value of a request tag, \"@tag\" \
+                    for that of a timer tag";
+    Kind::new(accepted, |given| {
+        Ok(match given.text().unwrap_or_default() {
+            "hostname" => RewriteField::Hostname,
+            "server_name" => RewriteField::ServerName,
+            "script_name" => RewriteField::ScriptName,
+            "schema" => RewriteField::Schema,
+            other => match other.split_at_checked(1) {
+                Some(("+", name)) if !name.is_empty() => RewriteField::RequestTag(name.to_owned()),
+                Some(("@", name)) if !name.is_empty() => RewriteField::TimerTag(name.to_owned()),
+                _ => return Err("not a text that rules can change".into()),
+            },
+        })
+    })
+}
+
+/// The text of a key.
+fn short(given: &Given) -> Result<&str, String> {
+    match given.text().ok_or("not a text")? {
+        text if text.len() <= REWRITE_TEXT_BYTES_MAX => Ok(text),
+        _ => Err(format!("longer than {REWRITE_TEXT_BYTES_MAX} bytes")),
+    }
+}
+
+/// The same where it cannot be empty: an empty text is found everywhere, which nobody means.
+fn some(given: &Given) -> Result<&str, String> {
+    match short(given)? {
+        "" => Err("empty".to_owned()),
+        text => Ok(text),
+    }
+}
+
+fn text(accepted: &str) -> Kind<String> {
+    Kind::new(accepted, |given| Ok(short(given)?.to_owned()))
+}
+
+fn some_text(accepted: &str) -> Kind<String> {
+    Kind::new(accepted, |given| Ok(some(given)?.to_owned()))
+}
+
+fn pattern() -> Kind<Regex> {
+    let accepted = "a regular expression, best in single quotes, as in '^/user/\\d+'; see \
+                    https://docs.rs/regex/latest/regex/#syntax (no look-around, no back-references)";
+    Kind::new(accepted, |given| {
+        let regex = RegexBuilder::new(some(given)?)
             .size_limit(REWRITE_PROGRAM_BYTES_MAX)
             .dfa_size_limit(REWRITE_DFA_BYTES_MAX)
             .build();
-        let regex = match compiled {
-            Ok(regex) => regex,
-            Err(error) => return self.refuse("pattern", &why(&error), PATTERN),
-        };
-        match Template::parse(&replace?, &regex) {
-            Ok(template) => Ok(Change::Pattern(Pattern(regex), template)),
-            Err(problem) => self.refuse("replace", &problem, REPLACE),
-        }
-    }
-
-    fn stop(&mut self) -> Result<bool, Refused> {
-        match self.entry.table.get("stop") {
-            None => Ok(false),
-            Some(Value::Boolean(stop)) => Ok(*stop),
-            Some(_) => self.refuse("stop", "neither true nor false", "true, false"),
-        }
-    }
-
-    /// The text under `key`, which has to be there.
-    fn required(&mut self, key: &str, accepted: &str) -> Result<String, Refused> {
-        match self.text(key, accepted)? {
-            Some(text) if text.len() > REWRITE_TEXT_BYTES_MAX => {
-                let problem = format!("longer than {REWRITE_TEXT_BYTES_MAX} bytes");
-                self.refuse(key, &problem, accepted)
-            }
-            Some(text) => Ok(text),
-            None => self.missing(&format!("no {key}"), &format!("{key} = {accepted}")),
-        }
-    }
-
-    /// An empty text is found everywhere, which nobody means.
-    fn refuse_empty(&mut self, key: &str, text: &str, accepted: &str) -> Result<(), Refused> {
-        match text {
-            "" => self.refuse(key, "empty", accepted),
-            _ => Ok(()),
-        }
-    }
-
-    /// `form` has no use for a `replace`.
-    fn refuse_replace(&mut self, form: &str, accepted: &str) -> Result<(), Refused> {
-        match self.entry.table.contains_key("replace") {
-            true => self.refuse("replace", &format!("{form} takes none"), accepted),
-            false => Ok(()),
-        }
-    }
+        Ok(regex.map_err(|error| why(&error))?)
+    })
 }
 
 /// Why a pattern cannot be compiled, in one line: the last of what `regex` says, which draws the place above it.

@@ -1,0 +1,313 @@
+//! The kinds of values that keys accept: how each is read, and how an error describes it.
+//!
+//! A kind reads a [`Given`], which is the same wherever it came from, so a value means the same in the file, in a variable and
+//! in a flag. What it refuses gets a few words on what is wrong; [`Kind::accepted`] says what would be right.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::error::ConfigError;
+use super::given::{Given, Unquoted, Value};
+use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
+
+/// A kind of values that become a `T`.
+pub(super) struct Kind<T> {
+    /// What it accepts, in words.
+    pub(super) accepted: String,
+    /// What a text that is not TOML means, as a shell leaves it when it eats the quotes.
+    pub(super) unquoted: Unquoted,
+    reader: Box<dyn Fn(&Given) -> Result<T, Problem>>,
+}
+
+/// Why a value is not accepted.
+pub(super) struct Problem {
+    /// In a few words.
+    text: String,
+    /// The item of a list that is wrong, if it is one.
+    item: Option<usize>,
+}
+
+impl<S: Into<String>> From<S> for Problem {
+    fn from(text: S) -> Self {
+        Self {
+            text: text.into(),
+            item: None,
+        }
+    }
+}
+
+impl<T: 'static> Kind<T> {
+    /// A kind that accepts, in words, `accepted`.
+    pub(super) fn new(
+        accepted: impl Into<String>,
+        reader: impl Fn(&Given) -> Result<T, Problem> + 'static,
+    ) -> Self {
+        Self {
+            accepted: accepted.into(),
+            unquoted: Unquoted::Text,
+            reader: Box::new(reader),
+        }
+    }
+
+    /// The same, with the reason for its range in what errors say; none if that is empty.
+    pub(super) fn because(mut self, why: &str) -> Self {
+        if !why.is_empty() {
+            self.accepted += &format!(" ({why})");
+        }
+        self
+    }
+
+    /// Reads the value of `name`; one that is not accepted is added to the errors.
+    pub(super) fn read(
+        &self,
+        name: &str,
+        given: &Given,
+        errors: &mut Vec<ConfigError>,
+    ) -> Option<T> {
+        let problem = match (self.reader)(given) {
+            Ok(value) => return Some(value),
+            Err(problem) => problem,
+        };
+        let item = problem.item.and_then(|index| given.items().get(index));
+        let location = item.unwrap_or(given).location.clone();
+        let error = ConfigError::value(location, name, &problem.text, &self.accepted);
+        errors.push(error);
+        None
+    }
+}
+
+fn fit<N: TryFrom<u64>>(number: i128, least: u64, most: u64) -> Result<N, Problem> {
+    if number < i128::from(least) {
+        return Err("too small".into());
+    }
+    let number = u64::try_from(number).ok().filter(|number| *number <= most);
+    number
+        .and_then(|number| N::try_from(number).ok())
+        .ok_or_else(|| "too large".into())
+}
+
+/// A whole number from the first to the second.
+pub(super) fn whole<N: TryFrom<u64> + 'static>(least: u64, most: u64) -> Kind<N> {
+    Kind::new(
+        format!("a whole number from {least} to {most}"),
+        move |given| {
+            let number = match &given.value {
+                Value::Number(number) => number.parse().ok(),
+                _ => None,
+            };
+            fit(number.ok_or("not a whole number")?, least, most)
+        },
+    )
+}
+
+/// A size in bytes.
+pub(super) fn size(least: u64, most: u64) -> Kind<usize> {
+    let accepted = format!(
+        "a size from {} to {}, as in 64MB (x 1000), 64MiB (x 1024) or plain bytes",
+        exact_bytes(least),
+        exact_bytes(most)
+    );
+    Kind::new(accepted, move |given| {
+        let bytes = parse_bytes(given.text_or_number().ok_or("not a size")?)?;
+        fit(bytes.into(), least, most)
+    })
+}
+
+impl Kind<usize> {
+    /// The same, or 0, which means this.
+    pub(super) fn or_zero(self, meaning: &str) -> Self {
+        let accepted = format!("{}, or 0: {meaning}", self.accepted);
+        Self::new(accepted, move |given| {
+            match given.text_or_number().map(parse_bytes) {
+                Some(Ok(0)) => Ok(0),
+                _ => (self.reader)(given),
+            }
+        })
+    }
+}
+
+/// A duration.
+pub(super) fn span(least: Duration, most: Duration) -> Kind<Duration> {
+    let accepted = format!(
+        "a duration from {} to {}, as in \"10ms\", \"1h30m\" or a plain number of seconds",
+        exact_duration(least),
+        exact_duration(most)
+    );
+    Kind::new(accepted, move |given| {
+        let duration = parse_duration(given.text_or_number().ok_or("not a duration")?)?;
+        match duration {
+            _ if duration < least => Err("too short".into()),
+            _ if duration > most => Err("too long".into()),
+            _ => Ok(duration),
+        }
+    })
+}
+
+impl Kind<Duration> {
+    /// The same, in whole seconds.
+    pub(super) fn in_whole_seconds(self) -> Self {
+        Self::new(self.accepted, move |given| match (self.reader)(given)? {
+            duration if duration.subsec_nanos() > 0 => Err("not in whole seconds".into()),
+            duration => Ok(duration),
+        })
+    }
+}
+
+/// One of these words.
+pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> {
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    Kind::new(words.join(", "), |given| {
+        let chosen = choices.iter().find(|(word, _)| given.text() == Some(word));
+        Ok(chosen.ok_or("no such choice")?.1)
+    })
+}
+
+/// true or false.
+pub(super) fn switch() -> Kind<bool> {
+    Kind::new("true, false", |given| match given.value {
+        Value::Switch(on) => Ok(on),
+        _ => Err("neither true nor false".into()),
+    })
+}
+
+/// An IP address with a port, or "".
+pub(super) fn front_address() -> Kind<Option<SocketAddr>> {
+    let accepted = "an IP address with a port, as in \"127.0.0.1:30080\" or \"[::1]:30080\"; \"\" switches it off";
+    Kind::new(accepted, |given| match given.text() {
+        Some("") => Ok(None),
+        _ => Ok(Some(address(given)?)),
+    })
+}
+
+/// The path of a file or a directory, or "".
+pub(super) fn path(of: &str) -> Kind<Option<PathBuf>> {
+    let accepted = format!("the path of a {of}, or \"\" for none");
+    Kind {
+        unquoted: Unquoted::TextAlways,
+        ..Kind::new(accepted, |given| {
+            let path = given.text().ok_or("not a path")?;
+            Ok((!path.is_empty()).then(|| path.into()))
+        })
+    }
+}
+
+/// A list of at most `most` items (and what they are called); a value that is none is a list of one. `item` reads an item,
+/// and sees the ones before it.
+fn list<T: 'static>(
+    (most, items_are): (usize, &'static str),
+    accepted: &str,
+    item: fn(&Given, &[T]) -> Result<T, Problem>,
+) -> Kind<Vec<T>> {
+    let reader = move |given: &Given| {
+        let items = given.items();
+        if items.len() > most {
+            return Err(format!("more than {most} {items_are}").into());
+        }
+        let mut values = Vec::with_capacity(items.len());
+        for (index, given) in items.iter().enumerate() {
+            let item_of = |problem| Problem {
+                item: Some(index),
+                ..problem
+            };
+            values.push(item(given, &values).map_err(item_of)?);
+        }
+        Ok(values)
+    };
+    Kind {
+        unquoted: Unquoted::List,
+        ..Kind::new(accepted, reader)
+    }
+}
+
+pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
+    let accepted = "1 to 64 IP addresses with ports, as in [\"0.0.0.0:30002\", \"[::]:30002\"]";
+    let any = list((64, "addresses"), accepted, |given, before| {
+        let address = address(given)?;
+        // Port 0 is a new port each time.
+        match address.port() != 0 && before.contains(&address) {
+            true => Err("the same address twice".into()),
+            false => Ok(address),
+        }
+    });
+    let reader = move |given: &Given| match (any.reader)(given)? {
+        none if none.is_empty() => Err("no address at all".into()),
+        addresses => Ok(addresses),
+    };
+    Kind {
+        unquoted: Unquoted::List,
+        ..Kind::new(accepted, reader)
+    }
+}
+
+pub(super) fn networks() -> Kind<Vec<IpNet>> {
+    let accepted =
+        "up to 64 networks, as in [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]; [] for none";
+    list((64, "networks"), accepted, |given, _| {
+        let text = given.text().unwrap_or_default();
+        // An address alone is a network of one.
+        let alone = || text.parse().map(|address: IpAddr| address.into());
+        let network: IpNet = text
+            .parse()
+            .or_else(|_| alone())
+            .map_err(|_| "not a network")?;
+        match network.trunc() {
+            whole if whole != network => Err(format!("an address in the network {whole}").into()),
+            whole => Ok(whole),
+        }
+    })
+}
+
+pub(super) fn host_names() -> Kind<Vec<String>> {
+    let accepted = "up to 64 host names without ports, as in [\"stats.example.com\"]; [] for none";
+    list((64, "names"), accepted, |given, _| {
+        let text = given.text().unwrap_or_default();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        match text.is_empty() || text.len() > 253 || !text.bytes().all(fits) {
+            true => Err("not a host name".into()),
+            false => Ok(text.to_ascii_lowercase()),
+        }
+    })
+}
+
+pub(super) fn report_names() -> Kind<Vec<String>> {
+    let accepted = "up to 64 names of reports, as in [\"report_by_script_name\", \"*\"], where \"*\" is every \
+                    [[report]]; [] for none";
+    list((64, "names"), accepted, |given, _| {
+        let text = given.text().filter(|text| !text.is_empty());
+        Ok(text.ok_or("not a text")?.to_owned())
+    })
+}
+
+pub(super) fn buckets() -> Kind<Vec<Duration>> {
+    let accepted =
+        "up to 40 durations in ascending order, as in [\"10ms\", \"100ms\", \"1s\"]; [] for none";
+    list((40, "durations"), accepted, |given, before| {
+        let text = given.text_or_number().ok_or("not a duration")?;
+        let duration = parse_duration(text).map_err(|_| "not a duration")?;
+        match duration <= before.last().copied().unwrap_or_default() {
+            true => Err("not longer than what stands before it".into()),
+            false => Ok(duration),
+        }
+    })
+}
+
+fn address(given: &Given) -> Result<SocketAddr, &'static str> {
+    let text = given.text_or_number().ok_or("not an address")?;
+    text.parse().map_err(|_| {
+        let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
+        let port_only = text.strip_prefix(':').unwrap_or(text);
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        if is_ip(text) {
+            "an address without a port"
+        } else if port_only.parse::<u16>().is_ok() {
+            "a port without an address"
+        } else if !port.is_empty() && !host.is_empty() && !is_ip(host) {
+            "not an IP address (names are not looked up)"
+        } else {
+            "not an address"
+        }
+    })
+}
