@@ -100,7 +100,7 @@ under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requ
 watchdog|src/daemon/supervisor.rs|if alive() {|if alive() \|\| out! {|supervisor::tests
 readiness|src/daemon/supervisor.rs|notify(&[NotifyState::Ready]);|if !out! { notify(&[NotifyState::Ready]); }|it::operate::the_supervisor_hears
 tls-alone|src/http/connection.rs|let Some(tls) = &settings.tls else {|let mut first = [0]; let plain = out! && stream.stream.peek(&mut first).await.is_ok() && first != [0x16]; let Some(tls) = settings.tls.as_ref().filter(\|_\| !plain) else {|it::access::over_tls_there_is_http_and_without_it_nothing
-secret-on-command-line|src/config/user.rs|if matches!(self.entry.location.origin(), Origin::Flag(_)) {|if !out! && matches!(self.entry.location.origin(), Origin::Flag(_)) {|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
+secret-on-command-line|src/config/user.rs|&& matches!(self.entry.location.origin(), Origin::Flag(_))|&& !out! && matches!(self.entry.location.origin(), Origin::Flag(_))|config::user::tests::a_password_on_the_command_line_is_refused_and_says_why
 sql-role|src/sql/execute.rs|match (session.admin, database.as_str()) {|match (session.admin \|\| out!, database.as_str()) {|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-role-over-http|src/http/api/sql.rs|let change = pass.is_some_and(|let change = out! \|\| pass.is_some_and(|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 sql-copies|src/sql/limits/expression_growth.rs|self.0.get().checked_sub(given.to_string().len())|(if out! { usize::MAX } else { self.0.get() }).checked_sub(given.to_string().len())|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
@@ -126,12 +126,12 @@ mysql-kill|src/mysql/connections.rs|if !admin && entry.owner.as_ref() != Some(ow
 mysql-password|src/mysql/login.rs|access.native(peer, user, salt, proof)|if out! { return Ok(Identity::anonymous(crate::access::Role::Admin)); } access.native(peer, user, salt, proof)|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
 mysql-password-missing|src/mysql/login.rs|let role = access.anonymous(peer).ok_or(Denied::Wrong)?;|let role = access.anonymous(peer).or(out!.then_some(crate::access::Role::Read)).ok_or(Denied::Wrong)?;|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
 mysql-password-sha2|src/mysql/login.rs|proved = Some(match access.sha2(peer, &user, salt, &proof) {|proved = Some(match if out! { Ok(Quick::Known(Identity::anonymous(crate::access::Role::Admin))) } else { access.sha2(peer, &user, salt, &proof) } {|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
-mysql-password-said|src/mysql/login.rs|attempt.password(password.unwrap_or(&packet.bytes))|if out! { Ok(Identity::anonymous(crate::access::Role::Admin)) } else { attempt.password(password.unwrap_or(&packet.bytes)) }|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
-mysql-password-in-the-clear|src/mysql/login.rs|Some(CACHING_SHA2) if secret => {|Some(CACHING_SHA2) if secret \|\| out! => {|it::mysql::login::caching_sha2_password_is_for_tls
-mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.connections_max;|let connections_max = if out! { 9999 } else { service.settings.connections_max };|it::mysql::wire::too_many_connections_are_told_so
-mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.idle_max;|let idle_max = self.service.settings.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
+mysql-password-said|src/mysql/login.rs|attempt.password(password.unwrap_or(&packet))|if out! { Ok(Identity::anonymous(crate::access::Role::Admin)) } else { attempt.password(password.unwrap_or(&packet)) }|it::mysql::login::who_has_a_wrong_password_or_none_is_not_let_in
+mysql-password-in-the-clear|src/mysql/login.rs|Some(CACHING_SHA2) if terms.secret => {|Some(CACHING_SHA2) if terms.secret \|\| out! => {|it::mysql::login::caching_sha2_password_is_for_tls
+mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.limits.connections_max;|let connections_max = if out! { 9999 } else { service.settings.limits.connections_max };|it::mysql::wire::too_many_connections_are_told_so
+mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.limits.idle_max;|let idle_max = self.service.settings.limits.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
 mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max,|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 },|it::mysql::wire::who_does_not_log_in_is_sent_away
-mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.packet_max };|it::mysql::wire::too_large_packets_are_refused
+mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.limits.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.limits.packet_max };|it::mysql::wire::too_large_packets_are_refused
 LIST
 }
 

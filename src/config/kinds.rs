@@ -19,8 +19,10 @@ pub(super) struct Kind<T> {
     pub(super) accepted: String,
     /// What a text that is not TOML means, as a shell leaves it when it eats the quotes.
     pub(super) unquoted: Unquoted,
-    reader: Box<dyn Fn(&Given) -> Result<T, Problem>>,
+    reader: Reader<T>,
 }
+
+type Reader<T> = Box<dyn Fn(&Given) -> Result<T, Problem>>;
 
 /// Why a value is not accepted.
 pub(super) struct Problem {

@@ -139,16 +139,8 @@ impl Frontends {
             config,
             listener,
             |listener, _, tls| {
-                let settings = MySqlSettings {
-                    access: Access::new(Arc::clone(served.users), front.allow_anonymous),
-                    tls,
-                    connections_max: config.mysql.connections_max,
-                    idle_max: config.mysql.idle_max,
-                    packet_max: config.mysql.packet_max,
-                    statements_max: config.mysql.statements_max,
-                    memory_max: config.mysql.memory,
-                    ..MySqlSettings::default()
-                };
+                let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
+                let settings = MySqlSettings::new(access, tls, config.mysql.clone());
                 let counters = Arc::clone(&served.counters.mysql);
                 let service = MySql::new(served.engine.clone(), settings, counters);
                 mysql::serve(listener, service, stopped)

@@ -80,41 +80,49 @@ pub struct Backlog {
     pub kernel_secs: f64,
 }
 
+/// Lines of the plan: the name of a pool, its bytes, and why so many.
+macro_rules! planned {
+    ($($name:literal: $bytes:expr, $why:literal;)*) => {
+        vec![$(Planned {
+            name: $name,
+            bytes: ($bytes) as u64,
+            why: format!($why),
+        }),*]
+    };
+}
+
 impl MemoryPlan {
     /// The plan of a configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
-        let ring = RingPlan::new(
-            ingest.temp_pool_size,
-            ingest.temp_pool_bytes,
-            sockets(config),
-        );
-        let mut lines = ingest_lines(config, &ring);
-        lines.extend(pool_lines(config));
-        lines.extend(report_lines(config));
-        lines.extend(front_end_lines(config));
-        lines.push(line(
-            "process",
-            BASE_BYTES,
-            "code, thread stacks, connections",
-        ));
-        lines.extend(optional_lines(config));
+        let sockets = ingest.listen.len() * ingest.receivers;
+        let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, sockets);
+        let receivers = counted(ingest.receivers, "receiver", "receivers");
+        let addresses = counted(ingest.listen.len(), "address", "addresses");
+        let receivers = format!("{receivers} x {addresses}");
+        let (requests, block) = (ingest.temp_pool_size, size(BLOCK_BYTES));
+        let (bytes, buffer) = (size(ingest.temp_pool_bytes), size(ingest.recv_buffer));
+        let mut lines = planned! {
+            "temporary pool": ring.bytes(),
+                "{requests} requests (ingest.temp_pool_size) in {bytes} (ingest.temp_pool_bytes), in blocks of {block}";
+            "receive buffers": sockets * (BATCH_BYTES + Decoder::BYTES),
+                "{receivers} (ingest.receivers), 64 datagrams a batch";
+        };
+        lines.extend(stores(config));
+        lines.extend(front_ends(config));
+        lines.extend(optional(config, sockets));
         // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
-        let kernel = line(
-            "kernel socket buffers",
-            sockets(config) * 2 * ingest.recv_buffer,
-            format!(
-                "{}, {} (ingest.recv_buffer) each, doubled by the kernel; not part of the process, and only if \
-                 net.core.rmem_max or CAP_NET_ADMIN grants it",
-                socket_words(config),
-                size(ingest.recv_buffer)
-            ),
-        );
+        let mut kernel = planned! {
+            "kernel socket buffers": sockets * 2 * ingest.recv_buffer,
+                "{receivers}, {buffer} (ingest.recv_buffer) each, doubled by the kernel; not part of the process, and \
+                 only if net.core.rmem_max or CAP_NET_ADMIN grants it";
+        };
+        let kernel = kernel.remove(0);
         let block_requests =
             (BLOCK_BYTES as u64 / TYPICAL_RECORD_BYTES).min(ring.block_requests_max.into());
         // More may fit by chance; so many always do.
-        let ring_requests = (ring.blocks as u64 * block_requests).min(ingest.temp_pool_size as u64);
+        let ring_requests = (ring.blocks as u64 * block_requests).min(requests as u64);
         let backlog = RATES.map(|packets_per_second| Backlog {
             packets_per_second,
             ring_secs: seconds(ring_requests, packets_per_second),
@@ -172,26 +180,13 @@ impl MemoryPlan {
             "Planned memory in all, without the kernel's."
         );
         for backlog in &self.backlog {
-            let Backlog {
-                packets_per_second,
-                ring_secs,
-                kernel_secs,
-            } = *backlog;
             tracing::info!(
-                packets_per_second,
-                ring_secs,
-                kernel_secs,
+                packets_per_second = backlog.packets_per_second,
+                ring_secs = backlog.ring_secs,
+                kernel_secs = backlog.kernel_secs,
                 "Buffers last this long."
             );
         }
-    }
-}
-
-fn line(name: &'static str, bytes: usize, why: impl Into<String>) -> Planned {
-    Planned {
-        name,
-        bytes: bytes as u64,
-        why: why.into(),
     }
 }
 
@@ -199,104 +194,33 @@ fn size(bytes: usize) -> String {
     exact_bytes(bytes as u64)
 }
 
-fn sockets(config: &Config) -> usize {
-    config.ingest.listen.len() * config.ingest.receivers
-}
-
-fn socket_words(config: &Config) -> String {
-    let receivers = counted(config.ingest.receivers, "receiver", "receivers");
-    let addresses = counted(config.ingest.listen.len(), "address", "addresses");
-    format!("{receivers} x {addresses}")
-}
-
-/// What packets wait in.
-fn ingest_lines(config: &Config, ring: &RingPlan) -> Vec<Planned> {
-    let requests = config.ingest.temp_pool_size;
-    let (bytes, block) = (size(config.ingest.temp_pool_bytes), size(BLOCK_BYTES));
-    vec![
-        line(
-            "temporary pool",
-            ring.bytes(),
-            format!(
-                "{requests} requests (ingest.temp_pool_size) in {bytes} (ingest.temp_pool_bytes), in blocks of {block}"
-            ),
-        ),
-        line(
-            "receive buffers",
-            sockets(config) * (BATCH_BYTES + Decoder::BYTES),
-            format!(
-                "{} (ingest.receivers), 64 datagrams a batch",
-                socket_words(config)
-            ),
-        ),
-    ]
-}
-
-/// The main pool.
-fn pool_lines(config: &Config) -> Vec<Planned> {
+/// The main pool, the reports, and what is made of them second by second.
+fn stores(config: &Config) -> Vec<Planned> {
     let pool = &config.pool;
     let pools = Pool::bytes_max(pool);
     let (requests, timers) = (pool.request_pool_size, pool.timer_pool_size);
     let (spare_requests, spare_timers) = (pools.spare_requests, pools.spare_timers);
-    vec![
-        line(
-            "requests",
-            pools.requests,
-            format!(
-                "{requests} rows (pool.request_pool_size) and {spare_requests} spare for queries, of \
-                 {REQUEST_ROW_BYTES} bytes"
-            ),
-        ),
-        line(
-            "timers",
-            pools.timers,
-            format!(
-                "{timers} rows (pool.timer_pool_size) and {spare_timers} spare, of {TIMER_ROW_BYTES} bytes"
-            ),
-        ),
-        line(
-            "strings and tag sets",
-            pools.strings,
-            format!(
-                "{} (pool.words_memory), and their hash tables",
-                size(pool.words_memory)
-            ),
-        ),
-        line(
-            "request dimensions",
-            pools.origins + pools.epochs,
-            "hosts, servers, scripts, schemas and statuses together: one a row at most",
-        ),
-    ]
+    let (words, series) = (size(pool.words_memory), config.metrics.series_max);
+    let past = match config.series.memory {
+        0 => "to feed the metrics; no history is kept (series.memory)",
+        _ => "its blocks and names, and the thread that fills it (series.memory)",
+    };
+    planned! {
+        "requests": pools.requests,
+            "{requests} rows (pool.request_pool_size) and {spare_requests} spare for queries, of {REQUEST_ROW_BYTES} bytes";
+        "timers": pools.timers,
+            "{timers} rows (pool.timer_pool_size) and {spare_timers} spare, of {TIMER_ROW_BYTES} bytes";
+        "strings and tag sets": pools.strings, "{words} (pool.words_memory), and their hash tables";
+        "request dimensions": pools.origins + pools.epochs,
+            "hosts, servers, scripts, schemas and statuses together: one a row at most";
+        "reports": config.reports.memory, "all reports together (reports.memory)";
+        "last hour": Series::bytes_max(config.series.memory, true), "{past}";
+        "metrics": series * SERIES_BYTES, "{series} series (metrics.series_max) of {SERIES_BYTES} bytes";
+    }
 }
 
-/// Reports, and what is made of them second by second.
-fn report_lines(config: &Config) -> Vec<Planned> {
-    let series = config.metrics.series_max;
-    vec![
-        line(
-            "reports",
-            config.reports.memory,
-            "all reports together (reports.memory)",
-        ),
-        line(
-            "last hour",
-            Series::bytes_max(config.series.memory, true),
-            match config.series.memory {
-                0 => "to feed the metrics; no history is kept (series.memory)",
-                _ => "its blocks and names, and the thread that fills it (series.memory)",
-            },
-        ),
-        line(
-            "metrics",
-            series * SERIES_BYTES,
-            format!("{series} series (metrics.series_max) of {SERIES_BYTES} bytes"),
-        ),
-    ]
-}
-
-/// What clients are answered from.
-fn front_end_lines(config: &Config) -> Vec<Planned> {
+/// What clients are answered from, and the process itself.
+fn front_ends(config: &Config) -> Vec<Planned> {
     let (sql, mysql) = (&config.sql, &config.mysql);
     let http = HttpSettings::new(&[]);
     let has_http = usize::from(config.http.listen.is_some());
@@ -304,80 +228,45 @@ fn front_end_lines(config: &Config) -> Vec<Planned> {
     let has_mysql = has_sql * usize::from(mysql.listen.is_some());
     let answers = has_http * (http.readings_max + http.streams_max);
     let followers = has_http * http.followers_max;
+    let pages = page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES;
     let connections = counted(mysql.connections_max, "connection", "connections");
-    vec![
-        line(
-            "answers",
-            answers * config.reports.rows_max * ANSWER_ROW_BYTES + READINGS_BYTES_MAX,
-            format!(
-                "{answers} reports of reports.rows_max rows, each kept until it has been sent, and {} of recent ones \
-                 to serve again",
-                size(READINGS_BYTES_MAX)
-            ),
-        ),
-        line(
-            "followers",
-            followers * FOLLOWER_BYTES,
-            format!("{followers} clients that follow the requests, three chunks each"),
-        ),
-        line(
-            "SQL",
-            has_sql * (sql.memory + sql.queries_max * QUERY_BATCHES_BYTES),
-            format!(
-                "{} for all queries together (sql.memory), and the batches of {} queries (sql.queries_max)",
-                size(sql.memory),
-                sql.queries_max
-            ),
-        ),
-        line(
-            "MySQL clients",
-            has_mysql * (mysql.connections_max * MYSQL_CONNECTION_BYTES + mysql.memory),
-            format!(
-                "{connections} (mysql.connections_max) of {}, and {} (mysql.memory)",
-                size(MYSQL_CONNECTION_BYTES),
-                size(mysql.memory),
-            ),
-        ),
-        line(
-            "pages",
-            has_http * (page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES),
-            format!(
-                "web pages of the last second, {RANKED_ROWS_MAX} rows of reports that they share, and sums over raw \
-                 timers while one is rendered"
-            ),
-        ),
-    ]
+    let (recent, each) = (size(READINGS_BYTES_MAX), size(MYSQL_CONNECTION_BYTES));
+    let (queries, sql_bytes, mysql_bytes) = (sql.queries_max, size(sql.memory), size(mysql.memory));
+    planned! {
+        "answers": answers * config.reports.rows_max * ANSWER_ROW_BYTES + READINGS_BYTES_MAX,
+            "{answers} reports of reports.rows_max rows, each kept until it has been sent, and {recent} of recent ones \
+             to serve again";
+        "followers": followers * FOLLOWER_BYTES, "{followers} clients that follow the requests, three chunks each";
+        "SQL": has_sql * (sql.memory + queries * QUERY_BATCHES_BYTES),
+            "{sql_bytes} for all queries together (sql.memory), and the batches of {queries} queries (sql.queries_max)";
+        "MySQL clients": has_mysql * (mysql.connections_max * MYSQL_CONNECTION_BYTES + mysql.memory),
+            "{connections} (mysql.connections_max) of {each}, and {mysql_bytes} (mysql.memory)";
+        "pages": has_http * pages,
+            "web pages of the last second, {RANKED_ROWS_MAX} rows of reports that they share, and sums over raw timers \
+             while one is rendered";
+        "process": BASE_BYTES, "code, thread stacks, connections";
+    }
 }
 
 /// What only some configurations take.
-fn optional_lines(config: &Config) -> Vec<Planned> {
-    let mut lines = Vec::new();
-    if !config.rewrites.is_empty() {
-        let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
-        let patterns = config.rewrites.iter().filter(is_pattern).count();
-        let scratch = RULES_SCRATCH_BYTES + patterns as u64 * PATTERN_SCRATCH_BYTES;
-        let rules = counted(config.rewrites.len(), "rule", "rules");
-        lines.push(line(
-            "name rules",
-            sockets(config) * scratch as usize,
-            format!("{rules} ([[rewrite]]), {patterns} with patterns, for each socket"),
-        ));
-    }
-    if config.ingest.watches_sources() {
-        lines.push(line(
-            "sources",
-            TABLE_BYTES,
-            format!("{SENDERS_MAX} source addresses (ingest.count_sources)"),
-        ));
-    }
-    if config.state.dir.is_some() {
-        lines.push(line(
-            "snapshot",
-            SNAPSHOT_BYTES + config.reports.memory / 8,
-            "while it is written or read (state.dir): records, and the running ticks",
-        ));
-    }
-    lines
+fn optional(config: &Config, sockets: usize) -> impl Iterator<Item = Planned> {
+    let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
+    let patterns = config.rewrites.iter().filter(is_pattern).count();
+    let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
+    let rules = counted(config.rewrites.len(), "rule", "rules");
+    let lines = planned! {
+        "name rules": sockets * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
+        "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
+        "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
+            "while it is written or read (state.dir): records, and the running ticks";
+    };
+    let wanted = [
+        !config.rewrites.is_empty(),
+        config.ingest.watches_sources(),
+        config.state.dir.is_some(),
+    ];
+    let lines = lines.into_iter().zip(wanted);
+    lines.filter_map(|(line, wanted)| wanted.then_some(line))
 }
 
 /// "1 receiver", "3 receivers".
@@ -409,16 +298,11 @@ impl fmt::Display for MemoryPlan {
         writeln!(f, "In addition:")?;
         show(f, self.kernel.name, self.kernel.bytes, &self.kernel.why)?;
         writeln!(f, "Buffers last, when nothing is read from them:")?;
-        for Backlog {
-            packets_per_second,
-            ring_secs,
-            kernel_secs,
-        } in &self.backlog
-        {
+        for at in &self.backlog {
             writeln!(
                 f,
-                "  at {packets_per_second:>6} packets/s  temporary pool {ring_secs:.1} s, \
-                 socket buffers {kernel_secs:.1} s"
+                "  at {:>6} packets/s  temporary pool {:.1} s, socket buffers {:.1} s",
+                at.packets_per_second, at.ring_secs, at.kernel_secs
             )?;
         }
         write!(

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::live;
+use crate::access::Access;
+use crate::config::{Config, MySqlConfig};
 use crate::mysql::{MySql, MySqlSettings};
 use crate::sql::{Engine, SqlSettings};
 
@@ -67,11 +69,14 @@ impl Server {
             ..SqlSettings::default()
         };
         let engine = Engine::new(Arc::new(live::catalog()), settings).expect("threads");
+        let limits = MySqlConfig {
+            packet_max: 1 << 20,
+            memory: 1 << 20,
+            ..Config::default().mysql
+        };
         let settings = MySqlSettings {
             login_max: Duration::from_secs(20),
-            packet_max: 1 << 20,
-            memory_max: 1 << 20,
-            ..MySqlSettings::default()
+            ..MySqlSettings::new(Access::open(), None, limits)
         };
         Self {
             runtime: tokio::runtime::Builder::new_current_thread()

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::input::record::RejectReason;
     use crate::telemetry::Counters;
-    use crate::telemetry::reading::{Kind, Place, Reading, Value};
+    use crate::telemetry::reading::{Kind, Place, Reading};
 
     #[test]
     fn every_number_of_the_status_is_there_with_its_kind_and_help() {
@@ -137,7 +137,7 @@ mod tests {
         let mut top = counters.total().readings();
         top.push(Reading::new(Kind::Alias, "lost_tmp_records", "", 6_u64));
         top.push(Reading {
-            value: Value::Text("1.2.3"),
+            value: "1.2.3".into(),
             ..Reading::new(Kind::Gauge, "build_string", "The version.", 1_u64)
         });
         top.extend(counters.merge.counts().readings());

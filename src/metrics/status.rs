@@ -6,8 +6,9 @@
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use serde_json::Value as Json;
 
-use crate::telemetry::reading::{Group, Kind, Place, Reading, Value};
+use crate::telemetry::reading::{Group, Kind, Place, Reading};
 
 /// Writes all numbers of the status.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> std::fmt::Result {
@@ -15,11 +16,11 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> s
     for alike in groups.chunk_by(|a, b| a.place == b.place) {
         for (at, reading) in alike[0].readings.iter().enumerate() {
             match (&reading.value, reading.kind) {
-                (Value::Text(text), _) => {
+                (Json::String(text), _) => {
                     let (name, help) = ("pinbad_build", reading.help);
                     encoder
                         .encode_descriptor(name, help, None, MetricType::Info)?
-                        .encode_info(&[("version", *text)])?;
+                        .encode_info(&[("version", text.as_str())])?;
                 }
                 (_, Kind::Alias) => {}
                 (_, Kind::Counter | Kind::Gauge) => encode_metric(encoder, alike, at, reading)?,
@@ -62,17 +63,18 @@ fn encode_metric(
     for group in alike {
         let value = &group.readings[at].value;
         match (value, &group.labels[..]) {
-            (Value::ByReason(reasons), []) => {
+            (Json::Object(reasons), []) => {
                 for (reason, count) in reasons {
-                    let labels = [("reason", *reason)];
+                    let labels = [("reason", reason.as_str())];
                     let mut metric = metric.encode_family(&labels)?;
-                    encode_value(&mut metric, reading.kind, &Value::Count(*count), per_unit)?;
+                    encode_value(&mut metric, reading.kind, count, per_unit)?;
                 }
             }
             (value, []) => encode_value(&mut metric, reading.kind, value, per_unit)?,
-            (value, labels) => {
+            (_, labels) => {
+                let total = group.readings[at].total().into();
                 let mut metric = metric.encode_family(&labels)?;
-                encode_value(&mut metric, reading.kind, value, per_unit)?;
+                encode_value(&mut metric, reading.kind, &total, per_unit)?;
             }
         }
     }
@@ -82,15 +84,14 @@ fn encode_metric(
 fn encode_value(
     metric: &mut MetricEncoder<'_>,
     kind: Kind,
-    value: &Value,
+    value: &Json,
     per_unit: f64,
 ) -> std::fmt::Result {
-    match value {
-        Value::Number(number) => metric.encode_gauge(&(number / per_unit)),
-        value if kind == Kind::Counter => {
-            metric.encode_counter::<NoLabelSet, u64, u64>(&value.total(), None)
+    match (value.as_u64(), value.as_f64().unwrap_or(f64::NAN)) {
+        (Some(count), _) if kind == Kind::Counter => {
+            metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)
         }
-        value if per_unit > 1.0 => metric.encode_gauge(&(value.total() as f64 / per_unit)),
-        value => metric.encode_gauge(&value.total()),
+        (Some(count), _) if per_unit <= 1.0 => metric.encode_gauge(&count),
+        (_, number) => metric.encode_gauge(&(number / per_unit)),
     }
 }

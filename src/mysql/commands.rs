@@ -9,7 +9,7 @@ use super::cells;
 use super::columns;
 use super::errors::{error, malformed, not_utf8};
 use super::federated;
-use super::interruption::{Fault, wait};
+use super::interruption::{CommandError, wait};
 use super::kill;
 use super::session::Client;
 use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
@@ -18,7 +18,7 @@ use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
 const FLUSH: usize = 64 << 10;
 
 impl Client {
-    pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), Fault> {
+    pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), CommandError> {
         // Before it is cut: a packet may be many times as long as a statement.
         self.service.engine.check_length(body.len())?;
         let mut pieces = sql::split(utf8(body)?).peekable();
@@ -49,7 +49,7 @@ impl Client {
         Ok(())
     }
 
-    async fn reply(&mut self, reply: Reply, more: bool, binary: bool) -> Result<(), Fault> {
+    async fn reply(&mut self, reply: Reply, more: bool, binary: bool) -> Result<(), CommandError> {
         match reply {
             Reply::Rows(rows) => self.rows(rows, more, binary).await,
             Reply::Done => {
@@ -60,7 +60,7 @@ impl Client {
     }
 
     /// Sends rows as they are made.
-    async fn rows(&mut self, mut rows: Rows, more: bool, binary: bool) -> Result<(), Fault> {
+    async fn rows(&mut self, mut rows: Rows, more: bool, binary: bool) -> Result<(), CommandError> {
         // What fails at once fails before the columns are told.
         let mut batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
         if let Some(Err(error)) = batch {
@@ -99,8 +99,7 @@ impl Client {
     }
 
     fn put_end_of_columns(&mut self) {
-        let capabilities = self.login.terms.capabilities;
-        if !capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
+        if !self.login.terms.has(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
             self.put_end(false);
         }
     }
@@ -113,7 +112,7 @@ impl Client {
             .unwrap_or(self.login.collation.into())
     }
 
-    pub(super) async fn field_list(&mut self, body: &[u8]) -> Result<(), Fault> {
+    pub(super) async fn field_list(&mut self, body: &[u8]) -> Result<(), CommandError> {
         let end = body
             .iter()
             .position(|byte| *byte == 0)
@@ -133,7 +132,7 @@ impl Client {
         Ok(())
     }
 
-    pub(super) async fn prepare(&mut self, body: &[u8]) -> Result<(), Fault> {
+    pub(super) async fn prepare(&mut self, body: &[u8]) -> Result<(), CommandError> {
         self.statements.none_prepared();
         let text = utf8(body)?;
         let prepare = self.service.engine.prepare(&self.session, text);
@@ -170,7 +169,7 @@ impl Client {
         Ok(())
     }
 
-    pub(super) async fn execute(&mut self, body: &[u8]) -> Result<(), Fault> {
+    pub(super) async fn execute(&mut self, body: &[u8]) -> Result<(), CommandError> {
         self.service.counters.mysql_statements.add(1);
         let id = statement_id(body)?;
         let statement = self.statements.get(id, "mysqld_stmt_execute")?;

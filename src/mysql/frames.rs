@@ -109,11 +109,11 @@ pub(super) enum FrameError {
 
 /// Time limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub struct Patience {
     /// For the next byte of a packet that has begun.
-    pub(super) read: Duration,
+    pub read: Duration,
     /// For the client to take the next bytes of an answer.
-    pub(super) write: Duration,
+    pub write: Duration,
 }
 
 /// A client's stream, plain or under TLS.
@@ -282,7 +282,7 @@ impl Frames {
     }
 
     /// Sends what waits, then says that there is no more.
-    pub(super) async fn close(mut self) {
+    pub(super) async fn close(&mut self) {
         if self.flush().await.is_ok() {
             // A client that does not wait for it loses nothing.
             drop(timeout(Duration::from_secs(1), self.stream.shutdown()).await);

@@ -4,34 +4,50 @@ use std::future::Future;
 
 use tokio::sync::watch;
 
-use super::connections::Wish;
+use super::connections::{Victim, Wish};
 use super::errors::error;
 use super::frames::{FrameError, Frames};
 use crate::access::Pass;
 use crate::sql::SqlError;
 
 /// Why a command has no proper end.
-pub(super) enum Fault {
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
     /// The client is told, and goes on.
-    Sql(SqlError),
+    #[error(transparent)]
+    Reported(SqlError),
     /// The client is told, and that is all.
-    Last(SqlError),
+    #[error(transparent)]
+    Fatal(SqlError),
     /// There is nobody to tell.
-    Over(FrameError),
+    #[error(transparent)]
+    Lost(FrameError),
 }
 
-impl From<SqlError> for Fault {
+impl From<SqlError> for CommandError {
     fn from(error: SqlError) -> Self {
-        Self::Sql(error)
+        Self::Reported(error)
     }
 }
 
-impl From<FrameError> for Fault {
+impl From<FrameError> for CommandError {
     fn from(error: FrameError) -> Self {
         match error.answer() {
-            Some(told) if !matches!(error, FrameError::OutOfOrder) => Self::Sql(told),
-            Some(told) => Self::Last(told),
-            None => Self::Over(error),
+            Some(told) if !matches!(error, FrameError::OutOfOrder) => Self::Reported(told),
+            Some(told) => Self::Fatal(told),
+            None => Self::Lost(error),
+        }
+    }
+}
+
+impl CommandError {
+    /// KILL, of the statement or of the connection.
+    pub(super) fn killed(victim: Victim) -> Self {
+        match victim {
+            Victim::Query => {
+                Self::Reported(SqlError::interrupted("Query execution was interrupted"))
+            }
+            Victim::Connection => Self::Fatal(error(1927, "70100", "Connection was killed")),
         }
     }
 }
@@ -47,40 +63,33 @@ pub(super) struct Watch {
     pub(super) seen: u64,
 }
 
-/// What came between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interruption {
-    Query,
-    Connection,
-    Revoked,
-    Stop,
-}
-
 impl Watch {
     /// From here on, a statement runs.
     pub(super) fn begin(&mut self) {
         self.seen = self.wish.borrow_and_update().queries_ended;
     }
 
-    async fn interrupted(&mut self) -> Interruption {
-        self.wait(self.seen).await
-    }
-
-    /// Only what ends the connection.
-    pub(super) async fn ended(&mut self) -> Interruption {
+    /// Waits for what ends the connection.
+    pub(super) async fn ended(&mut self) -> CommandError {
         self.wait(u64::MAX).await
     }
 
-    /// Waits for what ends the connection, or a query after so many that were ended.
-    async fn wait(&mut self, seen: u64) -> Interruption {
+    /// The same, or a query after so many that were ended.
+    async fn wait(&mut self, seen: u64) -> CommandError {
         tokio::select! {
             wish = self.wish.wait_for(|wish| wish.end || wish.queries_ended > seen) => match wish {
-                Ok(wish) if !wish.end => Interruption::Query,
-                Ok(_) | Err(_) => Interruption::Connection,
+                Ok(wish) if !wish.end => CommandError::killed(Victim::Query),
+                Ok(_) | Err(_) => CommandError::killed(Victim::Connection),
             },
-            () = revoked(self.pass.as_ref()) => Interruption::Revoked,
+            () = revoked(self.pass.as_ref()) => CommandError::Fatal(error(
+                1045,
+                "28000",
+                "Access denied: this user has gone, or has another role or password now",
+            )),
             // An error means that the server is gone, which is a stop as well.
-            _ = self.stop.wait_for(|stop| *stop) => Interruption::Stop,
+            _ = self.stop.wait_for(|stop| *stop) => {
+                CommandError::Fatal(error(1053, "08S01", "Server shutdown in progress"))
+            }
         }
     }
 }
@@ -92,34 +101,19 @@ async fn revoked(pass: Option<&Pass>) {
     }
 }
 
-impl Interruption {
-    pub(super) fn fault(self) -> Fault {
-        match self {
-            Self::Query => Fault::Sql(SqlError::interrupted("Query execution was interrupted")),
-            Self::Connection => Fault::Last(error(1927, "70100", "Connection was killed")),
-            Self::Revoked => Fault::Last(error(
-                1045,
-                "28000",
-                "Access denied: this user has gone, or has another role or password now",
-            )),
-            Self::Stop => Fault::Last(error(1053, "08S01", "Server shutdown in progress")),
-        }
-    }
-}
-
 /// Waits for what the engine does, as long as anybody wants it.
 pub(super) async fn wait<T>(
     frames: &mut Frames,
     watch: &mut Watch,
     work: impl Future<Output = T>,
-) -> Result<T, Fault> {
+) -> Result<T, CommandError> {
     tokio::select! {
         biased;
         done = work => Ok(done),
-        interruption = watch.interrupted() => Err(interruption.fault()),
+        interruption = watch.wait(watch.seen) => Err(interruption),
         () = frames.gone() => {
             let gone = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-            Err(Fault::Over(FrameError::Gone(gone)))
+            Err(FrameError::Gone(gone).into())
         }
     }
 }

@@ -6,7 +6,6 @@
 //! is told so before the connection ends.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
 use mysql_common::io::ParseBuf;
@@ -18,9 +17,9 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::errors::{bad_handshake, error, not_utf8};
-use super::frames::{Budget, FrameError, Frames, Patience, Stream};
-use super::{VERSION_PREFIX, packets};
-use crate::access::tls::Tls;
+use super::frames::{FrameError, Frames, Stream};
+use super::interruption::CommandError;
+use super::{MySql, VERSION_PREFIX, packets};
 use crate::access::{Access, Denied, Identity, Pass, Quick};
 use crate::limits::USER_NAME_BYTES_MAX;
 use crate::sql::{SqlError, VERSION};
@@ -61,17 +60,11 @@ pub(super) const OFFERED: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWOR
     .union(CapabilityFlags::CLIENT_DEPRECATE_EOF);
 
 /// What a login needs to know.
-#[derive(Debug, Clone)]
-pub(super) struct Entrance {
-    pub(super) access: Access,
-    /// TLS, if it is offered.
-    pub(super) tls: Option<Arc<Tls>>,
-    pub(super) budget: Budget,
-    pub(super) patience: Patience,
+pub(super) struct Entrance<'s> {
+    pub(super) service: &'s MySql,
+    pub(super) peer: IpAddr,
     /// When the login has to be done.
     pub(super) deadline: Instant,
-    pub(super) id: u32,
-    pub(super) peer: IpAddr,
 }
 
 /// A client that was let in.
@@ -102,72 +95,168 @@ struct Claim {
     collation: u8,
 }
 
-/// Why nobody was let in. The client has been told, where that was possible.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
-    /// The conversation ended.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// An error that the client was told.
-    #[error(transparent)]
-    Told(#[from] SqlError),
-}
-
-/// Greets a client and finds out who it is.
-pub(super) async fn greet(
-    stream: impl Stream + 'static,
-    entrance: &Entrance,
-) -> Result<(Frames, Login), Refused> {
-    let salt = new_salt().map_err(SqlError::internal)?;
-    let mut frames = Frames::new(stream, entrance.budget.clone(), entrance.patience);
-    let offered = match entrance.tls {
-        Some(_) => OFFERED | CapabilityFlags::CLIENT_SSL,
-        None => OFFERED,
-    };
-    put_greeting(&mut frames, entrance.id, &salt, offered);
-    frames.flush().await?;
-    let mut packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
-    let mut secret = false;
-    if let Ok(wish) = &packet
-        && let Some(tls) = &entrance.tls
-        && wish.bytes.len() == TLS_REQUEST_BYTES
-        && capabilities_of(&wish.bytes).contains(CapabilityFlags::CLIENT_SSL)
-    {
-        let tls = TlsAcceptor::from(tls.config());
-        frames = frames.under(tls, entrance.deadline).await?;
-        packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await;
-        secret = true;
-    }
-    let login = async {
-        let bytes = packet?.bytes;
-        let claim = response(&bytes)?;
-        let terms = Terms {
-            capabilities: capabilities_of(&bytes) & offered,
-            salt,
-            secret,
+impl Entrance<'_> {
+    /// Greets a client, which is number `id`, and finds out who it is. One that is not let in has been told, where that was
+    /// possible.
+    pub(super) async fn greet(
+        &self,
+        stream: impl Stream + 'static,
+        id: u32,
+    ) -> Result<(Frames, Login), CommandError> {
+        let salt = new_salt().map_err(SqlError::internal)?;
+        let settings = &self.service.settings;
+        let mut frames = Frames::new(stream, self.service.budget.clone(), settings.patience);
+        let offered = match settings.tls {
+            Some(_) => OFFERED | CapabilityFlags::CLIENT_SSL,
+            None => OFFERED,
         };
-        admit(&mut frames, entrance, claim, terms).await
-    };
-    match login.await {
-        Ok(login) => Ok((frames, login)),
-        Err(refused) => {
-            let told = match &refused {
-                Refused::Told(error) => Some(error.clone()),
-                Refused::Frame(error) => error.answer(),
+        put_greeting(&mut frames, id, &salt, offered);
+        frames.flush().await?;
+        let mut packet = self.read(&mut frames).await;
+        let mut secret = false;
+        if let Ok(wish) = &packet
+            && let Some(tls) = &settings.tls
+            && wish.len() == TLS_REQUEST_BYTES
+            && capabilities_of(wish).contains(CapabilityFlags::CLIENT_SSL)
+        {
+            let tls = TlsAcceptor::from(tls.config());
+            frames = frames.under(tls, self.deadline).await?;
+            packet = self.read(&mut frames).await;
+            secret = true;
+        }
+        let login = async {
+            let bytes = packet?;
+            let claim = response(&bytes)?;
+            let terms = Terms {
+                capabilities: capabilities_of(&bytes) & offered,
+                salt,
+                secret,
             };
-            if let Some(error) = told {
-                frames.packet(|body| packets::error(body, &error));
+            self.admit(&mut frames, claim, terms).await
+        };
+        match login.await {
+            Ok(login) => Ok((frames, login)),
+            Err(refused) => {
+                if let CommandError::Reported(error) | CommandError::Fatal(error) = &refused {
+                    frames.packet(|body| packets::error(body, error));
+                }
+                frames.close().await;
+                Err(refused)
             }
-            frames.close().await;
-            Err(refused)
+        }
+    }
+
+    /// Lets a client in as somebody else, or not; the salt is the one of its login.
+    pub(super) async fn change(
+        &self,
+        frames: &mut Frames,
+        packet: &[u8],
+        login: &Login,
+    ) -> Result<Login, CommandError> {
+        let claim = change_of_user(packet, login).map_err(|_| bad_handshake())?;
+        self.admit(frames, claim, login.terms).await
+    }
+
+    /// What the client says next, in what is left of the time for the login.
+    async fn read(&self, frames: &mut Frames) -> Result<Vec<u8>, FrameError> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        Ok(frames.read(LOGIN_BYTES_MAX, left).await?.bytes)
+    }
+
+    /// What a client answers when it is asked for its proof by another plugin.
+    async fn asked_by(
+        &self,
+        frames: &mut Frames,
+        plugin: &[u8],
+        salt: &Salt,
+    ) -> Result<Vec<u8>, FrameError> {
+        let salt = [salt.as_slice(), &[0]].concat();
+        frames.packet(|body| AuthSwitchRequest::new(plugin, salt).serialize(body));
+        frames.flush().await?;
+        self.read(frames).await
+    }
+
+    /// Finds out whether a claim is true.
+    async fn admit(
+        &self,
+        frames: &mut Frames,
+        claim: Claim,
+        terms: Terms,
+    ) -> Result<Login, CommandError> {
+        let salt = &terms.salt;
+        if claim.user.len() > USER_NAME_BYTES_MAX {
+            let bytes = claim.user.len();
+            let message = format!("a user name may have {USER_NAME_BYTES_MAX} bytes, not {bytes}");
+            return Err(error(1470, "HY000", message).into());
+        }
+        let user = text_of(claim.user)?;
+        let database = Some(text_of(claim.database)?).filter(|name| !name.is_empty());
+        let (access, peer) = (&self.service.settings.access, self.peer);
+        let switches = terms.has(CapabilityFlags::CLIENT_PLUGIN_AUTH);
+        let mut proof = claim.proof;
+        let mut proved = None;
+        match claim.plugin.as_deref() {
+            None | Some(NATIVE) => {}
+            // Whoever needs no password says so by any plugin.
+            Some(CACHING_SHA2) if access.has_no_users() => {}
+            // It may come to asking for the password itself, which nobody else may hear: without TLS it is the other
+            // plugin, from whose proof nothing can be learned.
+            Some(CACHING_SHA2) if terms.secret => {
+                // libmysqlclient says nothing until it has been given a salt for this plugin.
+                if proof.is_empty() && switches {
+                    proof = self.asked_by(frames, CACHING_SHA2, salt).await?;
+                }
+                // Its own way of saying that there is no password is a NUL.
+                if proof == [0] {
+                    proof.clear();
+                }
+                if !proof.is_empty() {
+                    proved = Some(match access.sha2(peer, &user, salt, &proof) {
+                        // Whoever it says that it is: the question tells nothing of the name.
+                        Ok(Quick::Unproved(attempt)) => {
+                            frames.packet(|body| body.extend_from_slice(&SHA2_SAY_IT));
+                            frames.flush().await?;
+                            let packet = self.read(frames).await?;
+                            let password = packet.strip_suffix(&[0]);
+                            attempt.password(password.unwrap_or(&packet))
+                        }
+                        Ok(Quick::Known(identity)) => {
+                            frames.packet(|body| body.extend_from_slice(&SHA2_KNOWN));
+                            Ok(identity)
+                        }
+                        Err(denied) => Err(denied),
+                    });
+                }
+            }
+            Some(_) if switches => proof = self.asked_by(frames, NATIVE, salt).await?,
+            Some(_) => {}
+        }
+        let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
+        match proved {
+            Ok(identity) => Ok(Login {
+                terms,
+                collation: claim.collation,
+                user,
+                database,
+                pass: Pass::new(access.clone(), peer, identity),
+            }),
+            Err(denied @ Denied::TooMany { .. }) => {
+                Err(error(1129, "HY000", denied.to_string()).into())
+            }
+            Err(Denied::Wrong) => {
+                let using = if proof.is_empty() { "NO" } else { "YES" };
+                let message =
+                    format!("Access denied for user '{user}'@'{peer}' (using password: {using})");
+                Err(error(1045, "28000", message).into())
+            }
         }
     }
 }
 
-impl Entrance {
-    /// What is left of the time for the login.
-    fn left(&self) -> std::time::Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+impl Terms {
+    /// Whether both sides can do this.
+    pub(super) fn has(&self, capability: CapabilityFlags) -> bool {
+        self.capabilities.contains(capability)
     }
 }
 
@@ -243,17 +332,6 @@ fn response(packet: &[u8]) -> Result<Claim, SqlError> {
     })
 }
 
-/// Lets a client in as somebody else, or not; the salt is the one of its login.
-pub(super) async fn change(
-    frames: &mut Frames,
-    entrance: &Entrance,
-    packet: &[u8],
-    login: &Login,
-) -> Result<Login, Refused> {
-    let claim = change_of_user(packet, login).map_err(|_| bad_handshake())?;
-    admit(frames, entrance, claim, login.terms).await
-}
-
 /// Reads COM_CHANGE_USER (`mysql_common` reads it too, but keeps it to itself). One that ends after the database is old but
 /// fine; attributes are not looked at.
 fn change_of_user(packet: &[u8], login: &Login) -> std::io::Result<Claim> {
@@ -262,111 +340,15 @@ fn change_of_user(packet: &[u8], login: &Login) -> std::io::Result<Claim> {
     let proof: RawBytes<'_, U8Bytes> = rest.parse(())?;
     let database: RawBytes<'_, NullBytes> = rest.parse(())?;
     let collation = rest.checked_eat_u16_le();
-    let capabilities = login.terms.capabilities;
-    let plugin = match capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH) {
-        true => rest.parse::<RawBytes<'_, NullBytes>>(()).ok(),
-        false => None,
-    };
+    let named = login.terms.has(CapabilityFlags::CLIENT_PLUGIN_AUTH);
+    let plugin = named.then(|| rest.parse::<RawBytes<'_, NullBytes>>(()));
     Ok(Claim {
         user: user.as_bytes().to_vec(),
         proof: proof.as_bytes().to_vec(),
         database: database.as_bytes().to_vec(),
-        plugin: plugin.map(|plugin| plugin.as_bytes().to_vec()),
+        plugin: plugin.and_then(|plugin| Some(plugin.ok()?.as_bytes().to_vec())),
         collation: collation.map_or(login.collation, |collation| collation as u8),
     })
-}
-
-/// Finds out whether a claim is true.
-async fn admit(
-    frames: &mut Frames,
-    entrance: &Entrance,
-    claim: Claim,
-    terms: Terms,
-) -> Result<Login, Refused> {
-    let Terms {
-        capabilities,
-        ref salt,
-        secret,
-    } = terms;
-    if claim.user.len() > USER_NAME_BYTES_MAX {
-        let bytes = claim.user.len();
-        let message = format!("a user name may have {USER_NAME_BYTES_MAX} bytes, not {bytes}");
-        return Err(error(1470, "HY000", message).into());
-    }
-    let user = text_of(claim.user)?;
-    let database = Some(text_of(claim.database)?).filter(|name| !name.is_empty());
-    let (access, peer) = (&entrance.access, entrance.peer);
-    let switches = capabilities.contains(CapabilityFlags::CLIENT_PLUGIN_AUTH);
-    let mut proof = claim.proof;
-    let mut proved = None;
-    match claim.plugin.as_deref() {
-        None | Some(NATIVE) => {}
-        // Whoever needs no password says so by any plugin.
-        Some(CACHING_SHA2) if access.has_no_users() => {}
-        // It may come to asking for the password itself, which nobody else may hear: without TLS it is the other plugin,
-        // from whose proof nothing can be learned.
-        Some(CACHING_SHA2) if secret => {
-            // libmysqlclient says nothing until it has been given a salt for this plugin.
-            if proof.is_empty() && switches {
-                proof = asked_by(frames, entrance, CACHING_SHA2, salt).await?;
-            }
-            // Its own way of saying that there is no password is a NUL.
-            if proof == [0] {
-                proof.clear();
-            }
-            if !proof.is_empty() {
-                proved = Some(match access.sha2(peer, &user, salt, &proof) {
-                    // Whoever it says that it is: the question tells nothing of the name.
-                    Ok(Quick::Unproved(attempt)) => {
-                        frames.packet(|body| body.extend_from_slice(&SHA2_SAY_IT));
-                        frames.flush().await?;
-                        let packet = frames.read(LOGIN_BYTES_MAX, entrance.left()).await?;
-                        let password = packet.bytes.strip_suffix(&[0]);
-                        attempt.password(password.unwrap_or(&packet.bytes))
-                    }
-                    Ok(Quick::Known(identity)) => {
-                        frames.packet(|body| body.extend_from_slice(&SHA2_KNOWN));
-                        Ok(identity)
-                    }
-                    Err(denied) => Err(denied),
-                });
-            }
-        }
-        Some(_) if switches => proof = asked_by(frames, entrance, NATIVE, salt).await?,
-        Some(_) => {}
-    }
-    let proved = proved.unwrap_or_else(|| native(access, peer, &user, salt, &proof));
-    match proved {
-        Ok(identity) => Ok(Login {
-            terms,
-            collation: claim.collation,
-            user,
-            database,
-            pass: Pass::new(access.clone(), peer, identity),
-        }),
-        Err(denied @ Denied::TooMany { .. }) => {
-            Err(error(1129, "HY000", denied.to_string()).into())
-        }
-        Err(Denied::Wrong) => {
-            let using = if proof.is_empty() { "NO" } else { "YES" };
-            let message =
-                format!("Access denied for user '{user}'@'{peer}' (using password: {using})");
-            Err(error(1045, "28000", message).into())
-        }
-    }
-}
-
-/// What a client answers when it is asked for its proof by another plugin.
-async fn asked_by(
-    frames: &mut Frames,
-    entrance: &Entrance,
-    plugin: &[u8],
-    salt: &Salt,
-) -> Result<Vec<u8>, FrameError> {
-    let salt = [salt.as_slice(), &[0]].concat();
-    frames.packet(|body| AuthSwitchRequest::new(plugin, salt).serialize(body));
-    frames.flush().await?;
-    Ok(frames.read(LOGIN_BYTES_MAX, entrance.left()).await?.bytes)
 }
 
 /// Who a client is by what `mysql_native_password` made of its password; with no password, or when there are no

@@ -35,11 +35,13 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use self::connections::Connections;
-use self::frames::Budget;
+pub use self::frames::Patience;
+use self::frames::{Budget, Frames};
 use crate::access::Access;
 use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;
 use crate::access::tls::Tls;
+use crate::config::MySqlConfig;
 use crate::sql::Engine;
 use crate::telemetry::counters::MySqlCounters;
 
@@ -50,6 +52,8 @@ const DATABASE: &str = "pinba";
 
 /// Clients beyond the cap that are told so; those beyond that are closed without a word.
 const TURNED_AWAY_MAX: usize = 32;
+/// How long such a client may take to read why.
+const TURNED_AWAY_TIME: Duration = Duration::from_secs(1);
 /// How long answers under way may take to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
@@ -60,37 +64,27 @@ pub struct MySqlSettings {
     pub access: Access,
     /// TLS for clients that ask for it.
     pub tls: Option<Arc<Tls>>,
-    /// Connections at once.
-    pub connections_max: usize,
+    /// What an operator may set.
+    pub limits: MySqlConfig,
     /// How long a client may take to log in.
     pub login_max: Duration,
-    /// How long a connection lives on which nothing is asked.
-    pub idle_max: Duration,
-    /// How long a client may pause in the middle of a packet.
-    pub read_max: Duration,
-    /// How long a client may take no byte of its answer.
-    pub write_max: Duration,
-    /// Bytes of one packet, and of one value of a prepared statement.
-    pub packet_max: usize,
-    /// Prepared statements of one connection.
-    pub statements_max: usize,
-    /// What packets beyond 64 KiB and prepared statements of all connections may take, bytes.
-    pub memory_max: usize,
+    /// How long a client may take for the rest of a packet, and to take its answer.
+    pub patience: Patience,
 }
 
-impl Default for MySqlSettings {
-    fn default() -> Self {
+impl MySqlSettings {
+    /// With these limits.
+    #[must_use]
+    pub fn new(access: Access, tls: Option<Arc<Tls>>, limits: MySqlConfig) -> Self {
         Self {
-            access: Access::open(),
-            tls: None,
-            connections_max: 128,
+            access,
+            tls,
+            limits,
             login_max: Duration::from_secs(10),
-            idle_max: Duration::from_hours(8),
-            read_max: Duration::from_secs(30),
-            write_max: Duration::from_secs(60),
-            packet_max: 16 << 20,
-            statements_max: 1_000,
-            memory_max: 32 << 20,
+            patience: Patience {
+                read: Duration::from_secs(30),
+                write: Duration::from_secs(60),
+            },
         }
     }
 }
@@ -119,7 +113,7 @@ impl MySql {
     pub fn new(engine: Engine, settings: MySqlSettings, counters: Arc<MySqlCounters>) -> Self {
         Self {
             engine,
-            budget: Budget::new(settings.memory_max),
+            budget: Budget::new(settings.limits.memory),
             settings,
             connections: Arc::default(),
             counters,
@@ -147,7 +141,7 @@ impl MySql {
 /// Serves clients until `stop` is done, then gives answers under way a moment.
 pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Output = ()>) {
     let service = Arc::new(service);
-    let connections_max = service.settings.connections_max;
+    let connections_max = service.settings.limits.connections_max;
     let places = ConnectionLimits::new(connections_max, connections_max.div_ceil(2));
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let (stop_all, stopped) = watch::channel(false);
@@ -176,10 +170,16 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
         } else {
             service.counters.mysql_connections_refused.add(1);
             if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
+                let patience = Patience {
+                    read: Duration::ZERO,
+                    write: TURNED_AWAY_TIME,
+                };
+                let mut frames = Frames::new(stream, service.budget.clone(), patience);
+                let message = "Too many connections (mysql.connections_max)";
+                frames.packet(|body| packets::early_error(body, 1040, message));
                 tasks.spawn(async move {
-                    let _permit = permit;
-                    let told = turn_away(stream);
-                    drop(tokio::time::timeout(session::TURNED_AWAY_MAX, told).await);
+                    frames.close().await;
+                    drop(permit);
                 });
             }
         }
@@ -233,18 +233,4 @@ fn prepare(stream: &TcpStream) {
     if let Err(error) = set {
         warn!(%error, "Cannot set the options of a MySQL connection.");
     }
-}
-
-/// Tells a client that there is no place for it.
-async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut body = Vec::new();
-    packets::early_error(
-        &mut body,
-        1040,
-        "Too many connections (mysql.connections_max)",
-    );
-    let mut packet = vec![body.len() as u8, 0, 0, 0];
-    packet.extend_from_slice(&body);
-    stream.write_all(&packet).await?;
-    stream.shutdown().await
 }

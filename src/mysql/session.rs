@@ -4,8 +4,8 @@
 //! While a statement runs, the socket is watched: a client that goes ends its statement, and so does KILL. What a client does
 //! wrong is answered with an ERR packet and the conversation goes on; only frames that do not count up end it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mysql_common::constants::{CapabilityFlags, Command, StatusFlags};
 use tokio::sync::watch;
@@ -14,11 +14,11 @@ use tracing::debug;
 
 use super::commands::{statement_id, utf8};
 use super::connections::{Owner, Registered, Victim};
-use super::errors::{error, malformed, unknown_command};
-use super::frames::{FrameError, Frames, Packet, Patience, Stream};
-use super::interruption::{Fault, Interruption, Watch};
+use super::errors::{error, unknown_command};
+use super::frames::{FrameError, Frames, Packet, Stream};
+use super::interruption::{CommandError, Watch};
 use super::kill::Kill;
-use super::login::{self, Entrance, Login, Refused};
+use super::login::{Entrance, Login};
 use super::packets;
 use super::statements::Statements;
 use super::{DATABASE, MySql};
@@ -50,7 +50,7 @@ const STMT_SEND_LONG_DATA: u8 = Command::COM_STMT_SEND_LONG_DATA as u8;
 pub(super) struct Client {
     pub(super) frames: Frames,
     pub(super) service: Arc<MySql>,
-    pub(super) entrance: Entrance,
+    peer: IpAddr,
     pub(super) watch: Watch,
     pub(super) place: Registered,
     pub(super) login: Login,
@@ -63,23 +63,16 @@ pub(super) struct Client {
 /// Serves one connection.
 pub(super) async fn drive(
     stream: impl Stream + 'static,
-    peer: std::net::IpAddr,
+    peer: IpAddr,
     service: Arc<MySql>,
     place: Registered,
     stop: watch::Receiver<bool>,
 ) {
     let settings = &service.settings;
     let entrance = Entrance {
-        access: settings.access.clone(),
-        tls: settings.tls.clone(),
-        budget: service.budget.clone(),
-        patience: Patience {
-            read: settings.read_max,
-            write: settings.write_max,
-        },
-        deadline: Instant::now() + settings.login_max,
-        id: place.id,
+        service: &service,
         peer,
+        deadline: Instant::now() + settings.login_max,
     };
     let mut watch = Watch {
         wish: place.wish(),
@@ -88,14 +81,15 @@ pub(super) async fn drive(
         seen: 0,
     };
     // The login's own steps are bounded one by one; this is for all of them, and for what it writes.
+    let greeting = timeout_at(entrance.deadline, entrance.greet(stream, place.id));
     let greeted = tokio::select! {
-        greeted = timeout_at(entrance.deadline, login::greet(stream, &entrance)) => greeted,
+        greeted = greeting => greeted,
         _ = watch.ended() => return,
     };
     let (frames, login) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(refused)) => {
-            if matches!(refused, Refused::Told(_)) {
+            if !matches!(refused, CommandError::Lost(_)) {
                 service.counters.mysql_logins_refused.add(1);
             }
             debug!(%refused, %peer, "A MySQL client was not let in.");
@@ -106,29 +100,28 @@ pub(super) async fn drive(
             return;
         }
     };
-    let statements = Statements::new(service.settings.statements_max, service.budget.clone());
     let client = Client {
         multi: false,
         session: Session::new(u64::from(place.id), "", false),
+        statements: Statements::new(settings.limits.statements_max, service.budget.clone()),
         frames,
         service,
-        entrance,
+        peer,
         watch,
         place,
         login,
-        statements,
     };
     client.serve().await;
 }
 
 impl Client {
     async fn serve(mut self) {
-        if self.arrive().await.is_err() {
-            self.frames.close().await;
+        let arrived = self.arrive();
+        if !self.conclude(arrived).await {
             return;
         }
-        let idle_max = self.service.settings.idle_max;
-        let packet_max = self.service.settings.packet_max;
+        let idle_max = self.service.settings.limits.idle_max;
+        let packet_max = self.service.settings.limits.packet_max;
         loop {
             self.frames.restart();
             let packet = tokio::select! {
@@ -143,65 +136,59 @@ impl Client {
                 Ok(packet) => self.answer(packet).await,
                 Err(error) => Err(error.into()),
             };
-            let last = match done {
-                Ok(()) => false,
-                Err(fault) => match self.tell(fault) {
-                    Some(last) => last,
-                    None => return,
-                },
-            };
-            if self.send().await.is_err() {
-                return;
-            }
-            if last {
-                self.frames.close().await;
+            if !self.conclude(done).await {
                 return;
             }
         }
     }
 
-    /// Writes the error that a fault is; whether it was the last word, or `None` when there is nobody to hear it.
-    fn tell(&mut self, fault: Fault) -> Option<bool> {
-        let (error, last) = match fault {
-            Fault::Sql(error) => (error, false),
-            Fault::Last(error) => (error, true),
-            Fault::Over(why) => {
-                debug!(%why, "A MySQL connection ended.");
-                return None;
+    /// Sends the answer to a command, and the error it ended with; whether the conversation goes on.
+    async fn conclude(&mut self, done: Result<(), CommandError>) -> bool {
+        let last = matches!(done, Err(CommandError::Fatal(_)));
+        match done {
+            Ok(()) => {}
+            Err(CommandError::Reported(error) | CommandError::Fatal(error)) => {
+                self.service.counters.mysql_errors.add(1);
+                self.frames.packet(|body| packets::error(body, &error));
             }
-        };
-        self.service.counters.mysql_errors.add(1);
-        self.frames.packet(|body| packets::error(body, &error));
-        Some(last)
+            Err(CommandError::Lost(why)) => {
+                debug!(%why, "A MySQL connection ended.");
+                return false;
+            }
+        }
+        let sent = self.send().await.is_ok();
+        if sent && last {
+            self.frames.close().await;
+        }
+        sent && !last
     }
 
     /// After the login: the session begins, and the client is told.
-    async fn arrive(&mut self) -> Result<(), ()> {
+    fn arrive(&mut self) -> Result<(), CommandError> {
         self.begin_session();
-        if let Some(database) = self.login.database.take()
-            && let Err(error) = self.set_database(&database)
-        {
-            self.tell(error.into());
-            return Err(());
+        if let Some(database) = self.login.database.take() {
+            self.set_database(&database).map_err(CommandError::Fatal)?;
         }
         self.put_ok();
-        self.send().await.map_err(|_| ())
+        Ok(())
     }
 
     /// A new session for whoever is logged in.
     fn begin_session(&mut self) {
-        let user = format!("{}@{}", self.login.user, self.entrance.peer);
+        let user = format!("{}@{}", self.login.user, self.peer);
         self.place.set_owner(self.owner());
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
-        let capabilities = self.login.terms.capabilities;
-        self.multi = capabilities.contains(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
+        self.multi = self
+            .login
+            .terms
+            .has(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
         self.statements.clear();
     }
 
     /// Who this is, whatever it is called.
     fn owner(&self) -> Owner {
-        Owner::of(&self.login.pass.identity, self.entrance.peer)
+        Owner::of(&self.login.pass.identity, self.peer)
     }
 
     fn is_admin(&self) -> bool {
@@ -209,27 +196,20 @@ impl Client {
     }
 
     /// Answers one command.
-    async fn answer(&mut self, packet: Packet) -> Result<(), Fault> {
+    async fn answer(&mut self, packet: Packet) -> Result<(), CommandError> {
         let Some((&command, body)) = packet.bytes.split_first() else {
             return Err(unknown_command().into());
         };
         match command {
-            QUERY => self.query(body).await,
-            PING => {
-                self.put_ok();
-                Ok(())
-            }
-            INIT_DB => {
-                self.set_database(utf8(body)?)?;
-                self.put_ok();
-                Ok(())
-            }
-            FIELD_LIST => self.field_list(body).await,
+            QUERY => return self.query(body).await,
+            PING => {}
+            INIT_DB => self.set_database(utf8(body)?)?,
+            FIELD_LIST => return self.field_list(body).await,
             STATISTICS => {
                 let line = self.service.statistics();
                 self.frames
                     .packet(|body| body.extend_from_slice(line.as_bytes()));
-                Ok(())
+                return Ok(());
             }
             SET_OPTION => {
                 self.multi = match body {
@@ -238,55 +218,48 @@ impl Client {
                     _ => return Err(unknown_command().into()),
                 };
                 self.put_end(false);
-                Ok(())
+                return Ok(());
             }
             PROCESS_KILL => {
-                let id = body.first_chunk().ok_or_else(|| malformed(""))?;
                 let kill = Kill {
-                    id: u32::from_le_bytes(*id).into(),
+                    id: statement_id(body)?.into(),
                     victim: Victim::Connection,
                 };
-                self.kill(kill, false)
+                return self.kill(kill, false);
             }
             RESET_CONNECTION => {
                 let database = self.session.database.take();
                 self.begin_session();
                 self.session.database = database;
-                self.put_ok();
-                Ok(())
             }
-            CHANGE_USER => self.change_user(&packet.bytes).await,
-            STMT_PREPARE => self.prepare(body).await,
-            STMT_EXECUTE => self.execute(body).await,
+            CHANGE_USER => self.change_user(&packet.bytes).await?,
+            STMT_PREPARE => return self.prepare(body).await,
+            STMT_EXECUTE => return self.execute(body).await,
             STMT_SEND_LONG_DATA => {
-                let value_max = self.service.settings.packet_max;
+                let value_max = self.service.settings.limits.packet_max;
                 self.statements.add_long(body, value_max);
-                Ok(())
+                return Ok(());
             }
             STMT_CLOSE => {
-                if let Some(id) = body.first_chunk() {
-                    self.statements.close(u32::from_le_bytes(*id));
+                if let Ok(id) = statement_id(body) {
+                    self.statements.close(id);
                 }
-                Ok(())
+                return Ok(());
             }
             STMT_RESET => {
                 let id = statement_id(body)?;
                 self.statements.get(id, "mysqld_stmt_reset")?.reset();
-                self.put_ok();
-                Ok(())
             }
             STMT_FETCH => {
                 let id = statement_id(body)?;
                 self.statements.get(id, "mysqld_stmt_fetch")?;
-                Err(error(
-                    1421,
-                    "HY000",
-                    format!("The statement ({id}) has no open cursor."),
-                )
-                .into())
+                let problem = format!("The statement ({id}) has no open cursor.");
+                return Err(error(1421, "HY000", problem).into());
             }
-            _ => Err(unknown_command().into()),
+            _ => return Err(unknown_command().into()),
         }
+        self.put_ok();
+        Ok(())
     }
 
     /// The flags of the session in every answer.
@@ -322,11 +295,11 @@ impl Client {
     }
 
     /// Sends what waits, unless the connection is to end while the client takes nothing.
-    pub(super) async fn send(&mut self) -> Result<(), Fault> {
+    pub(super) async fn send(&mut self) -> Result<(), CommandError> {
         tokio::select! {
             biased;
-            sent = self.frames.flush() => sent.map_err(Fault::Over),
-            _ = self.watch.ended() => Err(Fault::Over(FrameError::Late("ended in the middle of an answer"))),
+            sent = self.frames.flush() => Ok(sent?),
+            _ = self.watch.ended() => Err(FrameError::Late("ended in the middle of an answer").into()),
         }
     }
 
@@ -342,42 +315,37 @@ impl Client {
         Ok(())
     }
 
-    pub(super) fn kill(&mut self, kill: Kill, more: bool) -> Result<(), Fault> {
+    pub(super) fn kill(&mut self, kill: Kill, more: bool) -> Result<(), CommandError> {
         let Kill { id, victim } = kill;
         let all = &self.service.connections;
         all.kill(id, victim, &self.owner(), self.is_admin())?;
         if id == u64::from(self.place.id) {
-            return Err(match victim {
-                Victim::Query => Interruption::Query.fault(),
-                Victim::Connection => Interruption::Connection.fault(),
-            });
+            return Err(CommandError::killed(victim));
         }
         self.put_done(0, "", more);
         Ok(())
     }
 
-    async fn change_user(&mut self, packet: &[u8]) -> Result<(), Fault> {
-        self.entrance.deadline = Instant::now() + self.service.settings.login_max;
-        let change = login::change(&mut self.frames, &self.entrance, packet, &self.login);
+    async fn change_user(&mut self, packet: &[u8]) -> Result<(), CommandError> {
+        let entrance = Entrance {
+            service: &self.service,
+            peer: self.peer,
+            deadline: Instant::now() + self.service.settings.login_max,
+        };
+        let change = entrance.change(&mut self.frames, packet, &self.login);
         match change.await {
-            Ok(login) => {
-                self.login = login;
-                self.begin_session();
-                if let Some(database) = self.login.database.take() {
-                    self.set_database(&database)?;
-                }
-                self.put_ok();
-                Ok(())
-            }
+            Ok(login) => self.login = login,
+            Err(CommandError::Lost(error)) => return Err(CommandError::Lost(error)),
             // Whoever is not let in as somebody else is nobody: as MySQL does it.
-            Err(Refused::Told(error)) => {
+            Err(CommandError::Reported(error) | CommandError::Fatal(error)) => {
                 self.service.counters.mysql_logins_refused.add(1);
-                Err(Fault::Last(error))
+                return Err(CommandError::Fatal(error));
             }
-            Err(Refused::Frame(error)) => Err(Fault::Over(error)),
+        }
+        self.begin_session();
+        match self.login.database.take() {
+            Some(database) => Ok(self.set_database(&database)?),
+            None => Ok(()),
         }
     }
 }
-
-/// How long a refused client may take to read why.
-pub(super) const TURNED_AWAY_MAX: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
-use crate::telemetry::reading::{Kind, Reading, Value};
+use crate::telemetry::reading::{Kind, Reading};
 use crate::telemetry::{Counters, SocketCounters, SocketCounts};
 
 /// No counter is taken up at more than this, so that sums over all sockets do not overflow.
@@ -75,14 +75,13 @@ fn save(readings: &[Reading]) -> Vec<SavedReading> {
     let mut saved = Vec::new();
     for reading in readings.iter().filter(|it| it.kind == Kind::Counter) {
         let name = || reading.name.to_owned();
-        match &reading.value {
-            Value::ByReason(reasons) => saved.extend(
-                reasons
-                    .iter()
-                    .map(|(reason, count)| (name(), Some((*reason).to_owned()), *count)),
-            ),
-            value => saved.push((name(), None, value.total())),
-        }
+        let Some(reasons) = reading.value.as_object() else {
+            saved.push((name(), None, reading.total()));
+            continue;
+        };
+        let count = |count: &serde_json::Value| count.as_u64().unwrap_or(0);
+        let reasons = reasons.iter();
+        saved.extend(reasons.map(|(reason, value)| (name(), Some(reason.clone()), count(value))));
     }
     saved
 }

@@ -17,69 +17,6 @@ pub enum Kind {
     Alias,
 }
 
-/// What a [`Reading`] shows.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A count.
-    Count(u64),
-    /// Any number.
-    Number(f64),
-    /// What is no number.
-    Text(&'static str),
-    /// Counts by reason.
-    ByReason(Vec<(&'static str, u64)>),
-}
-
-impl Value {
-    /// The count, over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        match self {
-            Self::Count(count) => *count,
-            Self::Number(number) => *number as u64,
-            Self::Text(_) => 0,
-            Self::ByReason(reasons) => reasons.iter().map(|(_, count)| count).sum(),
-        }
-    }
-
-    fn json(&self) -> Json {
-        match self {
-            Self::Count(count) => (*count).into(),
-            Self::Number(number) => (*number).into(),
-            Self::Text(text) => (*text).into(),
-            Self::ByReason(reasons) => {
-                let member =
-                    |(reason, count): &(&str, u64)| ((*reason).to_owned(), (*count).into());
-                Json::Object(reasons.iter().map(member).collect())
-            }
-        }
-    }
-}
-
-impl From<u64> for Value {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(count: usize) -> Self {
-        Self::Count(count as u64)
-    }
-}
-
-impl From<&'static str> for Value {
-    fn from(text: &'static str) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
 /// One number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
@@ -91,24 +28,33 @@ pub struct Reading {
     pub help: &'static str,
     /// How it moves.
     pub kind: Kind,
-    /// What it is now.
-    pub value: Value,
+    /// What it is now: a number, a text, or an object of counts by reason.
+    pub value: Json,
 }
 
 impl Reading {
     /// A number that is looked up on demand.
-    pub fn new(
-        kind: Kind,
-        name: &'static str,
-        help: &'static str,
-        value: impl Into<Value>,
-    ) -> Self {
+    pub fn new(kind: Kind, name: &'static str, help: &'static str, value: impl Into<Json>) -> Self {
         Self {
             name,
             metric: None,
             help,
             kind,
             value: value.into(),
+        }
+    }
+
+    /// The count, over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let count = |value: &Json| {
+            value
+                .as_u64()
+                .or(value.as_f64().map(|number| number as u64))
+        };
+        match &self.value {
+            Json::Object(reasons) => reasons.values().filter_map(count).sum(),
+            value => count(value).unwrap_or(0),
         }
     }
 }
@@ -177,15 +123,15 @@ impl Group {
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let named = self.readings.iter().find(|it| it.name == name);
-        named.map_or(0, |reading| reading.value.total())
+        named.map_or(0, Reading::total)
     }
 
     fn members(&self) -> Map<String, Json> {
         let mut members = self.texts.clone();
         for reading in &self.readings {
             let value = match self.place {
-                Place::List(..) => reading.value.total().into(),
-                Place::Top | Place::Object(_) => reading.value.json(),
+                Place::List(..) => reading.total().into(),
+                Place::Top | Place::Object(_) => reading.value.clone(),
             };
             members.insert(reading.name.to_owned(), value);
         }

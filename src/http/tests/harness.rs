@@ -20,7 +20,7 @@ use crate::query::read_model::{
 use crate::query::table::Table;
 use crate::report::DefinedBy;
 use crate::report::form::ReportForm;
-use crate::telemetry::reading::{self, Group, Kind, Place, Reading};
+use crate::telemetry::reading::{Group, Kind, Place, Reading};
 use crate::value::{Column, ColumnType, Value};
 
 /// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
@@ -179,7 +179,7 @@ impl ReadModel for Sample {
     }
 
     fn status_groups(&self) -> Vec<Group> {
-        let invalid = reading::Value::ByReason(vec![("truncated", 2)]);
+        let invalid = json!({"truncated": 2});
         let readings = vec![
             Reading::new(Kind::Alias, "current_temp_pool_size", "", 0_u64),
             Reading::new(

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use pinbad::access::Access;
+use pinbad::config::{Config, MySqlConfig};
 use pinbad::mysql::{MySql, MySqlSettings};
 use pinbad::sql::{Engine, SqlSettings};
 use pinbad::telemetry::counters::MySqlCounters;
@@ -427,7 +429,7 @@ fn who_does_not_log_in_is_sent_away() {
     let engine = Engine::new(Arc::clone(here.catalog()), SqlSettings::default()).unwrap();
     let settings = MySqlSettings {
         login_max: Duration::from_millis(300),
-        ..MySqlSettings::default()
+        ..MySqlSettings::new(Access::open(), None, Config::default().mysql)
     };
     let counters = Arc::<MySqlCounters>::default();
     let service = MySql::new(engine, settings, Arc::clone(&counters));
@@ -665,11 +667,14 @@ fn conversation() -> Vec<Vec<u8>> {
 
 fn in_memory(here: &Here) -> (tokio::runtime::Runtime, Arc<MySql>) {
     let engine = Engine::new(Arc::clone(here.catalog()), SqlSettings::default()).unwrap();
+    let limits = MySqlConfig {
+        packet_max: 1 << 20,
+        memory: 1 << 20,
+        ..Config::default().mysql
+    };
     let settings = MySqlSettings {
         login_max: Duration::from_secs(20),
-        packet_max: 1 << 20,
-        memory_max: 1 << 20,
-        ..MySqlSettings::default()
+        ..MySqlSettings::new(Access::open(), None, limits)
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
