@@ -90,6 +90,8 @@ errors! {
     unknown_time_zone = 1298 "HY000";
     /// ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT.
     wrong_argument_count = 1582 "42000";
+    /// ER_DATA_OUT_OF_RANGE.
+    out_of_range = 1690 "22003";
     /// ER_QUERY_TIMEOUT of MySQL.
     execution_timeout = 3024 "HY000";
     /// ER_UNKNOWN_ERROR: a defect of the daemon.

@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
-use super::dialect::rewrite::{ColumnNames, MARK, rewrite};
+use super::dialect::rewrite::{ColumnNames, rewrite};
 use super::dialect::tokens::Items;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
@@ -358,13 +358,9 @@ impl Engine {
                     let value = match value {
                         None => None,
                         Some(ast::Expr::Identifier(word)) => Some(word.value.clone()),
-                        Some(value) => Some(match self.evaluate(session, value, values).await? {
-                            Literal::Null => "NULL".to_owned(),
-                            Literal::Int(value) => value.to_string(),
-                            Literal::UInt(value) => value.to_string(),
-                            Literal::Float(value) => value.to_string(),
-                            Literal::Text(value) => value,
-                        }),
+                        Some(value) => {
+                            Some(self.evaluate(session, value, values).await?.to_string())
+                        }
                     };
                     variables::set(session, &self.0.settings, name, value)?;
                 }
@@ -438,25 +434,18 @@ pub(super) fn database(name: &str) -> Result<String, SqlError> {
 
 /// Columns by the names that MySQL gives them.
 fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
-    let mut answer = names.answer.iter().peekable();
-    columns
-        .iter()
-        .map(|column| {
-            let mut column = column.clone();
-            if let Some((_, name)) = answer.next_if(|(internal, _)| *internal == column.name) {
-                column.name.clone_from(name);
-            } else if let Some((name, _)) = column.name.split_once(MARK) {
-                column.name = name.to_owned();
-            } else if let Some(name) = names.inner.get(&column.name) {
-                column.name.clone_from(name);
-            } else if let Some((_, own)) = &column.origin
-                && own.eq_ignore_ascii_case(&column.name)
-            {
-                column.name.clone_from(own);
-            }
-            column
-        })
-        .collect()
+    let named = columns.iter().map(|column| {
+        let mut column = column.clone();
+        if let Some(name) = names.get(&column.name) {
+            column.name.clone_from(name);
+        } else if let Some((_, own)) = &column.origin
+            && own.eq_ignore_ascii_case(&column.name)
+        {
+            column.name.clone_from(own);
+        }
+        column
+    });
+    named.collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! What can be SET is bounded: names of 64 characters, and [`SESSION_BYTES_MAX`] for all names and values together.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -31,6 +32,19 @@ pub enum Literal {
     Float(f64),
     /// Text.
     Text(String),
+}
+
+/// Without quotes.
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("NULL"),
+            Self::Int(value) => value.fmt(f),
+            Self::UInt(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Text(value) => value.fmt(f),
+        }
+    }
 }
 
 /// One connection, as the engine sees it.

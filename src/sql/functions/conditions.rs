@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use datafusion::arrow::datatypes::DataType;
 use regex::Regex;
 
-use super::value::Value;
-use super::{BOOLEAN, FunctionDef, INT, TEXT, def, maybe, strict};
+use super::{FunctionDef, nullable, strict};
 
 /// A compiled expression may take this much.
 const REGEX_BYTES_MAX: usize = 1 << 20;
@@ -16,42 +15,33 @@ const GROWN_MAX: usize = 4 * super::TEXT_MAX;
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        strict("__truth", (1, 1), BOOLEAN, |a| {
-            Value::boolean(a[0].is_true())
-        })
-        .identity_for(|given| *given == DataType::Boolean),
+        strict("__truth", (1, 1), |a| a[0].is_true())
+            .identity_for(|given| *given == DataType::Boolean),
         // A truth beside other values is 1 or 0.
-        strict("__value", (1, 1), INT, |a| Value::Int(a[0].int()))
-            .identity_for(|given| *given != DataType::Boolean),
+        strict("__value", (1, 1), |a| a[0].int()).identity_for(|given| *given != DataType::Boolean),
         // The condition of a join: a call looks whether the statement should end.
-        def("__interruptible", (1, 1), BOOLEAN, |_| Value::Null).identity_for(|_| true),
-        strict("__int", (1, 1), INT, |a| Value::Int(a[0].int())),
-        strict("__xor", (2, 2), BOOLEAN, |a| {
-            Value::boolean(a[0].is_true() != a[1].is_true())
+        nullable("__interruptible", (1, 1), |_| None::<bool>).identity_for(|_| true),
+        strict("__int", (1, 1), |a| a[0].int()),
+        strict("__xor", (2, 2), |a| a[0].is_true() != a[1].is_true()),
+        strict("__regexp", (2, 2), |a| {
+            with_regex(&a[1].to_text(), |regex| regex.is_match(&a[0].to_text()))
         }),
-        maybe("__regexp", (2, 2), BOOLEAN, |a| {
-            with_regex(&a[1].to_text(), |regex| {
-                Value::boolean(regex.is_match(&a[0].to_text()))
-            })
-        }),
-        maybe("regexp_instr", (2, 2), INT, |a| {
+        strict("regexp_instr", (2, 2), |a| {
             let text = a[0].to_text();
             let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
             let before = found.map(|found| text[..found.start()].chars().count() as i64);
-            Some(Value::Int(before.map_or(0, |before| before + 1)))
+            Some(before.map_or(0, |before| before + 1))
         }),
-        maybe("regexp_substr", (2, 2), TEXT, |a| {
+        strict("regexp_substr", (2, 2), |a| {
             let text = a[0].to_text();
             let found = with_regex(&a[1].to_text(), |regex| regex.find(&text))?;
-            Some(Value::text(
-                found.map_or("", |found| found.as_str()).to_owned(),
-            ))
+            Some(found.map_or("", |found| found.as_str()).to_owned())
         }),
-        maybe("regexp_replace", (3, 3), TEXT, |a| {
+        strict("regexp_replace", (3, 3), |a| {
             // MySQL's \1 is $1 there.
             let to = replacement(&a[2].to_text().replace('$', "$$"));
             let text = a[0].to_text();
-            with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?.map(Value::text)
+            with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?
         }),
     ]
 }
@@ -78,23 +68,16 @@ fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {
     Some(made)
 }
 
-/// `\1` as `${1}`.
+/// `\1` as `${1}`, what follows another backslash as it stands.
 fn replacement(to: &str) -> String {
     let mut made = String::with_capacity(to.len());
-    let mut signs = to.chars().peekable();
+    let mut signs = to.chars();
     while let Some(sign) = signs.next() {
-        match (sign, signs.peek()) {
-            ('\\', Some(digit)) if digit.is_ascii_digit() => {
-                made.push_str("${");
-                made.push(*digit);
-                made.push('}');
-                signs.next();
-            }
-            ('\\', Some(other)) => {
-                made.push(*other);
-                signs.next();
-            }
-            _ => made.push(sign),
+        let escaped = (sign == '\\').then(|| signs.next());
+        match escaped.flatten() {
+            Some(digit) if digit.is_ascii_digit() => made.extend(["${", &digit.to_string(), "}"]),
+            Some(other) => made.push(other),
+            None => made.push(sign),
         }
     }
     made

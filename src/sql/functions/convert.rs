@@ -2,63 +2,52 @@
 
 use datafusion::arrow::datatypes::DataType;
 
-use super::Returns::By;
 use super::value::{Prefix, Value, parse_datetime};
-use super::{ArgumentInfo, DATE, FunctionDef, INT, REAL, TEXT, TIME, UINT, def, maybe, strict};
+use super::{ArgumentInfo, FunctionDef, Returns, SECONDS, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        strict("__text", (1, 1), TEXT, as_text).identity_for(DataType::is_string),
-        def("__char", (2, 2), TEXT, |a| match a[0].is_null() {
-            true => Value::Null,
-            false => {
-                let length = usize::try_from(a[1].int()).unwrap_or(0);
-                Value::text(a[0].to_text().chars().take(length).collect::<String>())
-            }
+        strict("__text", (1, 1), |a| a[0].to_text().into_owned()).identity_for(DataType::is_string),
+        strict("__char", (2, 2), |a| {
+            let length = usize::try_from(a[1].int()).unwrap_or(0);
+            a[0].to_text().chars().take(length).collect::<String>()
         }),
-        strict("__real", (1, 1), REAL, |a| Value::Double(a[0].real()))
-            .identity_for(|given| *given == DataType::Float64),
-        strict("__signed", (1, 1), INT, |a| match &a[0] {
+        strict("__real", (1, 1), |a| a[0].real()).identity_for(|given| *given == DataType::Float64),
+        strict("__signed", (1, 1), |a| match &a[0] {
             // What stands before the point, not rounded.
-            Value::Text(text) => Value::Int(text_prefix(text)),
-            Value::UInt(value) => Value::Int(value.cast_signed()),
-            other => Value::Int(other.int()),
+            Value::Text(text) => text_prefix(text),
+            Value::UInt(value) => value.cast_signed(),
+            other => other.int(),
         }),
-        strict("__unsigned", (1, 1), UINT, |a| match &a[0] {
-            Value::Text(text) => Value::UInt(match text.trim().parse() {
+        strict("__unsigned", (1, 1), |a| match &a[0] {
+            Value::Text(text) => match text.trim().parse() {
                 Ok(whole) => whole,
                 Err(_) => text_prefix(text).cast_unsigned(),
-            }),
-            Value::UInt(value) => Value::UInt(*value),
-            Value::Double(value) if *value < 0.0 => Value::UInt(0),
-            Value::Float(value) if *value < 0.0 => Value::UInt(0),
-            Value::Decimal(value, _) if *value < 0 => Value::UInt(0),
-            other => Value::UInt(other.int().cast_unsigned()),
+            },
+            Value::UInt(value) => *value,
+            Value::Double(_) | Value::Float(_) | Value::Decimal(..) if a[0].real() < 0.0 => 0,
+            other => other.int().cast_unsigned(),
         }),
-        def("__decimal", (3, 3), By(decimal_type), |a| match &a[0] {
-            Value::Text(text) => exact(text),
-            other => other.clone(),
+        typed("__decimal", (3, 3), decimal_type, |a| match &a[0] {
+            Value::Text(text) => Some(exact(text)),
+            other => Some(other.clone()),
         }),
-        maybe("__date date", (1, 1), DATE, moment),
-        maybe("__datetime", (1, 1), TIME, moment)
+        moment("__date date", |_| DataType::Date32),
+        moment("__datetime", |_| SECONDS)
             .identity_for(|given| matches!(given, DataType::Timestamp(..))),
-        maybe("timestamp", (1, 1), TIME, moment),
-        maybe("__time", (1, 1), TEXT, |a| match &a[0] {
-            Value::Text(text) if parse_datetime(text).is_none() => Some(Value::text(text.as_ref())),
-            other => Some(Value::text(
-                other.date_time()?.format("%H:%M:%S").to_string(),
-            )),
+        moment("timestamp", |_| SECONDS),
+        strict("__time", (1, 1), |a| match &a[0] {
+            Value::Text(text) if parse_datetime(text).is_none() => Some(text.to_string()),
+            other => Some(other.date_time()?.format("%H:%M:%S").to_string()),
         }),
-        strict("binary", (1, 1), TEXT, as_text),
+        strict("binary", (1, 1), |a| a[0].to_text().into_owned()),
     ]
 }
 
-fn as_text<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    Value::Text(a[0].to_text())
-}
-
-fn moment<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    a[0].micros().map(Value::Datetime)
+fn moment(names: &'static str, returns: Returns) -> FunctionDef {
+    typed(names, (1, 1), returns, |a| {
+        a[0].micros().map(Value::Datetime)
+    })
 }
 
 /// The whole number that a text begins with.

@@ -15,9 +15,9 @@ mod time;
 pub(crate) mod value;
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
+use chrono::NaiveDate;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -62,20 +62,48 @@ impl ArgumentInfo<'_> {
     }
 }
 
-/// The type of a function's result.
-enum Returns {
-    Always(DataType),
-    /// By its arguments.
-    By(fn(&ArgumentInfo<'_>) -> DataType),
+/// What a function in Rust answers with; its type in SQL and the value there.
+trait Answer: 'static {
+    const TYPE: DataType;
+
+    fn value<'a>(self) -> Value<'a>;
 }
 
-const TEXT: Returns = Returns::Always(DataType::Utf8View);
-const INT: Returns = Returns::Always(DataType::Int64);
-const UINT: Returns = Returns::Always(DataType::UInt64);
-const REAL: Returns = Returns::Always(DataType::Float64);
-const BOOLEAN: Returns = Returns::Always(DataType::Boolean);
-const DATE: Returns = Returns::Always(DataType::Date32);
-const TIME: Returns = Returns::Always(DataType::Timestamp(TimeUnit::Second, None));
+macro_rules! answers {
+    ($($answer:ty => $data_type:ident, $value:expr;)+) => {$(
+        impl Answer for $answer {
+            const TYPE: DataType = DataType::$data_type;
+
+            fn value<'a>(self) -> Value<'a> {
+                $value(self)
+            }
+        }
+    )+};
+}
+
+answers! {
+    bool => Boolean, Value::boolean;
+    i64 => Int64, Value::Int;
+    u64 => UInt64, Value::UInt;
+    f64 => Float64, Value::Double;
+    String => Utf8View, Value::text;
+    NaiveDate => Date32, |day: NaiveDate| Value::Date(day.to_epoch_days());
+}
+
+/// `None` is NULL.
+impl<T: Answer> Answer for Option<T> {
+    const TYPE: DataType = T::TYPE;
+
+    fn value<'a>(self) -> Value<'a> {
+        self.map_or(Value::Null, T::value)
+    }
+}
+
+/// The type of a function's result, by its arguments.
+type Returns = fn(&ArgumentInfo<'_>) -> DataType;
+
+/// Whole seconds.
+const SECONDS: DataType = DataType::Timestamp(TimeUnit::Second, None);
 
 /// What a function does with the arguments of one row.
 type RowKernel = Box<dyn for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync>;
@@ -110,7 +138,6 @@ impl FunctionDef {
     }
 }
 
-/// A function that sees NULLs.
 fn def(
     names: &'static str,
     arguments: (usize, usize),
@@ -127,57 +154,77 @@ fn def(
     }
 }
 
-/// A function that is NULL when an argument is.
-fn strict(
+/// A function that sees NULLs.
+fn nullable<R: Answer>(
     names: &'static str,
     arguments: (usize, usize),
-    returns: Returns,
-    row: impl for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync + 'static,
+    row: impl for<'a> Fn(&'a [Value<'a>]) -> R + Send + Sync + 'static,
 ) -> FunctionDef {
-    def(names, arguments, returns, move |a| {
-        match a.iter().any(Value::is_null) {
-            true => Value::Null,
-            false => row(a),
-        }
-    })
+    def(names, arguments, |_| R::TYPE, move |a| row(a).value())
 }
 
-/// A function that is NULL when an argument is or when there is no answer.
-fn maybe(
+/// A function that is NULL when an argument is.
+fn strict<R: Answer>(
+    names: &'static str,
+    arguments: (usize, usize),
+    row: impl for<'a> Fn(&'a [Value<'a>]) -> R + Send + Sync + 'static,
+) -> FunctionDef {
+    typed(names, arguments, |_| R::TYPE, move |a| Some(row(a).value()))
+}
+
+/// A function of one text.
+fn of_text<R: Answer>(
+    names: &'static str,
+    row: impl Fn(&str) -> R + Send + Sync + 'static,
+) -> FunctionDef {
+    strict(names, (1, 1), move |a| row(&a[0].to_text()))
+}
+
+/// A function whose type depends on its arguments, NULL when one of them is.
+fn typed(
     names: &'static str,
     arguments: (usize, usize),
     returns: Returns,
     row: impl for<'a> Fn(&'a [Value<'a>]) -> Option<Value<'a>> + Send + Sync + 'static,
 ) -> FunctionDef {
-    strict(names, arguments, returns, move |a| {
-        row(a).unwrap_or(Value::Null)
+    def(names, arguments, returns, move |a| {
+        match a.iter().any(Value::is_null) {
+            true => Value::Null,
+            false => row(a).unwrap_or(Value::Null),
+        }
     })
 }
 
 /// As many arguments as one likes.
 const MANY: usize = usize::MAX;
 
-/// Every function under each of its names.
-static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let all = [
+static DEFS: LazyLock<Vec<FunctionDef>> = LazyLock::new(|| {
+    [
         convert::functions(),
         number::functions(),
         text::functions(),
         time::functions(),
         conditions::functions(),
-    ];
-    let mut named = HashMap::new();
-    for def in all.into_iter().flatten().map(Arc::new) {
-        for name in def.names.split(' ') {
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+});
+
+/// Every function under each of its names.
+static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    let named = DEFS.iter().enumerate().flat_map(|(at, def)| {
+        def.names.split(' ').map(move |name| {
+            let signature = Signature::user_defined(Volatility::Immutable);
             let function = Function {
                 name,
-                def: Arc::clone(&def),
-                signature: Signature::user_defined(Volatility::Immutable),
+                at,
+                signature,
             };
-            named.insert(name, Arc::new(ScalarUDF::from(function)));
-        }
-    }
-    named
+            (name, Arc::new(ScalarUDF::from(function)))
+        })
+    });
+    named.collect()
 });
 
 /// All of them, to be registered.
@@ -210,36 +257,22 @@ pub(crate) fn interruptible(
 }
 
 /// A [`FunctionDef`] as DataFusion wants it.
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Function {
     name: &'static str,
-    def: Arc<FunctionDef>,
+    /// Which of [`DEFS`] it is.
+    at: usize,
     signature: Signature,
 }
 
-impl std::fmt::Debug for Function {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Function {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Function {}
-
-impl Hash for Function {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
 impl Function {
+    fn def(&self) -> &'static FunctionDef {
+        &DEFS[self.at]
+    }
+
     /// Whether a call of these types is its only argument.
     fn is_identity(&self, types: &[DataType]) -> bool {
-        matches!(types, [only] if (self.def.identity)(only))
+        matches!(types, [only] if (self.def().identity)(only))
     }
 }
 
@@ -253,18 +286,14 @@ impl ScalarUDFImpl for Function {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let (least, most) = self.def.arguments;
+        let (least, most) = self.def().arguments;
         if (least..=most).contains(&given.len()) {
             return Ok(given.to_vec());
         }
-        Err(SqlError {
-            code: 1582,
-            state: "42000",
-            message: format!(
-                "Incorrect parameter count in the call to native function '{}'",
-                self.name.trim_start_matches('_')
-            ),
-        }
+        let name = self.name.trim_start_matches('_');
+        Err(SqlError::wrong_argument_count(format!(
+            "Incorrect parameter count in the call to native function '{name}'"
+        ))
         .into())
     }
 
@@ -274,28 +303,19 @@ impl ScalarUDFImpl for Function {
 
     /// The type for these arguments: one that a [`Builder`] makes, or that of the argument when that is the answer.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let types = args
-            .arg_fields
-            .iter()
-            .map(|field| field.data_type().clone());
-        let types: Vec<DataType> = types.collect();
-        let returns = match &self.def.returns {
+        let fields = args.arg_fields.iter();
+        let types: Vec<DataType> = fields.map(|field| field.data_type().clone()).collect();
+        let known = ArgumentInfo {
+            types: &types,
+            values: args.scalar_arguments,
+        };
+        let returns = match (self.def().returns)(&known) {
             _ if self.is_identity(&types) => types[0].clone(),
-            Returns::Always(data_type) => data_type.clone(),
-            Returns::By(arguments) => match arguments(&ArgumentInfo {
-                types: &types,
-                values: args.scalar_arguments,
-            }) {
-                DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
-                    DataType::Utf8View
-                }
-                DataType::Timestamp(TimeUnit::Second, _) => {
-                    DataType::Timestamp(TimeUnit::Second, None)
-                }
-                DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
-                DataType::Float32 => DataType::Float64,
-                other => other,
-            },
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => DataType::Utf8View,
+            DataType::Timestamp(TimeUnit::Second, _) => SECONDS,
+            DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+            DataType::Float32 => DataType::Float64,
+            other => other,
         };
         Ok(Arc::new(Field::new(self.name, returns, true)))
     }
@@ -321,7 +341,7 @@ impl ScalarUDFImpl for Function {
         }
         let is_scalar = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
         let constant = args.args.iter().all(is_scalar);
-        let at_once = match self.def.columns {
+        let at_once = match self.def().columns {
             Some(kernel) => kernel(&ColumnarValue::values_to_arrays(&args.args)?)?,
             None => None,
         };
@@ -330,7 +350,7 @@ impl ScalarUDFImpl for Function {
             None => {
                 let rows = if constant { 1 } else { args.number_rows };
                 let data_type = args.return_field.data_type();
-                rows_of(&self.def, &args.args, rows, data_type, guard.as_deref())?
+                rows_of(self.def(), &args.args, rows, data_type, guard.as_deref())?
             }
         };
         if !constant {

@@ -17,134 +17,118 @@ use datafusion::common::ScalarValue;
 use self::arithmetic::{
     checked, divide, divide_reals, divide_whole, division_type, negate, remainder,
 };
-use self::bits::{bits, conv, shift, word};
+use self::bits::{conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
 use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
-use super::Returns::By;
 use super::value::{Prefix, Value, aligned};
-use super::{FunctionDef, INT, MANY, REAL, TEXT, UINT, def, maybe, strict};
+use super::{Answer, FunctionDef, MANY, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        strict("__div", (2, 2), By(division_type), divide).with_columns(divide_reals),
-        def("__plus", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::add)),
-        def("__minus", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::sub)),
-        def("__times", (2, 2), INT, |_| Value::Null).with_columns(|a| checked(a, numeric::mul)),
-        strict("__div_int", (2, 2), By(whole_type), divide_whole),
-        strict("__mod mod", (2, 2), By(arithmetic_type), remainder),
-        def("__neg", (1, 1), By(arithmetic_type), negate),
-        def("__number", (1, 1), By(number_type), |a| a[0].number()).identity_for(is_number),
-        def("__sum_type", (1, 1), By(sum_type), |a| a[0].clone())
+        typed("__div", (2, 2), division_type, divide).with_columns(divide_reals),
+        nullable("__plus", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::add)),
+        nullable("__minus", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::sub)),
+        nullable("__times", (2, 2), |_| None::<i64>).with_columns(|a| checked(a, numeric::mul)),
+        typed("__div_int", (2, 2), whole_type, divide_whole),
+        typed("__mod mod", (2, 2), arithmetic_type, remainder),
+        typed("__neg", (1, 1), arithmetic_type, |a| {
+            Some(negate(a[0].number()))
+        }),
+        typed("__number", (1, 1), number_type, |a| Some(a[0].number())).identity_for(is_number),
+        typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
             .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
-        def("abs", (1, 1), By(arithmetic_type), |a| {
-            match a[0].number() {
-                Value::Int(value) => Value::Int(value.saturating_abs()),
-                Value::Decimal(value, scale) => Value::Decimal(value.saturating_abs(), scale),
-                Value::Double(value) => Value::Double(value.abs()),
-                other => other,
-            }
+        typed("abs", (1, 1), arithmetic_type, |a| match a[0].number() {
+            Value::UInt(value) => Some(Value::UInt(value)),
+            number if number.real() < 0.0 => Some(negate(number)),
+            number => Some(number),
         }),
-        strict("sign", (1, 1), INT, |a| {
-            let real = a[0].real();
-            Value::Int(if real == 0.0 { 0 } else { real.signum() as i64 })
+        of_real("sign", |real| match real == 0.0 {
+            true => 0,
+            false => real.signum() as i64,
         }),
-        strict("round", (1, 2), By(rounded_type), |a| {
-            cut(a, Rounding::Nearest)
+        typed("round", (1, 2), rounded_type, |a| cut(a, Rounding::Nearest)),
+        typed("truncate", (2, 2), rounded_type, |a| cut(a, Rounding::Down)),
+        typed("floor", (1, 1), whole_or_real, |a| {
+            Some(whole(a[0].number(), f64::floor, i128::div_euclid))
         }),
-        strict("truncate", (2, 2), By(rounded_type), |a| {
-            cut(a, Rounding::Down)
+        typed("ceil ceiling", (1, 1), whole_or_real, |a| {
+            let up = |value: i128, by| -(-value).div_euclid(by);
+            Some(whole(a[0].number(), f64::ceil, up))
         }),
-        def("floor", (1, 1), By(whole_or_real), |a| {
-            whole(a, f64::floor, i128::div_euclid)
-        }),
-        def("ceil ceiling", (1, 1), By(whole_or_real), |a| {
-            whole(a, f64::ceil, |value, by| -(-value).div_euclid(by))
-        }),
-        def("format", (2, 3), TEXT, format),
-        strict("greatest", (2, MANY), By(common_type), |a| extreme(a, true)),
-        strict("least", (2, MANY), By(common_type), |a| extreme(a, false)),
+        nullable("format", (2, 3), format),
+        typed("greatest", (2, MANY), common_type, |a| extreme(a, true)),
+        typed("least", (2, MANY), common_type, |a| extreme(a, false)),
         reals("pow power", f64::powf),
         reals("atan2", f64::atan2),
-        real("sqrt", f64::sqrt),
-        real("exp", f64::exp),
-        real("ln", f64::ln),
-        strict("log", (1, 2), REAL, |a| match a {
-            [base, value] => Value::Double(value.real().ln() / base.real().ln()),
-            _ => Value::Double(a[0].real().ln()),
+        of_real("sqrt", f64::sqrt),
+        of_real("exp", f64::exp),
+        of_real("ln", f64::ln),
+        strict("log", (1, 2), |a| match a {
+            [base, value] => value.real().ln() / base.real().ln(),
+            _ => a[0].real().ln(),
         }),
-        real("log2", f64::log2),
-        real("log10", f64::log10),
-        real("sin", f64::sin),
-        real("cos", f64::cos),
-        real("tan", f64::tan),
-        real("asin", f64::asin),
-        real("acos", f64::acos),
-        strict("atan", (1, 2), REAL, |a| match a {
-            [y, x] => Value::Double(y.real().atan2(x.real())),
-            _ => Value::Double(a[0].real().atan()),
+        of_real("log2", f64::log2),
+        of_real("log10", f64::log10),
+        of_real("sin", f64::sin),
+        of_real("cos", f64::cos),
+        of_real("tan", f64::tan),
+        of_real("asin", f64::asin),
+        of_real("acos", f64::acos),
+        strict("atan", (1, 2), |a| {
+            a[0].real().atan2(a.get(1).map_or(1.0, Value::real))
         }),
-        real("degrees", f64::to_degrees),
-        real("radians", f64::to_radians),
-        def("pi", (0, 0), REAL, |_| Value::Double(std::f64::consts::PI)),
-        strict("__bitand", (2, 2), UINT, |a| bits(a, |a, b| a & b)),
-        strict("__bitor", (2, 2), UINT, |a| bits(a, |a, b| a | b)),
-        strict("__bitxor", (2, 2), UINT, |a| bits(a, |a, b| a ^ b)),
-        strict("__shl", (2, 2), UINT, |a| {
-            bits(a, |a, b| shift(a, b, u64::checked_shl))
-        }),
-        strict("__shr", (2, 2), UINT, |a| {
-            bits(a, |a, b| shift(a, b, u64::checked_shr))
-        }),
-        strict("__bitnot", (1, 1), UINT, |a| Value::UInt(!word(&a[0]))),
-        strict("bit_count", (1, 1), INT, |a| {
-            Value::Int(i64::from(word(&a[0]).count_ones()))
-        }),
-        maybe("conv", (3, 3), TEXT, conv),
-        strict("bin", (1, 1), TEXT, |a| {
-            Value::text(format!("{:b}", word(&a[0])))
-        }),
-        strict("oct", (1, 1), TEXT, |a| {
-            Value::text(format!("{:o}", word(&a[0])))
-        }),
-        strict("crc32", (1, 1), INT, |a| {
-            Value::Int(i64::from(crc32fast::hash(a[0].to_text().as_bytes())))
-        }),
+        of_real("degrees", f64::to_degrees),
+        of_real("radians", f64::to_radians),
+        nullable("pi", (0, 0), |_| std::f64::consts::PI),
+        bits("__bitand", |a, b| a & b),
+        bits("__bitor", |a, b| a | b),
+        bits("__bitxor", |a, b| a ^ b),
+        bits("__shl", |a, b| shift(a, b, u64::checked_shl)),
+        bits("__shr", |a, b| shift(a, b, u64::checked_shr)),
+        strict("__bitnot", (1, 1), |a| !word(&a[0])),
+        strict("bit_count", (1, 1), |a| i64::from(word(&a[0]).count_ones())),
+        strict("conv", (3, 3), conv),
+        strict("bin", (1, 1), |a| format!("{:b}", word(&a[0]))),
+        strict("oct", (1, 1), |a| format!("{:o}", word(&a[0]))),
+        of_text("crc32", |text| i64::from(crc32fast::hash(text.as_bytes()))),
     ]
 }
 
-fn real(names: &'static str, of: fn(f64) -> f64) -> FunctionDef {
-    strict(names, (1, 1), REAL, move |a| Value::Double(of(a[0].real())))
+/// A function of one number.
+fn of_real<R: Answer>(names: &'static str, of: fn(f64) -> R) -> FunctionDef {
+    strict(names, (1, 1), move |a| of(a[0].real()))
 }
 
 fn reals(names: &'static str, of: fn(f64, f64) -> f64) -> FunctionDef {
-    strict(names, (2, 2), REAL, move |a| {
-        Value::Double(of(a[0].real(), a[1].real()))
-    })
+    strict(names, (2, 2), move |a| of(a[0].real(), a[1].real()))
 }
 
-fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Value<'a> {
-    let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
-    let times = a
-        .iter()
-        .any(|it| matches!(it, Value::Datetime(_) | Value::Date(_)))
-        && a.iter()
-            .all(|it| matches!(it, Value::Datetime(_) | Value::Date(_) | Value::Text(_)));
-    let mut best = &a[0];
-    for other in &a[1..] {
-        let order = match (texts, times) {
-            (true, _) => other.to_text().as_bytes().cmp(best.to_text().as_bytes()),
-            (_, true) => other.micros().cmp(&best.micros()),
-            _ => match other.decimal().zip(best.decimal()) {
-                Some((left, right)) => aligned(left, right)
-                    .map_or(Ordering::Equal, |(left, right, _)| left.cmp(&right)),
-                None => other.real().total_cmp(&best.real()),
-            },
-        };
-        if order.is_gt() == greatest && order.is_ne() {
-            best = other;
+fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
+    strict(names, (2, 2), move |a| of(word(&a[0]), word(&a[1])))
+}
+
+/// The greatest or the least: of texts, of moments, of numbers.
+fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Option<Value<'a>> {
+    let is_text = |it: &Value<'_>| matches!(it, Value::Text(_));
+    let is_time = |it: &Value<'_>| matches!(it, Value::Datetime(_) | Value::Date(_));
+    let texts = a.iter().all(is_text);
+    let times = a.iter().all(|it| is_text(it) || is_time(it));
+    let order = |left: &Value<'a>, right: &Value<'a>| match left.decimal().zip(right.decimal()) {
+        _ if texts => left.to_text().cmp(&right.to_text()),
+        _ if times => left.micros().cmp(&right.micros()),
+        Some((left, right)) => {
+            aligned(left, right).map_or(Ordering::Equal, |(left, right, _)| left.cmp(&right))
         }
-    }
-    best.clone()
+        None => left.real().total_cmp(&right.real()),
+    };
+    let best = a.iter().reduce(|best, other| {
+        let order = order(other, best);
+        match order.is_ne() && order.is_gt() == greatest {
+            true => other,
+            false => best,
+        }
+    });
+    best.cloned()
 }
 
 /// A number in a statement, for conversions made when it is planned.

@@ -2,189 +2,155 @@
 
 use std::borrow::Cow;
 
-use super::Returns::By;
 use super::value::Value;
-use super::{FunctionDef, INT, MANY, TEXT, TEXT_MAX, def, maybe, strict};
+use super::{FunctionDef, MANY, TEXT_MAX, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        strict("concat __concat", (1, MANY), TEXT, |a| {
+        strict("concat __concat", (1, MANY), |a| {
             joined(a.iter().map(Value::to_text))
         }),
-        def("concat_ws", (2, MANY), TEXT, |a| {
-            let [separator, parts @ ..] = a else {
-                return Value::Null;
-            };
-            let text = parts
-                .iter()
-                .filter(|part| !part.is_null())
-                .map(Value::to_text);
-            let parts = text.flat_map(|part| [separator.to_text(), part]).skip(1);
-            if separator.is_null() {
-                Value::Null
-            } else {
-                joined(parts)
-            }
+        nullable("concat_ws", (2, MANY), |a| {
+            let parts = a[1..].iter().filter(|part| !part.is_null());
+            let parts = parts.flat_map(|part| [a[0].to_text(), part.to_text()]);
+            joined(parts.skip(1)).filter(|_| !a[0].is_null())
         }),
-        strict("left", (2, 2), TEXT, |a| {
-            part(a[0].to_text(), 0, usize::try_from(a[1].int()).unwrap_or(0))
-        }),
+        strict("left", (2, 2), |a| part(&a[0].to_text(), 0, count(&a[1]))),
         // What fits into so many bytes: GROUP_CONCAT.
-        strict("__left_bytes", (2, 2), TEXT, |a| {
-            let said = a[0].to_text();
-            let end = said.floor_char_boundary(usize::try_from(a[1].int()).unwrap_or(0));
-            let length = said[..end].chars().count();
-            part(said, 0, length)
+        strict("__left_bytes", (2, 2), |a| {
+            let text = a[0].to_text();
+            text[..text.floor_char_boundary(count(&a[1]))].to_owned()
         }),
-        strict("right", (2, 2), TEXT, |a| {
+        strict("right", (2, 2), |a| {
             let text = a[0].to_text();
             let length = text.chars().count();
-            let wanted = usize::try_from(a[1].int()).unwrap_or(0);
-            part(text, length.saturating_sub(wanted), wanted)
+            part(&text, length.saturating_sub(count(&a[1])), length)
         }),
-        strict("substring substr mid", (2, 3), TEXT, substring),
-        strict("substring_index", (3, 3), TEXT, substring_index),
-        strict("locate", (2, 3), INT, |a| {
+        strict("substring substr mid", (2, 3), |a| {
+            let text = a[0].to_text();
+            let skip = match a[1].int() {
+                0 => None,
+                start @ 1.. => Some(start as usize - 1),
+                start => (text.chars().count()).checked_sub(start.unsigned_abs() as usize),
+            };
+            let take = a.get(2).map_or(usize::MAX, count);
+            skip.map_or_else(String::new, |skip| part(&text, skip, take))
+        }),
+        strict("substring_index", (3, 3), |a| {
+            substring_index(&a[0].to_text(), &a[1].to_text(), a[2].int())
+        }),
+        strict("locate", (2, 3), |a| {
             locate(&a[0], &a[1], a.get(2).map_or(1, Value::int))
         }),
-        strict("instr", (2, 2), INT, |a| locate(&a[1], &a[0], 1)),
-        strict("upper ucase", (1, 1), TEXT, |a| {
-            Value::text(a[0].to_text().to_uppercase())
+        strict("instr", (2, 2), |a| locate(&a[1], &a[0], 1)),
+        of_text("upper ucase", str::to_uppercase),
+        of_text("lower lcase __lower", str::to_lowercase),
+        strict("trim", (1, 2), |a| trimmed(a, true, true)),
+        strict("ltrim", (1, 2), |a| trimmed(a, true, false)),
+        strict("rtrim", (1, 2), |a| trimmed(a, false, true)),
+        of_text("length octet_length", |text| text.len() as i64),
+        of_text("bit_length", |text| text.len() as i64 * 8),
+        of_text("char_length character_length", |text| {
+            text.chars().count() as i64
         }),
-        strict("lower lcase __lower", (1, 1), TEXT, |a| {
-            Value::text(a[0].to_text().to_lowercase())
-        }),
-        strict("trim", (1, 2), TEXT, |a| trimmed(a, true, true)),
-        strict("ltrim", (1, 2), TEXT, |a| trimmed(a, true, false)),
-        strict("rtrim", (1, 2), TEXT, |a| trimmed(a, false, true)),
-        strict("length octet_length", (1, 1), INT, |a| {
-            Value::Int(a[0].to_text().len() as i64)
-        }),
-        strict("bit_length", (1, 1), INT, |a| {
-            Value::Int(a[0].to_text().len() as i64 * 8)
-        }),
-        strict("char_length character_length", (1, 1), INT, |a| {
-            Value::Int(a[0].to_text().chars().count() as i64)
-        }),
-        strict("replace", (3, 3), TEXT, |a| {
+        strict("replace", (3, 3), |a| {
             let (text, from, to) = (a[0].to_text(), a[1].to_text(), a[2].to_text());
             if from.is_empty() {
-                return Value::text(text);
+                return Some(text.into_owned());
             }
             let found = text.matches(from.as_ref()).count();
             let grown = text.len() + found * to.len().saturating_sub(from.len());
-            match grown > TEXT_MAX {
-                true => Value::Null,
-                false => Value::text(text.replace(from.as_ref(), &to)),
-            }
+            (grown <= TEXT_MAX).then(|| text.replace(from.as_ref(), &to))
         }),
-        strict("insert", (4, 4), TEXT, |a| {
+        strict("insert", (4, 4), |a| {
             let text = a[0].to_text();
-            // After the last character nothing is replaced.
-            match usize::try_from(a[1].int()) {
-                Ok(from @ 1..) if from <= text.chars().count() => {
-                    let start = offset(&text, from - 1);
+            match count(&a[1]) {
+                from @ 1.. if from <= text.chars().count() => {
                     let length = usize::try_from(a[2].int()).unwrap_or(usize::MAX);
-                    let end = start + offset(&text[start..], length);
-                    let parts = [text[..start].into(), a[3].to_text(), text[end..].into()];
+                    let rest = part(&text, (from - 1).saturating_add(length), usize::MAX);
+                    let parts = [part(&text, 0, from - 1).into(), a[3].to_text(), rest.into()];
                     joined(parts.into_iter())
                 }
-                _ => Value::text(text),
+                // After the last character nothing is replaced.
+                _ => Some(text.into_owned()),
             }
         }),
-        strict("reverse", (1, 1), TEXT, |a| {
-            Value::text(a[0].to_text().chars().rev().collect::<String>())
-        }),
-        strict("repeat", (2, 2), TEXT, |a| {
-            repeat(&a[0].to_text(), a[1].int())
-        }),
-        strict("space", (1, 1), TEXT, |a| repeat(" ", a[0].int())),
-        strict("lpad", (2, 3), TEXT, |a| padded(a, true)),
-        strict("rpad", (2, 3), TEXT, |a| padded(a, false)),
-        strict("ascii", (1, 1), INT, |a| {
-            Value::Int(a[0].to_text().bytes().next().map_or(0, i64::from))
-        }),
-        strict("ord", (1, 1), INT, |a| {
-            let text = a[0].to_text();
+        of_text("reverse", |text| text.chars().rev().collect::<String>()),
+        strict("repeat", (2, 2), |a| repeat(&a[0].to_text(), count(&a[1]))),
+        strict("space", (1, 1), |a| repeat(" ", count(&a[0]))),
+        strict("lpad", (2, 3), |a| padded(a, true)),
+        strict("rpad", (2, 3), |a| padded(a, false)),
+        of_text("ascii", |text| text.bytes().next().map_or(0, i64::from)),
+        of_text("ord", |text| {
             let first = text.chars().next().map_or(0, char::len_utf8);
-            let bytes = text.as_bytes()[..first].iter();
-            Value::Int(bytes.fold(0, |code, byte| code * 256 + i64::from(*byte)))
+            let bytes = text.bytes().take(first);
+            bytes.fold(0, |code, byte| code * 256 + i64::from(byte))
         }),
-        def("char", (1, MANY), TEXT, |a| {
+        nullable("char", (1, MANY), |a| {
             let codes = a.iter().filter(|code| !code.is_null());
-            let bytes: Vec<u8> = codes
-                .flat_map(|code| {
-                    let bytes = (code.int() as u32).to_be_bytes();
-                    let zeros = bytes.iter().take(3).take_while(|byte| **byte == 0).count();
-                    bytes[zeros..].to_vec()
-                })
-                .collect();
-            String::from_utf8(bytes).map_or(Value::Null, Value::text)
-        }),
-        strict("hex", (1, 1), TEXT, |a| match &a[0] {
-            Value::Text(text) if text.len() * 2 > TEXT_MAX => Value::Null,
-            Value::Text(text) => Value::text(
-                text.bytes()
-                    .map(|byte| format!("{byte:02X}"))
-                    .collect::<String>(),
-            ),
-            number => Value::text(format!("{:X}", number.int())),
-        }),
-        maybe("unhex", (1, 1), TEXT, unhex),
-        def("field", (2, MANY), INT, |a| {
-            if a[0].is_null() {
-                return Value::Int(0);
-            }
-            let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
-            let found = a[1..].iter().position(|other| {
-                !other.is_null()
-                    && match texts {
-                        true => other.to_text() == a[0].to_text(),
-                        false => other.real() == a[0].real(),
-                    }
+            let bytes = codes.flat_map(|code| {
+                let code = code.int() as u32;
+                let unused = (code.leading_zeros() as usize / 8).min(3);
+                code.to_be_bytes().into_iter().skip(unused)
             });
-            position(found)
+            String::from_utf8(bytes.collect()).ok()
         }),
-        def("elt", (2, MANY), TEXT, |a| {
-            let at = usize::try_from(a[0].int()).ok().filter(|at| *at > 0);
-            let chosen = at.and_then(|at| a.get(at)).filter(|of| !of.is_null());
-            chosen.map_or(Value::Null, |of| Value::Text(of.to_text()))
+        strict("hex", (1, 1), |a| match &a[0] {
+            Value::Text(text) if text.len() * 2 > TEXT_MAX => None,
+            Value::Text(text) => Some(text.bytes().map(|byte| format!("{byte:02X}")).collect()),
+            number => Some(format!("{:X}", number.int())),
         }),
-        strict("find_in_set", (2, 2), INT, |a| {
+        of_text("unhex", |digits| {
+            let padded = format!("{}{digits}", &"0"[..digits.len() % 2]);
+            let pairs = padded.as_bytes().chunks(2);
+            let bytes =
+                pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+            String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+        }),
+        nullable("field", (2, MANY), |a| {
+            let texts = a.iter().all(|it| matches!(it, Value::Text(_)));
+            let is_same = |other: &Value<'_>| match texts {
+                true => other.to_text() == a[0].to_text(),
+                false => other.real() == a[0].real(),
+            };
+            let mut others = a[1..].iter();
+            let found = others.position(|other| !other.is_null() && is_same(other));
+            position(found.filter(|_| !a[0].is_null()))
+        }),
+        nullable("elt", (2, MANY), |a| {
+            let chosen = a[1..].get(count(&a[0]).checked_sub(1)?)?;
+            (!chosen.is_null()).then(|| chosen.to_text().into_owned())
+        }),
+        strict("find_in_set", (2, 2), |a| {
             let (wanted, set) = (a[0].to_text(), a[1].to_text());
             let found = set.split(',').position(|one| one == wanted);
             position(found.filter(|_| !set.is_empty()))
         }),
-        strict("strcmp", (2, 2), INT, |a| {
-            Value::Int(a[0].to_text().as_bytes().cmp(a[1].to_text().as_bytes()) as i64)
+        strict("strcmp", (2, 2), |a| {
+            a[0].to_text().cmp(&a[1].to_text()) as i64
         }),
-        def("quote", (1, 1), TEXT, |a| match a[0].is_null() {
-            true => Value::text("NULL"),
+        nullable("quote", (1, 1), |a| match a[0].is_null() {
+            true => "NULL".to_owned(),
             false => {
                 let marked = a[0].to_text().replace('\\', "\\\\").replace('\'', "\\'");
-                Value::text(format!("'{marked}'"))
+                format!("'{marked}'")
             }
         }),
-        def("charset", (1, 1), TEXT, |_| Value::text("utf8mb4")),
-        def("collation", (1, 1), TEXT, |_| {
-            Value::text("utf8mb4_general_ci")
-        }),
+        nullable("charset", (1, 1), |_| "utf8mb4".to_owned()),
+        nullable("collation", (1, 1), |_| "utf8mb4_general_ci".to_owned()),
         // One text for several values, for COUNT(DISTINCT a, b).
-        strict("__tuple", (1, MANY), TEXT, |a| {
-            let parts = a.iter().map(|it| {
-                let text = it.to_text();
-                format!("{}:{text}", text.len()).into()
-            });
-            joined(parts)
+        strict("__tuple", (1, MANY), |a| {
+            let texts = a.iter().map(Value::to_text);
+            joined(texts.map(|text| format!("{}:{text}", text.len()).into()))
         }),
         // What texts are compared by when case is not told apart: MySQL's _ci ignores blanks at the end, too.
-        def(
+        typed(
             "__fold",
             (1, 1),
-            By(|known| known.types[0].clone()),
+            |known| known.types[0].clone(),
             |a| match &a[0] {
-                Value::Text(text) => Value::text(text.trim_end_matches(' ').to_lowercase()),
-                other => other.clone(),
+                Value::Text(text) => Some(Value::text(text.trim_end_matches(' ').to_lowercase())),
+                other => Some(other.clone()),
             },
         )
         .identity_for(|given| !given.is_string()),
@@ -192,78 +158,47 @@ pub(super) fn functions() -> Vec<FunctionDef> {
 }
 
 /// Which one it is, from 1; 0 when it is none.
-fn position(found: Option<usize>) -> Value<'static> {
-    Value::Int(found.map_or(0, |at| at as i64 + 1))
+fn position(found: Option<usize>) -> i64 {
+    found.map_or(0, |at| at as i64 + 1)
 }
 
-fn joined<'a, 'b>(parts: impl Iterator<Item = Cow<'b, str>>) -> Value<'a> {
+/// So many; none when it is less than none.
+fn count(of: &Value<'_>) -> usize {
+    usize::try_from(of.int()).unwrap_or(0)
+}
+
+fn joined<'a>(parts: impl Iterator<Item = Cow<'a, str>>) -> Option<String> {
     let mut all = String::new();
     for part in parts {
         if all.len() + part.len() > TEXT_MAX {
-            return Value::Null;
+            return None;
         }
         all.push_str(&part);
     }
-    Value::text(all)
-}
-
-/// Where a text goes on after so many characters.
-fn offset(text: &str, characters: usize) -> usize {
-    let mut starts = text.char_indices().map(|(at, _)| at);
-    starts.nth(characters).unwrap_or(text.len())
+    Some(all)
 }
 
 /// Some characters of a text.
-fn part(text: Cow<'_, str>, skip: usize, take: usize) -> Value<'_> {
-    let start = offset(&text, skip);
-    let end = start + offset(&text[start..], take);
-    match text {
-        Cow::Borrowed(text) => Value::text(&text[start..end]),
-        Cow::Owned(text) => Value::text(text[start..end].to_owned()),
-    }
+fn part(text: &str, skip: usize, take: usize) -> String {
+    text.chars().skip(skip).take(take).collect()
 }
 
-fn substring<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    let text = a[0].to_text();
-    let start = a[1].int();
-    let take = a
-        .get(2)
-        .map_or(usize::MAX, |take| usize::try_from(take.int()).unwrap_or(0));
-    let skip = match start {
-        0 => return Value::text(""),
-        1.. => start as usize - 1,
-        _ => {
-            let length = text.chars().count();
-            match length.checked_sub(start.unsigned_abs() as usize) {
-                Some(skip) => skip,
-                None => return Value::text(""),
-            }
-        }
+fn substring_index(text: &str, by: &str, count: i64) -> String {
+    let nth = match count.unsigned_abs().checked_sub(1) {
+        Some(nth) if !by.is_empty() => nth as usize,
+        _ => return String::new(),
     };
-    part(text, skip, take)
-}
-
-fn substring_index<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    let (text, by, count) = (a[0].to_text(), a[1].to_text(), a[2].int());
-    if by.is_empty() || count == 0 {
-        return Value::text("");
-    }
-    let nth = count.unsigned_abs() as usize - 1;
-    let by = by.as_ref();
     let kept = match count > 0 {
         true => text.match_indices(by).nth(nth).map(|(at, _)| &text[..at]),
-        false => text
-            .rmatch_indices(by)
-            .nth(nth)
-            .map(|(at, _)| &text[at + by.len()..]),
+        false => {
+            let found = text.rmatch_indices(by).nth(nth);
+            found.map(|(at, _)| &text[at + by.len()..])
+        }
     };
-    match kept {
-        Some(kept) => Value::text(kept.to_owned()),
-        None => Value::Text(text),
-    }
+    kept.unwrap_or(text).to_owned()
 }
 
-fn locate(what: &Value<'_>, text: &Value<'_>, from: i64) -> Value<'static> {
+fn locate(what: &Value<'_>, text: &Value<'_>, from: i64) -> i64 {
     let (what, text) = (what.to_text(), text.to_text());
     let skip = usize::try_from(from)
         .ok()
@@ -274,63 +209,38 @@ fn locate(what: &Value<'_>, text: &Value<'_>, from: i64) -> Value<'static> {
     position(found.map(|at| text[..at].chars().count()))
 }
 
-fn trimmed<'a>(a: &'a [Value<'a>], start: bool, end: bool) -> Value<'a> {
+fn trimmed(a: &[Value<'_>], start: bool, end: bool) -> String {
     let text = a[0].to_text();
-    let what = a.get(1).map_or(Cow::Borrowed(" "), Value::to_text);
-    if what.is_empty() {
-        return Value::Text(text);
-    }
+    let what = a.get(1).map_or(" ".into(), Value::to_text);
     let mut kept = text.as_ref();
-    if start {
+    if start && !what.is_empty() {
         kept = kept.trim_start_matches(what.as_ref());
     }
-    if end {
+    if end && !what.is_empty() {
         kept = kept.trim_end_matches(what.as_ref());
     }
-    match kept.len() == text.len() {
-        true => Value::Text(text),
-        false => Value::text(kept.to_owned()),
-    }
+    kept.to_owned()
 }
 
-fn repeat<'a>(text: &str, count: i64) -> Value<'a> {
-    let count = usize::try_from(count).unwrap_or(0);
-    match text.len().checked_mul(count) {
-        Some(length) if length <= TEXT_MAX => Value::text(text.repeat(count)),
-        _ => Value::Null,
-    }
+fn repeat(text: &str, count: usize) -> Option<String> {
+    let length = text.len().checked_mul(count)?;
+    (length <= TEXT_MAX).then(|| text.repeat(count))
 }
 
-fn padded<'a>(a: &'a [Value<'a>], left: bool) -> Value<'a> {
+fn padded(a: &[Value<'_>], left: bool) -> Option<String> {
     let text = a[0].to_text();
-    let pad = a.get(2).map_or(Cow::Borrowed(" "), Value::to_text);
-    let Ok(wanted) = usize::try_from(a[1].int()) else {
-        return Value::Null;
-    };
+    let pad = a.get(2).map_or(" ".into(), Value::to_text);
+    let wanted = usize::try_from(a[1].int()).ok()?;
     let length = text.chars().count();
     if wanted <= length {
-        return part(text, 0, wanted);
+        return Some(part(&text, 0, wanted));
     }
     if pad.is_empty() || wanted > TEXT_MAX / 4 {
-        return Value::Null;
+        return None;
     }
     let padding: String = pad.chars().cycle().take(wanted - length).collect();
-    match left {
-        true => Value::text(padding + &text),
-        false => Value::text(text.into_owned() + &padding),
-    }
-}
-
-fn unhex<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
-    let digits = a[0].to_text();
-    let padded = if digits.len().is_multiple_of(2) {
-        digits
-    } else {
-        format!("0{digits}").into()
-    };
-    let pairs = padded.as_bytes().chunks(2);
-    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    String::from_utf8(bytes.collect::<Option<_>>()?)
-        .ok()
-        .map(Value::text)
+    Some(match left {
+        true => padding + &text,
+        false => text.into_owned() + &padding,
+    })
 }

@@ -13,16 +13,15 @@ use self::calendar::{added, difference, extract, week};
 use self::formats::{formatted, read};
 use self::zones::unix;
 pub(crate) use self::zones::{shown, zone};
-use super::Returns::By;
 use super::value::{Value, date_time, rescale};
-use super::{ArgumentInfo, DATE, FunctionDef, INT, TEXT, TIME, maybe, strict};
+use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, strict, typed};
 
 /// Microseconds.
 const SECOND: i64 = 1_000_000;
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
-        maybe("__from_unixtime", (2, 2), By(fraction_type), |a| {
+        typed("__from_unixtime", (2, 2), fraction_type, |a| {
             let micros = match a[0].decimal() {
                 Some((value, scale)) => rescale(value, scale, 6)?,
                 None => (a[0].real() * 1e6).round() as i128,
@@ -30,134 +29,128 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             let micros = i64::try_from(micros).ok().filter(|micros| *micros >= 0)?;
             shown(micros, &a[1].to_text()).map(Value::Datetime)
         }),
-        strict("__unix_timestamp", (2, 2), INT, |a| {
+        strict("__unix_timestamp", (2, 2), |a| {
             let micros = a[0].micros().and_then(|shown| unix(shown, &a[1].to_text()));
-            Value::Int(micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0)))
+            micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0))
         }),
-        maybe("convert_tz", (3, 3), TIME, |a| {
-            let micros = unix(a[0].micros()?, &a[1].to_text())?;
-            shown(micros, &a[2].to_text()).map(Value::Datetime)
+        typed(
+            "convert_tz",
+            (3, 3),
+            |_| SECONDS,
+            |a| {
+                let micros = unix(a[0].micros()?, &a[1].to_text())?;
+                shown(micros, &a[2].to_text()).map(Value::Datetime)
+            },
+        ),
+        strict("date_format", (2, 3), |a| {
+            Some(formatted(a[0].date_time()?, &a[1].to_text()))
         }),
-        maybe("date_format", (2, 3), TEXT, |a| {
-            Some(Value::text(formatted(a[0].date_time()?, &a[1].to_text())))
+        strict("time_format", (2, 2), |a| {
+            Some(formatted(a[0].date_time()?, &a[1].to_text()))
         }),
-        maybe("time_format", (2, 2), TEXT, |a| {
-            Some(Value::text(formatted(a[0].date_time()?, &a[1].to_text())))
+        strict("__extract", (2, 2), |a| {
+            extract(&a[0].to_text(), a[1].date_time()?)
         }),
-        maybe("__extract", (2, 2), INT, |a| {
-            extract(&a[0].to_text(), a[1].date_time()?).map(Value::Int)
+        of_moment("year", |at| i64::from(at.year())),
+        of_moment("quarter", |at| i64::from(at.month().div_ceil(3))),
+        of_moment("month", |at| i64::from(at.month())),
+        of_moment("day dayofmonth", |at| i64::from(at.day())),
+        of_moment("dayofyear", |at| i64::from(at.ordinal())),
+        of_moment("dayofweek", |at| {
+            i64::from(at.weekday().number_from_sunday())
         }),
-        part("year", |at| at.year().into()),
-        part("quarter", |at| at.month().div_ceil(3).into()),
-        part("month", |at| at.month().into()),
-        part("day dayofmonth", |at| at.day().into()),
-        part("dayofyear", |at| at.ordinal().into()),
-        part("dayofweek", |at| at.weekday().number_from_sunday().into()),
-        part("weekday", |at| at.weekday().num_days_from_monday().into()),
-        clock_part("hour", |at| at.hour().into()),
-        clock_part("minute", |at| at.minute().into()),
-        clock_part("second", |at| at.second().into()),
-        clock_part("microsecond", |at| i64::from(at.nanosecond() / 1_000)),
-        maybe("week", (1, 2), INT, |a| {
+        of_moment("weekday", |at| {
+            i64::from(at.weekday().num_days_from_monday())
+        }),
+        of_clock("hour", |at| at.hour()),
+        of_clock("minute", |at| at.minute()),
+        of_clock("second", |at| at.second()),
+        of_clock("microsecond", |at| at.nanosecond() / 1_000),
+        strict("week", (1, 2), |a| {
             let mode = a.get(1).map_or(0, Value::int);
-            Some(Value::Int(week(a[0].date_time()?.date(), mode).1))
+            Some(week(a[0].date_time()?.date(), mode).1)
         }),
-        part("weekofyear", |at| week(at.date(), 3).1),
-        maybe("yearweek", (1, 2), INT, |a| {
+        of_moment("weekofyear", |at| week(at.date(), 3).1),
+        strict("yearweek", (1, 2), |a| {
             let mode = a.get(1).map_or(0, Value::int) | 2;
             let (year, week) = week(a[0].date_time()?.date(), mode);
-            Some(Value::Int(i64::from(year) * 100 + week))
+            Some(i64::from(year) * 100 + week)
         }),
-        maybe("dayname", (1, 1), TEXT, |a| {
-            Some(Value::text(formatted(a[0].date_time()?, "%W")))
+        of_moment("dayname", |at| formatted(at, "%W")),
+        of_moment("monthname", |at| formatted(at, "%M")),
+        of_moment("last_day", |at| {
+            let first = at.date().with_day(1)?;
+            first.checked_add_months(Months::new(1))?.pred_opt()
         }),
-        maybe("monthname", (1, 1), TEXT, |a| {
-            Some(Value::text(formatted(a[0].date_time()?, "%M")))
+        of_moment("to_days", days),
+        of_moment("to_seconds", |at| {
+            days(at) * 86_400 + i64::from(at.num_seconds_from_midnight())
         }),
-        maybe("last_day", (1, 1), DATE, |a| {
-            let first = a[0].date_time()?.date().with_day(1)?;
-            let last = first.checked_add_months(Months::new(1))?.pred_opt()?;
-            Some(Value::Date(last.to_epoch_days()))
+        strict("from_days", (1, 1), |a| {
+            let days = i32::try_from(a[0].int().checked_sub(365)?).ok()?;
+            NaiveDate::from_num_days_from_ce_opt(days)
         }),
-        part("to_days", |at| i64::from(at.num_days_from_ce()) + 365),
-        part("to_seconds", |at| {
-            (i64::from(at.num_days_from_ce()) + 365) * 86_400
-                + i64::from(at.num_seconds_from_midnight())
-        }),
-        maybe("from_days", (1, 1), DATE, |a| {
-            let days = i32::try_from(a[0].int() - 365).ok()?;
-            let date = NaiveDate::from_num_days_from_ce_opt(days)?;
-            Some(Value::Date(date.to_epoch_days()))
-        }),
-        maybe("makedate", (2, 2), DATE, |a| {
+        strict("makedate", (2, 2), |a| {
             let first = NaiveDate::from_yo_opt(i32::try_from(a[0].int()).ok()?, 1)?;
             let days = a[1].int().checked_sub(1).filter(|days| *days >= 0)?;
-            let date = first.checked_add_signed(TimeDelta::try_days(days)?)?;
-            Some(Value::Date(date.to_epoch_days()))
+            first.checked_add_signed(TimeDelta::try_days(days)?)
         }),
-        maybe("datediff", (2, 2), INT, |a| {
-            let day = |of: &Value<'_>| Some(of.micros()?.div_euclid(86_400 * SECOND));
-            Some(Value::Int(day(&a[0])? - day(&a[1])?))
+        strict("datediff", (2, 2), |a| {
+            Some(days(a[0].date_time()?) - days(a[1].date_time()?))
         }),
-        maybe("timestampdiff", (3, 3), INT, |a| {
-            difference(&a[0].to_text(), a[1].date_time()?, a[2].date_time()?).map(Value::Int)
+        strict("timestampdiff", (3, 3), |a| {
+            difference(&a[0].to_text(), a[1].date_time()?, a[2].date_time()?)
         }),
-        maybe("timestampadd", (3, 3), TIME, |a| {
-            added(&a[2], &a[1].to_text(), &a[0].to_text(), false)
-        }),
-        maybe("__date_add", (3, 3), By(added_type), |a| {
+        typed(
+            "timestampadd",
+            (3, 3),
+            |_| SECONDS,
+            |a| added(&a[2], &a[1].to_text(), &a[0].to_text(), false),
+        ),
+        typed("__date_add", (3, 3), added_type, |a| {
             added(&a[0], &a[1].to_text(), &a[2].to_text(), false)
         }),
-        maybe("__date_sub", (3, 3), By(added_type), |a| {
+        typed("__date_sub", (3, 3), added_type, |a| {
             added(&a[0], &a[1].to_text(), &a[2].to_text(), true)
         }),
-        maybe("time_to_sec", (1, 1), INT, |a| {
-            seconds(&a[0]).map(Value::Int)
-        }),
-        strict("sec_to_time", (1, 1), TEXT, |a| {
+        strict("time_to_sec", (1, 1), |a| seconds(&a[0])),
+        strict("sec_to_time", (1, 1), |a| {
             clock_text(a[0].int().clamp(-3_020_399, 3_020_399))
         }),
-        maybe("time", (1, 1), TEXT, |a| {
-            Some(clock_text(seconds(&a[0])?.abs()))
-        }),
-        maybe("str_to_date", (2, 2), By(read_type), |a| {
+        strict("time", (1, 1), |a| Some(clock_text(seconds(&a[0])?.abs()))),
+        typed("str_to_date", (2, 2), read_type, |a| {
             read(&a[0].to_text(), &a[1].to_text()).map(Value::Datetime)
         }),
     ]
 }
 
-/// A whole number of a moment.
-fn part(names: &'static str, of: fn(NaiveDateTime) -> i64) -> FunctionDef {
-    maybe(names, (1, 1), INT, move |a| {
-        Some(Value::Int(of(a[0].date_time()?)))
-    })
+/// A function of one moment.
+fn of_moment<R: Answer>(names: &'static str, of: fn(NaiveDateTime) -> R) -> FunctionDef {
+    strict(names, (1, 1), move |a| a[0].date_time().map(of))
 }
 
-/// The same of a moment or of a time of day.
-fn clock_part(names: &'static str, of: fn(NaiveDateTime) -> i64) -> FunctionDef {
-    maybe(names, (1, 1), INT, move |a| {
-        Some(Value::Int(of(clock(&a[0])?)))
-    })
+/// A whole number of a moment or of a time of day.
+fn of_clock(names: &'static str, of: fn(NaiveDateTime) -> u32) -> FunctionDef {
+    strict(names, (1, 1), move |a| Some(i64::from(of(clock(&a[0])?))))
+}
+
+/// Days since the year 0.
+fn days(at: NaiveDateTime) -> i64 {
+    i64::from(at.num_days_from_ce()) + 365
 }
 
 /// Seconds as `hh:mm:ss`.
-fn clock_text(seconds: i64) -> Value<'static> {
+fn clock_text(seconds: i64) -> String {
     let sign = if seconds < 0 { "-" } else { "" };
     let all = seconds.unsigned_abs();
-    Value::text(format!(
-        "{sign}{:02}:{:02}:{:02}",
-        all / 3_600,
-        all / 60 % 60,
-        all % 60
-    ))
+    let (hours, minutes, seconds) = (all / 3_600, all / 60 % 60, all % 60);
+    format!("{sign}{hours:02}:{minutes:02}:{seconds:02}")
 }
 
 /// Whole seconds unless what is given has a fraction.
 fn fraction_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
-        given if given.is_integer() || given.is_null() => {
-            DataType::Timestamp(TimeUnit::Second, None)
-        }
+        given if given.is_integer() || given.is_null() => SECONDS,
         _ => DataType::Timestamp(TimeUnit::Microsecond, None),
     }
 }
@@ -168,7 +161,7 @@ fn read_type(known: &ArgumentInfo<'_>) -> DataType {
     let format = format.and_then(|format| format.try_as_str().flatten());
     match format {
         Some(format) if !format.contains(|sign| "HkhIlisSfpTr".contains(sign)) => DataType::Date32,
-        _ => DataType::Timestamp(TimeUnit::Second, None),
+        _ => SECONDS,
     }
 }
 
@@ -176,7 +169,7 @@ fn read_type(known: &ArgumentInfo<'_>) -> DataType {
 fn added_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Timestamp(unit, _) => DataType::Timestamp(*unit, None),
-        _ => DataType::Timestamp(TimeUnit::Second, None),
+        _ => SECONDS,
     }
 }
 

@@ -1,8 +1,8 @@
-//! MySQL's forms as DataFusion's, on sqlparser's tree, in two passes.
+//! MySQL's forms as DataFusion's, on sqlparser's tree, in one pass.
 //!
-//! The first (`names`) puts values into placeholders and names the columns; the second gives tables their database, replaces
-//! functions and operators by those of `functions`, and adapts a SELECT where MySQL takes more than the standard (`select`).
-//! Types are not known here; see `coercion` for those.
+//! On the way down (`names`) values take the places of placeholders and columns get their names; on the way up functions and
+//! operators become those of `functions`, and a SELECT is adapted where MySQL takes more than the standard (`select`). Tables
+//! get their database. Types are not known here; see `coercion` for those.
 
 mod aggregates;
 mod build;
@@ -18,20 +18,16 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OrderBy,
-    Query, SetExpr, Statement, TableAlias, TableFactor, Visit, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
+    Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, Visit, VisitMut, VisitorMut,
 };
 
 pub(crate) use self::names::ColumnNames;
-use self::names::NameItems;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
 use crate::sql::limits::tables;
 use crate::sql::tables::CATALOG;
-
-/// Between the name of a column and what makes it different from the others in the plan.
-pub(crate) const MARK: char = '\u{1}';
 
 /// Rewrites a query, or another tree.
 ///
@@ -43,16 +39,14 @@ pub(crate) fn rewrite(
     context: &Context<'_>,
 ) -> Result<ColumnNames, SqlError> {
     tables::check(tree)?;
-    let mut named = NameItems::new(items, context);
-    if let ControlFlow::Break(error) = tree.visit(&mut named) {
-        return Err(error);
-    }
     let mut rewriter = Rewriter {
+        items,
         context,
+        names: ColumnNames::new(),
         local: HashSet::new(),
     };
     match VisitMut::visit(tree, &mut rewriter) {
-        ControlFlow::Continue(()) => Ok(named.names),
+        ControlFlow::Continue(()) => Ok(rewriter.names),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -70,8 +64,13 @@ pub(crate) fn rewrite_condition(
     Ok(())
 }
 
+/// What is said of whatever is no SELECT.
+const READ_ONLY: &str = "the tables of this server can only be read";
+
 struct Rewriter<'a> {
+    items: &'a Items,
     context: &'a Context<'a>,
+    names: ColumnNames,
     /// Names that WITH gave.
     local: HashSet<String>,
 }
@@ -83,8 +82,34 @@ impl VisitorMut for Rewriter<'_> {
         to_flow(self.query(query))
     }
 
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        to_flow(select::shape(query, self.context))
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        names::without_dual(select);
+        names::name_items(select, self.items, &mut self.names);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         to_flow(self.table(table))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        names::lower_names(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<SqlError> {
+        let Value::Placeholder(name) = &value.value else {
+            return ControlFlow::Continue(());
+        };
+        to_flow(
+            self.context
+                .value(name)
+                .map(|known| value.value = names::literal(known)),
+        )
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -92,7 +117,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_statement(&mut self, _statement: &mut Statement) -> ControlFlow<SqlError> {
-        ControlFlow::Break(SqlError::parse("a statement cannot be part of another one"))
+        ControlFlow::Break(SqlError::read_only(READ_ONLY))
     }
 }
 
@@ -133,25 +158,8 @@ impl Rewriter<'_> {
                 self.local.insert(table.alias.name.value.clone());
             }
         }
-        self.selects(&mut query.body, query.order_by.as_mut())
-    }
-
-    /// The SELECT of a query, or those of its UNION.
-    fn selects(&self, body: &mut SetExpr, order_by: Option<&mut OrderBy>) -> Result<(), SqlError> {
-        match body {
-            SetExpr::Select(select) => select::shape(select, order_by, self.context),
-            SetExpr::SetOperation { left, right, .. } => {
-                self.selects(left, None)?;
-                self.selects(right, None)?;
-                order_by.map_or(Ok(()), |order_by| select::orders(order_by).map(|_| ()))
-            }
-            // Comes by itself later.
-            SetExpr::Query(_) => Ok(()),
-            SetExpr::Values(_) => Ok(()),
-            _ => Err(SqlError::read_only(
-                "the tables of this server can only be read",
-            )),
-        }
+        let limit = query.limit_clause.as_mut();
+        limit.map_or(Ok(()), |limit| names::limits(limit, self.context))
     }
 
     fn table(&mut self, table: &mut TableFactor) -> Result<(), SqlError> {

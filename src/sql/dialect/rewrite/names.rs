@@ -1,18 +1,15 @@
-//! Names and values, before anything else is rewritten.
-//!
-//! Values take the places of placeholders, each item of a SELECT gets the name that MySQL gives it, and all names are put in
-//! lower case, because MySQL does not tell cases apart.
+//! Names and values: what MySQL calls the columns of a SELECT, what stands for `?` and variables, and names in lower case,
+//! because MySQL does not tell cases apart.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, Query, Select,
-    SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitorMut, WindowType,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, Select, SelectItem,
+    TableFactor, Value, WindowType,
 };
 
-use super::build::{call, null, number, text};
-use super::{MARK, ident, lower, to_flow};
+use super::build::{call, number, take, text};
+use super::{ident, lower};
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::SqlError;
@@ -21,147 +18,11 @@ use crate::sql::session::Literal;
 /// Functions that may be written without their parentheses.
 const BARE: [&str; 4] = ["utc_date", "utc_time", "utc_timestamp", "current_user"];
 
-/// What MySQL calls columns: what the plan calls each, and its name.
-type Names = Vec<(String, String)>;
+/// Between the name of a column and what makes it different from the others in the plan.
+const MARK: char = '\u{1}';
 
-/// The names of the columns of a query, as far as they are not the plan's.
-#[derive(Debug, Default)]
-pub(crate) struct ColumnNames {
-    /// Those of the answer's columns that are not `*`, in their order.
-    pub(crate) answer: Names,
-    /// Those in sub-queries.
-    pub(crate) inner: HashMap<String, String>,
-}
-
-/// The first pass over a tree.
-pub(super) struct NameItems<'a> {
-    pub(super) items: &'a Items,
-    pub(super) context: &'a Context<'a>,
-    pub(super) names: ColumnNames,
-    /// How many queries are around this one.
-    depth: usize,
-}
-
-impl<'a> NameItems<'a> {
-    pub(super) fn new(items: &'a Items, context: &'a Context<'a>) -> Self {
-        Self {
-            items,
-            context,
-            names: ColumnNames::default(),
-            depth: 0,
-        }
-    }
-
-    /// Names the items of the SELECTs of a query; the names of the first one are those of its columns.
-    fn selects(&self, body: &mut SetExpr) -> Names {
-        match body {
-            SetExpr::Select(select) => {
-                without_dual(select);
-                name_items(select, self.items)
-            }
-            SetExpr::SetOperation { left, right, .. } => {
-                let names = self.selects(left);
-                self.selects(right);
-                names
-            }
-            // Comes by itself later; its names are wanted now.
-            SetExpr::Query(query) => self.selects(&mut query.body.clone()),
-            _ => Names::new(),
-        }
-    }
-
-    fn limit(&self, expr: &mut Expr) -> Result<(), SqlError> {
-        let Expr::Value(value) = expr else {
-            return Ok(());
-        };
-        let rows = match &value.value {
-            Value::Placeholder(_) if self.context.is_preparing() => 1,
-            Value::Placeholder(name) => limit(&self.context.value(name)?)?,
-            // `LIMIT 18446744073709551615` is how MySQL's users say "all the rest".
-            Value::Number(written, _) if written.len() > 18 => i64::MAX as u64,
-            _ => return Ok(()),
-        };
-        *expr = number(rows);
-        Ok(())
-    }
-}
-
-impl VisitorMut for NameItems<'_> {
-    type Break = SqlError;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        self.depth += 1;
-        let names = self.selects(&mut query.body);
-        match self.depth {
-            1 => self.names.answer = names,
-            _ => {
-                for (internal, name) in names {
-                    self.names.inner.entry(internal).or_insert(name);
-                }
-            }
-        }
-        let rows = match &mut query.limit_clause {
-            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
-                let offset = offset.as_mut().map(|offset| &mut offset.value);
-                [limit.as_mut(), offset]
-            }
-            Some(LimitClause::OffsetCommaLimit { offset, limit }) => [Some(limit), Some(offset)],
-            None => [None, None],
-        };
-        let mut rows = rows.into_iter().flatten();
-        to_flow(rows.try_for_each(|expr| self.limit(expr)))
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<SqlError> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match expr {
-            Expr::Identifier(name) if is_bare_call(name) => {
-                *expr = call(&name.value.to_lowercase(), Vec::new());
-            }
-            Expr::Identifier(name) => lower(name),
-            Expr::CompoundIdentifier(parts) => {
-                // `pinba.request.id`: the tables go by their own names in the plan.
-                if parts.len() == 3 {
-                    parts.remove(0);
-                }
-                parts.iter_mut().for_each(lower);
-            }
-            Expr::Value(value) => {
-                if let Value::Placeholder(name) = &value.value {
-                    match self.context.value(name) {
-                        Ok(value) => *expr = literal(&value),
-                        Err(error) => return ControlFlow::Break(error),
-                    }
-                }
-            }
-            Expr::Function(function) => {
-                match &mut function.over {
-                    Some(WindowType::NamedWindow(name)) => lower(name),
-                    Some(WindowType::WindowSpec(window)) => {
-                        window.window_name.iter_mut().for_each(lower);
-                    }
-                    None => {}
-                }
-                // TIMESTAMPDIFF(MINUTE, a, b): the unit is no column.
-                let name = function.name.to_string().to_ascii_lowercase();
-                if matches!(name.as_str(), "timestampdiff" | "timestampadd")
-                    && let FunctionArguments::List(list) = &mut function.args
-                    && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(unit))) =
-                        list.args.first_mut()
-                    && let Expr::Identifier(name) = unit
-                {
-                    *unit = text(name.value.clone());
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-}
+/// What MySQL calls columns, by what the plan calls them.
+pub(crate) type ColumnNames = HashMap<String, String>;
 
 fn is_bare_call(name: &Ident) -> bool {
     let mut bare = BARE.iter();
@@ -169,7 +30,7 @@ fn is_bare_call(name: &Ident) -> bool {
 }
 
 /// `FROM DUAL` is no FROM.
-fn without_dual(select: &mut Select) {
+pub(super) fn without_dual(select: &mut Select) {
     if let [from] = select.from.as_slice()
         && from.joins.is_empty()
         && let TableFactor::Table { name, .. } = &from.relation
@@ -180,24 +41,23 @@ fn without_dual(select: &mut Select) {
 }
 
 /// Gives each item the name that MySQL gives it, and makes names different that must be.
-fn name_items(select: &mut Select, items: &Items) -> Names {
+pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnNames) {
     let written = items
         .get(&select.select_token.0.span.start.column)
         .filter(|written| written.len() == select.projection.len());
-    let all = select.projection.iter().any(|item| {
+    let is_star = |item: &SelectItem| {
         matches!(
             item,
             SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
         )
-    });
+    };
+    let all = select.projection.iter().any(is_star);
     let mut taken = HashSet::new();
-    let mut names = Names::with_capacity(select.projection.len());
     for (at, item) in select.projection.iter_mut().enumerate() {
-        let (expr, name, column) = match item {
+        let (expr, name, is_column) = match item {
             SelectItem::UnnamedExpr(expr) => {
                 let column = match &*expr {
-                    Expr::Identifier(name) if is_bare_call(name) => None,
-                    Expr::Identifier(name) => Some(name),
+                    Expr::Identifier(name) if !is_bare_call(name) => Some(name),
                     Expr::CompoundIdentifier(parts) => parts.last(),
                     _ => None,
                 };
@@ -206,58 +66,95 @@ fn name_items(select: &mut Select, items: &Items) -> Names {
                     (None, Some(written)) if !written.is_empty() => written.clone(),
                     _ => expr.to_string(),
                 };
-                (expr.clone(), name, column.is_some())
+                let is_column = column.is_some();
+                (expr, name, is_column)
             }
-            SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), alias.value.clone(), false),
-            SelectItem::ExprWithAliases { .. }
-            | SelectItem::Wildcard(_)
-            | SelectItem::QualifiedWildcard(..) => continue,
+            SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.clone(), false),
+            _ => continue,
         };
         let mut internal = name.to_lowercase();
-        let free = taken.insert(internal.clone());
-        let mark = !free || (column && all);
-        if mark {
+        if !taken.insert(internal.clone()) || (is_column && all) {
             internal = format!("{internal}{MARK}{at}");
         }
-        names.push((internal.clone(), name));
-        if mark || !column {
-            let alias = ident(internal);
-            *item = SelectItem::ExprWithAlias { expr, alias };
-        }
+        *item = SelectItem::ExprWithAlias {
+            expr: take(expr),
+            alias: ident(internal.as_str()),
+        };
+        names.entry(internal).or_insert(name);
     }
-    names
+}
+
+/// The names in an expression.
+pub(super) fn lower_names(expr: &mut Expr) {
+    match expr {
+        Expr::Identifier(name) if is_bare_call(name) => {
+            *expr = call(&name.value.to_lowercase(), Vec::new());
+        }
+        Expr::Identifier(name) => lower(name),
+        Expr::CompoundIdentifier(parts) => {
+            // `pinba.request.id`: the tables go by their own names in the plan.
+            if parts.len() == 3 {
+                parts.remove(0);
+            }
+            parts.iter_mut().for_each(lower);
+        }
+        Expr::Function(function) => {
+            match &mut function.over {
+                Some(WindowType::NamedWindow(name)) => lower(name),
+                Some(WindowType::WindowSpec(window)) => {
+                    window.window_name.iter_mut().for_each(lower);
+                }
+                None => {}
+            }
+            // TIMESTAMPDIFF(MINUTE, a, b): the unit is no column.
+            let name = function.name.to_string().to_ascii_lowercase();
+            if matches!(name.as_str(), "timestampdiff" | "timestampadd")
+                && let FunctionArguments::List(list) = &mut function.args
+                && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(unit))) =
+                    list.args.first_mut()
+                && let Expr::Identifier(name) = unit
+            {
+                *unit = text(name.value.clone());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A value as if it had been written.
-fn literal(value: &Literal) -> Expr {
-    let signed = |negative: bool, digits: String| match negative {
-        true => Expr::Nested(Box::new(Expr::UnaryOp {
-            op: UnaryOperator::Minus,
-            expr: Box::new(number(digits)),
-        })),
-        false => number(digits),
-    };
+pub(super) fn literal(value: Literal) -> Value {
     match value {
-        Literal::Null => null(),
-        Literal::Int(value) => signed(*value < 0, value.unsigned_abs().to_string()),
-        Literal::UInt(value) => number(value),
-        Literal::Float(value) if !value.is_finite() => null(),
-        Literal::Float(value) => signed(*value < 0.0, format!("{:e}", value.abs())),
-        Literal::Text(value) => text(value.clone()),
+        Literal::Float(value) if value.is_finite() => Value::Number(format!("{value:e}"), false),
+        Literal::Null | Literal::Float(_) => Value::Null,
+        Literal::Text(value) => Value::SingleQuotedString(value),
+        whole => Value::Number(whole.to_string(), false),
     }
 }
 
-/// A value for LIMIT, which clients give as a number, as a fraction or as a text.
-fn limit(value: &Literal) -> Result<u64, SqlError> {
-    let rows = match value {
-        Literal::Int(value) => u64::try_from(*value).ok(),
-        Literal::UInt(value) => Some(*value),
-        Literal::Float(value) if *value >= 0.0 && value.fract() == 0.0 => Some(*value as u64),
-        Literal::Text(text) => text.trim().parse().ok(),
-        Literal::Null | Literal::Float(_) => None,
+/// How many rows LIMIT takes and leaves out.
+pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<(), SqlError> {
+    let rows = match clause {
+        LimitClause::LimitOffset { limit, offset, .. } => {
+            let offset = offset.as_mut().map(|offset| &mut offset.value);
+            [limit.as_mut(), offset]
+        }
+        LimitClause::OffsetCommaLimit { offset, limit } => [Some(limit), Some(offset)],
     };
-    let rows = rows.ok_or_else(|| {
-        SqlError::wrong_arguments(format!("LIMIT takes a whole number, not {value:?}"))
-    })?;
-    Ok(rows.min(i64::MAX as u64))
+    for expr in rows.into_iter().flatten() {
+        let Expr::Value(value) = expr else { continue };
+        let rows = match &value.value {
+            Value::Placeholder(_) if context.is_preparing() => Literal::Int(1),
+            Value::Placeholder(name) => context.value(name)?,
+            Value::Number(written, _) => Literal::Text(written.clone()),
+            _ => continue,
+        };
+        // Clients give a number, a fraction or a text, and 18446744073709551615 for all that is left.
+        let whole = rows.to_string().trim().parse().ok();
+        let whole = whole.filter(|rows: &f64| *rows >= 0.0 && rows.fract() == 0.0);
+        let whole = whole.ok_or_else(|| {
+            SqlError::wrong_arguments(format!("LIMIT takes a whole number, not {rows:?}"))
+        })?;
+        *expr = number((whole as u64).min(i64::MAX as u64));
+    }
+    Ok(())
 }

@@ -3,18 +3,18 @@
 //! MySQL calls a column by the text of its expression, lets HAVING look at aliases, and lets a SELECT with groups show columns
 //! that are not grouped (those of some row of the group: the first that is met).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    Query, Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut, visit_expressions_mut,
 };
 
 use super::aggregates::{is_aggregate, is_aggregate_call};
 use super::build::{binary, call, null, take};
 use super::conditions::as_condition;
-use super::{group_expressions, lower, lower_join};
+use super::{READ_ONLY, group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -27,10 +27,35 @@ const COLUMNS_MAX: usize = 4_096;
 /// Columns of a GROUP BY ... WITH ROLLUP: the rows are grouped once for each, by all of them.
 const ROLLUP_MAX: usize = 64;
 
-/// Puts a SELECT right.
-pub(super) fn shape(
+/// Puts the SELECTs of a query right; what is in them is done already.
+pub(super) fn shape(query: &mut Query, context: &Context<'_>) -> Result<(), SqlError> {
+    let orders = match &mut query.order_by {
+        Some(order_by) => orders(order_by)?,
+        None => &mut Vec::new(),
+    };
+    selects(&mut query.body, orders, context)
+}
+
+/// The SELECT of a query, or those of its UNION.
+fn selects(
+    body: &mut SetExpr,
+    orders: &mut [OrderByExpr],
+    context: &Context<'_>,
+) -> Result<(), SqlError> {
+    match body {
+        SetExpr::Select(select) => one(select, orders, context),
+        SetExpr::SetOperation { left, right, .. } => {
+            selects(left, &mut [], context)?;
+            selects(right, &mut [], context)
+        }
+        SetExpr::Query(_) | SetExpr::Values(_) => Ok(()),
+        _ => Err(SqlError::read_only(READ_ONLY)),
+    }
+}
+
+fn one(
     select: &mut Select,
-    order_by: Option<&mut OrderBy>,
+    orders: &mut [OrderByExpr],
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     if select.into.is_some() {
@@ -60,11 +85,6 @@ pub(super) fn shape(
     for window in &mut select.named_window {
         lower(&mut window.0);
     }
-    let mut none = Vec::new();
-    let orders = match order_by {
-        Some(order_by) => orders(order_by)?,
-        None => &mut none,
-    };
     roll_up(&mut select.group_by)?;
     if let Some(condition) = &mut select.selection {
         as_condition(condition);
@@ -102,7 +122,7 @@ pub(super) fn shape(
 }
 
 /// What a query is ordered by; ORDER BY NULL is no order.
-pub(super) fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
+fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
     let OrderByKind::Expressions(orders) = &mut order_by.kind else {
         return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
     };
@@ -133,7 +153,7 @@ fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
 }
 
 /// What each alias of a SELECT stands for.
-pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
+fn aliases(select: &Select) -> HashMap<String, Expr> {
     let aliased = select.projection.iter().filter_map(|item| match item {
         SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
         _ => None,
@@ -143,7 +163,7 @@ pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
 
 pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
     match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     }
 }
@@ -174,45 +194,28 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
             other => grouped.push(other.clone()),
         }
     }
-    if select
-        .projection
-        .iter()
-        .any(|item| item_expr(item).is_none())
-        && !group_expressions(&select.group_by).is_empty()
-    {
+    let is_star = |item| item_expr(item).is_none();
+    if select.projection.iter().any(is_star) && !grouped.is_empty() {
         return Err(SqlError::not_supported(
             "SELECT * with GROUP BY; name the columns that are wanted",
         ));
     }
-    let known = HashSet::new();
+    let none = HashMap::new();
     for item in &mut select.projection {
-        let column = match &*item {
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().cloned(),
-            _ => None,
-        };
-        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
-            continue;
-        };
-        let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &known));
-        if let (Expr::Function(_), Some(alias)) = (&*expr, column) {
-            let expr = take(expr);
-            *item = SelectItem::ExprWithAlias { expr, alias };
+        if let SelectItem::ExprWithAlias { expr, .. } = item {
+            let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &none));
         }
     }
-    let known = self::aliases(select).into_keys().collect();
-    if let Some(having) = &mut select.having {
-        let _ = VisitMut::visit(having, &mut Loosen::new(&grouped, &known));
-    }
-    for order in orders {
-        let _ = VisitMut::visit(&mut order.expr, &mut Loosen::new(&grouped, &known));
+    let orders = orders.iter_mut().map(|order| &mut order.expr);
+    for expr in select.having.iter_mut().chain(orders) {
+        let _ = VisitMut::visit(expr, &mut Loosen::new(&grouped, &aliases));
     }
     Ok(())
 }
 
 struct Loosen<'a> {
     grouped: &'a [Expr],
-    aliases: &'a HashSet<String>,
+    aliases: &'a HashMap<String, Expr>,
     /// How many sub-queries are around.
     inside: usize,
     /// Aggregates and grouped expressions on the way down; a placeholder stands for each, so that nobody looks into it.
@@ -223,7 +226,7 @@ struct Loosen<'a> {
 const KEPT: Value = Value::Placeholder(String::new());
 
 impl<'a> Loosen<'a> {
-    fn new(grouped: &'a [Expr], aliases: &'a HashSet<String>) -> Self {
+    fn new(grouped: &'a [Expr], aliases: &'a HashMap<String, Expr>) -> Self {
         Self {
             grouped,
             aliases,
@@ -278,7 +281,7 @@ impl VisitorMut for Loosen<'_> {
             return ControlFlow::Continue(());
         }
         let free = match expr {
-            Expr::Identifier(name) => !self.aliases.contains(&name.value),
+            Expr::Identifier(name) => !self.aliases.contains_key(&name.value),
             Expr::CompoundIdentifier(_) => true,
             Expr::Value(value) if value.value == KEPT => {
                 *expr = self.kept.pop().unwrap_or_else(null);

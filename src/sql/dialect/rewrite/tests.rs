@@ -35,7 +35,7 @@ fn values_take_their_places() {
         made("SELECT ? AS a, @x AS b, @Y AS c, @@session.sql_mode AS d WHERE a=? LIMIT ?");
     assert_eq!(
         made_of.expect("values"),
-        "SELECT 5 AS a, (-7) AS b, NULL AS c, 'A' AS d WHERE __truth(a = 'a''b\\\n') LIMIT 2"
+        "SELECT 5 AS a, -7 AS b, NULL AS c, 'A' AS d WHERE __truth(a = 'a''b\\\n') LIMIT 2"
     );
     assert_eq!(made("SELECT @@nope").expect_err("unknown").code, 1193);
     assert_eq!(made("SELECT ?,?,?,?").expect_err("too few").code, 1210);
@@ -67,11 +67,11 @@ fn forms() {
         ),
         (
             "SELECT h, s, count(*) AS c FROM t GROUP BY s ORDER BY h, c, NULL",
-            "SELECT first_value(h) AS h, s, count(*) AS c FROM def.pinba.t AS t GROUP BY s ORDER BY h, c",
+            "SELECT first_value(h) AS h, s AS s, count(*) AS c FROM def.pinba.t AS t GROUP BY s ORDER BY h, c",
         ),
         (
             "SELECT h AS x, s FROM t GROUP BY s",
-            "SELECT first_value(h) AS x, s FROM def.pinba.t AS t GROUP BY s",
+            "SELECT first_value(h) AS x, s AS s FROM def.pinba.t AS t GROUP BY s",
         ),
         (
             "SELECT group_concat(DISTINCT a ORDER BY a DESC SEPARATOR '-') AS g FROM t",
@@ -79,7 +79,7 @@ fn forms() {
         ),
         (
             "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10",
-            "SELECT a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10",
+            "SELECT a AS a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10",
         ),
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");

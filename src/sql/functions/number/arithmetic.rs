@@ -36,28 +36,23 @@ pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
 }
 
 /// `/`
-pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    match (a[0].decimal(), a[1].decimal()) {
-        (Some(_), Some((0, _))) => Value::Null,
-        (Some((left, after)), Some((right, more))) => {
-            let scale = (after + DIVISION_DIGITS).min(SCALE_MAX);
-            let by = 10_i128.checked_pow(u32::from((scale - after + more).unsigned_abs()));
-            let left_scaled = by.and_then(|by| left.checked_mul(by));
-            match left_scaled {
-                Some(left) => {
-                    let (whole, rest) = (left / right, left % right);
-                    let up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
-                    let away = if (left < 0) == (right < 0) { 1 } else { -1 };
-                    Value::Decimal(whole + if up { away } else { 0 }, scale)
-                }
-                None => Value::Double(a[0].real() / a[1].real()),
-            }
-        }
-        _ => match a[1].real() {
-            0.0 => Value::Null,
-            right => Value::Double(a[0].real() / right),
-        },
-    }
+pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+    let reals = || {
+        let right = a[1].real();
+        (right != 0.0).then(|| Value::Double(a[0].real() / right))
+    };
+    let Some(((left, after), (right, more))) = a[0].decimal().zip(a[1].decimal()) else {
+        return reals();
+    };
+    let scale = (after + DIVISION_DIGITS).min(SCALE_MAX);
+    let by = 10_i128.checked_pow(u32::from((scale - after + more).unsigned_abs()));
+    let Some(left) = by.and_then(|by| left.checked_mul(by)) else {
+        return reals();
+    };
+    let (whole, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
+    let up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
+    let away = if (left < 0) == (right < 0) { 1 } else { -1 };
+    Some(Value::Decimal(whole + if up { away } else { 0 }, scale))
 }
 
 /// Doubles by doubles, a column at a time.
@@ -78,47 +73,44 @@ pub(super) fn checked(
     how: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>,
 ) -> Result<Option<ArrayRef>> {
     let whole = |side: &ArrayRef| cast(side, &DataType::Int64);
-    let made = how(&whole(&a[0])?, &whole(&a[1])?).map_err(|_| SqlError {
-        code: 1690,
-        state: "22003",
-        message: "BIGINT value is out of range; CAST(... AS DECIMAL(38)) has room for more"
-            .to_owned(),
+    let made = how(&whole(&a[0])?, &whole(&a[1])?).map_err(|_| {
+        SqlError::out_of_range(
+            "BIGINT value is out of range; CAST(... AS DECIMAL(38)) has room for more",
+        )
     })?;
     Ok(Some(made))
 }
 
 /// DIV
-pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     match (&a[0], &a[1]) {
-        (_, divisor) if !divisor.is_true() => Value::Null,
-        (Value::UInt(left), Value::UInt(right)) => Value::UInt(left / right),
+        (_, divisor) if !divisor.is_true() => None,
+        (Value::UInt(left), Value::UInt(right)) => Some(Value::UInt(left / right)),
         (left, right) => match left.decimal().zip(right.decimal()) {
-            Some((left, right)) => aligned(left, right).map_or(Value::Null, |(left, right, _)| {
-                Value::Decimal(left / right, 0)
-            }),
-            None => Value::Double((left.real() / right.real()).trunc()),
+            Some((left, right)) => {
+                let (left, right, _) = aligned(left, right)?;
+                Some(Value::Decimal(left / right, 0))
+            }
+            None => Some(Value::Double((left.real() / right.real()).trunc())),
         },
     }
 }
 
 /// `%` and MOD
-pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     match a[0].decimal().zip(a[1].decimal()) {
         Some((left, right)) => {
-            let rest = aligned(left, right)
-                .and_then(|(left, right, scale)| Some((left.checked_rem(right)?, scale)));
-            rest.map_or(Value::Null, |(rest, scale)| Value::Decimal(rest, scale))
+            let (left, right, scale) = aligned(left, right)?;
+            Some(Value::Decimal(left.checked_rem(right)?, scale))
         }
-        None => match a[1].real() {
-            0.0 => Value::Null,
-            right => Value::Double(a[0].real() % right),
-        },
+        None if !a[1].is_true() => None,
+        None => Some(Value::Double(a[0].real() % a[1].real())),
     }
 }
 
-/// The minus before a value.
-pub(super) fn negate<'a>(a: &'a [Value<'a>]) -> Value<'a> {
-    match a[0].number() {
+/// The minus before a number.
+pub(super) fn negate(number: Value<'_>) -> Value<'_> {
+    match number {
         Value::Int(value) => Value::Int(value.saturating_neg()),
         Value::UInt(value) => Value::Decimal(-i128::from(value), 0),
         Value::Decimal(value, scale) => Value::Decimal(-value, scale),

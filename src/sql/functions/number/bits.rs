@@ -10,11 +10,6 @@ pub(super) fn word(of: &Value<'_>) -> u64 {
     }
 }
 
-/// An operator on bits.
-pub(super) fn bits<'a>(a: &'a [Value<'a>], row: fn(u64, u64) -> u64) -> Value<'a> {
-    Value::UInt(row(word(&a[0]), word(&a[1])))
-}
-
 /// A shift; by 64 and more nothing is left.
 pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u64 {
     u32::try_from(by)
@@ -24,33 +19,28 @@ pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u6
 }
 
 /// CONV: a whole number from one base to another.
-pub(super) fn conv<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
+pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     let base = |of: &Value<'_>| {
-        u32::try_from(of.int())
-            .ok()
-            .filter(|base| (2..=36).contains(base))
+        let base = u32::try_from(of.int()).ok();
+        base.filter(|base| (2..=36).contains(base))
     };
     let (from, to) = (base(&a[1])?, base(&a[2])?);
     let text = a[0].to_text();
     let digits = text.trim();
     let positive = digits.strip_prefix('-').unwrap_or(digits);
-    let mut value = 0_u64;
-    for digit in positive.chars().map_while(|digit| digit.to_digit(from)) {
-        value = value
-            .saturating_mul(from.into())
-            .saturating_add(digit.into());
-    }
+    let values = positive.chars().map_while(|digit| digit.to_digit(from));
+    let mut value = values.fold(0_u64, |value, digit| {
+        let value = value.saturating_mul(from.into());
+        value.saturating_add(digit.into())
+    });
     if positive.len() < digits.len() {
         value = value.wrapping_neg();
     }
-    let mut written = Vec::new();
-    loop {
+    let mut written = String::new();
+    while value > 0 || written.is_empty() {
         let digit = char::from_digit((value % u64::from(to)) as u32, to)?;
-        written.push(digit.to_ascii_uppercase());
+        written.insert(0, digit.to_ascii_uppercase());
         value /= u64::from(to);
-        if value == 0 {
-            break;
-        }
     }
-    Some(Value::text(written.into_iter().rev().collect::<String>()))
+    Some(written)
 }

@@ -38,9 +38,9 @@ pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
 }
 
 /// ROUND and TRUNCATE
-pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Value<'a> {
+pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a>> {
     let wanted = a.get(1).map_or(0, Value::int).clamp(-30, 30) as i8;
-    match a[0].decimal() {
+    Some(match a[0].decimal() {
         Some((value, scale)) if wanted >= scale => Value::Decimal(value, scale),
         Some((value, scale)) => {
             let kept = match rounding {
@@ -57,16 +57,14 @@ pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Value<'a> {
             let value = a[0].real();
             let by = 10_f64.powi(i32::from(wanted.abs()));
             let scaled = if wanted < 0 { value / by } else { value * by };
-            if !scaled.is_finite() {
-                return Value::Double(value);
-            }
             let kept = match rounding {
+                _ if !scaled.is_finite() => return Some(Value::Double(value)),
                 Rounding::Nearest => scaled.round_ties_even(),
                 Rounding::Down => scaled.trunc(),
             };
             Value::Double(if wanted < 0 { kept * by } else { kept / by })
         }
-    }
+    })
 }
 
 /// The type after FLOOR and CEILING.
@@ -78,12 +76,12 @@ pub(super) fn whole_or_real(known: &ArgumentInfo<'_>) -> DataType {
 }
 
 /// FLOOR and CEILING
-pub(super) fn whole<'a>(
-    a: &'a [Value<'a>],
+pub(super) fn whole(
+    number: Value<'_>,
     real: fn(f64) -> f64,
     exact: fn(i128, i128) -> i128,
-) -> Value<'a> {
-    match a[0].number() {
+) -> Value<'_> {
+    match number {
         Value::Decimal(value, scale) => {
             let by = 10_i128.pow(u32::from(scale.unsigned_abs()).min(38));
             Value::Decimal(exact(value, by), 0)
@@ -94,30 +92,23 @@ pub(super) fn whole<'a>(
 }
 
 /// FORMAT: digits in groups of three.
-pub(super) fn format<'a>(a: &'a [Value<'a>]) -> Value<'a> {
+pub(super) fn format(a: &[Value<'_>]) -> Option<String> {
     if a[0].is_null() || a[1].is_null() {
-        return Value::Null;
+        return None;
     }
     let places = a[1].int().clamp(0, 30) as i8;
-    let rounded = match a[0].decimal() {
-        Some((value, scale)) => rescale(value, scale, places)
-            .map(|value| Value::Decimal(value, places).to_text().into_owned())
-            .unwrap_or_default(),
+    let mut text = match a[0].decimal() {
+        Some((value, scale)) => {
+            let value = rescale(value, scale, places)?;
+            Value::Decimal(value, places).to_text().into_owned()
+        }
         None => format!("{:.*}", usize::from(places.unsigned_abs()), a[0].real()),
     };
-    let (sign, digits) = match rounded.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", rounded.as_str()),
-    };
-    let (whole, rest) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    let mut grouped = String::with_capacity(whole.len() * 4 / 3 + rest.len() + 1);
-    grouped.push_str(sign);
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
+    let first = text.find(|sign: char| sign.is_ascii_digit())?;
+    let mut at = text.find('.').unwrap_or(text.len());
+    while at > first + 3 {
+        at -= 3;
+        text.insert(at, ',');
     }
-    grouped.push_str(rest);
-    Value::text(grouped)
+    Some(text)
 }

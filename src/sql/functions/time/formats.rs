@@ -5,33 +5,12 @@ use chrono::{Datelike, NaiveDateTime};
 
 use super::calendar::week;
 
-/// A sign of DATE_FORMAT as chrono has it.
-const fn chrono_sign(sign: char) -> Option<&'static str> {
-    Some(match sign {
-        'Y' => "%Y",
-        'y' => "%y",
-        'm' => "%m",
-        'c' => "%-m",
-        'd' => "%d",
-        'e' => "%-d",
-        'H' => "%H",
-        'k' => "%-H",
-        'h' | 'I' => "%I",
-        'l' => "%-I",
-        'i' => "%M",
-        's' | 'S' => "%S",
-        'f' => "%6f",
-        'p' => "%p",
-        'T' => "%H:%M:%S",
-        'r' => "%I:%M:%S %p",
-        'a' => "%a",
-        'W' => "%A",
-        'b' => "%b",
-        'M' => "%B",
-        'w' => "%w",
-        'j' => "%j",
-        _ => return None,
-    })
+/// The signs of DATE_FORMAT, each before the same as chrono has it.
+const SIGNS: &str = "Y%Y y%y m%m c%-m d%d e%-d H%H k%-H h%I I%I l%-I i%M s%S S%S f%6f p%p T%T r%r \
+    a%a W%A b%b M%B w%w j%j";
+
+fn chrono_sign(sign: char) -> Option<&'static str> {
+    SIGNS.split(' ').find_map(|known| known.strip_prefix(sign))
 }
 
 /// A moment by the signs of DATE_FORMAT.

@@ -3,15 +3,13 @@
 //! [`Cells`] casts a column once to one of the types that values have. A [`Builder`] converts each value to the result type.
 
 use datafusion::arrow::array::{
-    Array, ArrayBuilder, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Date32Array,
-    Decimal128Array, Float32Array, Float64Array, Int64Array, NullBuilder, PrimitiveBuilder,
-    StringViewArray, StringViewBuilder, TimestampMicrosecondArray, UInt64Array, make_builder,
+    Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, NullBuilder, PrimitiveBuilder,
+    StringViewBuilder, make_builder,
 };
-use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, TimestampSecondType, UInt64Type,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type,
+    TimeUnit, TimestampMicrosecondType, TimestampSecondType, UInt64Type,
 };
 use datafusion::common::Result;
 
@@ -19,25 +17,7 @@ use super::{Value, rescale};
 
 /// A column, ready to be read row by row.
 #[derive(Debug)]
-pub(crate) struct Cells {
-    values: Values,
-    nulls: Option<NullBuffer>,
-    rows: usize,
-}
-
-#[derive(Debug)]
-enum Values {
-    Null,
-    Truth(BooleanArray),
-    Int(Int64Array),
-    UInt(UInt64Array),
-    Decimal(Decimal128Array, i8),
-    Double(Float64Array),
-    Float(Float32Array),
-    Text(StringViewArray),
-    Datetime(TimestampMicrosecondArray),
-    Date(Date32Array),
-}
+pub(crate) struct Cells(ArrayRef);
 
 impl Cells {
     /// From an array of any type that a query can have.
@@ -58,48 +38,39 @@ impl Cells {
             | DataType::Decimal256(_, scale) => DataType::Decimal128(38, *scale),
             _ => DataType::Utf8View,
         };
-        let array = cast(array, &wanted)?;
-        let values = match wanted {
-            DataType::Null => Values::Null,
-            DataType::Boolean => Values::Truth(array.as_boolean().clone()),
-            DataType::Int64 => Values::Int(array.as_primitive().clone()),
-            DataType::UInt64 => Values::UInt(array.as_primitive().clone()),
-            DataType::Float32 => Values::Float(array.as_primitive().clone()),
-            DataType::Float64 => Values::Double(array.as_primitive().clone()),
-            DataType::Timestamp(..) => Values::Datetime(array.as_primitive().clone()),
-            DataType::Date32 => Values::Date(array.as_primitive().clone()),
-            DataType::Decimal128(_, scale) => Values::Decimal(array.as_primitive().clone(), scale),
-            _ => Values::Text(array.as_string_view().clone()),
-        };
-        Ok(Self {
-            values,
-            nulls: array.nulls().cloned(),
-            rows: array.len(),
-        })
+        Ok(Self(cast(array, &wanted)?))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.rows
+        self.0.len()
     }
 
     /// The value in one row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Value<'_> {
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+        if self.0.is_null(row) {
             return Value::Null;
         }
-        match &self.values {
-            Values::Null => Value::Null,
-            Values::Truth(values) => Value::boolean(values.value(row)),
-            Values::Int(values) => Value::Int(values.value(row)),
-            Values::UInt(values) => Value::UInt(values.value(row)),
-            Values::Decimal(values, scale) => Value::Decimal(values.value(row), *scale),
-            Values::Double(values) => Value::Double(values.value(row)),
-            Values::Float(values) => Value::Float(values.value(row)),
-            Values::Text(values) => Value::text(values.value(row)),
-            Values::Datetime(values) => Value::Datetime(values.value(row)),
-            Values::Date(values) => Value::Date(values.value(row)),
+        match self.0.data_type() {
+            DataType::Boolean => Value::boolean(self.0.as_boolean().value(row)),
+            DataType::Int64 => Value::Int(self.number::<Int64Type>(row)),
+            DataType::UInt64 => Value::UInt(self.number::<UInt64Type>(row)),
+            DataType::Decimal128(_, scale) => {
+                Value::Decimal(self.number::<Decimal128Type>(row), *scale)
+            }
+            DataType::Float64 => Value::Double(self.number::<Float64Type>(row)),
+            DataType::Float32 => Value::Float(self.number::<Float32Type>(row)),
+            DataType::Utf8View => Value::text(self.0.as_string_view().value(row)),
+            DataType::Timestamp(..) => {
+                Value::Datetime(self.number::<TimestampMicrosecondType>(row))
+            }
+            DataType::Date32 => Value::Date(self.number::<Date32Type>(row)),
+            _ => Value::Null,
         }
+    }
+
+    fn number<T: ArrowPrimitiveType>(&self, row: usize) -> T::Native {
+        self.0.as_primitive::<T>().value(row)
     }
 }
 
