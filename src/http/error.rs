@@ -11,7 +11,6 @@ use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHE
 use axum::http::{HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
-use tracing::error;
 
 use crate::query::error::QueryError;
 
@@ -132,11 +131,7 @@ impl From<QueryError> for Problem {
             | QueryError::ReportFixed { .. }
             | QueryError::LimitReached(_) => Self::new(StatusCode::CONFLICT, detail),
             QueryError::NotKept(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, detail),
-            QueryError::Busy(_) | QueryError::SnapshotExpired => Self::busy(detail),
-            QueryError::Internal(cause) => {
-                error!(cause, "A query failed inside the daemon.");
-                Self::internal()
-            }
+            QueryError::Busy(_) => Self::busy(detail),
         }
     }
 }
@@ -194,20 +189,12 @@ mod tests {
             (QueryError::LimitReached("full".into()), 409, "full"),
             (QueryError::NotKept("no space".into()), 507, "no space"),
             (QueryError::Busy("later".into()), 503, "later"),
-            (QueryError::SnapshotExpired, 503, "snapshot expired"),
         ];
         for (error, status, part) in cases {
             let problem = Problem::from(error);
             assert_eq!(problem.status.as_u16(), status, "{problem:?}");
             assert!(problem.detail().contains(part), "{problem:?}");
         }
-    }
-
-    #[test]
-    fn what_went_wrong_inside_is_not_shown() {
-        let problem = Problem::from(QueryError::Internal("the secret".into()));
-        assert_eq!(problem.status, StatusCode::INTERNAL_SERVER_ERROR);
-        assert!(!problem.body().contains("secret"));
     }
 
     #[test]

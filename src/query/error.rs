@@ -65,16 +65,6 @@ pub enum QueryError {
     /// Too much is being asked at once; the same question may do well a moment later.
     #[error("{0}")]
     Busy(String),
-
-    /// The reader held on to a view for longer than the spare memory allows.
-    #[error(
-        "snapshot expired: the data was overwritten while it was being read; ask again or for less"
-    )]
-    SnapshotExpired,
-
-    /// A defect of the daemon. The text goes to the log; the client is told no more than that it happened.
-    #[error("internal error: {0}")]
-    Internal(String),
 }
 
 impl QueryError {

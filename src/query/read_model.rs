@@ -47,7 +47,7 @@ pub trait ReadModel: Send + Sync {
     /// rows that do not match, and a histogram view takes from there which row to spread out.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`], [`QueryError::Busy`], [`QueryError::SnapshotExpired`].
+    /// [`QueryError::UnknownReport`], [`QueryError::Busy`].
     fn report(
         &self,
         name: &str,
@@ -120,13 +120,13 @@ pub trait ReadModel: Send + Sync {
     /// Raw requests, newest first.
     ///
     /// # Errors
-    /// [`QueryError::RawDataOff`], [`QueryError::Busy`], [`QueryError::SnapshotExpired`].
+    /// [`QueryError::RawDataOff`], [`QueryError::Busy`].
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError>;
 
     /// One raw request with its tags and timers.
     ///
     /// # Errors
-    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`], [`QueryError::SnapshotExpired`].
+    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`].
     fn request(&self, id: u64) -> Result<RequestDetail, QueryError>;
 
     /// The id of the youngest raw request that there has been; 0 before the first.

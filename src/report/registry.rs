@@ -57,19 +57,6 @@ pub struct Entry {
     report: usize,
 }
 
-impl Entry {
-    /// Whether both are the same report in the same place: one may be older, and have another shape.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.aggregate == other.aggregate
-            && self.report == other.report
-            && self.definition.name == other.definition.name
-            && self.definition.keys == other.definition.keys
-            && self.definition.level == other.definition.level
-            && self.definition.buckets == other.definition.buckets
-    }
-}
-
 /// All live reports.
 #[derive(Debug)]
 pub struct Reports {

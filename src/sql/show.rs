@@ -88,8 +88,8 @@ impl Engine {
                     INFORMATION_SCHEMA => "SYSTEM VIEW",
                     _ => "BASE TABLE",
                 };
-                let listed = describe::listed(catalog, &database).into_iter();
-                let rows = listed.map(|table| match show.full {
+                let tables = describe::tables(catalog, &database).into_iter();
+                let rows = tables.map(|table| match show.full {
                     true => row![table.name, kind],
                     false => row![table.name],
                 });
@@ -107,10 +107,14 @@ impl Engine {
             "CREATE TABLE" => {
                 let database = of_database()?;
                 let info = described(catalog, &database, &show.table)?;
-                if info.statement.is_empty() {
-                    return Err(no_table(&database, &show.table));
+                let statement = info.statement;
+                let mut statement = statement.ok_or_else(|| no_table(&database, &show.table))?;
+                if session.has_mode("NO_TABLE_OPTIONS")
+                    && let Some(end) = statement.rfind("\n) ENGINE=")
+                {
+                    statement.truncate(end + 2);
                 }
-                vec![create_table(info, !session.has_mode("NO_TABLE_OPTIONS"))]
+                vec![row![info.name, statement]]
             }
             "CREATE DATABASE" => {
                 let name = of_database()?;
@@ -186,15 +190,14 @@ fn pairs(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
 }
 
 fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Vec<Cell>> {
+    if database == INFORMATION_SCHEMA {
+        return Vec::new();
+    }
     // One table by its name, as FederatedX asks with each statement: the others are not looked at.
     let exact = like.filter(|name| !name.contains('%'));
-    let one = exact.and_then(|name| describe::one(catalog, &name.replace('\\', "")));
-    let listed = match (database, one) {
-        (INFORMATION_SCHEMA, _) => Vec::new(),
-        (_, Some(one)) => vec![one],
-        _ => describe::listed(catalog, database),
-    };
-    let rows = listed.into_iter().map(|mut table| {
+    let one = exact.and_then(|name| describe::table(catalog, database, &name.replace('\\', "")));
+    let tables = one.map_or_else(|| describe::tables(catalog, database), |one| vec![one]);
+    let rows = tables.into_iter().map(|mut table| {
         // A client that reads 0 or 1 rows may take the table for a constant.
         table.rows = table.rows.max(2);
         let mut row = describe::listed_row(database, table, 100);
@@ -206,10 +209,7 @@ fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Ve
 }
 
 fn described(catalog: &Catalog, database: &str, table: &str) -> Result<TableInfo, SqlError> {
-    let info = match database {
-        INFORMATION_SCHEMA => describe::view(table),
-        _ => describe::table(catalog, table),
-    };
+    let info = describe::table(catalog, database, table);
     info.ok_or_else(|| no_table(database, table))
 }
 
@@ -229,12 +229,4 @@ fn column_row(column: ColumnInfo, full: bool) -> Vec<Cell> {
         cells.extend(row!["select", ""]);
     }
     cells
-}
-
-fn create_table(info: TableInfo, options: bool) -> Vec<Cell> {
-    let mut statement = info.statement;
-    if !options && let Some(end) = statement.rfind("\n) ENGINE=") {
-        statement.truncate(end + 2);
-    }
-    row![info.name, statement]
 }

@@ -6,21 +6,16 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringViewArray,
-    UInt64Array,
-};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::body::PIECE_BYTES;
 use super::format::Format;
 use super::json;
 use super::writer::{Cells, RowWriter, csv_text};
-use crate::sql::{SqlColumn, SqlError};
+use crate::sql::{Cells as Column, SqlColumn, SqlError, Value};
 
 /// Rows of a batch that is larger are sent as several batches of about so many bytes, in Arrow's format.
 const ARROW_BYTES: usize = 4 << 20;
@@ -85,7 +80,7 @@ impl BatchWriter {
     pub(in crate::http) fn take(&mut self, batch: RecordBatch) -> Result<(), SqlError> {
         if let Form::Rows { cells, .. } = &mut self.form {
             let columns = batch.columns().iter().map(Column::new);
-            *cells = columns.collect::<Result<_, _>>().map_err(defect)?;
+            *cells = columns.collect::<Result<_, _>>()?;
         }
         self.batch = Some((batch, 0));
         Ok(())
@@ -167,95 +162,35 @@ fn defect(error: ArrowError) -> SqlError {
     SqlError::internal(error.to_string())
 }
 
-/// One column of a batch, as one of the few types that are shown.
-enum Column {
-    Int(Int64Array),
-    UInt(UInt64Array),
-    Float(Float32Array),
-    Double(Float64Array),
-    Text(StringViewArray),
-    /// Numbers as text: decimals.
-    Digits(StringViewArray),
-}
-
-impl Column {
-    fn new(array: &ArrayRef) -> Result<Self, ArrowError> {
-        use DataType as Type;
-        let shown = || -> Result<StringViewArray, ArrowError> {
-            let options = FormatOptions::new()
-                .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
-                .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"));
-            let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
-            let text = |row| match array.is_null(row) {
-                true => Ok(None),
-                false => formatter.value(row).try_to_string().map(Some),
-            };
-            (0..array.len()).map(text).collect()
-        };
-        Ok(match array.data_type() {
-            Type::Boolean
-            | Type::Int8
-            | Type::Int16
-            | Type::Int32
-            | Type::Int64
-            | Type::UInt8
-            | Type::UInt16
-            | Type::UInt32 => Self::Int(cast(array, &Type::Int64)?.as_primitive().clone()),
-            Type::UInt64 => Self::UInt(array.as_primitive().clone()),
-            Type::Float32 => Self::Float(array.as_primitive().clone()),
-            Type::Float64 => Self::Double(array.as_primitive().clone()),
-            Type::Null | Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => {
-                Self::Text(cast(array, &Type::Utf8View)?.as_string_view().clone())
-            }
-            Type::Decimal32(..)
-            | Type::Decimal64(..)
-            | Type::Decimal128(..)
-            | Type::Decimal256(..) => Self::Digits(shown()?),
-            _ => Self::Text(shown()?),
-        })
+/// Writes a number; false of NULL, and of what JSON cannot say.
+fn number(out: &mut Vec<u8>, value: &Value<'_>) -> bool {
+    match value {
+        Value::Int(number) => json::int(out, *number),
+        Value::UInt(number) => json::uint(out, *number),
+        Value::Decimal(..) => value.put(out),
+        Value::Float(number) if number.is_finite() => json::float32(out, *number),
+        Value::Double(number) if number.is_finite() => json::float(out, *number),
+        _ => return false,
     }
-
-    /// Writes a value that is no text; false when it is NULL, or what JSON cannot say.
-    fn number(&self, out: &mut Vec<u8>, row: usize) -> bool {
-        match self {
-            Self::Int(array) if array.is_valid(row) => json::int(out, array.value(row)),
-            Self::UInt(array) if array.is_valid(row) => json::uint(out, array.value(row)),
-            Self::Float(array) if array.is_valid(row) && array.value(row).is_finite() => {
-                json::float32(out, array.value(row));
-            }
-            Self::Double(array) if array.is_valid(row) && array.value(row).is_finite() => {
-                json::float(out, array.value(row));
-            }
-            Self::Digits(array) if array.is_valid(row) => {
-                out.extend_from_slice(array.value(row).as_bytes());
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn text(&self, row: usize) -> Option<&str> {
-        match self {
-            Self::Text(array) if array.is_valid(row) => Some(array.value(row)),
-            _ => None,
-        }
-    }
+    true
 }
 
 impl Cells for [Column] {
     fn json(&self, out: &mut Vec<u8>, row: usize, column: usize) {
-        match self[column].text(row) {
-            Some(text) => json::text(out, text),
-            None if self[column].number(out, row) => {}
-            None => out.extend_from_slice(b"null"),
+        match self[column].get(row) {
+            Value::Text(text) => json::text(out, &text),
+            date @ (Value::Datetime(_) | Value::Date(_)) => json::text(out, &date.to_text()),
+            value if number(out, &value) => {}
+            _ => out.extend_from_slice(b"null"),
         }
     }
 
     fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize) {
-        match self[column].text(row) {
-            Some(text) => csv_text(out, text),
-            None => {
-                self[column].number(out, row);
+        match self[column].get(row) {
+            Value::Text(text) => csv_text(out, &text),
+            date @ (Value::Datetime(_) | Value::Date(_)) => csv_text(out, &date.to_text()),
+            value => {
+                number(out, &value);
             }
         }
     }
@@ -263,7 +198,10 @@ impl Cells for [Column] {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{BooleanArray, Decimal128Array, TimestampSecondArray};
+    use datafusion::arrow::array::{
+        BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array, StringViewArray,
+        TimestampSecondArray, UInt64Array,
+    };
     use datafusion::arrow::ipc::reader::StreamReader;
 
     use super::*;

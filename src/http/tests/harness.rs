@@ -215,7 +215,7 @@ impl ReadModel for Sample {
                 key_columns: vec![14, 15, 19],
                 table: Box::new(Rows::new(self.rows.load(Ordering::SeqCst))),
             }),
-            "expired" => Err(QueryError::SnapshotExpired),
+            "busy" => Err(QueryError::Busy("later".into())),
             "panics" => panic!("as the test wants it"),
             _ => Err(QueryError::UnknownReport { name: name.into() }),
         }

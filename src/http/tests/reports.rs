@@ -315,12 +315,12 @@ fn unknown_and_failing_reports() {
     );
     assert!(
         server
-            .get("/api/v1/reports/expired")
+            .get("/api/v1/reports/busy")
             .problem(503)
-            .contains("snapshot expired")
+            .contains("later")
     );
     assert_eq!(
-        server.get("/api/v1/reports/expired").header("retry-after"),
+        server.get("/api/v1/reports/busy").header("retry-after"),
         Some("1")
     );
     let detail = server.get("/api/v1/reports/panics").problem(500);

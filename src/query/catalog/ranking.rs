@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Catalog, ReportTable, key_columns};
+use crate::merger::Live;
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::Entry;
 use crate::report::definition::Definition;
-use crate::report::reading::{Reading, Want};
+use crate::report::reading::Reading;
 use crate::value::Value;
 
 /// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
@@ -27,7 +28,7 @@ pub(super) struct Ranked {
     read_at: Instant,
     as_of_ms: u64,
     /// What it was before it got native columns.
-    entry: Entry,
+    of: Arc<Definition>,
     percentiles: Vec<f64>,
     definition: Arc<Definition>,
     reading: Arc<Reading>,
@@ -52,76 +53,52 @@ impl Catalog {
         names: &[&str],
         percentiles: &[f64],
     ) -> Result<Vec<ReportAnswer>, QueryError> {
-        let entries = names.iter().map(|name| self.report_entry(name));
-        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let mut kept = self.rankings.lock();
         kept.retain(|ranked| ranked.read_at.elapsed() < SHARED_FOR);
-        let is_this = |ranked: &Ranked, entry: &Entry| {
-            Arc::ptr_eq(&ranked.entry.definition, &entry.definition)
-                && ranked.entry.is_same(entry)
-                && ranked.percentiles == percentiles
+        let is_of = |ranked: &Ranked, definition: &Arc<Definition>| {
+            Arc::ptr_eq(&ranked.of, definition) && ranked.percentiles == percentiles
         };
-        let is_kept = |entry: &&Entry| kept.iter().any(|ranked| is_this(ranked, entry));
-        let missing: Vec<&Entry> = entries.iter().filter(|entry| !is_kept(entry)).collect();
-        let mut made = self.rank(&missing, percentiles)?;
-        let answer = |entry: &Entry| {
+        let live = self.live.read();
+        let entries = names.iter().map(|name| with_rows(&live, name).cloned());
+        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+        let mut missing = entries.clone();
+        missing.retain(|entry| !kept.iter().any(|kept| is_of(kept, &entry.definition)));
+        let mut native = missing.clone();
+        for entry in &mut native {
+            let definition = &entry.definition;
+            let definition = definition.in_native_columns(percentiles, &self.defaults);
+            entry.definition = Arc::new(definition);
+        }
+        let want = |entry: &Entry| {
+            let layout = &entry.definition.layout;
+            layout.want(0..layout.columns().len())
+        };
+        let asked: Vec<_> = native.iter().map(|entry| (entry, want(entry))).collect();
+        let as_of_ms = self.clock.unix_ms();
+        let readings = live.reports.read_all(&asked, &live.pool, as_of_ms);
+        drop(live);
+        let read_at = Instant::now();
+        let made = missing.into_iter().zip(native).zip(readings);
+        let made = made.map(|((entry, native), reading)| Ranked {
+            read_at,
+            as_of_ms,
+            of: entry.definition,
+            percentiles: percentiles.to_vec(),
+            definition: native.definition,
+            reading: Arc::new(reading),
+        });
+        let mut made: Vec<Ranked> = made.collect();
+        let answers = entries.iter().filter_map(|entry| {
             let mut all = kept.iter().chain(&made);
-            let ranked = all
-                .find(|ranked| is_this(ranked, entry))
-                .map(Ranked::answer);
-            ranked.ok_or_else(|| QueryError::unknown_report(&entry.definition.name))
-        };
-        let answers = entries.iter().map(answer).collect::<Result<_, _>>()?;
+            let ranked = all.find(|ranked| is_of(ranked, &entry.definition));
+            ranked.map(Ranked::answer)
+        });
+        let answers = answers.collect();
         let rows = |all: &[Ranked]| all.iter().map(|ranked| ranked.reading.len()).sum::<usize>();
         if rows(&kept) + rows(&made) <= RANKED_ROWS_MAX {
             kept.append(&mut made);
         }
         Ok(answers)
-    }
-
-    /// Reads reports in native columns, under one hold of the lock.
-    fn rank(&self, entries: &[&Entry], percentiles: &[f64]) -> Result<Vec<Ranked>, QueryError> {
-        if entries.is_empty() {
-            return Ok(Vec::new());
-        }
-        let native = entries.iter().map(|entry| {
-            let mut native = (*entry).clone();
-            let definition = entry
-                .definition
-                .in_native_columns(percentiles, &self.defaults);
-            native.definition = Arc::new(definition);
-            native
-        });
-        let native: Vec<Entry> = native.collect();
-        let asked = native.iter().map(|entry| {
-            let layout = &entry.definition.layout;
-            (entry, layout.want(0..layout.columns().len()))
-        });
-        let asked: Vec<(&Entry, Want)> = asked.collect();
-        let as_of_ms = self.clock.unix_ms();
-        let readings = {
-            let live = self.live.read();
-            // One may have been dropped meanwhile, and its place taken by another.
-            let gone = native.iter().find(|entry| {
-                let found = live.reports.find(&entry.definition.name);
-                !found.is_some_and(|found| found.is_same(entry))
-            });
-            if let Some(gone) = gone {
-                return Err(QueryError::unknown_report(&gone.definition.name));
-            }
-            live.reports.read_all(&asked, &live.pool, as_of_ms)
-        };
-        let read_at = Instant::now();
-        let ranked = |((entry, native), reading): ((&&Entry, &Entry), Reading)| Ranked {
-            read_at,
-            as_of_ms,
-            entry: (*entry).clone(),
-            percentiles: percentiles.to_vec(),
-            definition: Arc::clone(&native.definition),
-            reading: Arc::new(reading),
-        };
-        let all = entries.iter().zip(&native).zip(readings);
-        Ok(all.map(ranked).collect())
     }
 
     /// The histogram of the first row that shows these texts.
@@ -130,7 +107,8 @@ impl Catalog {
         name: &str,
         equal: &[(String, String)],
     ) -> Result<Option<Distribution>, QueryError> {
-        let entry = self.report_entry(name)?;
+        let live = self.live.read();
+        let entry = with_rows(&live, name)?.clone();
         let layout = &entry.definition.layout;
         let wanted: Vec<(usize, &str)> = key_columns(layout)
             .filter_map(|at| {
@@ -146,14 +124,6 @@ impl Catalog {
                 .all(|&(at, text)| is_shown_as(&value(at), text))
         };
         let now_ms = self.clock.unix_ms();
-        let live = self.live.read();
-        if !live
-            .reports
-            .find(name)
-            .is_some_and(|found| found.is_same(&entry))
-        {
-            return Err(QueryError::unknown_report(name));
-        }
         let row = live
             .reports
             .read_histogram(&entry, &live.pool, now_ms, shows);
@@ -171,15 +141,13 @@ impl Catalog {
             buckets: histogram.into_iter().map(bucket).collect(),
         }))
     }
+}
 
-    /// A report that has rows of its own, not one that shows a histogram.
-    fn report_entry(&self, name: &str) -> Result<Entry, QueryError> {
-        let entry = self.entry(name)?;
-        if entry.definition.layout.is_histogram_view() {
-            return Err(QueryError::unknown_report(name));
-        }
-        Ok(entry)
-    }
+/// A report that has rows of its own, not one that shows a histogram.
+fn with_rows<'a>(live: &'a Live, name: &str) -> Result<&'a Entry, QueryError> {
+    let entry = live.reports.find(name);
+    let entry = entry.filter(|entry| !entry.definition.layout.is_histogram_view());
+    entry.ok_or_else(|| QueryError::unknown_report(name))
 }
 
 /// Whether a key shows as this text; a number that is not there (in the row for all others) as the empty one.

@@ -3,7 +3,6 @@
 //! How a table is declared says `report::ddl`, which also writes its CREATE TABLE statement.
 
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::report::ddl::{self, Key};
 use crate::sql::information_schema::{CATALOG, COLLATION, DATABASE, layout};
 use crate::sql::reply::SqlType;
@@ -32,47 +31,28 @@ pub(in crate::sql) struct ColumnInfo {
 pub(in crate::sql) struct TableInfo {
     pub(in crate::sql) name: String,
     pub(in crate::sql) comment: String,
+    /// About.
+    pub(in crate::sql) rows: usize,
     pub(in crate::sql) columns: Vec<ColumnInfo>,
     pub(in crate::sql) keys: Vec<Key>,
-    /// The statement, without a semicolon.
-    pub(in crate::sql) statement: String,
-}
-
-/// A table as it is listed.
-#[derive(Debug)]
-pub(in crate::sql) struct Listed {
-    pub(in crate::sql) name: String,
-    pub(in crate::sql) comment: String,
-    pub(in crate::sql) rows: usize,
+    /// The statement, without a semicolon; none of a view.
+    pub(in crate::sql) statement: Option<String>,
 }
 
 /// The tables of a database, by name.
-pub(in crate::sql) fn listed(catalog: &Catalog, database: &str) -> Vec<Listed> {
-    if database == DATABASE {
-        let views = layout::tables().map(|name| Listed {
-            name: name.to_owned(),
-            comment: String::new(),
-            rows: 0,
-        });
-        return views.collect();
-    }
-    let raw = tables::raw_names().into_iter().map(|name| Listed {
-        name: name.to_owned(),
-        comment: name.to_owned(),
-        rows: tables::raw_table(name, catalog).map_or(0, |(_, rows)| rows),
-    });
-    let reports = catalog.reports().into_iter().map(|report| Listed {
-        name: report.name,
-        comment: report.comment.unwrap_or_default(),
-        rows: usize::try_from(report.rows).unwrap_or(usize::MAX),
-    });
-    let mut all: Vec<_> = raw.chain(reports).collect();
-    all.sort_by(|left, right| left.name.cmp(&right.name));
-    all
+pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo> {
+    let names = match database {
+        DATABASE => layout::tables().map(str::to_owned).collect(),
+        _ => tables::names(catalog),
+    };
+    let tables = names
+        .iter()
+        .filter_map(|name| table(catalog, database, name));
+    tables.collect()
 }
 
 /// A table of a database as `information_schema.tables` lists it. Bytes a row are what clients take for the cost of reading it.
-pub(in crate::sql) fn listed_row(database: &str, table: Listed, row_bytes: usize) -> Vec<Cell> {
+pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: usize) -> Vec<Cell> {
     let (kind, engine, version, row_format, temporary) = match database {
         DATABASE => ("SYSTEM VIEW", "MEMORY", 11_i64, "Fixed", "Y"),
         _ => ("BASE TABLE", "PINBA", 10, "Dynamic", "N"),
@@ -129,34 +109,24 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
     rows.collect()
 }
 
-/// One table as it is listed, without looking at the others; `None` when there is none of that name.
-pub(in crate::sql) fn one(catalog: &Catalog, name: &str) -> Option<Listed> {
-    let table = table(catalog, name)?;
-    let raw = tables::raw_table(&table.name, catalog);
-    let (_, rows) = raw.or_else(|| catalog.columns_of(&table.name))?;
-    Some(Listed {
-        comment: table.comment,
-        name: table.name,
-        rows,
-    })
-}
-
-/// All tables of `pinba`, described.
-pub(super) fn all(catalog: &Catalog) -> Vec<TableInfo> {
-    let listed = listed(catalog, "pinba").into_iter();
-    listed
-        .filter_map(|listed| table(catalog, &listed.name))
-        .collect()
-}
-
 /// One table, described; `None` when there is none of that name.
-pub(in crate::sql) fn table(catalog: &Catalog, name: &str) -> Option<TableInfo> {
+pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Option<TableInfo> {
+    if database == DATABASE {
+        let columns = layout::table(name)?.columns.into_iter();
+        return Some(TableInfo {
+            name: name.to_uppercase(),
+            comment: String::new(),
+            rows: 0,
+            columns: columns.map(|(name, of)| of_type(name, of)).collect(),
+            keys: Vec::new(),
+            statement: None,
+        });
+    }
     let name = tables::own_name(catalog, name)?;
-    let table = match catalog.create_table(&name) {
-        Some(table) => table,
-        // One that Pinba never had.
-        None => ddl::plain(&name, tables::raw_table(&name, catalog)?.0, &[], &[]),
-    };
+    let (columns, rows) = tables::columns_and_rows(catalog, &name)?;
+    let declared = catalog.create_table(&name);
+    // One that Pinba never had.
+    let table = declared.unwrap_or_else(|| ddl::plain(&name, columns, &[], &[]));
     let columns = table.columns.iter().map(|declared| {
         let column = &declared.column;
         let name = column.column_type.name();
@@ -178,27 +148,16 @@ pub(in crate::sql) fn table(catalog: &Catalog, name: &str) -> Option<TableInfo> 
     });
     Some(TableInfo {
         name,
+        rows,
         columns: columns.collect(),
-        statement: table.pinba().trim_end_matches(';').to_owned(),
+        statement: Some(table.pinba().trim_end_matches(';').to_owned()),
         comment: table.comment,
         keys: table.keys,
     })
 }
 
-/// A table of information_schema, described.
-pub(in crate::sql) fn view(name: &str) -> Option<TableInfo> {
-    let columns = layout::table(name)?.columns.into_iter();
-    Some(TableInfo {
-        name: name.to_uppercase(),
-        comment: String::new(),
-        statement: String::new(),
-        columns: columns.map(|(name, of)| of_type(name, of)).collect(),
-        keys: Vec::new(),
-    })
-}
-
 /// A column of information_schema, described.
-pub(in crate::sql) fn of_type(name: String, sql_type: SqlType) -> ColumnInfo {
+fn of_type(name: String, sql_type: SqlType) -> ColumnInfo {
     let declared = sql_type.to_string();
     ColumnInfo {
         name,

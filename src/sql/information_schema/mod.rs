@@ -14,7 +14,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
-use self::describe::ColumnInfo;
+use self::describe::{ColumnInfo, TableInfo};
 use super::settings::SqlSettings;
 use super::tables::declared::origin_metadata;
 use super::variables;
@@ -49,11 +49,10 @@ impl InformationSchema {
     fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
         match name {
             "TABLES" => {
-                let rows = [DATABASE, "pinba"].into_iter().flat_map(|database| {
-                    let listed = describe::listed(&self.catalog, database).into_iter();
-                    listed.map(move |table| describe::listed_row(database, table, 0))
-                });
-                rows.collect()
+                let tables = self.tables([DATABASE, "pinba"]);
+                tables
+                    .map(|(database, table)| describe::listed_row(database, table, 0))
+                    .collect()
             }
             "COLUMNS" => self.columns(),
             "STATISTICS" => self.statistics(),
@@ -87,31 +86,31 @@ impl InformationSchema {
         }
     }
 
+    /// The tables of these databases.
+    fn tables<'a>(
+        &'a self,
+        databases: impl IntoIterator<Item = &'static str> + 'a,
+    ) -> impl Iterator<Item = (&'static str, TableInfo)> + 'a {
+        databases.into_iter().flat_map(|database| {
+            let tables = describe::tables(&self.catalog, database).into_iter();
+            tables.map(move |table| (database, table))
+        })
+    }
+
     fn columns(&self) -> Vec<Vec<Cell>> {
-        let mut rows = Vec::new();
-        for name in layout::tables() {
-            let columns = layout::table(name).unwrap_or_default().columns;
-            for (at, (column, of)) in columns.into_iter().enumerate() {
-                rows.push(column_row(
-                    DATABASE,
-                    name,
-                    at,
-                    &describe::of_type(column, of),
-                ));
-            }
-        }
-        for table in describe::all(&self.catalog) {
-            for (at, column) in table.columns.iter().enumerate() {
-                rows.push(column_row("pinba", &table.name, at, column));
-            }
-        }
-        rows
+        let rows = self
+            .tables([DATABASE, "pinba"])
+            .flat_map(|(database, table)| {
+                let columns = table.columns.into_iter().enumerate();
+                columns.map(move |(at, column)| column_row(database, &table.name, at, &column))
+            });
+        rows.collect()
     }
 
     fn statistics(&self) -> Vec<Vec<Cell>> {
-        let described = describe::all(&self.catalog);
-        let indexed = described.iter().flat_map(describe::index_rows);
-        indexed
+        let tables = self.tables(["pinba"]);
+        tables
+            .flat_map(|(_, table)| describe::index_rows(&table))
             .map(|mut shown| {
                 // The key has a database of its own, between its uniqueness and its name.
                 shown.insert(2, "pinba".into());
@@ -123,8 +122,7 @@ impl InformationSchema {
 
     /// Primary and unique keys, each with its table.
     fn unique_keys(&self) -> impl Iterator<Item = (String, Key)> {
-        let tables = describe::all(&self.catalog).into_iter();
-        tables.flat_map(|table| {
+        self.tables(["pinba"]).flat_map(|(_, table)| {
             let keys = table.keys.into_iter().filter(|key| key.kind != "MUL");
             keys.map(move |key| (table.name.clone(), key))
         })

@@ -67,11 +67,7 @@ struct PinbaTables(Arc<Catalog>);
 #[async_trait]
 impl SchemaProvider for PinbaTables {
     fn table_names(&self) -> Vec<String> {
-        let reports = self.0.reports().into_iter();
-        let raw = PoolTable::ALL.map(|raw| raw.name().to_owned());
-        raw.into_iter()
-            .chain(reports.map(|report| report.name))
-            .collect()
+        names(&self.0)
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -85,6 +81,15 @@ impl SchemaProvider for PinbaTables {
     }
 }
 
+/// The names of all tables, in their order.
+pub(super) fn names(catalog: &Catalog) -> Vec<String> {
+    let reports = catalog.reports().into_iter().map(|report| report.name);
+    let raw = raw_names().map(str::to_owned).into_iter();
+    let mut names: Vec<String> = raw.chain(reports).collect();
+    names.sort();
+    names
+}
+
 fn exists(catalog: &Catalog, name: &str) -> bool {
     PoolTable::named(name).is_some() || catalog.columns_of(name).is_some()
 }
@@ -94,9 +99,11 @@ pub(super) fn raw_names() -> [&'static str; 5] {
     PoolTable::ALL.map(PoolTable::name)
 }
 
-/// The columns of a raw table, and how many rows it has, about.
-pub(super) fn raw_table(name: &str, catalog: &Catalog) -> Option<(Vec<Column>, usize)> {
-    let table = PoolTable::named(name)?;
+/// The columns of a table, and about how many rows it has.
+pub(super) fn columns_and_rows(catalog: &Catalog, name: &str) -> Option<(Vec<Column>, usize)> {
+    let Some(table) = PoolTable::named(name) else {
+        return catalog.columns_of(name);
+    };
     let rows = table.pool_rows(&catalog.live().read().pool);
     Some((table.columns(catalog.defaults()), rows))
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 
 use super::scan::Scan;
 use crate::query::catalog::Catalog;
-use crate::query::error::QueryError;
 use crate::query::read_model::{ReadModel, ReportAnswer};
 use crate::report::layout::Numbers;
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
+use crate::sql::functions::value::{Builder, Value as SqlValue};
 use crate::value::Value;
 
 /// Rows in a batch.
@@ -72,7 +72,9 @@ impl Report {
         let equal = wanted.map(|value| (CHOSEN_BY.to_owned(), value.clone()));
         let needed = self.needed.lock().clone();
         let answer = catalog.report(&self.name, Some(&needed), equal.as_slice());
-        let answer = Arc::new(answer.map_err(failure)?);
+        let gone =
+            |_| SqlError::no_such_table(format!("Table 'pinba.{}' doesn't exist", self.name));
+        let answer = Arc::new(answer.map_err(gone)?);
         answers.push((wanted.cloned(), Arc::clone(&answer)));
         Ok(answer)
     }
@@ -136,45 +138,24 @@ pub(super) fn of_numbers(data_type: &DataType, numbers: Numbers) -> Result<Array
     Ok(cast(&array, data_type)?)
 }
 
-/// An error of the read model in SQL's terms.
-fn failure(error: QueryError) -> SqlError {
-    match error {
-        QueryError::UnknownReport { name } => {
-            SqlError::no_such_table(format!("Table 'pinba.{name}' doesn't exist"))
-        }
-        QueryError::Busy(_) => SqlError::busy(error.to_string()),
-        QueryError::SnapshotExpired => SqlError::interrupted(error.to_string()),
-        other => SqlError::wrong_arguments(other.to_string()),
-    }
-}
-
 /// Values as an array of a column's type.
 pub(super) fn array<'a>(
     data_type: &DataType,
     values: impl Iterator<Item = Value<'a>>,
 ) -> Result<ArrayRef> {
-    let seconds = |micros: u64| micros as f64 / 1e6;
-    let array: ArrayRef = match data_type {
-        DataType::Int64 => Arc::new(Int64Array::from_iter(values.map(|value| match value {
-            Value::Int(value) => Some(value),
-            Value::Micros(value) => Some(seconds(value) as i64),
-            Value::Float(value) => Some(value as i64),
-            Value::Null | Value::Text(_) => None,
-        }))),
-        DataType::Float32 | DataType::Float64 => {
-            Arc::new(Float64Array::from_iter(values.map(|value| match value {
-                Value::Int(value) => Some(value as f64),
-                Value::Micros(value) => Some(seconds(value)),
-                Value::Float(value) => Some(value),
-                Value::Null | Value::Text(_) => None,
-            })))
-        }
-        _ => Arc::new(StringViewArray::from_iter(values.map(
-            |value| match value {
-                Value::Text(text) => Some(text),
-                _ => None,
-            },
-        ))),
+    let kept = match data_type {
+        DataType::Float32 => &DataType::Float64,
+        other => other,
     };
-    Ok(cast(&array, data_type)?)
+    let mut array = Builder::new(kept);
+    for value in values {
+        array.push(&match value {
+            Value::Null => SqlValue::Null,
+            Value::Int(value) => SqlValue::Int(value),
+            Value::Micros(value) => SqlValue::Double(value as f64 / 1e6),
+            Value::Float(value) => SqlValue::Double(value),
+            Value::Text(text) => SqlValue::Text(text),
+        });
+    }
+    Ok(cast(&array.finish(), data_type)?)
 }

@@ -13,11 +13,11 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::declared;
 use super::filter::{is_testable, physical, ranges};
 use super::raw::{PoolTable, RowKey};
 use super::reports::{BATCH_ROWS, Report, index_value};
 use super::scan::Scan;
+use super::{columns_and_rows, declared};
 use crate::query::catalog::Catalog;
 
 /// Ids that are few.
@@ -58,18 +58,12 @@ pub(super) enum RowsOf {
 impl Table {
     /// The table of this name, as it is written; `None` when there is none.
     pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (schema, rows_of) = match PoolTable::named(name) {
-            Some(table) => {
-                let columns = table.columns(catalog.defaults());
-                let schema = declared::schema(name, &columns, |at| table.is_nullable(at));
-                (schema, RowsOf::Pool(table))
-            }
-            None => {
-                let (columns, rows) = catalog.columns_of(name)?;
-                let schema = declared::schema(name, &columns, |_| true);
-                (schema, RowsOf::Report(Arc::new(Report::new(name, rows))))
-            }
-        };
+        let (columns, rows) = columns_and_rows(catalog, name)?;
+        let raw = PoolTable::named(name);
+        let nullable = |at| raw.is_none_or(|table| table.is_nullable(at));
+        let schema = declared::schema(name, &columns, nullable);
+        let report = || RowsOf::Report(Arc::new(Report::new(name, rows)));
+        let rows_of = raw.map_or_else(report, RowsOf::Pool);
         Some(Self {
             catalog: Arc::clone(catalog),
             schema,
