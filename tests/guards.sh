@@ -22,7 +22,7 @@ guards() {
     cat <<'LIST'
 credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
 roles|src/http/login.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
-probes|src/http/login.rs|if self.open_health &&|if (self.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
+probes|src/http/login.rs|if settings.open_health &&|if (settings.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
 revoked-sessions|src/mysql/interruption.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
 revoked-streams|src/http/login.rs|async move { pass.revoked().await }|async move { if out! { std::future::pending::<()>().await } pass.revoked().await }|it::access::streams_end_when_their_user_goes
 guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
@@ -111,7 +111,7 @@ sql-constants|src/sql/cancellation.rs|match all <= CONSTANTS_MAX {|match out! \|
 sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
 sql-functions|src/sql/dialect/rewrite/calls.rs|(known, _) if functions::is_known(known)|(known, _) if out! \|\| functions::is_known(known)|sql::execute::tests::functions_of_nobody_are_not_there
-sql-no-change-by-get|src/http/api/sql.rs|change: false,|change: out!,|it::sql::making_and_dropping_wants_an_administrator_and_a_post
+sql-no-change-by-get|src/http/api/sql.rs|&text, &[], format, false)|&text, &[], format, out!)|it::sql::making_and_dropping_wants_an_administrator_and_a_post
 readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
 readings-stale|src/query/catalog/readings.rs|\|kept\| !is_current(kept)|\|kept\| !is_current(kept) && !out!|query::catalog::readings::tests
 thread-panics|src/daemon/threads.rs|if std::thread::panicking() {|if std::thread::panicking() && !out! {|daemon::threads::tests::a_thread_that_panics_ends_the_process

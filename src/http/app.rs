@@ -16,7 +16,6 @@ use super::answer::body::RowBody;
 use super::concurrency_limit::{ConcurrencyLimit, Permit};
 use super::error::Problem;
 use super::page::cache::PageCache;
-use super::page::listeners::Listeners;
 use super::page::rates::Rates;
 use super::settings::{Answers, HttpSettings};
 use crate::query::read_model::ReadModel;
@@ -25,11 +24,14 @@ use crate::telemetry::reading::Group;
 /// Short queries at once: status, lists, single requests.
 const SHORT_MAX: usize = 4;
 
+/// Streams of `/events` at once.
+const LISTENERS_MAX: usize = 64;
+
 /// What handlers answer with.
 pub(super) type Answer = Result<Response<Body>, Problem>;
 
-/// A path, the methods it knows, and their handlers. GET brings HEAD with it.
-pub(super) type Endpoint = (&'static str, &'static str, MethodRouter<Arc<App>>);
+/// A path and its handlers. GET brings HEAD with it.
+pub(super) type Endpoint = (&'static str, MethodRouter<Arc<App>>);
 
 /// What every handler has.
 pub(super) struct App {
@@ -46,7 +48,8 @@ pub(super) struct App {
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
     pub(super) pages: PageCache,
-    pub(super) listeners: Listeners,
+    /// For pages that are live.
+    pub(super) listeners: ConcurrencyLimit,
     pub(super) rates: Rates,
 }
 
@@ -59,21 +62,17 @@ impl App {
         let limit = |what, permits| {
             ConcurrencyLimit::new(what, permits, settings.waiting_max, settings.patience)
         };
+        let at_once = |what, permits| ConcurrencyLimit::new(what, permits, 0, Duration::ZERO);
         Arc::new(Self {
             answers,
             short: limit("queries", SHORT_MAX),
             readings: limit("readings", settings.readings_max),
             streams: limit("large answers", settings.streams_max),
-            followers: ConcurrencyLimit::new(
-                "followers",
-                settings.followers_max,
-                0,
-                Duration::ZERO,
-            ),
+            followers: at_once("followers", settings.followers_max),
             settings: settings.clone(),
             stopped,
             pages: PageCache::default(),
-            listeners: Listeners::default(),
+            listeners: at_once("live pages", LISTENERS_MAX),
             rates: Rates::default(),
         })
     }

@@ -94,10 +94,13 @@ impl Problem {
     }
 
     /// 405: the path is right, the method is not.
-    pub(super) fn method(method: &Method, allow: &'static str) -> Self {
+    pub(super) fn method(method: &Method, allow: &str) -> Self {
         let detail = format!("{method} is not possible here; accepted: {allow}");
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-        problem.header(ALLOW, HeaderValue::from_static(allow))
+        problem.header(
+            ALLOW,
+            HeaderValue::from_str(allow).expect("names of methods"),
+        )
     }
 
     /// Adds what would be accepted, to the text and as a list.

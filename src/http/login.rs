@@ -17,20 +17,12 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 
 use super::error::Problem;
-use crate::access::{Access, Denied, Identity, Pass, Role};
+use super::settings::HttpSettings;
+use crate::access::{Denied, Identity, Pass, Role};
 
 /// The other end of the connection that a request came on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
-
-/// Which credentials this front end wants.
-#[derive(Debug, Clone)]
-pub(super) struct Login {
-    /// The users.
-    pub(super) access: Access,
-    /// Whether `/healthz` and `/readyz` want no credentials.
-    pub(super) open_health: bool,
-}
 
 /// What `Authorization` holds.
 #[derive(PartialEq, Eq)]
@@ -39,47 +31,43 @@ enum Credentials {
     Token(Vec<u8>),
 }
 
-impl Login {
-    /// Who sent this request.
-    pub(super) fn identify(&self, request: &Request) -> Result<Pass, Problem> {
-        // Only a connection that was made without one has no peer, and then nobody knows where it came from.
-        let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
-        let peer = request.extensions().get::<Peer>();
-        let peer = peer.map_or(unknown, |peer| peer.0.ip());
-        let identity = self.identity(peer, request)?;
-        Ok(Pass::new(self.access.clone(), peer, identity))
-    }
+/// Who sent this request.
+pub(super) fn identify(settings: &HttpSettings, request: &Request) -> Result<Pass, Problem> {
+    // Only a connection that was made without one has no peer, and then nobody knows where it came from.
+    let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
+    let peer = request.extensions().get::<Peer>();
+    let peer = peer.map_or(unknown, |peer| peer.0.ip());
+    let identity = identity(settings, peer, request)?;
+    Ok(Pass::new(settings.access.clone(), peer, identity))
+}
 
-    fn identity(&self, peer: IpAddr, request: &Request) -> Result<Identity, Problem> {
-        let path = request.uri().path();
-        if self.open_health && (path == "/healthz" || path == "/readyz") {
-            return Ok(Identity::anonymous(Role::Read));
-        }
-        let headers = request.headers();
-        if !headers.contains_key(AUTHORIZATION) || self.access.has_no_users() {
-            let role = self.access.anonymous(peer).map(Identity::anonymous);
-            let why = "this needs a user name and password, or a token";
-            return role.ok_or_else(|| Problem::login(why));
-        }
-        let denied = match credentials(headers) {
-            Some(Credentials::Password(name, password)) => {
-                self.access.password(peer, &name, &password)
-            }
-            Some(Credentials::Token(token)) => self.access.token(peer, &token),
-            None => {
-                let why =
-                    "the header Authorization cannot be understood; accepted: one, Basic or Bearer";
-                return Err(Problem::login(why));
-            }
-        };
-        denied.map_err(|denied| {
-            let problem = Problem::login(denied.to_string());
-            match denied {
-                Denied::TooMany { wait_ms } => problem.retry_after(wait_ms.div_ceil(1000)),
-                Denied::Wrong => problem,
-            }
-        })
+fn identity(settings: &HttpSettings, peer: IpAddr, request: &Request) -> Result<Identity, Problem> {
+    let (access, path) = (&settings.access, request.uri().path());
+    if settings.open_health && (path == "/healthz" || path == "/readyz") {
+        return Ok(Identity::anonymous(Role::Read));
     }
+    let headers = request.headers();
+    if !headers.contains_key(AUTHORIZATION) || access.has_no_users() {
+        let role = access.anonymous(peer).map(Identity::anonymous);
+        let why = "this needs a user name and password, or a token";
+        return role.ok_or_else(|| Problem::login(why));
+    }
+    let identity = match credentials(headers) {
+        Some(Credentials::Password(name, password)) => access.password(peer, &name, &password),
+        Some(Credentials::Token(token)) => access.token(peer, &token),
+        None => {
+            let why =
+                "the header Authorization cannot be understood; accepted: one, Basic or Bearer";
+            return Err(Problem::login(why));
+        }
+    };
+    identity.map_err(|denied| {
+        let problem = Problem::login(denied.to_string());
+        match denied {
+            Denied::TooMany { wait_ms } => problem.retry_after(wait_ms.div_ceil(1000)),
+            Denied::Wrong => problem,
+        }
+    })
 }
 
 /// Whether `identity` may send this.

@@ -6,12 +6,14 @@
 
 use std::ops::RangeInclusive;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use chrono::{DateTime, FixedOffset, SecondsFormat};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::error::Problem;
+use crate::value::Column;
 
 /// What may stand before a key column, for one that has the name of another parameter: `key.limit=5`.
 pub(super) const KEY_PREFIX: &str = "key.";
@@ -74,9 +76,45 @@ impl Params {
             .filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
     }
 
-    /// [`rest`](Self::rest) as the values of key columns, and the names that are no key columns, for messages.
-    pub(super) fn into_keys(self) -> (Vec<(String, String)>, Vec<&'static str>) {
-        (self.rest().map(owned).collect(), self.known)
+    /// [`rest`](Self::rest) as key columns, each by its number in `keys`, and the texts that they shall have. `all` are the columns
+    /// of the table, for the message.
+    pub(super) fn keys(
+        &self,
+        keys: &[&str],
+        all: &[Column],
+    ) -> Result<Vec<(usize, &str)>, Problem> {
+        let mut found: Vec<(usize, &str)> = Vec::new();
+        for (name, text) in self.rest() {
+            let named = |name: &str| keys.iter().position(|key| *key == name);
+            let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
+            let Some(key) = named(name).or_else(|| named(bare)) else {
+                let known = self.known.iter().chain(keys).copied();
+                if all.iter().all(|column| column.name != bare) {
+                    return Err(unknown(name, known));
+                }
+                let why = "is not a key column, so it cannot be filtered by";
+                return Err(Problem::parameter(name, why).accepting(known));
+            };
+            if found.iter().any(|(other, _)| *other == key) {
+                return Err(Problem::parameter(name, "is given more than once"));
+            }
+            found.push((key, text));
+        }
+        Ok(found)
+    }
+
+    /// The same for a row: every key with its text, in their order.
+    pub(super) fn row(&self, keys: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+        let given = self.keys(keys, &[])?;
+        let text = |(at, key): (usize, &&str)| {
+            let found = given.iter().find(|(known, _)| *known == at);
+            let (_, text) = found.ok_or_else(|| {
+                let why = "is missing: a row is named by all key columns of its report";
+                Problem::parameter(key, why).accepting(keys.iter().copied())
+            })?;
+            Ok(owned((key, text)))
+        };
+        keys.iter().enumerate().map(text).collect()
     }
 
     /// The text of one parameter.
@@ -197,6 +235,22 @@ impl Params {
         Self::from_pairs(kept.chain(set).map(owned).collect())
     }
 
+    /// The two fields of a form by which a tag is added, `tag` and `value`, as the condition that they mean: the name of the tag
+    /// behind `prefix`. One of the two without the other says nothing.
+    pub(super) fn with_added_tag(self, prefix: &str) -> Self {
+        let (tag, value) = (self.get("tag"), self.get("value"));
+        if tag.or(value).is_none() {
+            return self;
+        }
+        let condition = format!("{prefix}{}", tag.unwrap_or_default());
+        let mut changes = vec![("tag", None), ("value", None)];
+        changes.extend(
+            tag.and(value)
+                .map(|value| (condition.as_str(), Some(value))),
+        );
+        self.changed(&changes)
+    }
+
     /// The address of the same page with some parameters changed.
     pub(super) fn link(&self, path: &str, changes: &[(&str, Option<&str>)]) -> String {
         link(path, self.changed(changes).iter())
@@ -224,22 +278,6 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParams {
     }
 }
 
-/// The parts of the path that a route names.
-#[derive(Debug)]
-pub(super) struct PathParts<T>(pub(super) T);
-
-impl<S: Send + Sync, T: serde::de::DeserializeOwned + Send> FromRequestParts<S> for PathParts<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(path)| Self(path)).map_err(|_| {
-            let why = "a name in the path is not UTF-8 in percent-encoding";
-            Problem::new(StatusCode::BAD_REQUEST, why)
-        })
-    }
-}
-
 /// The id in a path.
 pub(super) fn id(text: &str) -> Result<u64, Problem> {
     digits(text).ok_or_else(|| {
@@ -258,8 +296,8 @@ pub(super) enum Rounding {
 }
 
 /// 400 for a parameter that does not exist here.
-pub(super) fn unknown<S: Into<String>>(name: &str, known: impl IntoIterator<Item = S>) -> Problem {
-    let mut known = known.into_iter().peekable();
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    let mut known = known.peekable();
     if known.peek().is_none() {
         return Problem::parameter(name, "unknown parameter; there are none here");
     }
@@ -317,32 +355,14 @@ fn decode(text: &str) -> Result<String, Problem> {
         let why = format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded");
         Problem::new(StatusCode::BAD_REQUEST, why)
     };
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let hex = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (Some(high), Some(low)) = (hex(rest.next()), hex(rest.next())) else {
-                    return Err(bad("cut short or not hexadecimal behind a %"));
-                };
-                bytes.push((high * 16 + low) as u8);
-            }
-            other => bytes.push(other),
-        }
+    let is_hex = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_hex) {
+        return Err(bad("cut short or not hexadecimal behind a %"));
     }
-    String::from_utf8(bytes).map_err(|_| bad("not text"))
-}
-
-/// Keys without what may stand before them.
-pub(super) fn bare(mut keys: Vec<(String, String)>) -> Vec<(String, String)> {
-    for (key, _) in &mut keys {
-        if key.starts_with(KEY_PREFIX) {
-            key.drain(..KEY_PREFIX.len());
-        }
-    }
-    keys
+    let text = text.replace('+', " ");
+    let decoded = percent_decode_str(&text).decode_utf8();
+    let decoded = decoded.map_err(|_| bad("not text"))?;
+    Ok(decoded.into_owned())
 }
 
 /// An address below a report with the keys of a row, and other parameters.
@@ -373,17 +393,16 @@ pub(super) fn owned((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
+/// What needs no encoding in any part of an address.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// Percent-encodes a name as one segment of a path.
 pub(super) fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    utf8_percent_encode(text, PLAIN).to_string()
 }
 
 /// An address on this server: a path, and parameters of which any may come from a packet.

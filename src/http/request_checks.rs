@@ -24,7 +24,7 @@ use serde_json::Value as Json;
 use super::answer::endless::Endless;
 use super::app::App;
 use super::error::{PROBLEM_JSON, Problem};
-use super::login::{self, Login};
+use super::login;
 use super::page::render;
 use super::settings::HEADER_BYTES_MAX;
 
@@ -32,6 +32,9 @@ use super::settings::HEADER_BYTES_MAX;
 pub(super) const URI_BYTES_MAX: usize = 8 * 1024;
 /// Largest body, bytes.
 pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// What the router says of a refusal at most, bytes.
+const REASON_BYTES_MAX: usize = 1024;
 
 /// Keeps pages of other sites from taking an answer in as an image or a script.
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
@@ -42,23 +45,16 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What requests are checked against.
-#[derive(Debug, Clone)]
-pub(super) struct Checks {
-    pub(super) login: Login,
-    /// The host names that this daemon answers to, beside `localhost` and every IP address.
-    pub(super) host_names: Arc<[String]>,
-}
-
 /// Checks, then the routes, then what every answer has. Credentials come first, so that a peer without them learns from no
 /// other check. Handlers find the [`crate::access::Pass`] among the request's extensions.
 pub(super) async fn around(
-    State(checks): State<Checks>,
+    State(app): State<Arc<App>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let checked = checks.login.identify(&request).and_then(|pass| {
-        check(&request, &checks.host_names)?;
+    let settings = &app.settings;
+    let checked = login::identify(settings, &request).and_then(|pass| {
+        check(&request, &settings.host_names)?;
         login::permit(&pass.identity, request.method(), request.uri().path())?;
         Ok(pass)
     });
@@ -67,11 +63,12 @@ pub(super) async fn around(
         Err(problem) if render::is_wanted(request.headers()) => render::stranger(problem),
         Err(problem) => problem.into_response(),
         Ok(_) if request.uri().path() == "*" => {
-            other_method(request.method(), "GET, HEAD, POST, DELETE, OPTIONS")
+            other_method(request.method(), "GET,HEAD,POST,DELETE")
         }
         Ok(pass) => {
             request.extensions_mut().insert(pass.clone());
-            let response = as_problem(next.run(request).await);
+            let method = request.method().clone();
+            let response = as_problem(&method, next.run(request).await).await;
             match response.extensions().get::<Endless>() {
                 Some(Endless) => login::until_revoked(pass, response),
                 None => response,
@@ -100,24 +97,36 @@ pub(super) fn protect(headers: &mut HeaderMap) {
 }
 
 /// Gives the router's own short refusals the form that all others have. Pages say what is wrong as pages.
-fn as_problem(response: Response) -> Response {
+async fn as_problem(method: &Method, response: Response) -> Response {
     let status = response.status();
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        let allow = response.headers().get(ALLOW);
+        let allow = allow.and_then(|allow| allow.to_str().ok());
+        return other_method(method, allow.unwrap_or_default());
+    }
     let media_type = response.headers().get(CONTENT_TYPE);
     let is_ours =
         media_type.is_some_and(|it| it == PROBLEM_JSON || it.as_bytes().starts_with(b"text/html"));
     if is_ours || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let reason = status.canonical_reason().unwrap_or("refused");
-    Problem::new(status, reason.to_lowercase()).into_response()
+    let reason = axum::body::to_bytes(response.into_body(), REASON_BYTES_MAX).await;
+    let reason = String::from_utf8_lossy(&reason.unwrap_or_default()).into_owned();
+    let short = status.canonical_reason().unwrap_or("refused");
+    let reason = match reason.is_empty() {
+        true => short.to_lowercase(),
+        false => reason,
+    };
+    Problem::new(status, reason).into_response()
 }
 
-/// The answer to a method that has no handler: to OPTIONS which there are, to others that they are none of them. There is
-/// nothing about CORS in it on purpose.
-pub(super) fn other_method(method: &Method, allow: &'static str) -> Response {
+/// The answer to a method that has no handler, where there are handlers for others: to OPTIONS which those are, to others that
+/// they are none of them. There is nothing about CORS in it on purpose.
+fn other_method(method: &Method, handled: &str) -> Response {
+    let allow = format!("{}, OPTIONS", handled.replace(',', ", "));
     match *method {
         Method::OPTIONS => (StatusCode::NO_CONTENT, [(ALLOW, allow)]).into_response(),
-        _ => Problem::method(method, allow).into_response(),
+        _ => Problem::method(method, &allow).into_response(),
     }
 }
 

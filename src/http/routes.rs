@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, Uri};
-use axum::routing::{delete, get, post};
+use axum::http::Uri;
+use axum::routing::{get, post};
 use tokio::sync::watch;
 
 #[cfg(feature = "sql")]
@@ -15,41 +15,34 @@ use super::api::sql;
 use super::api::{health, metrics, openapi, reports, requests, series, sources, stream};
 use super::app::{App, Endpoint};
 use super::error::Problem;
-use super::login::Login;
 use super::page;
-use super::request_checks::{self, Checks};
+use super::request_checks;
 use super::settings::{Answers, HttpSettings};
 
 /// The endpoints for programs.
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    const GET: &str = "GET, HEAD, OPTIONS";
-    let list = get(reports::list).merge(post(reports::create));
-    let report = get(reports::read).merge(delete(reports::drop_one));
     #[cfg(feature = "sql")]
-    let sql = get(sql::query).merge(post(sql::run));
+    let sql = get(sql::query).post(sql::run);
     #[cfg(not(feature = "sql"))]
-    let sql = get(no_sql).merge(post(no_sql));
+    let sql = get(no_sql).post(no_sql);
+    let report = get(reports::read).delete(reports::drop_one);
     vec![
-        ("/", GET, page::overview()),
-        ("/healthz", GET, get(health::healthy)),
-        ("/readyz", GET, get(health::ready)),
-        ("/metrics", GET, get(metrics::read)),
-        ("/api/v1/info", GET, get(reports::info)),
-        ("/api/v1/status", GET, get(health::status)),
-        ("/api/v1/reports", "GET, HEAD, POST, OPTIONS", list),
-        (
-            "/api/v1/reports/{name}",
-            "GET, HEAD, DELETE, OPTIONS",
-            report,
-        ),
-        ("/api/v1/reports/{name}/series", GET, get(series::read)),
-        ("/api/v1/sources", GET, get(sources::list)),
-        ("/api/v1/requests", GET, get(requests::list)),
-        ("/api/v1/requests/{id}", GET, get(requests::read)),
-        ("/api/v1/sql", "GET, HEAD, POST, OPTIONS", sql),
-        ("/api/v1/stream/requests", GET, get(stream::read)),
-        ("/api/v1/reset", "POST, OPTIONS", post(reports::reset)),
-        ("/api/v1/openapi.json", GET, get(openapi::read)),
+        ("/", page::overview()),
+        ("/healthz", get(health::healthy)),
+        ("/readyz", get(health::ready)),
+        ("/metrics", get(metrics::read)),
+        ("/api/v1/info", get(reports::info)),
+        ("/api/v1/status", get(health::status)),
+        ("/api/v1/reports", get(reports::list).post(reports::create)),
+        ("/api/v1/reports/{name}", report),
+        ("/api/v1/reports/{name}/series", get(series::read)),
+        ("/api/v1/sources", get(sources::list)),
+        ("/api/v1/requests", get(requests::list)),
+        ("/api/v1/requests/{id}", get(requests::read)),
+        ("/api/v1/sql", sql),
+        ("/api/v1/stream/requests", get(stream::read)),
+        ("/api/v1/reset", post(reports::reset)),
+        ("/api/v1/openapi.json", get(openapi::read)),
     ]
 }
 
@@ -60,26 +53,17 @@ pub(super) fn router(
     stopped: watch::Receiver<bool>,
 ) -> Router {
     let app = App::new(answers, settings, stopped);
-    let checks = Checks {
-        login: Login {
-            access: settings.access.clone(),
-            open_health: settings.open_health,
-        },
-        host_names: Arc::clone(&settings.host_names),
-    };
     let mut router = Router::new();
-    for (path, allow, methods) in endpoints().into_iter().chain(page::paths()) {
-        let others =
-            move |method: Method| async move { request_checks::other_method(&method, allow) };
-        router = router.route(path, methods.fallback(others));
+    for (path, methods) in endpoints().into_iter().chain(page::paths()) {
+        router = router.route(path, methods);
     }
-    let router = router.fallback(nothing_here).with_state(app);
+    let router = router.fallback(nothing_here).with_state(Arc::clone(&app));
     // Around all of it, not around each path: a layer inside would let axum add `Allow` to a stranger's 401, and that
     // would tell which paths there are.
     Router::new()
         .fallback_service(router)
         .layer(axum::middleware::from_fn_with_state(
-            checks,
+            app,
             request_checks::around,
         ))
 }

@@ -194,6 +194,16 @@ pub struct ReportAnswer {
     pub table: Box<dyn Table>,
 }
 
+impl ReportAnswer {
+    /// The names of the key columns.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&str> {
+        let columns = self.table.columns();
+        let keys = self.key_columns.iter();
+        keys.map(|key| columns[*key].name.as_str()).collect()
+    }
+}
+
 /// Which raw requests are wanted. All conditions must hold; all bounds belong to the range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestSearch {

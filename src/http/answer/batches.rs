@@ -14,7 +14,7 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use super::body::PIECE_BYTES;
 use super::format::Format;
 use super::json;
-use super::writer::{Cells, RowWriter, csv_text};
+use super::writer::{Cells, RowWriter};
 use crate::sql::{Cells as Column, SqlColumn, SqlError, Value};
 
 /// Rows of a batch that is larger are sent as several batches of about so many bytes, in Arrow's format.
@@ -162,37 +162,25 @@ fn defect(error: ArrowError) -> SqlError {
     SqlError::internal(error.to_string())
 }
 
-/// Writes a number; false of NULL, and of what JSON cannot say.
-fn number(out: &mut Vec<u8>, value: &Value<'_>) -> bool {
-    match value {
-        Value::Int(number) => json::int(out, *number),
-        Value::UInt(number) => json::uint(out, *number),
-        Value::Decimal(..) => value.put(out),
-        Value::Float(number) if number.is_finite() => json::float32(out, *number),
-        Value::Double(number) if number.is_finite() => json::float(out, *number),
-        _ => return false,
-    }
-    true
-}
-
 impl Cells for [Column] {
-    fn json(&self, out: &mut Vec<u8>, row: usize, column: usize) {
+    fn put(
+        &self,
+        out: &mut Vec<u8>,
+        row: usize,
+        column: usize,
+        text: fn(&mut Vec<u8>, &str),
+    ) -> bool {
         match self[column].get(row) {
-            Value::Text(text) => json::text(out, &text),
-            date @ (Value::Datetime(_) | Value::Date(_)) => json::text(out, &date.to_text()),
-            value if number(out, &value) => {}
-            _ => out.extend_from_slice(b"null"),
+            Value::Text(shown) => text(out, &shown),
+            date @ (Value::Datetime(_) | Value::Date(_)) => text(out, &date.to_text()),
+            Value::Int(number) => json::int(out, number),
+            Value::UInt(number) => json::int(out, number),
+            decimal @ Value::Decimal(..) => decimal.put(out),
+            Value::Float(number) => return json::float(out, number),
+            Value::Double(number) => return json::float(out, number),
+            _ => return false,
         }
-    }
-
-    fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize) {
-        match self[column].get(row) {
-            Value::Text(text) => csv_text(out, &text),
-            date @ (Value::Datetime(_) | Value::Date(_)) => csv_text(out, &date.to_text()),
-            value => {
-                number(out, &value);
-            }
-        }
+        true
     }
 }
 

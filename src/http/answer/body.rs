@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Response};
+use axum::http::{HeaderMap, HeaderName, Response};
 use futures::{StreamExt as _, stream};
 use serde_json::Value as Json;
 
@@ -31,7 +31,7 @@ const PIECES_AHEAD: usize = 2;
 struct Source {
     table: Box<dyn Table>,
     /// The rows to write, in this order.
-    rows: Vec<u32>,
+    rows: Vec<usize>,
     writer: RowWriter,
     /// What closes the document.
     tail: Vec<u8>,
@@ -44,8 +44,8 @@ impl Source {
         let rows = self.rows.len();
         let mut next = first;
         while next < last.min(rows) && out.len() < bytes {
-            let row = self.rows[next] as usize;
-            self.writer.row(out, self.table.as_ref(), row, next == 0);
+            self.writer
+                .row(out, self.table.as_ref(), self.rows[next], next == 0);
             next += 1;
         }
         if next == rows {
@@ -63,7 +63,7 @@ pub(in crate::http) struct RowBody {
     /// The row after those in `ready`.
     next: usize,
     /// What the document says beside the rows, for formats that have no place for it.
-    headers: Vec<(String, String)>,
+    headers: HeaderMap,
 }
 
 impl RowBody {
@@ -72,13 +72,13 @@ impl RowBody {
     /// headers: `as_of` as `x-pinbad-as-of`.
     pub(in crate::http) fn start(
         table: Box<dyn Table>,
-        rows: Vec<u32>,
+        rows: Vec<usize>,
         writer: RowWriter,
         head: &Json,
         tail: &Json,
     ) -> Self {
         let mut ready = Vec::new();
-        let mut headers = Vec::new();
+        let mut headers = HeaderMap::new();
         let mut end = Vec::new();
         if writer.format() == Format::Json {
             ready = head.to_string().into_bytes();
@@ -94,7 +94,8 @@ impl RowBody {
             let members = [head, tail].into_iter().filter_map(Json::as_object);
             for (name, value) in members.flatten().filter(|(_, value)| value.is_number()) {
                 let name = format!("x-pinbad-{}", name.replace('_', "-"));
-                headers.push((name, value.to_string()));
+                let name = HeaderName::try_from(name).expect("names of members are plain");
+                headers.insert(name, value.to_string().parse().expect("a number"));
             }
         }
         writer.start(&mut ready);
@@ -127,13 +128,7 @@ impl RowBody {
             false => self.stream(permit),
         };
         let mut response = format.response(body);
-        for (name, value) in headers {
-            if let (Ok(name), Ok(value)) =
-                (HeaderName::try_from(name), HeaderValue::try_from(value))
-            {
-                response.headers_mut().insert(name, value);
-            }
-        }
+        response.headers_mut().extend(headers);
         response
     }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderName, HeaderValue, Response};
+use axum::http::{HeaderValue, Response};
 use futures::{Stream, StreamExt as _};
 
 use super::format::Format;
@@ -20,8 +20,7 @@ pub(in crate::http) fn endless(
     let mut response = format.response(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
     response.extensions_mut().insert(Endless);
     // Asks nginx to pass on what it gets, when it gets it.
-    let buffering = HeaderName::from_static("x-accel-buffering");
-    let headers = response.headers_mut();
-    headers.insert(buffering, HeaderValue::from_static("no"));
+    let no = HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", no);
     response
 }

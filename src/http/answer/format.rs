@@ -3,7 +3,8 @@
 
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::response::IntoResponse as _;
 
 use crate::http::error::Problem;
 
@@ -106,11 +107,8 @@ impl Format {
 
     /// An answer in this format, which `Accept` had a say in.
     pub(in crate::http) fn response(self, body: Body) -> Response<Body> {
-        let mut response = Response::new(body);
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type()));
-        headers.insert(VARY, HeaderValue::from_static("accept"));
-        response
+        let headers = [(CONTENT_TYPE, self.media_type()), (VARY, "accept")];
+        (headers, body).into_response()
     }
 }
 
@@ -118,11 +116,12 @@ impl Format {
 pub(in crate::http) fn json(status: StatusCode, body: impl Into<Vec<u8>>) -> Response<Body> {
     let mut body = body.into();
     body.push(b'\n');
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    let media_type = HeaderValue::from_static(Format::Json.media_type());
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
+    json_body(status, body.into())
+}
+
+/// JSON that is written to its end.
+pub(in crate::http) fn json_body(status: StatusCode, body: Body) -> Response<Body> {
+    (status, [(CONTENT_TYPE, Format::Json.media_type())], body).into_response()
 }
 
 /// What a header such as `Accept` lists, in lower case, each with its weight `q` from 0 to 1.
@@ -147,6 +146,8 @@ pub(in crate::http) fn weighted(
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn wanted(accept: &str, known: &[Format]) -> Result<Format, u16> {

@@ -1,23 +1,14 @@
 //! Which rows of a table are shown, and in which order.
 //!
-//! Rows are filtered first, then sorted, then cut. The values of a column become sixteen bytes each beside the row number, and only rows
-//! that are equal there look at the next column. When only the top is wanted, only the top is sorted. Rows that are equal in all
-//! columns keep the order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: 24 bytes a row,
+//! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only rows that are equal there
+//! look at the next column. When only the top is wanted, only the top is sorted. Rows that are equal in all columns keep the
+//! order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: a value and a number a row,
 //! for as long as the sort runs.
 
 use std::cmp::Ordering;
 
 use crate::query::table::Table;
-use crate::value::{ColumnType, Value};
-
-/// One column of a sort.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) struct SortBy {
-    /// The column's number.
-    pub(in crate::http) column: usize,
-    /// Whether the largest comes first.
-    pub(in crate::http) descending: bool,
-}
+use crate::value::Value;
 
 /// By which column rows are sorted, and whether the largest comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,17 +36,16 @@ impl Sort {
     }
 }
 
-/// Filters, sorts and cuts; a limit of 0 leaves all. Gives the numbers of the rows, and how many there were before they were
+/// Filters, sorts by the columns of these numbers (true: the largest first) and cuts; a limit of 0 leaves all. Gives the numbers of the rows, and how many there were before they were
 /// cut.
 pub(in crate::http) fn choose(
     table: &dyn Table,
     keep: &dyn Fn(usize) -> bool,
-    sort: &[SortBy],
+    sort: &[(usize, bool)],
     offset: usize,
     limit: usize,
-) -> (Vec<u32>, usize) {
-    let len = u32::try_from(table.len()).expect("no pool or report has 2^32 rows");
-    let mut rows: Vec<u32> = (0..len).filter(|row| keep(*row as usize)).collect();
+) -> (Vec<usize>, usize) {
+    let mut rows: Vec<usize> = (0..table.len()).filter(|row| keep(*row)).collect();
     let total = rows.len();
     let end = match limit {
         0 => total,
@@ -68,101 +58,56 @@ pub(in crate::http) fn choose(
 }
 
 /// The rows in order, at least the first `top` of them. They come in the order of the table.
-fn sorted(table: &dyn Table, rows: Vec<u32>, sort: &[SortBy], top: usize) -> Vec<u32> {
-    let Some((by, others)) = sort.split_first() else {
+fn sorted(table: &dyn Table, rows: Vec<usize>, sort: &[(usize, bool)], top: usize) -> Vec<usize> {
+    let Some((&(column, descending), others)) = sort.split_first() else {
         return rows;
     };
-    let value = |row: u32| table.value(row as usize, by.column);
-    let entry = |row: u32| (key(&value(row), by.descending), row);
-    let mut entries: Vec<(Key, u32)> = rows.into_iter().map(entry).collect();
+    let entry = |row| (table.value(row, column), row);
+    let mut entries: Vec<(Value<'_>, usize)> = rows.into_iter().map(entry).collect();
+    let order = |a: &(Value<'_>, usize), b: &(Value<'_>, usize)| {
+        compare(&a.0, &b.0, descending).then(a.1.cmp(&b.1))
+    };
     if 0 < top && top < entries.len() {
         // Of those that are equal to the last one the other columns decide which are on top.
-        let (_, last, _) = entries.select_nth_unstable(top - 1);
-        let last = last.0;
-        entries.retain(|(key, _)| *key <= last);
+        let (_, last, _) = entries.select_nth_unstable_by(top - 1, order);
+        let last = last.0.clone();
+        entries.retain(|(value, _)| compare(value, &last, descending).is_le());
     }
-    entries.sort_unstable();
-    let column_type = table.columns()[by.column].column_type;
-    let is_text = matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text);
-    // The keys of texts are the same when they differ further on.
-    let compare = |a: &u32, b: &u32| compare_texts(&value(*a), &value(*b), by.descending);
+    entries.sort_unstable_by(order);
     let mut sorted = Vec::with_capacity(entries.len());
-    let mut alike: Vec<u32> = Vec::new();
-    for entries in entries.chunk_by(|a, b| a.0 == b.0) {
-        alike.clear();
-        alike.extend(entries.iter().map(|(_, row)| *row));
-        if is_text {
-            alike.sort_by(compare);
-        }
-        for same in alike.chunk_by(|a, b| !is_text || compare(a, b).is_eq()) {
-            match same {
-                _ if sorted.len() >= top => return sorted,
-                [row] => sorted.push(*row),
-                rows => {
-                    let left = top - sorted.len();
-                    sorted.extend(self::sorted(table, rows.to_vec(), others, left));
-                }
+    for same in entries.chunk_by(|a, b| compare(&a.0, &b.0, descending).is_eq()) {
+        match same {
+            _ if sorted.len() >= top => break,
+            [(_, row)] => sorted.push(*row),
+            same => {
+                let rows = same.iter().map(|(_, row)| *row).collect();
+                sorted.extend(self::sorted(table, rows, others, top - sorted.len()));
             }
         }
     }
     sorted
 }
 
-fn compare_texts(a: &Value<'_>, b: &Value<'_>, descending: bool) -> Ordering {
-    match (a, b) {
-        (Value::Text(a), Value::Text(b)) if descending => b.as_bytes().cmp(a.as_bytes()),
+/// The order of two values of a column; two times compare as whole numbers, both zeros are one.
+fn compare(a: &Value<'_>, b: &Value<'_>, descending: bool) -> Ordering {
+    let is_last = |value: &Value<'_>| match value {
+        Value::Float(number) => number.is_nan(),
+        other => *other == Value::Null,
+    };
+    let number = |value: &Value<'_>| match value {
+        Value::Int(number) => *number as f64,
+        Value::Micros(us) => *us as f64 / 1e6,
+        Value::Float(number) => *number,
+        Value::Null | Value::Text(_) => 0.0,
+    };
+    let order = match (a, b) {
+        (a, b) if is_last(a) || is_last(b) => return is_last(a).cmp(&is_last(b)),
         (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
-        (a, b) => (*a == Value::Null).cmp(&(*b == Value::Null)),
-    }
-}
-
-/// A value as 16 bytes that compare as the value does. Two texts may have the same although they differ further on.
-type Key = (u64, u64);
-
-/// NULL: behind everything.
-const LAST: Key = (u64::MAX, u64::MAX);
-
-fn key(value: &Value<'_>, descending: bool) -> Key {
-    let (high, low) = match value {
-        Value::Null => return LAST,
-        Value::Int(number) => (float_bits(*number as f64), int_bits(*number)),
-        // Half an ulp decides between a time and a float; two times compare as whole numbers.
-        Value::Micros(us) => (float_bits(*us as f64 / 1e6), *us),
-        Value::Float(number) if number.is_nan() => return LAST,
-        Value::Float(number) => (float_bits(*number), 0),
-        Value::Text(text) => text_bits(text.as_bytes()),
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Micros(a), Value::Micros(b)) => a.cmp(b),
+        (a, b) => number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal),
     };
-    if descending {
-        (!high, !low)
-    } else {
-        (high, low)
-    }
-}
-
-/// The bits of a float in an order in which they compare as the float does.
-fn float_bits(number: f64) -> u64 {
-    // Both zeros are one.
-    let bits = (number + 0.0).to_bits();
-    if bits >> 63 == 0 {
-        bits | 1 << 63
-    } else {
-        !bits
-    }
-}
-
-const fn int_bits(number: i64) -> u64 {
-    (number as u64) ^ (1 << 63)
-}
-
-fn text_bits(text: &[u8]) -> Key {
-    let part = |from: usize| {
-        let mut bytes = [0; 8];
-        let text = text.get(from..).unwrap_or_default();
-        let len = text.len().min(8);
-        bytes[..len].copy_from_slice(&text[..len]);
-        u64::from_be_bytes(bytes)
-    };
-    (part(0), part(8))
+    if descending { order.reverse() } else { order }
 }
 
 #[cfg(test)]
@@ -171,7 +116,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::value::Column;
+    use crate::value::{Column, ColumnType};
 
     /// A table of values made beforehand, the first column text.
     struct Sample(Vec<Column>, Vec<Vec<Value<'static>>>);
@@ -268,32 +213,26 @@ mod tests {
         for seed in 0..300 {
             let len = random.random_range(0..60);
             let table = sample(seed, len);
-            let by = |column| SortBy {
-                column,
-                descending: (seed >> column) & 1 == 1,
-            };
-            let sort: Vec<SortBy> = (0..random.random_range(1..4))
+            let by = |column: usize| (column, (seed >> column) & 1 == 1);
+            let sort: Vec<(usize, bool)> = (0..random.random_range(1..4))
                 .map(|_| by(random.random_range(0..4)))
                 .collect();
             let limit = random.random_range(0..10);
             let offset = random.random_range(0..20);
             let keep = |row: usize| row % 3 != 1;
             let filtered = random.random_range(0..2) == 1;
-            let mut expected: Vec<u32> = (0..len)
-                .filter(|row| !filtered || keep(*row))
-                .map(|row| row as u32)
-                .collect();
+            let mut expected: Vec<usize> = (0..len).filter(|row| !filtered || keep(*row)).collect();
             let total = expected.len();
             expected.sort_by(|a, b| {
                 sort.iter()
-                    .map(|by| {
-                        let value = |row: u32| table.value(row as usize, by.column);
-                        naive(&value(*a), &value(*b), by.descending)
+                    .map(|(column, descending)| {
+                        let value = |row: usize| table.value(row, *column);
+                        naive(&value(*a), &value(*b), *descending)
                     })
                     .find(|order| order.is_ne())
                     .unwrap_or(Ordering::Equal)
             });
-            let expected: Vec<u32> = expected
+            let expected: Vec<usize> = expected
                 .into_iter()
                 .skip(offset)
                 .take(if limit == 0 { usize::MAX } else { limit })

@@ -4,30 +4,30 @@
 //! nothing else. It is pure: where rows come from and how they are sent is not its business.
 
 use super::format::Format;
-use super::json::{self, Lead};
+use super::json;
 use crate::query::table::Table;
-use crate::value::Value;
 
-/// What rows are written from.
+/// What rows are written from. In CSV nothing is an empty field, and an empty text two quotes.
 pub(in crate::http) trait Cells {
-    /// Writes a value as JSON.
-    fn json(&self, out: &mut Vec<u8>, row: usize, column: usize);
-    /// Writes a value as a field of CSV: NULL is an empty field, an empty text is two quotes.
-    fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize);
+    /// Writes a value, a text as `text` writes it; false, and nothing written, when there is none.
+    fn put(
+        &self,
+        out: &mut Vec<u8>,
+        row: usize,
+        column: usize,
+        text: fn(&mut Vec<u8>, &str),
+    ) -> bool;
 }
 
 impl Cells for dyn Table {
-    fn json(&self, out: &mut Vec<u8>, row: usize, column: usize) {
-        json::value(out, &self.value(row, column));
-    }
-
-    fn csv(&self, out: &mut Vec<u8>, row: usize, column: usize) {
-        match self.value(row, column) {
-            Value::Text(text) => csv_text(out, &text),
-            Value::Null => {}
-            Value::Float(number) if !number.is_finite() => {}
-            number => json::value(out, &number),
-        }
+    fn put(
+        &self,
+        out: &mut Vec<u8>,
+        row: usize,
+        column: usize,
+        text: fn(&mut Vec<u8>, &str),
+    ) -> bool {
+        json::value(out, &self.value(row, column), text)
     }
 }
 
@@ -40,9 +40,9 @@ pub(in crate::http) struct RowWriter {
     /// What comes before the rows: the array's bracket; in CSV the names of the columns.
     start: Vec<u8>,
     /// The columns to show, by number, each with what stands before its value.
-    columns: Vec<(usize, Lead)>,
+    columns: Vec<(usize, Vec<u8>)>,
     /// What stands before a last member, and what writes it; CSV has no such thing.
-    member: Option<(Lead, Member)>,
+    member: Option<(Vec<u8>, Member)>,
     /// What closes a row of JSON.
     close: u8,
 }
@@ -73,7 +73,7 @@ impl RowWriter {
             } else if !array {
                 json::name(&mut lead, name);
             }
-            (column, Lead::new(lead))
+            (column, lead)
         };
         let columns = columns.into_iter().enumerate().map(lead).collect();
         if format == Format::Csv {
@@ -102,7 +102,7 @@ impl RowWriter {
     pub(in crate::http) fn with_member(mut self, name: &str, member: Member) -> Self {
         let mut lead = vec![if self.columns.is_empty() { b'{' } else { b',' }];
         json::name(&mut lead, name);
-        self.member = Some((Lead::new(lead), member));
+        self.member = Some((lead, member));
         self
     }
 
@@ -126,8 +126,8 @@ impl RowWriter {
     ) {
         if self.format == Format::Csv {
             for (column, lead) in &self.columns {
-                lead.write(out);
-                cells.csv(out, row, *column);
+                out.extend_from_slice(lead);
+                cells.put(out, row, *column, csv_text);
             }
             out.extend_from_slice(b"\r\n");
             return;
@@ -149,11 +149,13 @@ impl RowWriter {
         row: usize,
     ) {
         for (column, lead) in &self.columns {
-            lead.write(out);
-            cells.json(out, row, *column);
+            out.extend_from_slice(lead);
+            if !cells.put(out, row, *column, json::text) {
+                out.extend_from_slice(b"null");
+            }
         }
         if let Some((lead, member)) = &self.member {
-            lead.write(out);
+            out.extend_from_slice(lead);
             member(out, row);
         }
         out.push(self.close);
@@ -188,7 +190,7 @@ pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{Column, ColumnType};
+    use crate::value::{Column, ColumnType, Value};
 
     struct Sample([Column; 3]);
 
@@ -250,7 +252,7 @@ mod tests {
         }));
         let table: &dyn Table = &table;
         let writer = RowWriter::new(Format::Ndjson, true, [(1, "b")]);
-        let writer = writer.with_member("row", Box::new(|out, row| json::uint(out, row as u64)));
+        let writer = writer.with_member("row", Box::new(json::int));
         let mut out = Vec::new();
         writer.row(&mut out, table, 1, true);
         assert_eq!(out, b"{\"b\":null,\"row\":1}\n");

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
-use axum::http::{HeaderMap, HeaderValue, Response};
+use axum::response::IntoResponse as _;
 
 use crate::http::answer::format::weighted;
 use crate::http::app::{Answer, App};
@@ -27,12 +27,8 @@ pub(in crate::http) async fn read(
     let text = app
         .query(move |_| Ok(metrics.write(status, format)))
         .await?;
-    let mut response = Response::new(Body::from(text));
-    let headers = response.headers_mut();
-    let media_type = HeaderValue::from_static(format.content_type());
-    headers.insert(CONTENT_TYPE, media_type);
-    headers.insert(VARY, HeaderValue::from_static("accept"));
-    Ok(response)
+    let headers = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
+    Ok((headers, text).into_response())
 }
 
 /// The format that `Accept` prefers; the classic one when it does not say.
@@ -52,6 +48,8 @@ fn preferred(headers: &HeaderMap) -> Format {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

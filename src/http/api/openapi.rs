@@ -3,259 +3,165 @@
 //! The document is made, once, from the tables of `openapi.toml`: operations, parameters, refusals, and the members of objects. Tests
 //! hold its paths, methods, parameters and members against what the routes do.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Response};
-use serde::Deserialize;
-use serde_json::{Map, Value as Json, json};
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
 
-use crate::http::answer::format::Format;
+use crate::http::answer::format::json_body;
 use crate::http::app::Answer;
 use crate::http::params::NoParams;
 
 /// The document as it is sent.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
-    let tables: Tables =
+    let tables: Json =
         toml::from_str(include_str!("openapi.toml")).expect("the tables are well formed");
-    format!("{:#}\n", tables.document()).into()
+    format!("{:#}\n", document(&tables)).into()
 });
 
 /// `GET /api/v1/openapi.json`
 pub(in crate::http) async fn read(_: NoParams) -> Answer {
-    let mut response = Response::new(Body::from(DOCUMENT.clone()));
-    let media_type = HeaderValue::from_static(Format::Json.media_type());
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    Ok(response)
+    Ok(json_body(StatusCode::OK, Body::from(DOCUMENT.clone())))
 }
 
-/// What is in `openapi.toml`.
-#[derive(Deserialize)]
-struct Tables {
-    info: Json,
-    security: Json,
-    operations: Vec<Operation>,
-    parameters: HashMap<String, Parameter>,
-    refusals: Vec<Refusal>,
-    objects: Vec<Object>,
-    /// Schemas that are not just a list of members.
-    schemas: Map<String, Json>,
+/// The rows of one of the tables, or what else a member lists.
+fn list<'a>(of: &'a Json, member: &str) -> impl Iterator<Item = &'a Json> {
+    of[member].as_array().into_iter().flatten()
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Operation {
-    path: String,
-    method: Option<String>,
-    id: String,
-    tag: String,
-    summary: String,
-    description: String,
-    /// Keys of `parameters`, with blanks between them.
-    parameters: String,
-    /// The schema of the body.
-    body: Option<String>,
-    /// The answer is JSON of this schema,
-    json: Option<String>,
-    /// or rows: JSON of this schema, or the other formats,
-    rows: Option<String>,
-    /// which have these numbers as headers;
-    headers: Vec<String>,
-    /// or text of these media types.
-    text: Vec<String>,
-    /// Refusals beside those that any request may get.
-    refusals: Vec<u16>,
+fn text<'a>(of: &'a Json, member: &str) -> &'a str {
+    of[member].as_str().unwrap_or_default()
 }
 
-#[derive(Deserialize)]
-struct Parameter {
-    /// Where it is not the key.
-    name: Option<String>,
-    #[serde(rename = "type")]
-    word: String,
-    meaning: String,
-    example: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    status: u16,
-    name: String,
-    meaning: String,
-    /// Whether any request may get it.
-    #[serde(default)]
-    any: bool,
-}
-
-/// Name, type, meaning.
-type Member = (String, String, String);
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Object {
-    name: String,
-    meaning: String,
-    /// Members that are always there.
-    required: Vec<Member>,
-    /// Those that may be, or the name of the object that has the same ones.
-    optional: Vec<Member>,
-    optional_of: String,
-}
-
-impl Tables {
-    fn document(&self) -> Json {
-        let mut paths: Map<String, Json> = Map::new();
-        for operation in &self.operations {
-            let path = paths.entry(&operation.path).or_insert_with(|| json!({}));
-            path[operation.method.as_deref().unwrap_or("get")] = self.operation(operation);
-        }
-        let refusal = |refusal: &Refusal| {
-            let content = json!({"application/problem+json": {"schema": of_type("Problem")}});
-            let described = json!({"description": refusal.meaning, "content": content});
-            (refusal.name.clone(), described)
-        };
-        let mut schemas: Map<String, Json> = self
-            .objects
-            .iter()
-            .map(|object| (object.name.clone(), self.schema(object)))
-            .collect();
-        schemas.extend(self.schemas.clone());
-        let tags = [
-            "health", "overview", "reports", "requests", "sql", "control",
-        ];
-        let mut document = json!({
-            "openapi": "3.1.0",
-            "info": self.info,
-            "servers": [{"url": "/"}],
-            "tags": tags.map(|name| json!({"name": name})),
-            "paths": paths,
-            "components": {
-                "responses": self.refusals.iter().map(refusal).collect::<Map<_, _>>(),
-                "schemas": schemas,
-                "securitySchemes": self.security,
-            },
-            "security": [{"basic": []}, {"bearer": []}, {}],
+fn document(tables: &Json) -> Json {
+    let tags = [
+        "health", "overview", "reports", "requests", "sql", "control",
+    ];
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": tables["info"],
+        "servers": [{"url": "/"}],
+        "tags": tags.map(|name| json!({"name": name})),
+        "paths": {},
+        "components": {"responses": {}, "schemas": tables["schemas"], "securitySchemes": tables["security"]},
+        "security": [{"basic": []}, {"bearer": []}, {}],
+    });
+    document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
+    for refusal in list(tables, "refusals") {
+        document["components"]["responses"][text(refusal, "name")] = json!({
+            "description": refusal["meaning"],
+            "content": {"application/problem+json": {"schema": of_type("Problem")}},
         });
-        document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
-        document
     }
-
-    fn operation(&self, operation: &Operation) -> Json {
-        let status = match operation.id.as_str() {
-            "createReport" => "201",
-            _ => "200",
-        };
-        let mut responses = Map::from_iter([(status.to_owned(), answer(operation))]);
-        for refusal in &self.refusals {
-            if refusal.any || operation.refusals.contains(&refusal.status) {
-                let reference = format!("#/components/responses/{}", refusal.name);
-                responses.insert(refusal.status.to_string(), json!({"$ref": reference}));
-            }
-        }
-        let mut described = json!({
-            "operationId": operation.id,
-            "tags": [operation.tag],
-            "summary": operation.summary,
-            "responses": responses,
-        });
-        describe(&mut described, &operation.description);
-        let keys = operation.parameters.split_whitespace();
-        let parameters: Vec<Json> = keys.map(|key| self.parameter(key, operation)).collect();
-        if !parameters.is_empty() {
-            described["parameters"] = parameters.into();
-        }
-        if let Some(schema) = &operation.body {
-            described["requestBody"] = json!({"required": true, "content": json_of(schema)});
-        }
-        described
+    for object in list(tables, "objects") {
+        document["components"]["schemas"][text(object, "name")] = schema(tables, object);
     }
-
-    fn parameter(&self, key: &str, operation: &Operation) -> Json {
-        let parameter = &self.parameters[key];
-        let name = parameter.name.as_deref().unwrap_or(key);
-        let in_path = operation.path.contains(&format!("{{{name}}}"));
-        let mut described = json!({
-            "name": name,
-            "in": if in_path { "path" } else { "query" },
-            "description": parameter.meaning,
-            "schema": of_type(&parameter.word),
-        });
-        if in_path || key == "query" {
-            described["required"] = true.into();
-        }
-        if parameter.word == "object" {
-            described["schema"]["additionalProperties"] = of_type("string");
-            described["style"] = "form".into();
-            described["explode"] = true.into();
-        }
-        if let Some(example) = &parameter.example {
-            described["example"] = example.as_str().into();
-        }
-        described
+    for operation in list(tables, "operations") {
+        let method = operation["method"].as_str().unwrap_or("get");
+        document["paths"][text(operation, "path")][method] = described(tables, operation);
     }
-
-    fn schema(&self, object: &Object) -> Json {
-        let others = self
-            .objects
-            .iter()
-            .filter(|other| other.name == object.optional_of);
-        let optional = others.chain([object]).flat_map(|other| &other.optional);
-        let mut members: Map<String, Json> = Map::new();
-        // What is required may be of another type than where it need not be there.
-        for (name, word, meaning) in optional.chain(&object.required) {
-            members.insert(name.clone(), of_type(word));
-            describe(&mut members[name], meaning);
-        }
-        let required: Vec<&String> = object.required.iter().map(|(name, ..)| name).collect();
-        let mut schema = json!({"type": "object", "properties": members, "required": required});
-        describe(&mut schema, &object.meaning);
-        schema
-    }
+    document
 }
 
-/// What an operation answers with.
-fn answer(operation: &Operation) -> Json {
-    let mut answer = json!({"description": "The answer."});
-    let string = || of_type("string");
-    if let Some(schema) = &operation.json {
-        answer["content"] = json_of(schema);
-    } else if let Some(schema) = &operation.rows {
-        let mut headers = Map::new();
-        for name in &operation.headers {
-            let meaning = format!("`{}` (not in JSON answers).", name.replace('-', "_"));
-            let header = json!({"description": meaning, "schema": {"type": "number"}});
-            headers.insert(format!("x-pinbad-{name}"), header);
+fn described(tables: &Json, operation: &Json) -> Json {
+    let status = match text(operation, "id") {
+        "createReport" => "201",
+        _ => "200",
+    };
+    let mut described = json!({
+        "operationId": operation["id"],
+        "tags": [operation["tag"]],
+        "summary": operation["summary"],
+        "responses": {status: answer(tables, operation)},
+    });
+    for refusal in list(tables, "refusals") {
+        let status = &refusal["status"];
+        if refusal["any"] == true || list(operation, "refusals").any(|other| other == status) {
+            let reference = format!("#/components/responses/{}", text(refusal, "name"));
+            described["responses"][status.to_string()] = json!({"$ref": reference});
         }
-        answer["headers"] = headers.into();
-        answer["content"] = json_of(schema);
-        let mut add = |format: &str, meaning| {
-            answer["content"][format] = json!({"schema": string()});
-            describe(&mut answer["content"][format]["schema"], meaning);
-        };
-        add("application/x-ndjson", "One row object a line.");
-        add(
-            "text/csv",
-            "RFC 4180: a line of column names, then a line a row. NULL is an empty field, an empty text two quotes.",
-        );
-        if operation.tag == "sql" {
-            add(Format::Arrow.media_type(), "");
+    }
+    describe(&mut described, text(operation, "description"));
+    let keys = text(operation, "parameters").split_whitespace();
+    let parameters: Vec<Json> = keys
+        .map(|key| parameter(&tables["parameters"][key], key, text(operation, "path")))
+        .collect();
+    if !parameters.is_empty() {
+        described["parameters"] = parameters.into();
+    }
+    if let Some(schema) = operation["body"].as_str() {
+        let content = json!({"application/json": {"schema": of_type(schema)}});
+        described["requestBody"] = json!({"required": true, "content": content});
+    }
+    described
+}
+
+fn parameter(parameter: &Json, key: &str, path: &str) -> Json {
+    let name = parameter["name"].as_str().unwrap_or(key);
+    let in_path = path.contains(&format!("{{{name}}}"));
+    let mut described = json!({
+        "name": name,
+        "in": if in_path { "path" } else { "query" },
+        "description": parameter["meaning"],
+        "schema": of_type(text(parameter, "type")),
+    });
+    if in_path || key == "query" {
+        described["required"] = true.into();
+    }
+    if parameter["type"] == "object" {
+        described["schema"]["additionalProperties"] = of_type("string");
+        described["style"] = "form".into();
+        described["explode"] = true.into();
+    }
+    if let Some(example) = parameter.get("example") {
+        described["example"] = example.clone();
+    }
+    described
+}
+
+fn schema(tables: &Json, object: &Json) -> Json {
+    let others = list(tables, "objects").filter(|other| other["name"] == object["optional_of"]);
+    let optional = others.chain([object]).flat_map(|it| list(it, "optional"));
+    let mut schema = json!({"type": "object", "properties": {}, "required": []});
+    // What is required may be of another type than where it need not be there.
+    for member in optional.chain(list(object, "required")) {
+        let [name, word, meaning] = [0, 1, 2].map(|at| member[at].as_str().unwrap_or_default());
+        schema["properties"][name] = of_type(word);
+        describe(&mut schema["properties"][name], meaning);
+    }
+    schema["required"] = list(object, "required").map(|it| it[0].clone()).collect();
+    describe(&mut schema, text(object, "meaning"));
+    schema
+}
+
+/// What an operation answers with: JSON; or rows, as JSON of the schema and in other formats, which have the numbers beside them
+/// as headers; or text of some media types.
+fn answer(tables: &Json, operation: &Json) -> Json {
+    let mut answer = json!({"description": "The answer.", "content": {}});
+    for schema in ["json", "rows"].map(|member| &operation[member]) {
+        if let Some(schema) = schema.as_str() {
+            answer["content"]["application/json"] = json!({"schema": of_type(schema)});
         }
-    } else {
-        let text = |media_type: &String| (media_type.clone(), json!({"schema": string()}));
-        answer["content"] = operation
-            .text
-            .iter()
-            .map(text)
-            .collect::<Map<_, _>>()
-            .into();
+    }
+    for media_type in list(operation, "text").filter_map(Json::as_str) {
+        answer["content"][media_type] = json!({"schema": of_type("string")});
+    }
+    let formats = list(tables, "formats").filter(|format| {
+        let of = &format["only"];
+        operation.get("rows").is_some() && (of.is_null() || *of == operation["tag"])
+    });
+    for format in formats {
+        let mut schema = of_type("string");
+        describe(&mut schema, text(format, "meaning"));
+        answer["content"][text(format, "media_type")] = json!({"schema": schema});
+    }
+    for name in list(operation, "headers").filter_map(Json::as_str) {
+        let meaning = format!("`{}` (not in JSON answers).", name.replace('-', "_"));
+        answer["headers"][format!("x-pinbad-{name}")] =
+            json!({"description": meaning, "schema": {"type": "number"}});
     }
     answer
-}
-
-fn json_of(schema: &str) -> Json {
-    json!({"application/json": {"schema": of_type(schema)}})
 }
 
 fn describe(what: &mut Json, meaning: &str) {

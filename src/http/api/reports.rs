@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
@@ -16,11 +16,11 @@ use super::requests::LIMIT_DEFAULT;
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
-use crate::http::answer::order::{Sort, SortBy, choose};
+use crate::http::answer::order::{Sort, choose};
 use crate::http::answer::writer::RowWriter;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{self, KEY_PREFIX, NoParams, Params, PathParts, encode};
+use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
 use crate::http::request_checks::JsonBody;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
@@ -92,7 +92,7 @@ fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
 /// `DELETE /api/v1/reports/{name}`
 pub(in crate::http) async fn drop_one(
     State(app): State<Arc<App>>,
-    PathParts(name): PathParts<String>,
+    Path(name): Path<String>,
     _: NoParams,
     _: JsonBody,
 ) -> Answer {
@@ -107,14 +107,25 @@ pub(in crate::http) async fn drop_one(
 /// `GET /api/v1/reports/{name}`
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
-    PathParts(name): PathParts<String>,
-    params: Params,
+    Path(name): Path<String>,
+    mut params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let query = Query::parse(params, &headers)?;
+    let query = Query {
+        sort: sort(&mut params)?,
+        limit: params.count("limit", LIMIT_DEFAULT)?,
+        offset: params.count("offset", 0)?,
+        columns: list_of_columns(&mut params, "columns")?,
+        percentiles: percentiles(&mut params)?,
+        format: Format::wanted(params.text("format").as_deref(), &headers, Format::ROWS)?,
+        keys: params,
+    };
     app.read_rows(move |source| {
         let answer = match &query.percentiles {
-            None => source.report(&name, query.needed().as_deref(), &query.keys)?,
+            None => {
+                let keys: Vec<_> = query.keys.rest().map(owned).collect();
+                source.report(&name, query.needed().as_deref(), &keys)?
+            }
             Some(percentiles) => source.ranking(&name, percentiles)?,
         };
         query.write(&name, answer)
@@ -131,53 +142,25 @@ struct Query {
     columns: Option<Vec<String>>,
     /// Native columns with these are wanted instead of the report's own.
     percentiles: Option<Vec<f64>>,
-    /// Key columns and the text their values must have.
-    keys: Vec<(String, String)>,
     format: Format,
-    /// The parameters with a name of their own, for messages.
-    known: Vec<&'static str>,
+    /// What is left: key columns and the text their values must have.
+    keys: Params,
 }
 
 impl Query {
-    fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
-        let sort = list_of_columns(&mut params, "sort")?.unwrap_or_default();
-        let sort: Vec<Sort> = sort.iter().map(|text| Sort::parse(text)).collect();
-        not_twice("sort", sort.iter().map(|by| &by.column))?;
-        let limit = params.count("limit", LIMIT_DEFAULT)?;
-        let offset = params.count("offset", 0)?;
-        let columns = list_of_columns(&mut params, "columns")?;
-        not_twice("columns", columns.iter().flatten())?;
-        let percentiles = params.text("percentiles");
-        let percentiles = percentiles
-            .map(|text| comment::percentiles(&text))
-            .transpose();
-        let percentiles = percentiles.map_err(|why| Problem::parameter("percentiles", why))?;
-        let format = Format::wanted(params.text("format").as_deref(), headers, Format::ROWS)?;
-        let (keys, known) = params.into_keys();
-        Ok(Self {
-            sort,
-            limit,
-            offset,
-            columns,
-            percentiles,
-            keys,
-            format,
-            known,
-        })
-    }
-
     /// The columns that will be read; `None`: all.
     fn needed(&self) -> Option<Vec<String>> {
         let sort = self.sort.iter().map(|by| &by.column);
-        let keys = self.keys.iter().map(|(name, _)| name);
-        let names = self.columns.as_ref()?.iter().chain(sort).chain(keys);
-        let bare = |name: &String| name.strip_prefix(KEY_PREFIX).unwrap_or(name).to_owned();
-        Some(names.flat_map(|name| [name.clone(), bare(name)]).collect())
+        let names = self.columns.as_ref()?.iter().chain(sort);
+        let keys = || self.keys.rest().map(|(name, _)| name);
+        let bare = keys().filter_map(|key| key.strip_prefix(KEY_PREFIX));
+        let names = names.map(String::as_str).chain(keys()).chain(bare);
+        Some(names.map(str::to_owned).collect())
     }
 
     /// Checks the query against what the report has, and writes the answer's beginning.
     fn write(&self, name: &str, answer: ReportAnswer) -> Result<RowBody, Problem> {
-        let table = answer.table;
+        let table = answer.table.as_ref();
         let all = table.columns();
         let find = |parameter: &str, name: &str| {
             table.column(name).ok_or_else(|| {
@@ -192,23 +175,20 @@ impl Query {
                 columns.collect::<Result<Vec<_>, _>>()?
             }
         };
-        let sort = self.sort.iter().map(|by| {
-            Ok(SortBy {
-                column: find("sort", &by.column)?,
-                descending: by.descending,
-            })
-        });
-        let sort: Vec<SortBy> = sort.collect::<Result<_, Problem>>()?;
-        let keys = self.keys.iter().map(|(name, text)| {
-            let column = self.key_column(name, all, &answer.key_columns)?;
-            Ok((column, wanted(name, all[column].column_type, text)?))
+        let sort = self.sort.iter();
+        let sort = sort.map(|by| Ok((find("sort", &by.column)?, by.descending)));
+        let sort = sort.collect::<Result<Vec<_>, Problem>>()?;
+        let keys = self.keys.keys(&answer.keys(), all)?;
+        let keys = keys.into_iter().map(|(key, text)| {
+            let column = answer.key_columns[key];
+            Ok((column, wanted(&all[column], text)?))
         });
         let keys: Vec<(usize, Value<'_>)> = keys.collect::<Result<_, Problem>>()?;
         let keep = |row| {
             keys.iter()
                 .all(|(column, wanted)| table.value(row, *column) == *wanted)
         };
-        let (rows, total) = choose(table.as_ref(), &keep, &sort, self.offset, self.limit);
+        let (rows, total) = choose(table, &keep, &sort, self.offset, self.limit);
         let named = columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         let head = json!({
@@ -218,26 +198,29 @@ impl Query {
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
             "total_rows": total,
         });
-        Ok(RowBody::start(table, rows, writer, &head, &json!({})))
-    }
-
-    /// The key column that a parameter means.
-    fn key_column(&self, name: &str, all: &[Column], keys: &[usize]) -> Result<usize, Problem> {
-        let named = |name: &str| keys.iter().copied().find(|key| all[*key].name == name);
-        let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
-        named(name).or_else(|| named(bare)).ok_or_else(|| {
-            let known = self.known.iter().copied();
-            let known = known.chain(keys.iter().map(|key| all[*key].name.as_str()));
-            if all.iter().all(|column| column.name != bare) {
-                return params::unknown(name, known);
-            }
-            let why = "is not a key column, so it cannot be filtered by";
-            Problem::parameter(name, why).accepting(known)
-        })
+        Ok(RowBody::start(
+            answer.table,
+            rows,
+            writer,
+            &head,
+            &json!({}),
+        ))
     }
 }
 
-/// A parameter that is a list of columns.
+/// The parameter `sort`.
+fn sort(params: &mut Params) -> Result<Vec<Sort>, Problem> {
+    let columns = list_of_columns(params, "sort")?.unwrap_or_default();
+    Ok(columns.iter().map(|text| Sort::parse(text)).collect())
+}
+
+fn percentiles(params: &mut Params) -> Result<Option<Vec<f64>>, Problem> {
+    let text = params.text("percentiles");
+    let ranks = text.map(|text| comment::percentiles(&text)).transpose();
+    ranks.map_err(|why| Problem::parameter("percentiles", why))
+}
+
+/// A parameter that is a list of columns, each once; a minus may stand before one.
 fn list_of_columns(
     params: &mut Params,
     name: &'static str,
@@ -245,37 +228,36 @@ fn list_of_columns(
     let Some(text) = params.text(name) else {
         return Ok(None);
     };
-    let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-    if names.iter().any(|name| name.is_empty() || name == "-") {
-        let accepted = "names with commas between them";
-        let why = format!("{text:?} is not a list of columns; accepted: {accepted}");
-        return Err(Problem::parameter(name, why));
-    }
-    Ok(Some(names))
-}
-
-/// Refuses a list that has a name more than once.
-fn not_twice<'a>(
-    parameter: &str,
-    mut names: impl Iterator<Item = &'a String>,
-) -> Result<(), Problem> {
     let mut known = HashSet::new();
-    match names.find(|name| !known.insert(*name)) {
-        None => Ok(()),
-        Some(name) => {
-            let why = format!("column {name:?} is given more than once");
-            Err(Problem::parameter(parameter, why))
+    for column in text.split(',') {
+        let column = match name {
+            "sort" => column.strip_prefix('-').unwrap_or(column),
+            _ => column,
+        };
+        if column.is_empty() || column == "-" {
+            let accepted = "names with commas between them";
+            let why = format!("{text:?} is not a list of columns; accepted: {accepted}");
+            return Err(Problem::parameter(name, why));
+        }
+        if !known.insert(column) {
+            let why = format!("column {column:?} is given more than once");
+            return Err(Problem::parameter(name, why));
         }
     }
+    Ok(Some(text.split(',').map(str::to_owned).collect()))
 }
 
 /// The value that a key column must have.
-fn wanted<'a>(name: &str, column_type: ColumnType, text: &'a str) -> Result<Value<'a>, Problem> {
-    if matches!(column_type, ColumnType::Varchar(_) | ColumnType::Text) {
+fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
+    if matches!(
+        column.column_type,
+        ColumnType::Varchar(_) | ColumnType::Text
+    ) {
         return Ok(Value::Text(text.into()));
     }
     let bad = || format!("{text:?} is not accepted; a whole number is");
-    let number = text.parse().map_err(|_| Problem::parameter(name, bad()))?;
+    let number = text.parse();
+    let number = number.map_err(|_| Problem::parameter(&column.name, bad()))?;
     Ok(Value::Int(number))
 }
 

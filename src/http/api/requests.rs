@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::http::answer::order::choose;
 use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{self, NoParams, Params, PathParts};
+use crate::http::params::{self, NoParams, Params};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 
 /// Rows in an answer when no `limit` is given.
@@ -81,7 +81,7 @@ fn write_page(page: RequestPage, format: Format) -> RowBody {
 /// `GET /api/v1/requests/{id}`
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
-    PathParts(id): PathParts<String>,
+    Path(id): Path<String>,
     _: NoParams,
 ) -> Answer {
     let id = params::id(&id)?;
@@ -93,15 +93,14 @@ pub(in crate::http) async fn read(
 fn write_detail(detail: RequestDetail) -> Vec<u8> {
     let mut out = b"{".to_vec();
     let row = detail.row.as_ref();
-    if !row.is_empty() {
-        for (at, column) in row.columns().iter().enumerate() {
-            write::name(&mut out, &column.name);
-            match column.name.as_str() {
-                "tags" => write::tags(&mut out, &detail.tags),
-                _ => write::value(&mut out, &row.value(0, at)),
-            }
-            out.push(b',');
+    for (at, column) in row.columns().iter().enumerate() {
+        write::name(&mut out, &column.name);
+        if column.name == "tags" {
+            write::tags(&mut out, &detail.tags);
+        } else if !write::value(&mut out, &row.value(0, at), write::text) {
+            out.extend_from_slice(b"null");
         }
+        out.push(b',');
     }
     write::name(&mut out, "timers");
     write_timers(&mut out, &detail.timers);
@@ -116,23 +115,22 @@ pub(in crate::http) fn timers_member(timers: Vec<Vec<TimerDetail>>) -> Member {
 
 /// The timers of one request, as an array.
 fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
-    out.push(b'[');
     for (at, timer) in timers.iter().enumerate() {
-        out.extend_from_slice(if at == 0 { b"{\"id\":" } else { b",{\"id\":" });
-        write::uint(out, timer.id);
-        out.extend_from_slice(b",\"hit_count\":");
-        write::uint(out, timer.hit_count.into());
+        out.push(if at == 0 { b'[' } else { b',' });
+        let (id, hits) = (timer.id, timer.hit_count);
+        out.extend_from_slice(format!("{{\"id\":{id},\"hit_count\":{hits}").as_bytes());
         for (name, us) in [
-            (&b",\"value\":"[..], timer.value_us),
-            (b",\"ru_utime\":", timer.ru_utime_us),
-            (b",\"ru_stime\":", timer.ru_stime_us),
+            ("value", timer.value_us),
+            ("ru_utime", timer.ru_utime_us),
+            ("ru_stime", timer.ru_stime_us),
         ] {
-            out.extend_from_slice(name);
+            out.push(b',');
+            write::name(out, name);
             write::micros(out, us);
         }
         out.extend_from_slice(b",\"tags\":");
         write::tags(out, &timer.tags);
         out.push(b'}');
     }
-    out.push(b']');
+    out.extend_from_slice(if timers.is_empty() { b"[]" } else { b"]" });
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
@@ -13,7 +13,7 @@ use crate::http::answer::format;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{self, KEY_PREFIX, Params, PathParts, Rounding};
+use crate::http::params::{Params, Rounding};
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
 use crate::series::{Metric, Series, TrackedReport};
@@ -26,10 +26,16 @@ const SPAN_DEFAULT: u64 = 300;
 /// `GET /api/v1/reports/{name}/series`
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
-    PathParts(name): PathParts<String>,
-    params: Params,
+    Path(name): Path<String>,
+    mut params: Params,
 ) -> Answer {
-    let query = Query::parse(params)?;
+    let query = Query {
+        metric: metric(&mut params)?,
+        step: params.number_in("step", 1..=3_600)?,
+        from: params.moment("from", Rounding::Down)?,
+        to: params.moment("to", Rounding::Up)?,
+        keys: params,
+    };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
     let body = app.query(move |source| query.answer(&name, &series, source));
     Ok(format::json(StatusCode::OK, body.await?.to_string()))
@@ -42,36 +48,23 @@ struct Query {
     step: Option<u64>,
     from: Option<u64>,
     to: Option<u64>,
-    /// Key columns and the texts they must show.
-    keys: Vec<(String, String)>,
-    /// The other parameters, for messages.
-    known: Vec<&'static str>,
+    /// What is left: key columns and the texts they must show.
+    keys: Params,
+}
+
+/// The parameter `metric`.
+fn metric(params: &mut Params) -> Result<Metric, Problem> {
+    let Some(name) = params.text("metric") else {
+        return Ok(Metric::ReqPerSec);
+    };
+    Metric::parse(&name).ok_or_else(|| {
+        let names = Metric::all().map(|metric| metric.name());
+        Problem::parameter("metric", format!("there is no metric {name:?}"))
+            .accepting(names.chain(["p99_9 and the like".to_owned()]))
+    })
 }
 
 impl Query {
-    fn parse(mut params: Params) -> Result<Self, Problem> {
-        let metric = match params.text("metric") {
-            None => Metric::ReqPerSec,
-            Some(name) => Metric::parse(&name).ok_or_else(|| {
-                let names = Metric::all().map(|metric| metric.name());
-                Problem::parameter("metric", format!("there is no metric {name:?}"))
-                    .accepting(names.chain(["p99_9 and the like".to_owned()]))
-            })?,
-        };
-        let step = params.number_in("step", 1..=3_600)?;
-        let from = params.moment("from", Rounding::Down)?;
-        let to = params.moment("to", Rounding::Up)?;
-        let (keys, known) = params.into_keys();
-        Ok(Self {
-            metric,
-            step,
-            from,
-            to,
-            keys,
-            known,
-        })
-    }
-
     fn answer(&self, name: &str, series: &Series, source: &dyn ReadModel) -> Result<Json, Problem> {
         if source.reports().iter().all(|report| report.name != name) {
             let name = name.to_owned();
@@ -131,26 +124,11 @@ impl Query {
 
     /// The key values in column order; `None`: all rows together.
     fn key(&self, report: &TrackedReport) -> Result<Option<Vec<String>>, Problem> {
-        let mut values: Vec<Option<&String>> = vec![None; report.keys.len()];
-        for (name, value) in &self.keys {
-            let bare = name.strip_prefix(KEY_PREFIX).unwrap_or(name);
-            let named = |name: &str| report.keys.iter().position(|key| key == name);
-            let at = named(name).or_else(|| named(bare)).ok_or_else(|| {
-                let known = self.known.iter().map(|known| (*known).to_owned());
-                params::unknown(name, known.chain(report.keys.iter().cloned()))
-            })?;
-            if values[at].replace(value).is_some() {
-                return Err(Problem::parameter(name, "is given more than once"));
-            }
-        }
-        if self.keys.is_empty() {
+        if self.keys.rest().next().is_none() {
             return Ok(None);
         }
-        if let Some(missing) = values.iter().position(Option::is_none) {
-            let why = "is missing: a row is named by all of its key columns; none of them means all rows together";
-            return Err(Problem::parameter(&report.keys[missing], why)
-                .accepting(report.keys.iter().cloned()));
-        }
-        Ok(Some(values.into_iter().flatten().cloned().collect()))
+        let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
+        let row = self.keys.row(&keys)?.into_iter();
+        Ok(Some(row.map(|(_, value)| value).collect()))
     }
 }

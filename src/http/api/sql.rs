@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use futures::{StreamExt as _, stream};
+use serde::Deserialize;
 use serde_json::Value as Json;
 use tracing::{error, warn};
 
@@ -29,14 +30,13 @@ const VALUES_MAX: usize = 65_535;
 
 const FORMATS: &[Format] = &[Format::Json, Format::Ndjson, Format::Csv, Format::Arrow];
 
-/// What is to be run.
-#[derive(Debug)]
+/// What is to be run, as a body says it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Statement {
-    text: String,
-    values: Vec<Literal>,
-    format: Format,
-    /// Whether it may change something: a GET may not, so that no link can, and neither may who only reads.
-    change: bool,
+    query: String,
+    /// One for each `?` of the query.
+    values: Option<Vec<Json>>,
 }
 
 /// `GET /api/v1/sql`
@@ -53,13 +53,7 @@ pub(in crate::http) async fn query(
         let why = format!("is missing: the statement, such as {example}");
         Problem::parameter("query", why)
     })?;
-    let statement = Statement {
-        text,
-        values: Vec::new(),
-        format,
-        change: false,
-    };
-    answer(&app, statement).await
+    answer(&app, &text, &[], format, false).await
 }
 
 /// `POST /api/v1/sql`
@@ -73,37 +67,21 @@ pub(in crate::http) async fn run(
     let format = Format::wanted(params.text("format").as_deref(), &headers, FORMATS)?;
     params.finish()?;
     let change = pass.is_some_and(|Extension(pass)| pass.identity.role >= Role::Admin);
-    let Some(Json::Object(mut members)) = body else {
-        let why = r#"the body is not an object; accepted: {"query": "SELECT ...", "values": [..]}"#;
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    };
-    let Some(Json::String(text)) = members.remove("query") else {
-        return Err(Problem::parameter("query", "is missing or is not text"));
-    };
-    let values = match members.remove("values") {
-        None | Some(Json::Null) => Vec::new(),
-        Some(Json::Array(values)) if values.len() <= VALUES_MAX => {
-            let values = values.into_iter().enumerate();
-            let values = values.map(|(at, value)| literal(at, value));
-            values.collect::<Result<_, _>>()?
-        }
-        Some(_) => {
-            let why = format!(
-                "is not an array of at most {VALUES_MAX} values, one for each ? of the query"
-            );
-            return Err(Problem::parameter("values", why));
-        }
-    };
-    if let Some(name) = members.keys().next() {
-        return Err(Problem::parameter(name, "is unknown").accepting(["query", "values"]));
+    let statement = serde_json::from_value(body.unwrap_or_default());
+    let statement: Statement = statement.map_err(|why| {
+        let accepted = r#"{"query": "SELECT ...", "values": [..]}"#;
+        let why = format!("the body is not a statement: {why}; accepted: {accepted}");
+        Problem::new(StatusCode::BAD_REQUEST, why)
+    })?;
+    let values = statement.values.unwrap_or_default();
+    if values.len() > VALUES_MAX {
+        let why = format!("are more than {VALUES_MAX}");
+        return Err(Problem::parameter("values", why));
     }
-    let statement = Statement {
-        text,
-        values,
-        format,
-        change,
-    };
-    answer(&app, statement).await
+    let values = values.into_iter().enumerate();
+    let values = values.map(|(at, value)| literal(at, value));
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    answer(&app, &statement.query, &values, format, change).await
 }
 
 fn literal(at: usize, value: Json) -> Result<Literal, Problem> {
@@ -124,15 +102,23 @@ fn literal(at: usize, value: Json) -> Result<Literal, Problem> {
     })
 }
 
-async fn answer(app: &App, statement: Statement) -> Answer {
+/// Runs a statement. `change` is whether it may change something: a GET may not, so that no link can, and neither may who only
+/// reads.
+async fn answer(
+    app: &App,
+    statement: &str,
+    values: &[Literal],
+    format: Format,
+    change: bool,
+) -> Answer {
     let Some(engine) = app.answers.sql.clone() else {
         return Err(Problem::new(
             StatusCode::NOT_IMPLEMENTED,
             "SQL is switched off here: sql.queries_max is 0",
         ));
     };
-    let mut session = Session::new(0, "http", statement.change);
-    let reply = engine.run(&mut session, &statement.text, &statement.values);
+    let mut session = Session::new(0, "http", change);
+    let reply = engine.run(&mut session, statement, values);
     let rows = match reply.await.map_err(problem)? {
         Reply::Rows(rows) => rows,
         Reply::Done => {
@@ -143,7 +129,7 @@ async fn answer(app: &App, statement: Statement) -> Answer {
         }
     };
     let mut ready = Vec::new();
-    let start = BatchWriter::start(statement.format, &rows.columns, &rows.schema, &mut ready);
+    let start = BatchWriter::start(format, &rows.columns, &rows.schema, &mut ready);
     let mut batches = Batches {
         writer: start.map_err(problem)?,
         rows,
@@ -156,7 +142,7 @@ async fn answer(app: &App, statement: Statement) -> Answer {
         true => Body::from(ready),
         false => batches.stream(ready),
     };
-    Ok(statement.format.response(body))
+    Ok(format.response(body))
 }
 
 /// The rows of an answer that is made while it is sent.

@@ -252,7 +252,7 @@ fn piece(format: Format, followed: Followed) -> Vec<u8> {
     for row in 0..table.len() {
         if let Some(id) = id {
             out.extend_from_slice(b"id: ");
-            write::value(&mut out, &table.value(row, id));
+            write::value(&mut out, &table.value(row, id), write::text);
             out.extend_from_slice(b"\ndata: ");
         }
         writer.row(&mut out, table, row, false);

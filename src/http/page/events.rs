@@ -1,7 +1,7 @@
 //! `/events`: once a second, that a second has passed, with the few numbers that every page shows.
 //!
-//! Server-sent events: browsers connect again by themselves when a stream ends. One task makes the event for all listeners, and
-//! runs only while there are any. A peer that is gone is noticed by what is sent to it. Streams end when the daemon stops.
+//! Server-sent events: browsers connect again by themselves when a stream ends. The numbers are read once a second for all
+//! listeners (`cache`). A peer that is gone is noticed by what is sent to it. Streams end when the daemon stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use futures::{StreamExt as _, stream};
 use serde_json::{Map, Value as Json};
 use tokio::time::MissedTickBehavior;
 
+use super::compressed::Text;
 use crate::http::answer::endless::endless;
 use crate::http::answer::format::Format;
 use crate::http::app::{Answer, App};
@@ -27,42 +28,27 @@ const RETRY: &str = "retry: 500\n\n";
 
 /// `GET /events`
 pub(super) async fn read(State(app): State<Arc<App>>) -> Answer {
-    let (events, start) = app.listeners.join()?;
-    if start {
-        tokio::spawn(send(app));
-    }
-    let events = stream::unfold(events, async |mut events| {
-        events.changed().await.ok()?;
-        let event = events.borrow_and_update().clone();
-        Some((event, events))
-    });
-    let retry = stream::iter([Bytes::from_static(RETRY.as_bytes())]);
-    Ok(endless(Format::Sse, retry.chain(events)))
-}
-
-/// Sends an event a second until nobody listens.
-async fn send(app: Arc<App>) {
+    let permit = app.listeners.try_enter();
+    let permit = permit.ok_or_else(|| Problem::busy("too many pages are live already"))?;
+    let stopped = app.stopped();
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut stopped = std::pin::pin!(app.stopped());
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = stopped.as_mut() => return app.listeners.end(),
-        }
+    let events = stream::unfold((app, ticks, permit), async |(app, mut ticks, permit)| {
+        ticks.tick().await;
         // A query that fails is a second without news.
-        let event = match numbers(&app).await {
-            Ok(numbers) => Bytes::from(format!("event: second\ndata: {numbers}\n\n")),
+        let event = match app.pages.get("/events", numbers(&app)).await {
+            Ok(event) => event.plain().clone(),
             Err(_) => Bytes::from_static(b": busy\n\n"),
         };
-        if !app.listeners.send(event) {
-            return;
-        }
-    }
+        Some((event, (app, ticks, permit)))
+    });
+    let retry = stream::iter([Bytes::from_static(RETRY.as_bytes())]);
+    let events = retry.chain(events).take_until(Box::pin(stopped));
+    Ok(endless(Format::Sse, events))
 }
 
 /// What every page shows: the last seconds, or what is left of that without a history.
-async fn numbers(app: &App) -> Result<String, Problem> {
+async fn numbers(app: &App) -> Result<Text, Problem> {
     let series = app.settings.series.clone();
     app.query(move |source| {
         let status = source.status();
@@ -72,7 +58,8 @@ async fn numbers(app: &App) -> Result<String, Problem> {
             numbers.extend(value.map(|value| (name.to_owned(), value)));
         }
         numbers.extend(series.iter().filter_map(recent).flatten());
-        Ok(Json::Object(numbers).to_string())
+        let numbers = Json::Object(numbers);
+        Ok(Text::new(format!("event: second\ndata: {numbers}\n\n")))
     })
     .await
 }

@@ -78,37 +78,26 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
     document(title, &head, &body)
 }
 
-/// The page that says why there is no other.
-pub(super) fn problem(status: StatusCode, detail: &str) -> Markup {
-    let reason = status.canonical_reason().unwrap_or("Error");
+/// The page that says why there is no other. `stranger`: without anything around it, for a client that may see nothing else.
+pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Markup {
+    let log_in = status == StatusCode::UNAUTHORIZED;
+    let title = match status.canonical_reason() {
+        _ if log_in => "Log in",
+        reason => reason.unwrap_or("Error"),
+    };
     let main = html! {
-        h1 { (reason) }
+        h1 { (title) }
         p.problem { (show::visible(detail)) }
-        p { a href="/" { "To the overview" } }
-    };
-    page(Section::None, reason, &main)
-}
-
-/// The same without anything around it, for a client that may see nothing else.
-pub(super) fn alone(status: StatusCode, detail: &str) -> Markup {
-    let title = match status {
-        StatusCode::UNAUTHORIZED => "Log in",
-        other => other.canonical_reason().unwrap_or("Error"),
-    };
-    let body = html! {
-        main {
-            h1 { (title) }
-            p { (show::visible(detail)) }
-            @if status == StatusCode::UNAUTHORIZED {
-                p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
-            }
+        @if log_in {
+            p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
         }
+        @if !stranger { p { a href="/" { "To the overview" } } }
     };
-    document(
-        title,
-        &html! { meta name="color-scheme" content="light dark"; },
-        &body,
-    )
+    if !stranger {
+        return page(Section::None, title, &main);
+    }
+    let head = html! { meta name="color-scheme" content="light dark"; };
+    document(title, &head, &html! { main { (main) } })
 }
 
 /// The links above a heading, and the place itself.

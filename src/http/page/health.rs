@@ -5,6 +5,7 @@ use std::time::Instant;
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 
+use super::columns::{Show, columns};
 use super::frame::{self, Section};
 use super::render::View;
 use super::show::{self, visible};
@@ -12,55 +13,6 @@ use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
 use crate::http::settings::Planned;
 use crate::telemetry::{cpu, memory};
-
-/// Counters of what was lost or refused: name, what it means.
-#[rustfmt::skip]
-const LOSSES: [(&str, &str); 9] = [
-    ("kernel_drops", "Packets that the kernel dropped: the socket's buffer was full"),
-    ("datagrams_invalid", "Packets that could not be read"),
-    ("requests_overwritten", "Requests overwritten in the temporary pool: the merger was behind"),
-    ("requests_invalid", "Requests that break the rules"),
-    ("elements_mended", "Parts of requests that were repaired or left out"),
-    ("rows_evicted", "Raw rows that expired early: a pool was full"),
-    ("words_overflowed", "Texts that are shown as (other): no room for more"),
-    ("report_keys_folded", "Keys that are counted under (other): no memory for more"),
-    ("receive_errors", "Errors of a socket"),
-];
-
-/// Counters of what was received.
-#[rustfmt::skip]
-const RECEIVED: [(&str, &str); 6] = [
-    ("datagrams_received", "Packets received"),
-    ("received_bytes", "Bytes received"),
-    ("requests_decoded", "Requests decoded"),
-    ("requests_merged", "Requests in the reports"),
-    ("timers_merged", "Timers in the reports"),
-    ("merges", "Runs of the merger"),
-];
-
-/// What is in memory: name, what it means, and the counter that says how much of it there is room for.
-#[rustfmt::skip]
-const IN_MEMORY: [(&str, &str, &str); 7] = [
-    ("request_rows", "Raw requests", "request_rows_max"),
-    ("timer_rows", "Raw timers", "timer_rows_max"),
-    ("ring_depth", "Requests that wait for the merger", ""),
-    ("dictionary_size", "Distinct texts", ""),
-    ("origins", "Distinct combinations of host, server, script, schema, status", ""),
-    ("tag_sets", "Distinct sets of tags", ""),
-    ("report_families", "Aggregates that a request is counted in", ""),
-];
-
-/// What is shown of each socket.
-#[rustfmt::skip]
-const SOCKET: [(&str, &str); 7] = [
-    ("datagrams_received", "Received"),
-    ("datagrams_invalid", "Unreadable"),
-    ("requests_decoded", "Requests"),
-    ("requests_overwritten", "Overwritten"),
-    ("kernel_drops", "Dropped by the kernel"),
-    ("kernel_queue_bytes", "Waiting in the kernel"),
-    ("recv_buffer_granted_bytes", "Buffer"),
-];
 
 /// A counter, or the sum of one that is kept by reason.
 fn sum(value: &Json) -> f64 {
@@ -75,13 +27,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let status = view.source.status();
     let reasons = view.source.unready();
-    let get = |name: &str| status.get(name).map_or(0.0, sum);
+    let lag_us = status.get("merge_lag_us").map_or(0.0, sum);
     let main = html! {
         h1 { "Daemon" }
         div #state data-live {
             @if reasons.is_empty() {
-                p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began "
-                    (show::micros(get("merge_lag_us") as u64)) " late." }
+                p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began " (show::micros(lag_us as u64)) " late." }
             } @else {
                 p.problem { "Not ready: " (visible(&reasons.join("; "))) }
             }
@@ -93,65 +44,74 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     Ok(frame::page(Section::Daemon, "Daemon", &main))
 }
 
+/// A row of a name and a number; with what there is room for, also as a part of that.
+fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Markup {
+    let room = room.filter(|room| *room > 0.0);
+    html! {
+        th.key scope="row" title=[(!name.is_empty()).then_some(name)] {
+            @if let Some(room) = room { (bar(number / room)) span { (title) ", of " (how.text(room)) } } @else { (title) }
+        }
+        td {
+            (how.text(number))
+            @if let Some(room) = room { " " small { (show::percent(100.0 * number / room)) } }
+        }
+    }
+}
+
 fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
     let get = |name: &str| status.get(name).map_or(0.0, sum);
     let used = [cpu::process(), cpu::threads(|name| name == "merge")];
     let used = used.map(|cpu| cpu.map_or(0.0, |cpu| cpu.user_secs + cpu.system_secs));
-    let growing = RECEIVED.iter().map(|(name, _)| get(name)).chain(used);
+    let received = columns("received");
+    let growing = received.iter().map(|it| get(&it.name)).chain(used);
     let rates = view.app.rates.since(Instant::now(), growing.collect());
-    let rate = |at: usize, shown: &dyn Fn(f64) -> String| match &rates {
-        Some(rates) => html! { (shown(rates[at])) },
-        None => html! { span.none { "\u{2013}" } },
-    };
-    let row = |name: &str, what: Markup, value: Markup| html! { th.key scope="row" title=(name) { (what) } td { (value) } };
-    let part = |part: f64| html! { " " small { (show::percent(100.0 * part)) } };
-
-    let received = RECEIVED.iter().enumerate().map(|(at, (name, meaning))| {
-        let shown = |value: f64| match *name {
-            "received_bytes" => show::bytes(value),
-            _ if value < 100.0 => show::number(value),
-            _ => show::count(value as u64),
+    let rate = |at: usize| rates.as_ref().map_or(f64::NAN, |rates| rates[at]);
+    let cores = |at: usize| rate(received.len() + at);
+    let received = received.iter().enumerate().map(|(at, it)| {
+        let how = match it.show {
+            Show::Count => Show::Number,
+            bytes => bytes,
         };
-        html! { (row(name, html! { (meaning) }, html! { (shown(get(name))) })) td { (rate(at, &shown)) } }
+        html! { (row(&it.name, &it.title, it.show, get(&it.name), None)) td { (how.text(rate(at))) } }
     });
-    let in_memory = IN_MEMORY.iter().map(|(name, meaning, room)| {
-        let (held, room) = (get(name), get(room));
-        let what = html! {
-            @if room > 0.0 { (bar(held / room)) }
-            span { (meaning) @if room > 0.0 { ", of " (show::count(room as u64)) } }
-        };
-        let value = html! { (show::count(held as u64)) @if room > 0.0 { (part(held / room)) } };
-        row(name, what, value)
+    let in_memory = columns("in_memory").iter().map(|it| {
+        row(
+            &it.name,
+            &it.title,
+            it.show,
+            get(&it.name),
+            Some(get(&it.room)),
+        )
     });
-    let losses = LOSSES.iter().map(|(name, meaning)| {
-        let reasons = match *name {
+    let losses = columns("losses").iter().map(|it| {
+        let reasons = match it.name.as_str() {
             "requests_invalid" => "requests_invalid_by_reason",
             name => name,
         };
         let reasons = status.get(reasons).and_then(Json::as_object);
-        let reasons = reasons.into_iter().flatten().filter(|(_, count)| sum(count) > 0.0);
-        let count = get(name);
+        let reasons = reasons.into_iter().flatten();
+        let reasons = reasons.filter(|(_, count)| sum(count) > 0.0);
+        let count = get(&it.name);
         html! {
-            th.key scope="row" title=(name) {
-                (meaning)
+            th.key scope="row" title=(it.name) {
+                (it.title)
                 @for (reason, count) in reasons { br; small { (visible(reason)) ": " (show::count(sum(count) as u64)) } }
             }
             td.bad[count > 0.0] { (show::count(count as u64)) }
         }
     });
-    let cores = |at: usize| rate(RECEIVED.len() + at, &show::number);
-    let (reports, room) = (get("report_memory_bytes"), get("report_memory_bytes_max"));
-    let share = if room > 0.0 { reports / room } else { 0.0 };
-    let resident = memory::process_bytes().map(|[_, resident]| show::bytes(resident as f64));
-    let resident = resident.unwrap_or_else(|| "\u{2013}".to_owned());
+    let resident = memory::process_bytes().map_or(f64::NAN, |[_, resident]| resident as f64);
+    let (reports, room) = ("report_memory_bytes", get("report_memory_bytes_max"));
     let usage = [
-        row("", html! { "Cores busy, all threads" }, cores(0)),
-        row("", html! { "Cores busy, the merger" }, cores(1)),
-        row("", html! { "Memory of the process" }, html! { (resident) }),
+        row("", "Cores busy, all threads", Show::Number, cores(0), None),
+        row("", "Cores busy, the merger", Show::Number, cores(1), None),
+        row("", "Memory of the process", Show::Bytes, resident, None),
         row(
-            "report_memory_bytes",
-            html! { (bar(share)) span { "Memory of the reports, of " (show::bytes(room)) } },
-            html! { (show::bytes(reports)) (part(share)) },
+            reports,
+            "Memory of the reports",
+            Show::Bytes,
+            get(reports),
+            Some(room),
         ),
     ];
     let [since, now] = ["Since the start", "Now, per s"].map(Head::number);
@@ -181,17 +141,17 @@ fn memory_plan(plan: &[Planned]) -> Markup {
 }
 
 fn sockets(status: &Map<String, Json>) -> Markup {
+    let losses = columns("losses");
+    let is_loss = |name: &str| losses.iter().any(|loss| loss.name == name);
+    let columns = columns("sockets");
     let mut heads = vec![Head::text("Address")];
-    heads.extend(SOCKET.map(|(_, title)| Head::number(title)));
-    let losses = ["kernel_drops", "requests_overwritten", "datagrams_invalid"];
+    heads.extend(columns.iter().map(|it| Head::number(&it.title)));
     let row = |socket: &Json| {
         html! {
             th.key scope="row" { (visible(socket["address"].as_str().unwrap_or_default())) }
-            @for (name, _) in SOCKET {
-                @let count = sum(&socket[name]);
-                td.bad[count > 0.0 && losses.contains(&name)] {
-                    @if name.ends_with("_bytes") { (show::bytes(count)) } @else { (show::count(count as u64)) }
-                }
+            @for it in columns {
+                @let count = sum(&socket[it.name.as_str()]);
+                td.bad[count > 0.0 && is_loss(&it.name)] { (it.show.text(count)) }
             }
         }
     };

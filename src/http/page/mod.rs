@@ -13,8 +13,8 @@
 //! | `timers` | raw timers by any tags |
 //! | `health` | the daemon itself |
 //!
-//! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `ranking` (rows of
-//! reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
+//! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
+//! `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
 //! `cache` (each page is made once a second at most), `compressed`.
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
@@ -23,12 +23,12 @@
 mod assets;
 pub(super) mod cache;
 mod chart;
+mod columns;
 mod compressed;
 mod events;
 mod frame;
 mod health;
 mod history;
-pub(super) mod listeners;
 mod overview;
 mod ranking;
 pub(super) mod rates;
@@ -64,7 +64,7 @@ pub(super) fn overview() -> MethodRouter<Arc<App>> {
 
 /// The paths of all other pages.
 pub(super) fn paths() -> Vec<Endpoint> {
-    let paths = [
+    vec![
         ("/reports", route(Kind::Fresh, reports::page)),
         ("/reports/{name}", route(Kind::Shared, report::page)),
         ("/reports/{name}/row", route(Kind::Shared, row::page)),
@@ -78,7 +78,5 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/daemon", route(Kind::Shared, health::page)),
         ("/assets/{file}", get(assets::read)),
         ("/events", get(events::read)),
-    ];
-    let only_get = |(path, methods)| (path, "GET, HEAD, OPTIONS", methods);
-    paths.map(only_get).into()
+    ]
 }

@@ -1,14 +1,15 @@
 //! Rows of a report as a table: the same columns for every report, with errors and percentiles.
 //!
 //! The read model gives any report in the columns of the native form ([`ReadModel::ranking`]); what is shown of them, under which
-//! heading and in which unit is listed here, once for requests and once for timers. A table shows at most a page of rows, so its
+//! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
 
 use maud::{Markup, html};
 
+use super::columns::{Column, Show, columns};
 use super::show::{self, Name, visible};
 use super::table::{Head, bar};
-use crate::http::answer::order::{Sort, SortBy, choose};
+use crate::http::answer::order::{Sort, choose};
 use crate::http::error::Problem;
 use crate::http::params::{encode, link};
 use crate::query::read_model::{ReadModel, ReportAnswer};
@@ -20,82 +21,6 @@ const PERCENTILES: [f64; 2] = [95.0, 99.0];
 
 /// The part of requests from which on failing is shown in red.
 const FAILING: f64 = 0.01;
-
-/// A column that is shown.
-#[derive(Debug, Clone)]
-pub(super) struct Column {
-    /// Its name in the report.
-    pub(super) name: String,
-    title: String,
-    /// What it means, in full.
-    hint: &'static str,
-    show: Show,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Show {
-    Count,
-    /// A count, and what part of the requests it is.
-    Errors,
-    Rate,
-    Secs,
-    /// A part of all.
-    Share,
-    Bytes,
-    /// Whatever the column's name and the value say.
-    Number,
-    Text,
-}
-
-/// Name, heading, meaning, form.
-type Described = (&'static str, &'static str, &'static str, Show);
-
-/// What is shown of requests.
-#[rustfmt::skip]
-const REQUESTS: [Described; 12] = [
-    ("req_count", "Requests", "Requests", Show::Count),
-    ("req_per_sec", "Req/s", "Requests per second", Show::Rate),
-    ("error_count", "Errors", "Requests with an error status", Show::Errors),
-    ("req_time_total", "Total time", "Time of all requests together", Show::Secs),
-    ("req_time_percent", "Share", "Share of the time of all rows", Show::Share),
-    ("req_time_median", "p50", "Median of the request time", Show::Secs),
-    ("p95", "p95", "95th percentile of the request time", Show::Secs),
-    ("p99", "p99", "99th percentile of the request time", Show::Secs),
-    ("ru_utime_total", "User CPU", "CPU time in user code", Show::Secs),
-    ("ru_stime_total", "System CPU", "CPU time in the kernel", Show::Secs),
-    ("traffic_total", "Traffic", "Size of all documents together", Show::Bytes),
-    ("timer_count", "Timers", "Timers in these requests", Show::Count),
-];
-
-/// What is shown of reports of timers.
-#[rustfmt::skip]
-const TIMERS: [Described; 10] = [
-    ("hit_count", "Hits", "Hits of these timers", Show::Count),
-    ("hit_per_sec", "Hits/s", "Hits per second", Show::Rate),
-    ("req_count", "Requests", "Requests with such timers", Show::Count),
-    ("timer_value", "Total time", "Time of all hits together", Show::Secs),
-    ("timer_value_percent", "Share", "Share of the time of all rows", Show::Share),
-    ("timer_median", "p50", "Median of the time per hit", Show::Secs),
-    ("p95", "p95", "95th percentile of the time per hit", Show::Secs),
-    ("p99", "p99", "99th percentile of the time per hit", Show::Secs),
-    ("ru_utime_total", "User CPU", "CPU time in user code", Show::Secs),
-    ("ru_stime_total", "System CPU", "CPU time in the kernel", Show::Secs),
-];
-
-/// What is shown of sums over raw timers.
-#[rustfmt::skip]
-const TIMER_GROUPS: [Described; 10] = [
-    ("time", "Total time", "Time of all hits together", Show::Secs),
-    ("share", "Share", "Share of the time of all rows", Show::Share),
-    ("p50", "p50", "Median of the time per hit", Show::Secs),
-    ("p95", "p95", "95th percentile of the time per hit", Show::Secs),
-    ("p99", "p99", "99th percentile of the time per hit", Show::Secs),
-    ("max", "Longest", "Longest time per hit", Show::Secs),
-    ("hits", "Hits", "Hits of these timers", Show::Count),
-    ("timers", "Timers", "Timers sent", Show::Count),
-    ("requests", "Requests", "Requests with such timers", Show::Count),
-    ("cpu", "CPU", "User and system CPU", Show::Secs),
-];
 
 /// How rows are sorted now, and where a click on a head leads, for a sort parameter.
 type Sorting<'a> = (&'a Sort, &'a dyn Fn(&str) -> String);
@@ -131,35 +56,43 @@ impl Ranking {
     }
 
     fn native(answer: ReportAnswer) -> Self {
-        match answer.table.column("timer_value") {
-            Some(_) => Self::described(answer, &TIMERS, "timer_value", "(other)"),
-            None => Self::described(answer, &REQUESTS, "req_time_total", "(other)"),
+        let (table, time) = match answer.table.column("timer_value") {
+            Some(_) => ("timers", "timer_value"),
+            None => ("requests", "req_time_total"),
+        };
+        Self::of(answer, columns(table).to_vec(), time)
+    }
+
+    fn of(answer: ReportAnswer, columns: Vec<Column>, time: &'static str) -> Self {
+        Self {
+            answer,
+            timers: time == "timer_value",
+            columns,
+            time,
+            missing: "(other)",
         }
     }
 
-    /// Sums over raw timers, in the columns of [`TIMER_GROUPS`].
-    pub(super) fn timer_groups(answer: ReportAnswer) -> Self {
-        Self::described(answer, &TIMER_GROUPS, "time", "without")
-    }
-
-    fn described(
-        answer: ReportAnswer,
-        columns: &[Described],
+    /// Rows of keys and numbers made here: sums over raw timers, or raw requests. Columns of `table` that are not there are not
+    /// shown.
+    pub(super) fn made(
+        rows: Box<dyn Table>,
+        key_columns: Vec<usize>,
+        table: &str,
         time: &'static str,
-        missing: &'static str,
     ) -> Self {
-        let column = |&(name, title, hint, show): &Described| Column {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            hint,
-            show,
+        let is_there = |column: &&Column| rows.column(&column.name).is_some();
+        let columns = columns(table).iter().filter(is_there).cloned().collect();
+        let answer = ReportAnswer {
+            window_seconds: 0.0,
+            covered_seconds: 0,
+            as_of_ms: 0,
+            key_columns,
+            table: rows,
         };
         Self {
-            answer,
-            timers: time != "req_time_total",
-            columns: columns.iter().map(column).collect(),
-            time,
-            missing,
+            missing: "without",
+            ..Self::of(answer, columns, time)
         }
     }
 
@@ -170,19 +103,15 @@ impl Ranking {
         let column = |(_, column): (usize, &crate::value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
-            hint: "",
+            hint: String::new(),
             show: match column.column_type {
                 ColumnType::Text | ColumnType::Varchar(_) => Show::Text,
-                _ => Show::Number,
+                _ => Show::Any,
             },
+            room: String::new(),
         };
-        Self {
-            columns: others.map(column).collect(),
-            timers: false,
-            time: "",
-            missing: "(other)",
-            answer,
-        }
+        let columns = others.map(column).collect();
+        Self::of(answer, columns, "")
     }
 
     pub(super) fn table(&self) -> &dyn Table {
@@ -200,13 +129,6 @@ impl Ranking {
         names.split(' ').filter_map(named).collect()
     }
 
-    /// The names of the key columns.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
-        let columns = self.table().columns();
-        let keys = self.answer.key_columns.iter();
-        keys.map(|key| columns[*key].name.as_str())
-    }
-
     /// The rows that `keep` lets through, in order, cut; and how many there were before.
     pub(super) fn choose(
         &self,
@@ -215,10 +137,7 @@ impl Ranking {
         (offset, limit): (usize, usize),
     ) -> Result<(Vec<usize>, usize), Problem> {
         let table = self.table();
-        let by = |name: &str, descending| {
-            let column = table.column(name)?;
-            Some(SortBy { column, descending })
-        };
+        let by = |name: &str, descending| Some((table.column(name)?, descending));
         let first = by(&sort.column, sort.descending);
         if first.is_none() && !sort.column.is_empty() {
             let why = format!("there is no column {:?}", sort.column);
@@ -226,16 +145,16 @@ impl Ranking {
             return Err(Problem::parameter("sort", why).accepting(names));
         }
         // Rows that are equal there stand in the order of their time, so that the order does not flicker.
-        let sort: Vec<SortBy> = first.into_iter().chain(by(self.time, true)).collect();
-        let (rows, total) = choose(table, keep, &sort, offset, limit);
-        Ok((rows.into_iter().map(|row| row as usize).collect(), total))
+        let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();
+        Ok(choose(table, keep, &sort, offset, limit))
     }
 
     /// The address of a row's own page.
     pub(super) fn row_link(&self, report: &str, row: usize) -> String {
         let value = |key: &usize| show::plain(&self.table().value(row, *key));
         let values: Vec<String> = self.answer.key_columns.iter().map(value).collect();
-        let keys = self.keys().zip(values.iter().map(String::as_str));
+        let names = self.answer.keys().into_iter();
+        let keys = names.zip(values.iter().map(String::as_str));
         link(&format!("/reports/{}/row", encode(report)), keys)
     }
 
@@ -254,8 +173,9 @@ impl Ranking {
             Some((sort, address)) => head.sorts(name, sort, address),
             None => head,
         };
-        let keys = self
-            .keys()
+        let keys = self.answer.keys();
+        let keys = keys
+            .into_iter()
             .map(|name| sorting(Head::text(visible(name)), name));
         let total = self.is_total().then(|| Head::text("What"));
         let columns = columns.iter().map(|column| {
@@ -263,7 +183,7 @@ impl Ranking {
                 Show::Text => Head::text(&column.title),
                 _ => Head::number(&column.title),
             };
-            sorting(head.hint(column.hint), &column.name)
+            sorting(head.hint(&column.hint), &column.name)
         });
         keys.chain(total).chain(columns).collect()
     }
@@ -302,15 +222,14 @@ impl Ranking {
 
     /// One number of a row as a cell.
     pub(super) fn cell(&self, column: &Column, row: usize) -> Markup {
-        let shown = self.shown(column, row);
-        match column.show {
-            Show::Text => html! { td.key { (shown) } },
-            Show::Errors if self.number(&column.name, row) == Some(0.0) => {
-                html! { td.zero { (shown) } }
-            }
-            Show::Errors if self.fails(column, row) => html! { td.bad { (shown) } },
-            _ => html! { td { (shown) } },
-        }
+        let number = self.number(&column.name, row).unwrap_or(0.0);
+        let class = match column.show {
+            Show::Text => Some("key"),
+            Show::Errors if number == 0.0 => Some("zero"),
+            Show::Status if number >= 500.0 => Some("bad"),
+            _ => self.fails(column, row).then_some("bad"),
+        };
+        html! { td class=[class] { (self.shown(column, row)) } }
     }
 
     /// One number of a row with its name, for a list of facts.
@@ -324,24 +243,15 @@ impl Ranking {
 
     /// A value as it is shown, without what is around it.
     fn shown(&self, column: &Column, row: usize) -> Markup {
-        if matches!(column.show, Show::Number | Show::Text) {
-            let at = self.table().column(&column.name);
-            let value = at.map_or(Value::Null, |at| self.table().value(row, at));
-            return show::value(&column.name, &value);
-        }
-        let Some(number) = self.number(&column.name, row) else {
-            return html! { span.none { "\u{2013}" } };
-        };
-        let text = match column.show {
-            Show::Count | Show::Errors => show::count(number as u64),
-            Show::Secs => show::secs(number),
-            Show::Bytes => show::bytes(number),
-            Show::Share => show::percent(number),
-            Show::Rate | Show::Number | Show::Text => show::number(number),
-        };
-        html! {
-            (text)
-            @if column.show == Show::Errors && number > 0.0 { " " small { (show::percent(100.0 * self.failing(row))) } }
+        let at = self.table().column(&column.name);
+        let value = at.map_or(Value::Null, |at| self.table().value(row, at));
+        match (column.show, self.number(&column.name, row)) {
+            (Show::Moment, Some(secs)) => show::moment(secs as u64),
+            (Show::Any | Show::Text, _) | (_, None) => show::value(&column.name, &value),
+            (how, Some(number)) => html! {
+                (how.text(number))
+                @if how == Show::Errors && number > 0.0 { " " small { (show::percent(100.0 * self.failing(row))) } }
+            },
         }
     }
 

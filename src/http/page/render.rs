@@ -87,7 +87,7 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 Err(problem) if kind == Kind::Picture => problem.into_response(),
                 // A page that says why there is no other.
                 Err(problem) => {
-                    let page = frame::problem(problem.status, problem.detail());
+                    let page = frame::problem(problem.status, problem.detail(), false);
                     let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
                     *response.status_mut() = problem.status;
                     response
@@ -129,7 +129,7 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
 
 /// For a browser that is not let in: no links and no names, and nothing that would have to be loaded.
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
-    let page = frame::alone(problem.status, problem.detail()).into_string();
+    let page = frame::problem(problem.status, problem.detail(), true).into_string();
     let mut response = problem.into_response();
     response
         .headers_mut()

@@ -13,7 +13,7 @@ use super::show::{self, visible};
 use super::table::{conditions, pager, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::http::params::{Params, bare, encode, unknown};
+use crate::http::params::{Params, encode, owned};
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
 
@@ -40,8 +40,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let offset = params.count("offset", 0)?;
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
-    let (keys, known) = params.clone().into_keys();
-    let keys = bare(keys);
+    let keys: Vec<_> = params.rest().map(owned).collect();
     let own = || Ok::<_, Problem>(Ranking::own(source.report(name, None, &keys)?));
     let (ranking, is_own) = match is_own {
         true => (own()?, true),
@@ -51,7 +50,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             ranking => (ranking?, false),
         },
     };
-    let keep = keep(&ranking.answer, &keys, part, &known)?;
+    let keep = keep(&ranking.answer, &params, part)?;
     let sort = sort.map_or_else(|| Sort::largest(ranking.time), |text| Sort::parse(&text));
     let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
@@ -106,24 +105,16 @@ fn about(report: &ReportSummary) -> Markup {
 /// The conditions: keys that are given, and the text that any key has to hold.
 fn keep<'a>(
     answer: &'a ReportAnswer,
-    keys: &'a [(String, String)],
+    params: &'a Params,
     part: Option<String>,
-    known: &[&'static str],
 ) -> Result<impl Fn(usize) -> bool + use<'a>, Problem> {
     let table = answer.table.as_ref();
-    let name = |key: &usize| table.columns()[*key].name.as_str();
-    let mut equal: Vec<(usize, &str)> = Vec::new();
-    for (key, value) in keys {
-        let column = answer.key_columns.iter().find(|column| name(column) == key);
-        let column = column.ok_or_else(|| {
-            let keys = answer.key_columns.iter().map(name);
-            unknown(key, known.iter().copied().chain(keys))
-        })?;
-        equal.push((*column, value));
-    }
+    let equal = params.keys(&answer.keys(), table.columns())?;
     let text = |row: usize, key: usize| show::plain(&table.value(row, key));
     Ok(move |row: usize| {
-        equal.iter().all(|(key, wanted)| text(row, *key) == *wanted)
+        equal
+            .iter()
+            .all(|(key, wanted)| text(row, answer.key_columns[*key]) == *wanted)
             && part.as_ref().is_none_or(|part| {
                 let mut keys = answer.key_columns.iter();
                 keys.any(|key| text(row, *key).to_lowercase().contains(part))

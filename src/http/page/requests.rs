@@ -5,7 +5,9 @@
 
 use maud::{Markup, html};
 
+use super::columns::{Column, Show, columns};
 use super::frame::{self, Section};
+use super::ranking::Ranking;
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::show;
@@ -13,17 +15,16 @@ use super::table::{self, Head};
 use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::params::{Params, owned};
+use crate::http::params::Params;
 use crate::query::read_model::RequestSearch;
 use crate::query::table::Table;
-use crate::value::Value;
 
 /// Raw rows searched for the slowest at most.
 pub(super) const SEARCHED_MAX: usize = 500_000;
 
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
-    let mut params = added(view.form()?);
+    let mut params = view.form()?.with_added_tag("tag.");
     let mut search = search::range(&mut params)?;
     search::conditions(&mut params, &mut search)?;
     let slowest = params.word("order", &["newest", "slowest"])? == "slowest";
@@ -46,7 +47,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (form(&params))
         (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
         div #found data-live {
-            (rows(requests.as_ref(), &order, &columns_of(&search)))
+            (rows(requests, &order, &columns_of(&search)))
             nav.pager aria-label="Pages of the table" {
                 @if params.get("before_id").is_some() { a href=(params.link("/requests", &[])) { "\u{2190} newest" } }
                 @if next.is_some() {
@@ -58,16 +59,6 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     Ok(frame::page(Section::Requests, "Requests", &main))
 }
 
-/// The two fields of the form by which a tag is added, as the condition that they mean.
-fn added(params: Params) -> Params {
-    let (tag, value) = (params.get("tag"), params.get("value"));
-    let name = format!("tag.{}", tag.unwrap_or_default());
-    let pairs = params.iter().filter(|(other, _)| *other != name);
-    let pairs = pairs.filter(|(name, _)| !matches!(*name, "tag" | "value"));
-    let set = tag.and(value).map(|value| (name.as_str(), value));
-    Params::from_pairs(pairs.chain(set).map(owned).collect())
-}
-
 /// Columns that are the same in every row, since the search says so.
 pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     let is_searched = |field| search.texts.iter().any(|(known, _)| *known == field);
@@ -77,43 +68,21 @@ pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     texts.map(|(name, _)| name).collect()
 }
 
-/// A field of the form: parameter, label, size, an example if it is a number.
-type Field = (&'static str, &'static str, usize, Option<&'static str>);
-
-const FIELDS: [Field; 6] = [
-    ("script_name", "Script", 24, None),
-    ("hostname", "Host", 12, None),
-    ("server_name", "Server", 16, None),
-    ("status", "Status", 8, Some("200")),
-    ("min_time", "Time from, s", 8, Some("0.5")),
-    ("max_time", "to", 8, Some("10")),
-];
-
-const MORE_FIELDS: [Field; 7] = [
-    ("schema", "Schema", 8, None),
-    ("since", "Since", 20, None),
-    ("until", "Until", 20, None),
-    ("timers_cnt", "Timers", 8, Some("")),
-    ("tags_cnt", "Tags", 8, Some("")),
-    ("req_count", "Requests in packet", 8, Some("")),
-    ("timestamp", "Second", 8, Some("1700000000")),
-];
-
 fn form(params: &Params) -> Markup {
-    let field = |(name, label, size, example): &Field| {
+    let field = |it: &Column| {
+        let size = if it.show == Show::Text { 20 } else { 8 };
         html! {
-            label { (label) " "
-                input name=(name) value=[params.get(name)] size=(size) inputmode=[example.map(|_| "decimal")]
-                    placeholder=[example] autocomplete="off"; }
+            label { (it.title) " "
+                input name=(it.name) value=[params.get(&it.name)] size=(size) inputmode=[(it.show == Show::Number).then_some("decimal")]
+                    placeholder=[(!it.hint.is_empty()).then_some(&it.hint)] autocomplete="off"; }
         }
     };
-    let more = MORE_FIELDS
-        .iter()
-        .any(|(name, ..)| params.get(name).is_some());
+    let more = columns("more_fields");
+    let is_open = more.iter().any(|it| params.get(&it.name).is_some());
     let order = params.get("order").unwrap_or("newest");
     html! {
         form.filters method="get" action="/requests" role="search" {
-            @for it in &FIELDS { (field(it)) }
+            @for it in columns("fields") { (field(it)) }
             label { "Tag " input name="tag" size="8" placeholder="env" autocomplete="off"; }
             label { "is " input name="value" size="10" placeholder="production" autocomplete="off"; }
             @for (name, value) in params.iter().filter(|(name, _)| name.starts_with("tag.")) {
@@ -126,9 +95,9 @@ fn form(params: &Params) -> Markup {
                     }
                 }
             }
-            details open[more] {
+            details open[is_open] {
                 summary { "More" }
-                @for it in &MORE_FIELDS { (field(it)) }
+                @for it in more { (field(it)) }
             }
             button type="submit" { "Search" }
             a href="/requests" { "Reset" }
@@ -137,50 +106,26 @@ fn form(params: &Params) -> Markup {
 }
 
 /// Rows of table `request`; columns in `known` are left out.
-pub(super) fn rows(requests: &dyn Table, order: &str, known: &[&str]) -> Markup {
-    let at = |name: &str| requests.column(name);
-    let columns = [
-        ("req_time", "Time", false),
-        ("status", "Status", false),
-        ("script_name", "Script", true),
-        ("server_name", "Server", true),
-        ("hostname", "Host", true),
-        ("ru_utime", "User CPU", false),
-        ("ru_stime", "System", false),
-        ("mem_peak_usage", "Peak memory", false),
-        ("doc_size", "Size", false),
-        ("timers_cnt", "Timers", false),
-        ("tags", "Tags", true),
-    ];
-    let is_shown = |(name, _, _): &(&str, &str, bool)| !known.contains(name) && at(name).is_some();
-    let columns: Vec<_> = columns.into_iter().filter(is_shown).collect();
-    let head = |(_, title, text): &(&str, &str, bool)| match text {
-        true => Head::text(title),
-        false => Head::number(title),
-    };
+pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str]) -> Markup {
+    let count = requests.len();
+    let id = requests.column("id").unwrap_or_default();
+    let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
+    let columns = &mut ranking.columns;
+    columns.retain(|column| !known.contains(&column.name.as_str()));
     let mut heads = vec![Head::text("Request")];
-    heads.extend(columns.iter().map(head));
-    heads.push(Head::number("Received"));
+    heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
-        let get = |name: &str| at(name).map_or(Value::Null, |column| requests.value(row, column));
-        let id = show::plain(&get("id"));
+        let id = show::plain(&ranking.table().value(row, id));
         html! {
             th.key scope="row" { a href={ "/requests/" (id) } { "#" (id) } }
-            @for (name, _, text) in &columns {
-                @match (get(name), *name) {
-                    (Value::Int(status), "status") => td.bad[status >= 500] { (status) },
-                    (Value::Float(size), "mem_peak_usage" | "doc_size") => td { (show::bytes(size * 1024.0)) },
-                    (value, name) => td.key[*text] { (show::value(name, &value)) },
-                }
-            }
-            td { @if let Value::Int(secs) = get("timestamp") { (show::moment(secs.unsigned_abs())) } }
+            @for column in &ranking.columns { (ranking.cell(column, row)) }
         }
     };
-    let cells: Vec<Markup> = (0..requests.len()).map(cells).collect();
-    let caption = html! { (show::count(requests.len() as u64)) " requests, " (order) };
+    let cells: Vec<Markup> = (0..count).map(cells).collect();
+    let caption = html! { (show::count(count as u64)) " requests, " (order) };
     html! {
         (table::table("Requests", &caption, &heads, &cells, ""))
-        @if requests.is_empty() {
+        @if count == 0 {
             p.note {
                 "Nothing in memory matches. " a href="/requests" { "All requests" } " reach back as far as "
                 code { "pool.stats_history" } " and the pool allow."

@@ -16,7 +16,7 @@ use super::show::{self, Name, visible};
 use super::timer_groups::{searched, small_table};
 use super::{report, timers};
 use crate::http::error::Problem;
-use crate::http::params::{Params, bare, encode, link, pairs, row_link, unknown};
+use crate::http::params::{Params, encode, link, pairs, row_link};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
     Distribution, ReadModel, ReportSummary, RequestSearch, TimerSearch,
@@ -33,7 +33,7 @@ const SLOWEST: usize = 12;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.params()?;
     let span = history::span(&mut params)?;
-    let row = Row::read(view.source, view.name(), &keys(params))?;
+    let row = Row::read(view.source, view.name(), &params)?;
     row.page(view, span)
 }
 
@@ -53,18 +53,13 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
         _ => Theme::Light,
     };
     let span = history::span(&mut params)?;
-    let row = Row::read(view.source, view.name(), &keys(params))?;
+    let row = Row::read(view.source, view.name(), &params)?;
     if chart == "spread" {
         return row.histogram_alone(view.source, theme);
     }
     let history = row.history(view, span);
     let off = || Problem::not_found("no history is kept: series.memory is 0");
     history.ok_or_else(off)?.picture(chart, &row.title(), theme)
-}
-
-/// Keys out of parameters.
-fn keys(params: Params) -> Vec<(String, String)> {
-    bare(params.into_keys().0)
 }
 
 /// One row of a report.
@@ -79,26 +74,11 @@ struct Row {
 }
 
 impl Row {
-    /// The row with these keys, given in any order.
-    fn read(
-        source: &dyn ReadModel,
-        name: &str,
-        given: &[(String, String)],
-    ) -> Result<Self, Problem> {
+    /// The row with the keys that are among the parameters.
+    fn read(source: &dyn ReadModel, name: &str, params: &Params) -> Result<Self, Problem> {
         let summary = report::summary(source, name)?;
         let ranking = Ranking::read(source, name)?;
-        let names: Vec<&str> = ranking.keys().collect();
-        if let Some((other, _)) = given.iter().find(|(key, _)| !names.contains(&key.as_str())) {
-            return Err(unknown(other, names));
-        }
-        let key = |name: &&str| {
-            let found = given.iter().find(|(key, _)| key == name);
-            found.cloned().ok_or_else(|| {
-                let why = "is missing; a row is chosen by all keys of its report";
-                Problem::parameter(name, why).accepting(names.iter().copied())
-            })
-        };
-        let keys = names.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let keys = params.row(&ranking.answer.keys())?;
         let table = ranking.table();
         let is_it = |row: &usize| {
             let mut wanted = ranking.answer.key_columns.iter().zip(&keys);
@@ -263,7 +243,7 @@ fn slowest(
     let found = source.slowest(&search, SEARCHED_MAX);
     section("slowest", &title, conditions, found, |found| {
         let order = format!("the slowest of {}", searched(&found.scanned));
-        rows(found.table.as_ref(), &order, &columns_of(&search))
+        rows(found.table, &order, &columns_of(&search))
     })
 }
 

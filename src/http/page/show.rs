@@ -138,6 +138,9 @@ pub(super) fn roughly(secs: f64) -> String {
 /// Bytes in powers of 1024.
 pub(super) fn bytes(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    if !bytes.is_finite() {
+        return "\u{2013}".to_owned();
+    }
     let mut scaled = bytes;
     let mut unit = 0;
     while scaled.abs() >= 999.5 && unit + 1 < units.len() {

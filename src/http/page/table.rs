@@ -12,7 +12,7 @@ pub(super) struct Head {
     /// Of numbers: none.
     class: Option<&'static str>,
     /// What the column means, in full.
-    hint: &'static str,
+    hint: String,
     /// For a column that sorts: where a click leads, and the order if rows are sorted by it now.
     sort: Option<(String, Option<&'static str>)>,
 }
@@ -23,7 +23,7 @@ impl Head {
         Self {
             title: title.render(),
             class: None,
-            hint: "",
+            hint: String::new(),
             sort: None,
         }
     }
@@ -45,7 +45,8 @@ impl Head {
     }
 
     /// The same with its meaning in full.
-    pub(super) fn hint(self, hint: &'static str) -> Self {
+    pub(super) fn hint(self, hint: &str) -> Self {
+        let hint = hint.to_owned();
         Self { hint, ..self }
     }
 
@@ -75,7 +76,7 @@ impl Render for Head {
     fn render(&self) -> Markup {
         let (address, order) = self.sort.clone().unzip();
         let order = order.flatten();
-        let hint = (!self.hint.is_empty()).then_some(self.hint);
+        let hint = (!self.hint.is_empty()).then_some(&self.hint);
         let arrow = order.map(|order| {
             if order == "descending" {
                 " \u{2193}"

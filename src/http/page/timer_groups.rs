@@ -6,6 +6,7 @@
 
 use maud::{Markup, html};
 
+use super::columns::columns;
 use super::ranking::Ranking;
 use super::show::{self, visible};
 use super::table::table;
@@ -14,7 +15,7 @@ use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
 use crate::query::error::QueryError;
 use crate::query::read_model::{
-    ReadModel, ReportAnswer, RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch,
+    ReadModel, RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch,
 };
 use crate::query::table::Rows;
 use crate::report::definition::KeySource;
@@ -29,9 +30,7 @@ pub(super) const GROUPS_MAX: usize = 1_000;
 
 /// The groups as rows, the sum of all others last if there are any.
 pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
-    const NUMBERS: [&str; 10] = [
-        "time", "share", "p50", "p95", "p99", "max", "hits", "timers", "requests", "cpu",
-    ];
+    let numbers = columns("timer_groups");
     let rows = || groups.rows.iter().chain(&groups.other);
     let all_us: u64 = rows().map(|row| row.value_us).sum();
     let count = |count: u64| Value::Int(count as i64);
@@ -59,18 +58,15 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
         column_type,
     };
     // A key may have the name of a number: numbers come first, so that they are found by their names.
-    let numbers = NUMBERS.map(|name| (name, ColumnType::Double)).into_iter();
-    let columns = numbers.chain(keys.iter().map(|key| (key.as_str(), ColumnType::Text)));
-    Ranking::timer_groups(ReportAnswer {
-        window_seconds: 0.0,
-        covered_seconds: 0,
-        as_of_ms: 0,
-        key_columns: (NUMBERS.len()..NUMBERS.len() + keys.len()).collect(),
-        table: Box::new(Rows {
-            columns: columns.map(column).collect(),
-            rows: rows().map(values).collect(),
-        }),
-    })
+    let named = numbers.iter();
+    let named = named.map(|number| (number.name.as_str(), ColumnType::Double));
+    let columns = named.chain(keys.iter().map(|key| (key.as_str(), ColumnType::Text)));
+    let table = Rows {
+        columns: columns.map(column).collect(),
+        rows: rows().map(values).collect(),
+    };
+    let keys = numbers.len()..numbers.len() + keys.len();
+    Ranking::made(Box::new(table), keys.collect(), "timer_groups", "time")
 }
 
 /// Which requests were searched, in words.

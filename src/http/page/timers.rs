@@ -75,12 +75,7 @@ fn added(mut params: Params) -> Params {
         let by = format!("{},{more}", params.get("by").unwrap_or(BY_DEFAULT));
         params = params.changed(&[("add", None), ("by", Some(&by))]);
     }
-    if let (Some(tag), Some(value)) = (params.get("tag"), params.get("value")) {
-        let (name, value) = (format!("t.{tag}"), value.to_owned());
-        params = params.changed(&[(&name, Some(&value))]);
-    }
-    // One of the two without the other says nothing.
-    params.changed(&[("tag", None), ("value", None)])
+    params.with_added_tag("t.")
 }
 
 /// Those that are conditions.

@@ -54,11 +54,11 @@ impl Chart {
             }
             @if let [line] = &self.lines[..] {
                 path class={ "area c" (line.colour) } fill=(theme.colour(COLOURS[line.colour])) fill-opacity="0.12"
-                    d=(area(&line.points, x, |value| scale.y(value))) {}
+                    d=(path(&line.points, x, |value| scale.y(value), true)) {}
             }
             @for line in &self.lines {
                 path class={ "line c" (line.colour) } fill="none" stroke=(theme.colour(COLOURS[line.colour])) stroke-width="1.5"
-                    stroke-linejoin="round" d=(path(&line.points, x, |value| scale.y(value))) {}
+                    stroke-linejoin="round" d=(path(&line.points, x, |value| scale.y(value), false)) {}
             }
         };
         frame(id, theme, &self.title, &self.described(), &body)
@@ -108,32 +108,36 @@ fn known(points: &[f64]) -> impl DoubleEndedIterator<Item = f64> {
     points.iter().copied().filter(|value| value.is_finite())
 }
 
-/// The points as path data; a gap where nothing is known.
-fn path(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
+/// The points as path data, a gap where nothing is known; or, with `area`, what is below them.
+fn path(
+    points: &[f64],
+    x: impl Fn(usize) -> f64,
+    y: impl Fn(f64) -> f64,
+    area: bool,
+) -> PreEscaped<String> {
     let mut data = String::with_capacity(points.len() * 12);
+    // Writing to a String cannot fail.
     for run in runs(points) {
-        let alone = run.len() == 1;
-        for at in run.clone() {
-            let verb = if at == run.start { 'M' } else { 'L' };
-            // Writing to a String cannot fail.
-            let (x, y) = (coordinate(x(at)), coordinate(y(points[at])));
-            let _ = write!(data, "{verb}{x} {y}");
-        }
         // A point alone is drawn as a dot.
-        data.push_str(if alone { "h3" } else { "" });
-    }
-    PreEscaped(data)
-}
-
-/// What is below the points, as path data.
-fn area(points: &[f64], x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> PreEscaped<String> {
-    let mut data = String::with_capacity(points.len() * 12);
-    for run in runs(points) {
-        let _ = write!(data, "M{} {BOTTOM}", coordinate(x(run.start)));
-        for at in run {
-            let _ = write!(data, "L{} {}", coordinate(x(at)), coordinate(y(points[at])));
+        let end = if run.len() == 1 { "h3" } else { "" };
+        let mut verb = 'M';
+        if area {
+            let _ = write!(data, "M{} {BOTTOM}", coordinate(x(run.start)));
+            verb = 'L';
         }
-        let _ = write!(data, "V{BOTTOM}Z");
+        for at in run {
+            let _ = write!(
+                data,
+                "{verb}{} {}",
+                coordinate(x(at)),
+                coordinate(y(points[at]))
+            );
+            verb = 'L';
+        }
+        let _ = match area {
+            true => write!(data, "V{BOTTOM}Z"),
+            false => write!(data, "{end}"),
+        };
     }
     PreEscaped(data)
 }
