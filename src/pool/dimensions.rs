@@ -5,12 +5,14 @@
 //! for as many origins as the main pool has rows. Epochs of the pool hold an origin (see `pool::reclaim`); with the
 //! last it is forgotten and its strings are let go.
 
+use serde::{Deserialize, Serialize};
+
 use super::strings::{NONE, OTHER, StringInterner};
 use super::table::{Holds, Table};
 use crate::input::record::Record;
 
 /// The five request fields that base reports tell rows apart by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Origin {
     /// Word of the host name.
     pub hostname: u32,
@@ -22,8 +24,22 @@ pub struct Origin {
     pub schema: u32,
     /// The status as sent.
     pub status: u32,
+    #[serde(skip)]
     holds: Holds,
+    #[serde(skip)]
     hash: u64,
+}
+
+impl Origin {
+    /// Its texts.
+    pub(super) fn strings(&self) -> [u32; 4] {
+        [
+            self.hostname,
+            self.server_name,
+            self.script_name,
+            self.schema,
+        ]
+    }
 }
 
 /// The dimensions of a request as texts.
@@ -68,7 +84,7 @@ impl Origins {
             script_name: OTHER,
             schema: OTHER,
             status: 0,
-            holds: Holds::NONE,
+            holds: Holds::default(),
             hash: 0,
         };
         Self(Table::new(origins_max, [other]))
@@ -111,7 +127,7 @@ impl Origins {
             script_name: strings.intern(sent.script_name),
             schema: sent.schema.map_or(NONE, |schema| strings.intern(schema)),
             status: sent.status,
-            holds: Holds::NONE,
+            holds: Holds::default(),
             hash: sent.hash,
         };
         self.0.insert(sent.hash, origin, |origin| origin.hash)
@@ -135,12 +151,7 @@ impl Origins {
         if last {
             let origin = self.0[id];
             self.0.remove(origin.hash, id);
-            for string in [
-                origin.hostname,
-                origin.server_name,
-                origin.script_name,
-                origin.schema,
-            ] {
+            for string in origin.strings() {
                 strings.release(string);
             }
         }

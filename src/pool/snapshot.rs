@@ -8,14 +8,15 @@
 //! that is read back is trusted.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
-use super::dimensions::{Dimensions, OTHER_ORIGIN};
+use super::dimensions::{Dimensions, OTHER_ORIGIN, Origin};
 use super::requests::RequestRow;
-use super::strings::{EMPTY, NONE, OTHER, StringInterner};
+use super::strings::{NONE, OTHER, OTHER_TEXT, StringInterner, is_fixed};
 use super::tag_sets::OTHER_SET;
 use super::timers::TimerRow;
 use crate::limits::{SECONDS_END, TEXT_BYTES_MAX, TIMER_TAGS_MAX};
@@ -62,74 +63,47 @@ fn check_ids(ids: [u64; 2]) -> Result<(), Damage> {
     }
 }
 
-/// A string as a snapshot has it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum SavedString {
-    /// [`EMPTY`].
-    Empty,
-    /// [`OTHER`].
-    Other,
-    /// [`NONE`].
-    None,
-    /// Any other.
-    Text(String),
-}
+/// What a snapshot has by the numbers of the pool.
+type ByNumber<T> = HashMap<u32, T, RandomState>;
 
-impl StringInterner {
-    /// A string as a snapshot has it.
-    #[must_use]
-    pub fn save(&self, id: u32) -> SavedString {
-        match id {
-            EMPTY => SavedString::Empty,
-            OTHER => SavedString::Other,
-            NONE => SavedString::None,
-            id => SavedString::Text(self.text(id).to_owned()),
+/// Texts of strings, by the numbers that these had. Numbers that stand for no text of their own mean the same everywhere.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SavedStrings(ByNumber<String>);
+
+impl SavedStrings {
+    /// Takes a string in; returns about how many bytes more there are.
+    pub fn add(&mut self, id: u32, strings: &StringInterner) -> usize {
+        match self.0.entry(id) {
+            Entry::Vacant(place) if !is_fixed(id) => {
+                8 + place.insert(strings.text(id).to_owned()).len()
+            }
+            _ => 0,
         }
     }
 
-    /// The id of a string that was [saved](Self::save), held once more.
+    fn text(&self, id: u32) -> Result<&[u8], Damage> {
+        match self.0.get(&id) {
+            _ if id == OTHER => Ok(OTHER_TEXT.as_bytes()),
+            _ if is_fixed(id) => Ok(b""),
+            None => Err(Damage("a string is missing")),
+            Some(text) if text.len() > TEXT_BYTES_MAX => Err(Damage("a string is too long")),
+            Some(text) => Ok(text.as_bytes()),
+        }
+    }
+
+    /// The number that a string has in `strings`, where it is held once more.
     ///
     /// # Errors
-    /// When it is longer than any string.
-    pub fn restore(&mut self, saved: &SavedString) -> Result<u32, Damage> {
-        Ok(match saved {
-            SavedString::Empty => EMPTY,
-            SavedString::Other => OTHER,
-            SavedString::None => NONE,
-            SavedString::Text(text) if text.len() > TEXT_BYTES_MAX => {
-                return Err(Damage("a string is too long"));
-            }
-            SavedString::Text(text) => self.intern(text.as_bytes()),
-        })
-    }
-}
-
-/// A list of a chunk, and which place in it an id of the pool has.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct List<T> {
-    saved: Vec<T>,
-    #[serde(skip)]
-    places: HashMap<u32, u32, RandomState>,
-}
-
-impl<T: Default> List<T> {
-    /// A list in which the ids up to `last_fixed` have the places of the same numbers.
-    fn from(last_fixed: u32) -> Self {
-        Self {
-            saved: (0..=last_fixed).map(|_| T::default()).collect(),
-            places: (0..=last_fixed).map(|id| (id, id)).collect(),
+    /// When it is missing, or longer than any string.
+    pub fn restore(&self, id: u32, strings: &mut StringInterner) -> Result<u32, Damage> {
+        match is_fixed(id) {
+            true => Ok(id),
+            false => Ok(strings.intern(self.text(id)?)),
         }
     }
-
-    fn place(&mut self, id: u32, save: impl FnOnce() -> T) -> u32 {
-        *self.places.entry(id).or_insert_with(|| {
-            self.saved.push(save());
-            self.saved.len() as u32 - 1
-        })
-    }
 }
 
-/// A chunk of rows. `origin`, `request_tags` and `tags` of its rows are places in the lists here.
+/// A chunk of rows, with all that their numbers stand for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedRows {
     /// Id of the first request; the others follow without a gap.
@@ -137,27 +111,16 @@ pub struct SavedRows {
     first_timer: u64,
     /// The time that `merged_ms` of the rows is relative to.
     now_ms: u64,
-    strings: List<String>,
-    /// The first stands for [`OTHER_ORIGIN`].
-    origins: List<SavedOrigin>,
-    /// Names and values in `strings`. Those up to [`OTHER_SET`] stand for the fixed ones.
-    tag_sets: List<Vec<(u32, u32)>>,
+    strings: SavedStrings,
+    origins: ByNumber<Origin>,
+    /// Names and values.
+    tag_sets: ByNumber<Vec<(u32, u32)>>,
     /// Rows, and how many of its timers each has in `timers`: fewer than it had where the pool was smaller than that.
     requests: Vec<(RequestRow, u16)>,
     timers: Vec<TimerRow>,
     /// About how many there are in all this.
     #[serde(skip)]
     bytes: usize,
-}
-
-/// An origin; texts are places in the chunk's strings.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct SavedOrigin {
-    hostname: u32,
-    server_name: u32,
-    script_name: u32,
-    schema: Option<u32>,
-    status: u32,
 }
 
 impl SavedRows {
@@ -173,54 +136,33 @@ impl SavedRows {
         self.first + self.requests()
     }
 
-    fn origin(&mut self, id: u32, pool: &Pool) -> u32 {
-        let strings = &mut self.strings;
-        let mut text = |id| strings.place(id, || pool.strings.text(id).to_owned());
-        self.origins.place(id, || {
-            let origin = pool.origins.get(id);
-            SavedOrigin {
-                hostname: text(origin.hostname),
-                server_name: text(origin.server_name),
-                script_name: text(origin.script_name),
-                schema: (origin.schema != NONE).then(|| text(origin.schema)),
-                status: origin.status,
+    fn tag_set(&mut self, id: u32, pool: &Pool) {
+        if let Entry::Vacant(place) = self.tag_sets.entry(id) {
+            let pairs = place.insert(pool.tag_sets.pairs(id).collect());
+            self.bytes += size_of_val(&pairs[..]);
+            for string in pairs.iter().flat_map(|&(name, value)| [name, value]) {
+                self.bytes += self.strings.add(string, &pool.strings);
             }
-        })
-    }
-
-    fn tag_set(&mut self, id: u32, pool: &Pool) -> u32 {
-        let strings = &mut self.strings;
-        let mut text = |id| strings.place(id, || pool.strings.text(id).to_owned());
-        self.tag_sets.place(id, || {
-            let pairs = pool.tag_sets.pairs(id);
-            pairs
-                .map(|(name, value)| (text(name), text(value)))
-                .collect()
-        })
+        }
     }
 
     /// Adds a row of the pool.
     fn request(&mut self, row: RequestRow, pool: &Pool) {
-        let strings_before = self.strings.saved.len();
-        let tag_sets_before = self.tag_sets.saved.len();
+        if let Entry::Vacant(place) = self.origins.entry(row.origin) {
+            let origin = place.insert(*pool.origins.get(row.origin));
+            for string in origin.strings() {
+                self.bytes += self.strings.add(string, &pool.strings);
+            }
+        }
+        self.tag_set(row.request_tags, pool);
         let timers_before = self.timers.len();
         for (_, timer) in pool.timers_of(&row) {
-            let tags = self.tag_set(timer.tags, pool);
-            self.timers.push(TimerRow { tags, ..timer });
+            self.tag_set(timer.tags, pool);
+            self.timers.push(timer);
         }
         let timers = self.timers.len() - timers_before;
-        let row = RequestRow {
-            origin: self.origin(row.origin, pool),
-            request_tags: self.tag_set(row.request_tags, pool),
-            ..row
-        };
         self.requests.push((row, timers as u16));
-        let texts = self.strings.saved[strings_before..].iter();
-        let tag_sets = self.tag_sets.saved[tag_sets_before..].iter();
-        self.bytes += size_of::<RequestRow>()
-            + timers * size_of::<TimerRow>()
-            + texts.map(|text| 1 + text.len()).sum::<usize>()
-            + tag_sets.map(|tags| size_of_val(&tags[..])).sum::<usize>();
+        self.bytes += size_of::<RequestRow>() + timers * size_of::<TimerRow>();
     }
 }
 
@@ -247,8 +189,6 @@ impl Pool {
             first,
             first_timer: self.timers.full_id(self.requests.get(first)?.first_timer),
             now_ms,
-            origins: List::from(OTHER_ORIGIN),
-            tag_sets: List::from(OTHER_SET),
             ..SavedRows::default()
         };
         let rows = (first..end).map_while(|id| self.requests.get(id));
@@ -274,7 +214,11 @@ impl Pool {
         now_ms: u64,
     ) -> Result<u64, Damage> {
         check_ids([chunk.first, chunk.first_timer])?;
-        let mut names = Names::new(chunk);
+        let mut numbers = Numbers {
+            chunk,
+            origins: ByNumber::default(),
+            tag_sets: ByNumber::default(),
+        };
         let mut taken = 0;
         let mut next_timer = chunk.first_timer;
         let mut timers_left = &chunk.timers[..];
@@ -304,12 +248,12 @@ impl Pool {
             timers.clear();
             for timer in own {
                 check_seconds([timer.value, timer.ru_utime, timer.ru_stime])?;
-                let tags = names.tag_set(timer.tags, self)?;
+                let tags = numbers.tag_set(timer.tags, self)?;
                 timers.push(TimerRow { tags, ..*timer });
             }
             let mut row = RequestRow {
-                origin: names.origin(row.origin, self)?,
-                request_tags: names.tag_set(row.request_tags, self)?,
+                origin: numbers.origin(row.origin, self)?,
+                request_tags: numbers.tag_set(row.request_tags, self)?,
                 merged_ms: merged_ms as u32,
                 ..*row
             };
@@ -323,7 +267,7 @@ impl Pool {
             self.append_rows(row, tick, &timers);
             taken += 1;
         }
-        // Not before: the chunk's names stand for ids that must not be given away while it does.
+        // Not before: numbers that the chunk's stand for must not be given away while they do.
         self.release_epochs();
         Ok(taken)
     }
@@ -356,51 +300,30 @@ fn check_seconds(seconds: [f32; 3]) -> Result<(), Damage> {
     }
 }
 
-/// The ids in the pool of the names of a chunk: looked up when the first row that is kept uses them.
-struct Names<'a> {
+/// The numbers that those of a chunk have in the pool: looked up when the first row that is kept uses them.
+struct Numbers<'a> {
     chunk: &'a SavedRows,
-    origins: Vec<Option<u32>>,
-    tag_sets: Vec<Option<u32>>,
+    origins: ByNumber<u32>,
+    tag_sets: ByNumber<u32>,
 }
 
-/// The ids of a list of so many places, not known yet but for the fixed ones up to `last_fixed`.
-fn unknown(places: usize, last_fixed: u32) -> Vec<Option<u32>> {
-    let mut ids = vec![None; places];
-    for (id, fixed) in ids.iter_mut().zip(0..=last_fixed) {
-        *id = Some(fixed);
-    }
-    ids
-}
-
-impl<'a> Names<'a> {
-    fn new(chunk: &'a SavedRows) -> Self {
-        Self {
-            chunk,
-            origins: unknown(chunk.origins.saved.len(), OTHER_ORIGIN),
-            tag_sets: unknown(chunk.tag_sets.saved.len(), OTHER_SET),
+impl Numbers<'_> {
+    fn origin(&mut self, number: u32, pool: &mut Pool) -> Result<u32, Damage> {
+        let Entry::Vacant(place) = self.origins.entry(number) else {
+            return Ok(self.origins[&number]);
+        };
+        if number == OTHER_ORIGIN {
+            return Ok(number);
         }
-    }
-
-    fn text(&self, place: u32) -> Result<&'a [u8], Damage> {
-        match self.chunk.strings.saved.get(place as usize) {
-            None => Err(Damage("a chunk lacks a string")),
-            Some(text) if text.len() > TEXT_BYTES_MAX => Err(Damage("a string is too long")),
-            Some(text) => Ok(text.as_bytes()),
-        }
-    }
-
-    fn origin(&mut self, place: u32, pool: &mut Pool) -> Result<u32, Damage> {
-        let place = place as usize;
-        let saved = self.chunk.origins.saved.get(place);
+        let saved = self.chunk.origins.get(&number);
         let saved = saved.ok_or(Damage("a chunk lacks request dimensions"))?;
-        if let Some(id) = self.origins[place] {
-            return Ok(id);
-        }
+        let text = |id| self.chunk.strings.text(id);
+        let schema = Some(saved.schema).filter(|&schema| schema != NONE);
         let sent = Dimensions {
-            hostname: self.text(saved.hostname)?,
-            server_name: self.text(saved.server_name)?,
-            script_name: self.text(saved.script_name)?,
-            schema: saved.schema.map(|place| self.text(place)).transpose()?,
+            hostname: text(saved.hostname)?,
+            server_name: text(saved.server_name)?,
+            script_name: text(saved.script_name)?,
+            schema: schema.map(text).transpose()?,
             status: saved.status,
             hash: 0,
         };
@@ -412,28 +335,27 @@ impl<'a> Names<'a> {
             sent.status,
         );
         let sent = Dimensions { hash, ..sent };
-        let id = pool.origins.intern(&sent, &mut pool.strings);
-        self.origins[place] = Some(id);
-        Ok(id)
+        Ok(*place.insert(pool.origins.intern(&sent, &mut pool.strings)))
     }
 
-    fn tag_set(&mut self, place: u32, pool: &mut Pool) -> Result<u32, Damage> {
-        let place = place as usize;
-        let saved = self.chunk.tag_sets.saved.get(place);
-        let saved = saved.ok_or(Damage("a chunk lacks a tag set"))?;
-        if let Some(id) = self.tag_sets[place] {
-            return Ok(id);
+    fn tag_set(&mut self, number: u32, pool: &mut Pool) -> Result<u32, Damage> {
+        let Entry::Vacant(place) = self.tag_sets.entry(number) else {
+            return Ok(self.tag_sets[&number]);
+        };
+        if number <= OTHER_SET {
+            return Ok(number);
         }
+        let saved = self.chunk.tag_sets.get(&number);
+        let saved = saved.ok_or(Damage("a chunk lacks a tag set"))?;
         if saved.len() > TIMER_TAGS_MAX {
             return Err(Damage("a tag set is too long"));
         }
+        let text = |id| self.chunk.strings.text(id);
         let tags = saved.iter();
-        let tags = tags.map(|&(name, value)| Ok((self.text(name)?, self.text(value)?)));
+        let tags = tags.map(|&(name, value)| Ok((text(name)?, text(value)?)));
         let tags = tags.collect::<Result<Vec<_>, _>>()?;
         let hash = pool.strings.hasher().hash_tags(tags.iter().copied());
-        let id = pool.tag_sets.intern_texts(hash, &tags, &mut pool.strings);
-        self.tag_sets[place] = Some(id);
-        Ok(id)
+        Ok(*place.insert(pool.tag_sets.intern_texts(hash, &tags, &mut pool.strings)))
     }
 }
 

@@ -52,7 +52,7 @@ impl Entry {
 }
 
 /// Whether a string is held for ever and never looked up: [`EMPTY`], [`OTHER`] or [`NONE`].
-const fn is_fixed(id: u32) -> bool {
+pub(super) const fn is_fixed(id: u32) -> bool {
     id <= OTHER || id == NONE
 }
 

@@ -117,13 +117,17 @@ pub(crate) struct Holds {
     last_epoch: u32,
 }
 
-impl Holds {
-    /// Held by no epoch yet.
-    pub(crate) const NONE: Self = Self {
-        epochs: 0,
-        last_epoch: u32::MAX,
-    };
+/// Held by no epoch yet.
+impl Default for Holds {
+    fn default() -> Self {
+        Self {
+            epochs: 0,
+            last_epoch: u32::MAX,
+        }
+    }
+}
 
+impl Holds {
     /// Lets an epoch hold it; true if it did not yet.
     #[inline]
     pub(crate) fn hold(&mut self, epoch: u32) -> bool {

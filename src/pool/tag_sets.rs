@@ -82,7 +82,7 @@ impl TagSets {
             place: 0,
             len: 0,
             of_timers: false,
-            holds: Holds::NONE,
+            holds: Holds::default(),
         };
         Self {
             table: Table::new(sets_max(budget_bytes), [fixed; 2]),
@@ -187,7 +187,7 @@ impl TagSets {
             place,
             len,
             of_timers: false,
-            holds: Holds::NONE,
+            holds: Holds::default(),
         };
         self.table.insert(hash, set, |set| set.hash)
     }

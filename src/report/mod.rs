@@ -46,7 +46,7 @@ pub(crate) mod varint;
 mod window;
 
 pub use self::aggregate::Flow;
-pub use self::aggregate::snapshot::{SavedAggregate, SavedGroup, SavedTick};
+pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::{Arrivals, per_hit};
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};

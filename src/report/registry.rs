@@ -10,7 +10,6 @@ use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
 use super::arrivals::{Arrivals, Deltas};
 use super::budget::{Budget, Taken};
 use super::definition::{Definition, KeySource, Level, Missing};
-use super::read::HISTOGRAM_BYTES_MAX;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
@@ -454,48 +453,14 @@ impl Reports {
     /// A report as it stands.
     #[must_use]
     pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
-        let mut one = self.read_all(&[(entry, want)], pool, unix_ms);
-        one.pop().unwrap_or_default()
-    }
-
-    /// Reports as they stand, in this order. Those that share groups cost little more than one of them.
-    #[must_use]
-    pub fn read_all(&self, asked: &[(&Entry, Want)], pool: &Pool, unix_ms: u64) -> Vec<Reading> {
-        self.read_within(asked, pool, unix_ms, HISTOGRAM_BYTES_MAX)
-    }
-
-    /// The same with another bound on the histograms that are put together at a time, bytes a report: what does not fit takes
-    /// longer.
-    #[must_use]
-    pub fn read_within(
-        &self,
-        asked: &[(&Entry, Want)],
-        pool: &Pool,
-        unix_ms: u64,
-        bytes_max: usize,
-    ) -> Vec<Reading> {
-        let mut readings = vec![Reading::default(); asked.len()];
-        for (at, aggregate) in self.aggregates.iter().enumerate() {
-            let of_this = (0..asked.len()).filter(|&place| asked[place].0.aggregate == at);
-            let of_this: Vec<usize> = of_this.collect();
-            let Some(aggregate) = aggregate.as_ref().filter(|_| !of_this.is_empty()) else {
-                continue;
-            };
-            let requested = of_this.iter().map(|&place| {
-                let (entry, want) = asked[place];
-                (entry.report, &*entry.definition, want)
-            });
-            let requested: Vec<_> = requested.collect();
-            let read = aggregate.read(&requested, &pool.strings, bytes_max);
-            for (place, mut reading) in of_this.into_iter().zip(read) {
-                let window = asked[place].0.definition.window;
-                reading.window_secs = window.as_secs_f64();
-                reading.covered_secs = aggregate.coverage.covered_secs(window.as_millis() as u64);
-                reading.as_of_ms = unix_ms;
-                readings[place] = reading;
-            }
+        let aggregate = self.aggregate(entry);
+        let window = entry.definition.window;
+        Reading {
+            window_secs: window.as_secs_f64(),
+            covered_secs: aggregate.coverage.covered_secs(window.as_millis() as u64),
+            as_of_ms: unix_ms,
+            ..aggregate.read(entry.report, &entry.definition, want, &pool.strings)
         }
-        readings
     }
 
     /// How the times of one row are spread: the histogram of the first row that `is_wanted` says yes to, (bucket, count)

@@ -3,8 +3,8 @@
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
 //!   Aggregate   what its reports count   \
-//!   Groups      what its groups are ..    | for each shared aggregate
-//!   Tick        a part of a tick log ..  /
+//!   Part        what its groups are ..    | for each shared aggregate
+//!   Part        a piece of a tick log .. /
 //!   Rows        raw requests with their timers and strings ..
 //!   End         monotonic time and wall clock
 //! ```
@@ -33,7 +33,7 @@ use crate::merger::{Live, SharedLive};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::definition::Definition;
 use crate::report::{
-    DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedGroup, SavedTick,
+    DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedPart,
 };
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
@@ -48,10 +48,8 @@ pub enum Record {
     Head(Head),
     /// A shared aggregate begins.
     Aggregate(SavedAggregate),
-    /// Some of its groups.
-    Groups(Vec<SavedGroup>),
-    /// A part of the log of one of its ticks.
-    Tick(SavedTick),
+    /// Some of its groups, or a piece of the log of one of its ticks.
+    Part(SavedPart),
     /// Raw rows.
     Rows(SavedRows),
     /// The last.
@@ -216,16 +214,15 @@ impl<W: Write> Writer<'_, W> {
         let mut from = Some(0);
         let mut now_ms = 0;
         while let Some(group) = from {
-            let (groups, next) = self.hold_current(cut, |live| {
+            let saved = self.hold_current(cut, |live| {
                 now_ms = live.reports.now_ms();
                 live.reports.save_groups(cut, at, group, &live.pool)
             })?;
-            if !groups.is_empty() {
-                self.records.record(&Record::Groups(groups))?;
-            }
+            let Some((groups, next)) = saved else { break };
+            self.records.record(&Record::Part(groups))?;
             from = next;
         }
-        cut.ticks(at, now_ms, |tick| self.records.record(&Record::Tick(tick)))?;
+        cut.ticks(at, now_ms, |tick| self.records.record(&Record::Part(tick)))?;
         Ok(())
     }
 
@@ -318,8 +315,7 @@ impl Restoring<'_> {
                 reports.restore_overflowed(head.overflowed.min(1 << 62));
             }
             Record::Aggregate(aggregate) => self.reports.aggregate(aggregate, reports, pool)?,
-            Record::Groups(groups) => self.reports.groups(groups, reports, pool)?,
-            Record::Tick(tick) => self.reports.tick(tick, reports, pool)?,
+            Record::Part(part) => self.reports.part(part, reports, pool)?,
             Record::Rows(rows) => self.requests += self.live.restore_rows(&rows, self.now_ms)?,
             // Inspected before.
             Record::End(_) => {}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::strings::OTHER_TEXT;
+use super::super::strings::EMPTY;
 use super::*;
 use crate::config::PoolConfig;
 use crate::input::Decode as _;
@@ -242,14 +242,18 @@ fn chunks_that_cannot_be_end_in_an_error_and_nothing_worse() {
 fn what_is_saved_is_the_same_string_elsewhere() {
     let mut here = StringInterner::new(1 << 20, Hasher::new());
     let text = here.intern(OTHER_TEXT.as_bytes());
+    let mut saved = SavedStrings::default();
+    assert!(saved.add(text, &here) > OTHER_TEXT.len());
     let mut there = StringInterner::new(1 << 20, Hasher::new());
-    let found = there.restore(&here.save(text)).unwrap();
+    let found = saved.restore(text, &mut there).unwrap();
     assert_eq!(there.find(OTHER_TEXT.as_bytes()), Some(found));
     for id in [EMPTY, OTHER, NONE] {
-        assert_eq!(there.restore(&here.save(id)), Ok(id));
+        assert_eq!(saved.add(id, &here), 0);
+        assert_eq!(saved.restore(id, &mut there), Ok(id));
     }
-    let long = SavedString::Text("x".repeat(TEXT_BYTES_MAX + 1));
-    assert!(there.restore(&long).is_err());
+    assert!(saved.restore(7, &mut there).is_err());
+    saved.0.insert(8, "x".repeat(TEXT_BYTES_MAX + 1));
+    assert!(saved.restore(8, &mut there).is_err());
     there.release(found);
     assert!(there.is_empty(), "held once");
 }

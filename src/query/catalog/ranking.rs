@@ -69,13 +69,13 @@ impl Catalog {
             let definition = definition.in_native_columns(percentiles, &self.defaults);
             entry.definition = Arc::new(definition);
         }
-        let want = |entry: &Entry| {
-            let layout = &entry.definition.layout;
-            layout.want(0..layout.columns().len())
-        };
-        let asked: Vec<_> = native.iter().map(|entry| (entry, want(entry))).collect();
         let as_of_ms = self.clock.unix_ms();
-        let readings = live.reports.read_all(&asked, &live.pool, as_of_ms);
+        let read = native.iter().map(|entry| {
+            let layout = &entry.definition.layout;
+            let want = layout.want(0..layout.columns().len());
+            live.reports.read(entry, want, &live.pool, as_of_ms)
+        });
+        let readings: Vec<Reading> = read.collect();
         drop(live);
         let read_at = Instant::now();
         let made = missing.into_iter().zip(native).zip(readings);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::close::PIECE_BYTES;
 use super::{Aggregate, Flow, Memory, Scope};
-use crate::pool::snapshot::{Damage, SavedString};
+use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
 use crate::report::counts::BUCKET_MAX;
@@ -75,12 +75,20 @@ pub struct SavedAggregate {
     reports: Vec<String>,
 }
 
+/// A part of an aggregate.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum SavedPart {
+    /// What some groups are, and the texts of their keys.
+    Groups(SavedStrings, Vec<SavedGroup>),
+    /// A piece of the log of one tick.
+    Tick(SavedTick),
+}
+
 /// What a group is.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedGroup {
     id: u32,
-    /// One for each dimension.
-    key: Vec<SavedString>,
+    key: Vec<u32>,
     /// Its row in each report, counted from 1; 0: none.
     rows: Vec<u32>,
     /// By tick.
@@ -187,8 +195,9 @@ impl Aggregate {
         cut: &AggregateCut,
         from: u32,
         strings: &StringInterner,
-    ) -> (Vec<SavedGroup>, Option<u32>) {
+    ) -> (SavedPart, Option<u32>) {
         let mut groups = Vec::new();
+        let mut texts = SavedStrings::default();
         let mut bytes = 0;
         let until = cut.end.min(from.saturating_add(GROUPS));
         for id in from..until {
@@ -210,22 +219,23 @@ impl Aggregate {
                 let closed = closed.get(id as usize).filter(|_| !gone);
                 cut.extremes(id, closed.map_or(&[], |closed| closed))
             });
-            let key = (0..self.group_keys.len()).map(key_id);
+            let key: Vec<u32> = (0..self.group_keys.len()).map(key_id).collect();
             bytes += key
-                .clone()
-                .map(|it| 8 + strings.bytes(it).len())
+                .iter()
+                .map(|&it| 8 + texts.add(it, strings))
                 .sum::<usize>();
             groups.push(SavedGroup {
                 id,
-                key: key.map(|string| strings.save(string)).collect(),
+                key,
                 rows: cut.reports.iter().map(row).collect(),
                 extremes: closed.unwrap_or_default(),
             });
             if bytes > PART_BYTES {
-                return (groups, Some(id + 1));
+                return (SavedPart::Groups(texts, groups), Some(id + 1));
             }
         }
-        (groups, (until < cut.end).then_some(until))
+        let next = (until < cut.end).then_some(until);
+        (SavedPart::Groups(texts, groups), next)
     }
 }
 
@@ -244,7 +254,7 @@ impl AggregateCut {
     pub(in crate::report) fn ticks<E>(
         &self,
         now_ms: u64,
-        mut each: impl FnMut(SavedTick) -> Result<(), E>,
+        mut each: impl FnMut(SavedPart) -> Result<(), E>,
     ) -> Result<(), E> {
         let ticks = self.saved.scope.ticks;
         let gone = ticks.last_gone(ticks.at(now_ms));
@@ -255,25 +265,10 @@ impl AggregateCut {
         for (head, entries) in closed.chain(running) {
             if gone.is_none_or(|gone| head.tick > gone) && !entries.is_empty() {
                 let entries = entries.to_vec();
-                each(SavedTick { head, entries })?;
+                each(SavedPart::Tick(SavedTick { head, entries }))?;
             }
         }
         Ok(())
-    }
-}
-
-/// Why an aggregate cannot be restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum NotRestorable {
-    /// It cannot be what was written.
-    Damage(Damage),
-    /// It is more than `reports.memory` allows.
-    TooLarge,
-}
-
-impl From<Damage> for NotRestorable {
-    fn from(damage: Damage) -> Self {
-        Self::Damage(damage)
     }
 }
 
@@ -304,6 +299,8 @@ pub(in crate::report) struct AggregateRestore {
     samples: u64,
     /// Bytes that all reports may take.
     memory_bytes: usize,
+    /// It is more than that.
+    pub(in crate::report) is_too_large: bool,
 }
 
 impl AggregateRestore {
@@ -357,6 +354,7 @@ impl AggregateRestore {
             overflow_groups: saved.overflow_groups,
             samples: 0,
             memory_bytes,
+            is_too_large: false,
         })
     }
 
@@ -372,23 +370,37 @@ impl AggregateRestore {
         taken
     }
 
-    /// Takes in what [`Aggregate::save_groups`] gave.
-    pub(in crate::report) fn groups(
+    /// Takes in what [`Aggregate::save_groups`] and [`AggregateCut::ticks`] gave. What comes once it is too large is left
+    /// out.
+    pub(in crate::report) fn take(
         &mut self,
+        part: SavedPart,
+        memory: &mut Memory<'_>,
+    ) -> Result<(), Damage> {
+        match part {
+            SavedPart::Groups(texts, groups) => self.groups(&texts, groups, memory),
+            SavedPart::Tick(tick) => self.tick(&tick),
+        }
+    }
+
+    fn groups(
+        &mut self,
+        texts: &SavedStrings,
         groups: Vec<SavedGroup>,
         memory: &mut Memory<'_>,
-    ) -> Result<(), NotRestorable> {
+    ) -> Result<(), Damage> {
         for saved in groups {
             let at = saved.id as usize;
             if at >= self.memory_bytes / GROUP_BYTES_MIN {
-                return Err(NotRestorable::TooLarge);
+                self.is_too_large = true;
+                return Ok(());
             }
             let fits = saved.key.len() == self.aggregate.group_keys.len()
                 && saved.rows.len() == self.reports.len();
             check(fits, "a group has too many or too few keys")?;
             let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
-            for (key_id, string) in key_ids.iter_mut().zip(&saved.key) {
-                *key_id = memory.pool.strings.restore(string)?;
+            for (key_id, &string) in key_ids.iter_mut().zip(&saved.key) {
+                *key_id = texts.restore(string, &mut memory.pool.strings)?;
             }
             let id = self.aggregate.find_or_make_group(&key_ids, memory);
             for key_id in key_ids {
@@ -428,8 +440,7 @@ impl AggregateRestore {
         Ok(())
     }
 
-    /// Takes in what [`AggregateCut::ticks`] gave.
-    pub(in crate::report) fn tick(&mut self, saved: SavedTick) -> Result<(), NotRestorable> {
+    fn tick(&mut self, saved: &SavedTick) -> Result<(), Damage> {
         let head = saved.head;
         let is_past = head.tick <= self.aggregate.tick;
         check(is_past, "a tick lies in the future")?;
@@ -438,7 +449,7 @@ impl AggregateRestore {
         check(in_order, "ticks are out of order")?;
         let mut reader = TickLogReader::new(&saved.entries);
         let mut pairs = Vec::new();
-        while let Some((group, totals)) = reader.next(&mut pairs) {
+        while let Some((group, totals)) = reader.next(&mut pairs).filter(|_| !self.is_too_large) {
             self.entry(group, &totals, &pairs)?;
         }
         let tick_log = self.aggregate.writer.finish(head);
@@ -446,12 +457,7 @@ impl AggregateRestore {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        group: u32,
-        totals: &Totals,
-        pairs: &[(u32, u64)],
-    ) -> Result<(), NotRestorable> {
+    fn entry(&mut self, group: u32, totals: &Totals, pairs: &[(u32, u64)]) -> Result<(), Damage> {
         let known = self.groups.get(group as usize).copied();
         let id = known
             .filter(|&id| id != NO_GROUP)
@@ -470,9 +476,7 @@ impl AggregateRestore {
         for &(_, count) in pairs {
             check(count > 0, "a histogram has an empty bucket")?;
             self.samples = self.samples.saturating_add(count);
-            if count > SAMPLES_MAX || self.samples >= SAMPLES_END {
-                return Err(NotRestorable::TooLarge);
-            }
+            self.is_too_large |= count > SAMPLES_MAX || self.samples >= SAMPLES_END;
         }
         let aggregate = &mut *self.aggregate;
         let each = pairs.iter().copied();
@@ -480,18 +484,17 @@ impl AggregateRestore {
         let group = aggregate.groups.get_mut(id);
         group.totals += totals;
         let before = group.histogram.heap_bytes();
-        let mut read = Ok(());
         for &(bucket, count) in pairs {
-            group.histogram.add(bucket, count);
             // Counts that are short in the file may be long in memory.
-            if group.histogram.heap_bytes() > self.memory_bytes {
-                read = Err(NotRestorable::TooLarge);
+            self.is_too_large |= group.histogram.heap_bytes() > self.memory_bytes;
+            if self.is_too_large {
                 break;
             }
+            group.histogram.add(bucket, count);
         }
         let after = group.histogram.heap_bytes();
         aggregate.groups.histogram_bytes = aggregate.groups.histogram_bytes + after - before;
-        read
+        Ok(())
     }
 
     /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in that are `wanted` (place among

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
 use crate::report::aggregate::Memory;
 use crate::report::aggregate::snapshot::{
-    AggregateCut, AggregateRestore, NotRestorable, SavedAggregate, SavedGroup, SavedTick,
+    AggregateCut, AggregateRestore, SavedAggregate, SavedPart,
 };
 use crate::report::definition::Definition;
 
@@ -41,7 +41,7 @@ impl ReportsCut {
         &self,
         at: usize,
         now_ms: u64,
-        each: impl FnMut(SavedTick) -> Result<(), E>,
+        each: impl FnMut(SavedPart) -> Result<(), E>,
     ) -> Result<(), E> {
         self.aggregates[at].ticks(now_ms, each)
     }
@@ -82,12 +82,10 @@ impl Reports {
         at: usize,
         from: u32,
         pool: &Pool,
-    ) -> (Vec<SavedGroup>, Option<u32>) {
+    ) -> Option<(SavedPart, Option<u32>)> {
         let cut = &cut.aggregates[at];
-        match self.aggregates.get(cut.at).and_then(Option::as_ref) {
-            Some(aggregate) => aggregate.save_groups(cut, from, &pool.strings),
-            None => (Vec::new(), None),
-        }
+        let aggregate = self.aggregates.get(cut.at)?.as_ref()?;
+        Some(aggregate.save_groups(cut, from, &pool.strings))
     }
 
     /// Up to when the merger let time pass, monotonic milliseconds.
@@ -169,13 +167,13 @@ impl ReportsRestore {
         Ok(())
     }
 
-    /// Takes in some groups of the aggregate.
+    /// Takes in a part of the aggregate, which is given up when it is larger than `reports.memory` allows.
     ///
     /// # Errors
-    /// When they cannot be.
-    pub fn groups(
+    /// When it cannot be one.
+    pub fn part(
         &mut self,
-        groups: Vec<SavedGroup>,
+        part: SavedPart,
         reports: &mut Reports,
         pool: &mut Pool,
     ) -> Result<(), Damage> {
@@ -183,44 +181,12 @@ impl ReportsRestore {
             return Ok(());
         };
         let budget = &mut reports.budget;
-        let taken_in = current.groups(groups, &mut Memory { pool, budget });
-        self.check_size(taken_in, reports, pool)
-    }
-
-    /// Takes in a part of a tick log of the aggregate.
-    ///
-    /// # Errors
-    /// When that cannot be.
-    pub fn tick(
-        &mut self,
-        tick: SavedTick,
-        reports: &mut Reports,
-        pool: &mut Pool,
-    ) -> Result<(), Damage> {
-        let Some(current) = &mut self.current else {
-            return Ok(());
-        };
-        let taken_in = current.tick(tick);
-        self.check_size(taken_in, reports, pool)
-    }
-
-    /// Gives the aggregate up when it is larger than `reports.memory` allows.
-    fn check_size(
-        &mut self,
-        taken_in: Result<(), NotRestorable>,
-        reports: &mut Reports,
-        pool: &mut Pool,
-    ) -> Result<(), Damage> {
-        let Some(current) = &mut self.current else {
-            return Ok(());
-        };
+        current.take(part, &mut Memory { pool, budget })?;
         let taken = reports.taken() + current.taken();
         reports.budget.measure(taken);
-        match taken_in {
-            Err(NotRestorable::Damage(damage)) => return Err(damage),
-            // Keys fold before that; this is the end, whatever the file says.
-            Ok(()) if taken.all <= reports.budget.limit() => return Ok(()),
-            Ok(()) | Err(NotRestorable::TooLarge) => {}
+        // Keys fold before that; this is the end, whatever the file says.
+        if !current.is_too_large && taken.all <= reports.budget.limit() {
+            return Ok(());
         }
         if let Some(mut current) = self.current.take() {
             current.aggregate.clear(&mut pool.strings);

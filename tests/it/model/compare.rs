@@ -37,25 +37,6 @@ struct Whole<'a> {
     tight: bool,
 }
 
-/// All reports read in one go are what they are one by one, however much of them is put in order at a time.
-pub(super) fn together(live: &Live) -> Result<(), String> {
-    let want = Want {
-        quantiles: true,
-        histograms: true,
-    };
-    let asked: Vec<_> = live.reports.iter().map(|entry| (entry, want)).collect();
-    for pairs_max in [0, 500, 1 << 20] {
-        let all = live.reports.read_within(&asked, &live.pool, 0, pairs_max);
-        same("readings", all.len(), asked.len())?;
-        for ((entry, _), reading) in asked.iter().zip(all) {
-            let alone = live.reports.read(entry, want, &live.pool, 0);
-            let name = &entry.definition.name;
-            same(name, format!("{reading:?}"), format!("{alone:?}"))?;
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn compare(
     live: &Live,
     report: &Report,

@@ -383,8 +383,7 @@ impl World {
     }
 
     pub(super) fn check_all(&self) -> Result<(), String> {
-        (0..self.reports.len()).try_for_each(|at| self.check(at))?;
-        compare::together(&self.live)
+        (0..self.reports.len()).try_for_each(|at| self.check(at))
     }
 
     /// Merges one and the same request over and over, which ends the epoch in which the pool holds the names of all

