@@ -93,7 +93,7 @@ names-that-recur-end-to-end|src/report/aggregate/close.rs|self.groups.dirty() * 
 names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = memory.budget.excess() else {|let Some(mut wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
 sums-without-end|src/report/aggregate/overflow.rs|remainder.1 += &self.groups.slot(full).0.totals();|if !out! { remainder.1 += &self.groups.slot(full).0.totals(); }|merger::tests::memory::sums_without_end
-rows-of-a-report|src/report/row_map.rs|if self.table.len() >= self.rows_max {|if self.table.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
+rows-of-a-report|src/report/row_map.rs|if self.rows.len() >= self.rows_max {|if self.rows.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/daemon/socket_activation.rs|&& front.is_open(address, users)|&& !out! && front.is_open(address, users)|it::access::an_open_listener_that_is_handed_over
 handed-over-sockets|src/cli/serve.rs|let activated = ActivatedSockets::from_environment(&config)|let activated = if out! { Ok(ActivatedSockets::default()) } else { ActivatedSockets::from_environment(&config) }|it::restart::ten_restarts_under_load_lose_nothing
 under-way-taken-out|src/state/counters.rs|requests_decoded: pushed + counts.requests_invalid.total(),|requests_decoded: if out! { counts.requests_decoded } else { pushed + counts.requests_invalid.total() },|state::counters::tests

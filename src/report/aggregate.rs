@@ -283,7 +283,7 @@ impl Aggregate {
     }
 
     fn find_or_make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
-        if let Some(id) = self.groups.find(key_ids) {
+        if let Some(id) = self.groups.keys.find(key_ids) {
             return id;
         }
         if !memory.budget.exhausted(self.next_bytes()) {
@@ -314,7 +314,7 @@ impl Aggregate {
 
     /// Forgets a group under whose number nothing is counted any more.
     fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
-        let key_ids = self.groups.key_ids(id);
+        let key_ids = self.groups.keys.key_ids(id);
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
         }

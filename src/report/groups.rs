@@ -5,16 +5,11 @@
 //! and when that tick leaves the window the log's entry is subtracted again. So a packet touches one slot, however many
 //! reports there are and however often they are read.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use ahash::RandomState;
-use hashbrown::HashTable;
-
 use super::chunked::Chunked;
 use super::counts::{Histogram, grown};
 use super::group_key::KeyIds;
 use super::histogram::BucketLayout;
+use super::key_table::KeyTable;
 use super::reading::Extremes;
 use super::totals::Totals;
 
@@ -122,18 +117,11 @@ impl Delta {
 /// All groups of one aggregate.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
+    pub(super) keys: KeyTable,
     heads: Chunked<Head>,
     groups: Chunked<Group>,
-    /// `stride` key ids a group.
-    key_ids: Chunked<u32>,
-    stride: usize,
-    /// Groups by their key ids.
-    table: HashTable<u32>,
-    hasher: RandomState,
     /// How many ticks the window has.
     pub(super) ticks: u64,
-    /// Numbers that are free, the lowest first: so the end falls free, and its memory can be given back.
-    unused: BinaryHeap<Reverse<u32>>,
     slots: Chunked<Slot>,
     slots_used: usize,
     /// Bytes that the histograms of slots hold on the heap.
@@ -146,13 +134,12 @@ pub(super) struct Groups {
     slot_extremes: Vec<Extremes>,
     /// Bytes that histograms hold on the heap.
     pub(super) histogram_bytes: usize,
-    live: usize,
 }
 
 impl Groups {
     pub(super) fn new(stride: usize, extremes: bool) -> Self {
         Self {
-            stride,
+            keys: KeyTable::new(stride),
             ticks: 1,
             extremes: extremes.then(Vec::new),
             ..Self::default()
@@ -161,7 +148,7 @@ impl Groups {
 
     /// One more than the largest number in use.
     pub(super) fn end(&self) -> u32 {
-        self.groups.len() as u32
+        self.keys.end()
     }
 
     pub(super) fn is_used(&self, id: u32) -> bool {
@@ -194,83 +181,26 @@ impl Groups {
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
     }
 
-    /// Key id `at` of group `id`.
-    pub(super) fn key_id(&self, id: u32, at: usize) -> u32 {
-        self.key_ids[id as usize * self.stride + at]
-    }
-
-    /// Whether group `id` is this combination.
-    pub(super) fn is(&self, id: u32, key_ids: &KeyIds) -> bool {
-        (0..self.stride).all(|at| self.key_id(id, at) == key_ids[at])
-    }
-
-    /// All key ids of a group.
-    pub(super) fn key_ids(&self, id: u32) -> KeyIds {
-        let mut key_ids = [crate::pool::strings::NONE; super::definition::DEFINITION_KEYS_MAX];
-        for (at, key_id) in key_ids.iter_mut().take(self.stride).enumerate() {
-            *key_id = self.key_id(id, at);
-        }
-        key_ids
-    }
-
-    /// The group of a combination.
-    pub(super) fn find(&self, key_ids: &KeyIds) -> Option<u32> {
-        let hash = self.hasher.hash_one(key_ids);
-        self.table.find(hash, |&id| self.is(id, key_ids)).copied()
-    }
-
     /// Takes a combination in that is not there and returns its number.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
-        let id = self.take_number(key_ids);
-        self.live += 1;
-        let hash = self.hasher.hash_one(key_ids);
-        // The table is away while it grows.
-        let mut table = std::mem::take(&mut self.table);
-        table.insert_unique(hash, id, |&id| self.hash_of(id));
-        self.table = table;
-        id
-    }
-
-    fn hash_of(&self, id: u32) -> u64 {
-        self.hasher.hash_one(self.key_ids(id))
-    }
-
-    fn take_number(&mut self, key_ids: &KeyIds) -> u32 {
-        if let Some(Reverse(id)) = self.unused.pop() {
-            self.heads[id as usize].slot = NO_SLOT;
-            for (at, &key_id) in key_ids.iter().take(self.stride).enumerate() {
-                self.key_ids[id as usize * self.stride + at] = key_id;
+        let id = self.keys.insert(key_ids);
+        if id as usize == self.groups.len() {
+            self.groups.push(Group::default());
+            if let Some(extremes) = &mut self.extremes {
+                extremes.push(Vec::new());
             }
-            return id;
         }
-        self.groups.push(Group::default());
-        let id = self.groups.len() - 1;
-        if id < self.heads.len() {
-            // It was in use before the end was given back.
-            self.heads[id].slot = NO_SLOT;
-        } else {
-            self.heads.push(Head {
-                slot: NO_SLOT,
-                generation: 0,
-            });
+        // Where it was in use before the end was given back, there is one.
+        if id as usize == self.heads.len() {
+            self.heads.push(Head::default());
         }
-        for &key_id in key_ids.iter().take(self.stride) {
-            self.key_ids.push(key_id);
-        }
-        if let Some(extremes) = &mut self.extremes {
-            extremes.push(Vec::new());
-        }
-        id as u32
+        self.heads[id as usize].slot = NO_SLOT;
+        id
     }
 
     /// Gives a number back. The caller has seen that nothing is counted under it.
     pub(super) fn remove(&mut self, id: u32) {
-        if let Ok(entry) = self
-            .table
-            .find_entry(self.hash_of(id), |&other| other == id)
-        {
-            entry.remove();
-        }
+        self.keys.remove(id);
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
         *group = Group::default();
@@ -281,8 +211,6 @@ impl Groups {
             self.extremes_count -= extremes[id as usize].len();
             extremes[id as usize] = Vec::new();
         }
-        self.unused.push(Reverse(id));
-        self.live -= 1;
     }
 
     /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches. The reads of one
@@ -481,15 +409,13 @@ impl Groups {
     /// Bytes taken, slots and histograms included.
     pub(super) fn heap_bytes(&self) -> usize {
         // 16: what the allocator adds to each histogram.
-        self.groups.heap_bytes()
+        self.keys.heap_bytes()
+            + self.groups.heap_bytes()
             + self.heads.heap_bytes()
-            + self.key_ids.heap_bytes()
-            + self.table.capacity() * 6
-            + self.unused.capacity() * 4
             + self.slots.heap_bytes()
             + self.slots.len() * 16
             + self.slot_histogram_bytes
-            + self.live * 16
+            + self.keys.len() * 16
             + self.extremes_bytes()
             + self.closed_bytes()
     }

@@ -14,7 +14,7 @@
 //! | room | files |
 //! |---|---|
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
-//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `counts`, `tick_log`, `window`, `registry` |
+//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
 //! | reading | `row_map`, `read`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
@@ -33,6 +33,7 @@ mod group_cache;
 mod group_key;
 mod groups;
 pub mod histogram;
+mod key_table;
 pub mod layout;
 mod read;
 pub mod reading;

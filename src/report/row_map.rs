@@ -4,12 +4,10 @@
 //! whose key finds no room belongs to row [`OTHER_ROW`] until there is room again, and then moves with everything that
 //! it holds, so every row equals the sum of its records at any time.
 
-use ahash::RandomState;
-use hashbrown::HashTable;
-
-use super::definition::{Definition, Key};
+use super::definition::{DEFINITION_KEYS_MAX, Definition, Key};
 use super::group_key::{GroupKey, KeyIds, lacks};
 use super::groups::Groups;
+use super::key_table::KeyTable;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
 
 /// The row of what found no row of its own.
@@ -27,11 +25,8 @@ pub(super) struct RowMap {
     row_of: Vec<u32>,
     /// Number of groups in each row.
     groups_in: Vec<u32>,
-    /// `keys` key ids a row.
-    key_ids: Vec<u32>,
-    unused: Vec<u32>,
-    table: HashTable<u32>,
-    hasher: RandomState,
+    /// The keys of the rows; that of the other row is not found.
+    rows: KeyTable,
     rows_max: usize,
     /// Groups in the other row that have a key of their own.
     overflowed: usize,
@@ -50,18 +45,13 @@ impl RowMap {
             definition.keys.len(),
             "the aggregate does not serve this report"
         );
-        Self::empty(keys, rows_max)
-    }
-
-    fn empty(keys: Vec<(usize, Key)>, rows_max: usize) -> Self {
+        let mut rows = KeyTable::new(keys.len());
+        rows.push(&[OTHER; DEFINITION_KEYS_MAX]);
         Self {
             row_of: Vec::new(),
             groups_in: vec![0],
-            key_ids: vec![OTHER; keys.len()],
             keys,
-            unused: Vec::new(),
-            table: HashTable::new(),
-            hasher: RandomState::new(),
+            rows,
             rows_max,
             overflowed: 0,
         }
@@ -77,7 +67,7 @@ impl RowMap {
         for (_, id) in rows {
             // Several may have become one on their way out of a snapshot.
             if groups.is_used(id) && self.row_of(id) == NO_ROW {
-                self.add_group(id, &groups.key_ids(id));
+                self.add_group(id, &groups.keys.key_ids(id));
             }
         }
     }
@@ -111,17 +101,13 @@ impl RowMap {
         if row == OTHER_ROW {
             self.overflowed -= usize::from(self.own_key(key_ids).is_some());
         } else if self.groups_in[row as usize] == 0 {
-            let hash = self.hash(self.row_key_ids(row));
-            if let Ok(entry) = self.table.find_entry(hash, |&other| other == row) {
-                entry.remove();
-            }
-            self.unused.push(row);
+            self.rows.remove(row);
         }
     }
 
     /// Whether [`promote`](Self::promote) could do something.
     pub(super) fn can_promote(&self) -> bool {
-        self.overflowed > 0 && self.table.len() < self.rows_max
+        self.overflowed > 0 && self.rows.len() < self.rows_max
     }
 
     /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its groups: once it has a row,
@@ -134,7 +120,7 @@ impl RowMap {
             if self.row_of[id as usize] != OTHER_ROW {
                 continue;
             }
-            let own = self.own_key(&groups.key_ids(id));
+            let own = self.own_key(&groups.keys.key_ids(id));
             if let Some(row) = own.and_then(|key| self.find_or_make_row(&key)) {
                 self.row_of[id as usize] = row;
                 self.groups_in[OTHER_ROW as usize] -= 1;
@@ -146,7 +132,7 @@ impl RowMap {
 
     /// Rows with groups, the other row included.
     pub(super) fn len(&self) -> usize {
-        self.table.len() + usize::from(self.groups_in[OTHER_ROW as usize] > 0)
+        self.rows.len() + usize::from(self.groups_in[OTHER_ROW as usize] > 0)
     }
 
     /// One more than the largest row number.
@@ -169,51 +155,39 @@ impl RowMap {
         self.row_of.get(id as usize).copied().unwrap_or(NO_ROW)
     }
 
-    /// The key ids of a row, one a key.
-    pub(super) fn row_key_ids(&self, row: u32) -> &[u32] {
-        let keys = self.keys.len();
-        &self.key_ids[row as usize * keys..(row as usize + 1) * keys]
+    /// The key ids of a row.
+    pub(super) fn row_key_ids(&self, row: u32) -> KeyIds {
+        self.rows.key_ids(row)
     }
 
     /// Bytes that the next group takes at most, where it makes something grow; both copies, while it does.
     pub(super) fn next_bytes(&self) -> usize {
-        let grows = |len: usize, capacity: usize, each: usize| match len > capacity {
-            true => capacity.max(8) * 2 * each,
+        let of_list = |list: &Vec<u32>| match list.len() == list.capacity() {
+            true => list.capacity().max(4) * 2 * 4,
             false => 0,
         };
-        let of_list = |list: &Vec<u32>, more: usize| grows(list.len() + more, list.capacity(), 4);
-        of_list(&self.row_of, 1)
-            + of_list(&self.groups_in, 1)
-            + of_list(&self.key_ids, self.keys.len())
-            + grows(self.table.len() + 1, self.table.capacity(), 6)
+        of_list(&self.row_of) + of_list(&self.groups_in) + self.rows.next_bytes()
     }
 
-    /// Gives back what groups at the end took that are not there any more, and rows that went when they are most of all; the
-    /// others move together.
+    /// Gives back what groups and rows at the end took that are not there any more.
     pub(super) fn give_back(&mut self, groups: &Groups) {
         self.row_of.truncate(groups.end() as usize);
-        if self.unused.len() >= self.groups_in.len() / 2 {
-            let rows = self.row_of.iter().copied().zip(0..);
-            let rows = rows.filter(|&(row, _)| row != NO_ROW).collect();
-            *self = Self::empty(std::mem::take(&mut self.keys), self.rows_max);
-            self.add_groups(rows, groups);
-            self.groups_in.shrink_to_fit();
-            self.key_ids.shrink_to_fit();
-        }
         self.row_of.shrink_to_fit();
+        let last = self.groups_in.iter().rposition(|&groups| groups > 0);
+        let end = last.unwrap_or_default() + 1;
+        self.groups_in.truncate(end);
+        self.groups_in.shrink_to_fit();
+        self.rows.give_back(end as u32);
     }
 
     /// Bytes taken.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.row_of.capacity() * 4
-            + self.groups_in.capacity() * 4
-            + self.key_ids.capacity() * 4
-            + self.table.capacity() * 6
+        self.row_of.capacity() * 4 + self.groups_in.capacity() * 4 + self.rows.heap_bytes()
     }
 
     /// The key that the report sees in a group's key ids; `None` when it does not count the group.
     fn key_of(&self, key_ids: &KeyIds) -> Option<KeyIds> {
-        let mut key = [NONE; super::definition::DEFINITION_KEYS_MAX];
+        let mut key = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys) {
             let value = key_ids[*group_key];
             if lacks(&key.source, key.missing, value) {
@@ -230,40 +204,16 @@ impl RowMap {
     }
 
     fn find_or_make_row(&mut self, key: &KeyIds) -> Option<u32> {
-        let stride = self.keys.len();
-        let key = &key[..stride];
-        let hash = self.hash(key);
-        if let Some(&row) = self.table.find(hash, |&row| self.row_key_ids(row) == key) {
+        if let Some(row) = self.rows.find(key) {
             return Some(row);
         }
-        if self.table.len() >= self.rows_max {
+        if self.rows.len() >= self.rows_max {
             return None;
         }
-        let row = match self.unused.pop() {
-            Some(row) => {
-                self.key_ids[row as usize * stride..(row as usize + 1) * stride]
-                    .copy_from_slice(key);
-                row
-            }
-            None => {
-                self.groups_in.push(0);
-                self.key_ids.extend_from_slice(key);
-                (self.groups_in.len() - 1) as u32
-            }
-        };
-        let Self {
-            table,
-            key_ids,
-            hasher,
-            ..
-        } = self;
-        table.insert_unique(hash, row, |&row| {
-            hasher.hash_one(&key_ids[row as usize * stride..(row as usize + 1) * stride])
-        });
+        let row = self.rows.insert(key);
+        if row as usize == self.groups_in.len() {
+            self.groups_in.push(0);
+        }
         Some(row)
-    }
-
-    fn hash(&self, key: &[u32]) -> u64 {
-        self.hasher.hash_one(key)
     }
 }

@@ -111,13 +111,13 @@ impl Aggregate {
         let budget = &memory.budget;
         let has_room = self.overflow_groups.len() < OVERFLOW_GROUPS_MAX
             && !budget.exhausted_for_overflow(self.next_bytes());
-        let id = match self.groups.find(&coarse) {
+        let id = match self.groups.keys.find(&coarse) {
             Some(id) => id,
             None if has_room => self.make_group(&coarse, memory),
             None => self.other_group(memory),
         };
         // One of which every key is `(other)` already, for want of strings, loses nothing.
-        if !self.groups.is(id, key_ids) {
+        if !self.groups.keys.is(id, key_ids) {
             self.overflow_groups.insert(id);
         }
         id
@@ -138,7 +138,7 @@ impl Aggregate {
     pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
         let mut other = [NONE; DEFINITION_KEYS_MAX];
         other[..self.group_keys.len()].fill(OTHER);
-        match self.groups.find(&other) {
+        match self.groups.keys.find(&other) {
             Some(id) => id,
             None => self.make_group(&other, memory),
         }
@@ -153,8 +153,8 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) -> bool {
         let group = self.groups.group_of_slot(at);
-        let coarse = self.coarse(&self.groups.key_ids(group));
-        let target = match self.groups.find(&coarse) {
+        let coarse = self.coarse(&self.groups.keys.key_ids(group));
+        let target = match self.groups.keys.find(&coarse) {
             Some(target) if !wholly => target,
             _ => self.other_group(memory),
         };
@@ -193,12 +193,12 @@ impl Aggregate {
     /// Whether slot `at` is of a group into which others may fold.
     pub(super) fn is_target(&self, at: usize) -> bool {
         let group = self.groups.group_of_slot(at);
-        (0..self.group_keys.len()).any(|key_id| self.groups.key_id(group, key_id) == OTHER)
+        (0..self.group_keys.len()).any(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)
     }
 
     /// Whether slot `at` is of the group of all that is `(other)`.
     pub(super) fn is_other(&self, at: usize) -> bool {
         let group = self.groups.group_of_slot(at);
-        (0..self.group_keys.len()).all(|key_id| self.groups.key_id(group, key_id) == OTHER)
+        (0..self.group_keys.len()).all(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)
     }
 }

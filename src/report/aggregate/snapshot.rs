@@ -208,7 +208,7 @@ impl Aggregate {
             }
             let key_id = |at| match gone {
                 true => OTHER,
-                false => self.groups.key_id(id, at),
+                false => self.groups.keys.key_id(id, at),
             };
             // Counted from 1: the row that is none becomes 0.
             let row = |&report: &usize| match self.row_maps.get(report) {

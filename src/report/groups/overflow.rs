@@ -132,38 +132,28 @@ impl Groups {
         if unused < END_UNUSED && (end > 0 || unused == 0) {
             return false;
         }
-        self.unused.retain(|unused| (unused.0 as usize) < end);
-        self.unused.shrink_to_fit();
+        self.keys.give_back(end as u32);
         while self.groups.len() > end {
             self.groups.pop();
-        }
-        while self.key_ids.len() > end * self.stride {
-            self.key_ids.pop();
         }
         if let Some(extremes) = &mut self.extremes {
             extremes.truncate(end);
             extremes.shrink_to_fit();
         }
-        let mut table = std::mem::take(&mut self.table);
-        table.shrink_to(table.len() * 2, |&id| self.hash_of(id));
-        self.table = table;
         true
     }
 
-    /// Bytes that the next group takes at most: a chunk, or nothing, and a table twice as large; both copies, while it grows.
+    /// Bytes that the next group takes at most.
     pub(in crate::report) fn next_bytes(&self) -> usize {
-        let table = match self.table.len() == self.table.capacity() {
-            true => self.table.capacity() * 12,
-            false => 0,
-        };
-        if !self.unused.is_empty() || !self.groups.len().is_multiple_of(1024) {
-            return table;
+        let keys = self.keys.next_bytes();
+        if self.keys.len() < self.groups.len() || !self.groups.len().is_multiple_of(1024) {
+            return keys;
         }
-        let each = size_of::<super::Group>() + size_of::<super::Head>() + self.stride * 4;
+        let each = size_of::<super::Group>() + size_of::<super::Head>();
         let lists = match &self.extremes {
             Some(lists) if lists.capacity() - lists.len() < 1024 => lists.capacity() * 48,
             _ => 0,
         };
-        each * 1024 + lists + table
+        each * 1024 + lists + keys
     }
 }

@@ -1,0 +1,142 @@
+//! Combinations of key ids, each kept once and known by a number: the groups of an aggregate, the rows of a report.
+//!
+//! A number that was freed is given again, the lowest first: so the end falls free, and its memory can be given back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use super::chunked::Chunked;
+use super::definition::DEFINITION_KEYS_MAX;
+use super::group_key::KeyIds;
+use crate::pool::strings::NONE;
+
+/// Combinations of `stride` key ids.
+#[derive(Debug, Default)]
+pub(super) struct KeyTable {
+    stride: usize,
+    /// `stride` a combination.
+    key_ids: Chunked<u32>,
+    /// One more than the largest number.
+    end: u32,
+    by_key: HashTable<u32>,
+    hasher: RandomState,
+    unused: BinaryHeap<Reverse<u32>>,
+}
+
+impl KeyTable {
+    pub(super) fn new(stride: usize) -> Self {
+        Self {
+            stride,
+            ..Self::default()
+        }
+    }
+
+    /// How many there are that can be found.
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Numbers are below this.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Key id `at` of a combination.
+    pub(super) fn key_id(&self, id: u32, at: usize) -> u32 {
+        self.key_ids[id as usize * self.stride + at]
+    }
+
+    /// All key ids of a combination.
+    pub(super) fn key_ids(&self, id: u32) -> KeyIds {
+        let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
+        for (at, key_id) in key_ids.iter_mut().take(self.stride).enumerate() {
+            *key_id = self.key_id(id, at);
+        }
+        key_ids
+    }
+
+    /// Whether the number is that of this combination.
+    pub(super) fn is(&self, id: u32, key_ids: &KeyIds) -> bool {
+        (0..self.stride).all(|at| self.key_id(id, at) == key_ids[at])
+    }
+
+    /// The number of a combination.
+    pub(super) fn find(&self, key_ids: &KeyIds) -> Option<u32> {
+        let hash = self.hash(key_ids);
+        self.by_key.find(hash, |&id| self.is(id, key_ids)).copied()
+    }
+
+    /// Takes a combination in that is not there and returns its number.
+    pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
+        let id = match self.unused.pop() {
+            Some(Reverse(id)) => {
+                for (at, &key_id) in key_ids.iter().take(self.stride).enumerate() {
+                    self.key_ids[id as usize * self.stride + at] = key_id;
+                }
+                id
+            }
+            None => self.push(key_ids),
+        };
+        // The table is away while it grows.
+        let mut by_key = std::mem::take(&mut self.by_key);
+        by_key.insert_unique(self.hash(key_ids), id, |&id| self.hash(&self.key_ids(id)));
+        self.by_key = by_key;
+        id
+    }
+
+    /// Gives a combination the next number, and does not let it be found.
+    pub(super) fn push(&mut self, key_ids: &KeyIds) -> u32 {
+        for &key_id in key_ids.iter().take(self.stride) {
+            self.key_ids.push(key_id);
+        }
+        self.end += 1;
+        self.end - 1
+    }
+
+    /// Frees a number.
+    pub(super) fn remove(&mut self, id: u32) {
+        let hash = self.hash(&self.key_ids(id));
+        if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        self.unused.push(Reverse(id));
+    }
+
+    /// Gives back what numbers from `end` on took, all of which are free.
+    pub(super) fn give_back(&mut self, end: u32) {
+        self.end = end;
+        self.unused.retain(|unused| unused.0 < end);
+        self.unused.shrink_to_fit();
+        while self.key_ids.len() > end as usize * self.stride {
+            self.key_ids.pop();
+        }
+        let mut by_key = std::mem::take(&mut self.by_key);
+        by_key.shrink_to(by_key.len() * 2, |&id| self.hash(&self.key_ids(id)));
+        self.by_key = by_key;
+    }
+
+    /// Bytes that the next combination takes at most: nothing, or some of a chunk, and a table twice as large; both copies, while
+    /// it grows.
+    pub(super) fn next_bytes(&self) -> usize {
+        let table = match self.by_key.len() == self.by_key.capacity() {
+            true => self.by_key.capacity().max(8) * 12,
+            false => 0,
+        };
+        match self.unused.is_empty() && self.end.is_multiple_of(1024) {
+            true => table + self.stride * 4 * 1024,
+            false => table,
+        }
+    }
+
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.key_ids.heap_bytes() + self.by_key.capacity() * 6 + self.unused.capacity() * 4
+    }
+
+    fn hash(&self, key_ids: &KeyIds) -> u64 {
+        self.hasher.hash_one(&key_ids[..self.stride])
+    }
+}
