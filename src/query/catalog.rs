@@ -275,11 +275,11 @@ impl ReadModel for Catalog {
         let layout = &entry.definition.layout;
         let table: Box<dyn Table> = if layout.is_histogram_view() {
             let chosen = equal.iter().find(|(column, _)| column == "index_value");
-            Box::new(segments(
-                layout,
-                &reading,
-                chosen.map(|(_, value)| value.as_str()),
-            ))
+            let chosen = chosen.map(|(_, value)| value.as_str());
+            Box::new(Rows {
+                columns: columns(layout).into(),
+                rows: layout.segments(&reading, chosen),
+            })
         } else {
             Box::new(ReportTable::new(&entry.definition, &reading))
         };
@@ -410,17 +410,4 @@ impl Table for ReportTable {
         let layout = &self.definition.layout;
         layout.numbers(&self.reading, column, rows)
     }
-}
-
-/// The segments of the row with this `index_value`; none when there is no such row.
-fn segments(layout: &ColumnLayout, reading: &Reading, index_value: Option<&str>) -> Rows {
-    let columns = columns(layout);
-    let segments = layout.segments(reading, index_value);
-    let rows = segments.map_or_else(Vec::new, |segments| {
-        let value = |row, at| segments.value(row, at).into_owned();
-        let values = |row| (0..columns.len()).map(|at| value(row, at)).collect();
-        (0..segments.len()).map(values).collect()
-    });
-    let columns = columns.into();
-    Rows { columns, rows }
 }

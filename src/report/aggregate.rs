@@ -41,6 +41,22 @@ pub(super) struct Scope {
     pub(super) extremes: bool,
 }
 
+impl Scope {
+    /// That of a report.
+    pub(super) fn of(definition: &Definition) -> Self {
+        Self {
+            // A packet report is a request report without keys.
+            level: match definition.level {
+                Level::Packet | Level::Request => Level::Request,
+                Level::Timer => Level::Timer,
+            },
+            ticks: Ticks::of(definition.window),
+            buckets: definition.buckets,
+            extremes: definition.extremes,
+        }
+    }
+}
+
 /// Reports that share groups.
 #[derive(Debug)]
 pub(super) struct Aggregate {
@@ -155,21 +171,8 @@ impl Aggregate {
     }
 
     /// Whether a report can be answered from this aggregate's groups.
-    pub(super) fn serves(&self, scope: &Scope, definition: &Definition) -> bool {
-        let keys = &definition.keys;
-        self.scope == *scope
-            && self.filters == definition.filters
-            && keys
-                .iter()
-                .all(|key| self.group_keys.iter().any(|d| d.serves(key)))
-            && self.group_keys.iter().all(|group_key| {
-                // What the aggregate leaves out the report must leave out too, and a request that has several timers in a
-                // row must be in one group of that row: at timer level the timer's group keys have to be the same.
-                let wanted = keys.iter().any(|key| group_key.serves(key));
-                wanted
-                    || group_key.missing == Missing::Empty
-                        && !(scope.level == Level::Timer && group_key.source.is_of_timer())
-            })
+    pub(super) fn serves(&self, definition: &Definition) -> bool {
+        serves(&self.scope, &self.filters, &self.group_keys, definition)
     }
 
     /// Takes a report in; returns its number in this aggregate.
@@ -473,6 +476,28 @@ impl Aggregate {
         let row_maps: usize = row_maps.map(RowMap::heap_bytes).sum();
         self.groups.heap_bytes() + row_maps
     }
+}
+
+/// Whether a report can be answered from groups with these keys, of what such an aggregate counts.
+fn serves(
+    scope: &Scope,
+    filters: &[Filter],
+    group_keys: &[GroupKey],
+    definition: &Definition,
+) -> bool {
+    let keys = &definition.keys;
+    let has_key = |key| group_keys.iter().any(|group_key| group_key.serves(key));
+    // What the aggregate leaves out the report must leave out too, and a request that has several timers in a row must be in
+    // one group of that row: at timer level the timer's group keys have to be the same.
+    let fits = |group_key: &GroupKey| {
+        keys.iter().any(|key| group_key.serves(key))
+            || group_key.missing == Missing::Empty
+                && !(scope.level == Level::Timer && group_key.source.is_of_timer())
+    };
+    *scope == Scope::of(definition)
+        && filters == definition.filters
+        && keys.iter().all(has_key)
+        && group_keys.iter().all(fits)
 }
 
 /// Keys of an aggregate that serves every report over request fields alone.

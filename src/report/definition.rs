@@ -130,6 +130,29 @@ impl Definition {
     }
 }
 
+/// Who defined a report, and so who may drop it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DefinedBy {
+    /// It is always there.
+    BuiltIn,
+    /// A `[[report]]` of the configuration; the text says where.
+    Configuration(String),
+    /// Somebody, while the daemon ran.
+    RunTime,
+}
+
+impl DefinedBy {
+    /// `built-in`, `configuration` or `run time`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Configuration(_) => "configuration",
+            Self::RunTime => "run time",
+        }
+    }
+}
+
 /// The aggregate of table shapes that a report belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -21,7 +21,7 @@ mod view;
 
 pub use numbers::Numbers;
 pub(super) use table::Table;
-pub use view::{HistogramView, Segments};
+use view::HistogramView;
 
 /// The text shown for a key of the row that stands for all keys without a row of their own.
 pub const OTHER: &str = "(other)";

@@ -9,7 +9,7 @@ use super::aggregate::overflow::relieve;
 use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
 use super::arrivals::{Arrivals, Deltas};
 use super::budget::{Budget, Taken};
-use super::definition::{Definition, KeySource, Level, Missing};
+use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
 use super::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
@@ -20,29 +20,6 @@ mod time;
 
 /// Records counted before it is looked at what they took.
 const RECORDS_AT_ONCE: usize = 256;
-
-/// Who defined a report, and so who may drop it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DefinedBy {
-    /// It is always there.
-    BuiltIn,
-    /// A `[[report]]` of the configuration; the text says where.
-    Configuration(String),
-    /// Somebody, while the daemon ran.
-    RunTime,
-}
-
-impl DefinedBy {
-    /// `built-in`, `configuration` or `run time`.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built-in",
-            Self::Configuration(_) => "configuration",
-            Self::RunTime => "run time",
-        }
-    }
-}
 
 /// One live report.
 #[derive(Debug, Clone)]
@@ -154,8 +131,7 @@ impl Reports {
         defined_by: DefinedBy,
         pool: &Pool,
     ) -> Option<Filling> {
-        let scope = scope_of(&definition);
-        let serves = |it: &Aggregate| !it.is_filling && it.serves(&scope, &definition);
+        let serves = |it: &Aggregate| !it.is_filling && it.serves(&definition);
         let serving = self
             .aggregates
             .iter()
@@ -171,6 +147,7 @@ impl Reports {
             let start_ms = first.map(|row| row.merged_at(self.now_ms));
             let filters = definition.filters.clone();
             let from_ms = start_ms.unwrap_or(self.now_ms);
+            let scope = Scope::of(&definition);
             let mut aggregate = Box::new(Aggregate::new(scope, filters, &keys, from_ms));
             aggregate.is_filling = start_ms.is_some() || oldest > 1;
             self.keep(aggregate)
@@ -482,19 +459,5 @@ impl Reports {
         self.aggregates[entry.aggregate]
             .as_ref()
             .expect("a live report keeps its aggregate")
-    }
-}
-
-fn scope_of(definition: &Definition) -> Scope {
-    Scope {
-        // A packet report is a request report without keys.
-        level: if definition.level == Level::Timer {
-            Level::Timer
-        } else {
-            Level::Request
-        },
-        ticks: Ticks::of(definition.window),
-        buckets: definition.buckets,
-        extremes: definition.extremes,
     }
 }

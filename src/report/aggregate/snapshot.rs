@@ -17,21 +17,18 @@ use std::sync::{Arc, Weak};
 use serde::{Deserialize, Serialize};
 
 use super::close::PIECE_BYTES;
-use super::{Aggregate, Flow, Memory, Scope};
+use super::{Aggregate, Flow, Memory, Scope, serves};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
 use crate::report::counts::BUCKET_MAX;
-use crate::report::definition::{
-    DEFINITION_KEYS_MAX, Definition, FILTERS_MAX, Filter, WINDOW_SECS_MAX,
-};
+use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition, Filter};
 use crate::report::group_key::GroupKey;
-use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::row_map::{NO_ROW, RowMap};
 use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use crate::report::totals::Totals;
-use crate::report::window::{Coverage, Ticks};
+use crate::report::window::Coverage;
 
 /// Groups that are copied under one hold of the lock.
 const GROUPS: u32 = 1_024;
@@ -277,22 +274,37 @@ fn check(holds: bool, damage: &'static str) -> Result<(), Damage> {
     if holds { Ok(()) } else { Err(Damage(damage)) }
 }
 
-/// Whether some definition makes such a layout.
-fn is_layout(layout: &BucketLayout) -> bool {
-    let made = match layout {
-        BucketLayout::LogLinear => return true,
-        BucketLayout::Linear { max_us, size } => BucketLayout::linear(max_us / 1_000_000, *size),
-        BucketLayout::V2(v2) => BucketLayout::v2(v2.min_ms, v2.max_ms, v2.buckets),
-    };
-    made.is_ok_and(|made| made == *layout)
+impl SavedAggregate {
+    /// Names of its reports, which are fewer than [`REPORTS_MAX`] in what is read back.
+    pub(in crate::report) fn reports(&self) -> Result<&[String], Damage> {
+        let fits = self.reports.len() <= REPORTS_MAX;
+        check(fits, "an aggregate has too many reports").map(|()| &self.reports[..])
+    }
+
+    /// Whether a report can be answered from it.
+    pub(in crate::report) fn serves(&self, definition: &Definition) -> bool {
+        serves(&self.scope, &self.filters, &self.group_keys, definition)
+    }
+}
+
+/// A report that is to be read back.
+#[derive(Debug)]
+pub(in crate::report) struct Wanted {
+    /// Its place among those of the head.
+    pub(in crate::report) place: usize,
+    pub(in crate::report) definition: Definition,
+    pub(in crate::report) defined_by: DefinedBy,
+    /// Which row each group had.
+    pub(in crate::report) rows: Vec<(u32, u32)>,
 }
 
 /// An aggregate that is being read back.
 #[derive(Debug)]
 pub(in crate::report) struct AggregateRestore {
     pub(in crate::report) aggregate: Box<Aggregate>,
-    /// Names of its reports, and which row each group had in each.
-    pub(in crate::report) reports: Vec<(String, Vec<(u32, u32)>)>,
+    pub(in crate::report) wanted: Vec<Wanted>,
+    /// How many reports it had.
+    reports: usize,
     /// Ids of the groups, by the ids that they had.
     groups: Vec<u32>,
     overflow_groups: Vec<u32>,
@@ -304,9 +316,10 @@ pub(in crate::report) struct AggregateRestore {
 }
 
 impl AggregateRestore {
-    /// An aggregate without groups.
+    /// An aggregate without groups. It serves what is `wanted`: so its scope and filters are such that there are.
     pub(in crate::report) fn begin(
         saved: SavedAggregate,
+        wanted: Vec<Wanted>,
         now_ms: u64,
         memory_bytes: usize,
     ) -> Result<Self, Damage> {
@@ -317,39 +330,19 @@ impl AggregateRestore {
             tick,
             ..
         } = saved;
-        // Only what some window makes: the engine divides by the one and counts to the other.
-        let Ticks { tick_ms, count } = scope.ticks;
-        let window_ms = tick_ms.checked_mul(count);
-        check(
-            tick_ms >= 1000
-                && (1..=120).contains(&count)
-                && window_ms.is_some_and(|ms| ms / 1000 <= WINDOW_SECS_MAX + 120),
-            "a report has a window that cannot be",
-        )?;
-        check(
-            is_layout(&scope.buckets),
-            "a report has a histogram that cannot be",
-        )?;
-        check(
-            filters.len() <= FILTERS_MAX
-                && group_keys.len() <= DEFINITION_KEYS_MAX
-                && saved.reports.len() <= REPORTS_MAX,
-            "a report has too many keys or filters",
-        )?;
+        let fits = group_keys.len() <= DEFINITION_KEYS_MAX;
+        check(fits, "a report has too many keys")?;
         check(tick <= scope.ticks.at(now_ms), "a tick lies in the future")?;
-        let mut aggregate = Box::new(Aggregate::with_group_keys(
-            scope, filters, group_keys, now_ms,
-        ));
-        aggregate.tick = tick;
-        aggregate.coverage = Coverage::restore(scope.ticks, &saved.coverage, now_ms)?;
-        aggregate.flow = saved.flow;
+        let aggregate = Aggregate::with_group_keys(scope, filters, group_keys, now_ms);
         Ok(Self {
-            aggregate,
-            reports: saved
-                .reports
-                .into_iter()
-                .map(|name| (name, Vec::new()))
-                .collect(),
+            aggregate: Box::new(Aggregate {
+                tick,
+                coverage: Coverage::restore(scope.ticks, &saved.coverage, now_ms)?,
+                flow: saved.flow,
+                ..aggregate
+            }),
+            wanted,
+            reports: saved.reports.len(),
             groups: Vec::new(),
             overflow_groups: saved.overflow_groups,
             samples: 0,
@@ -360,13 +353,9 @@ impl AggregateRestore {
 
     /// Bytes that it takes, also while it is being read.
     pub(in crate::report) fn taken(&self) -> Taken {
-        let rows: usize = self
-            .reports
-            .iter()
-            .map(|(_, rows)| rows.capacity() * 8)
-            .sum();
+        let rows = self.wanted.iter().map(|it| it.rows.capacity() * 8);
         let mut taken = self.aggregate.taken();
-        taken.all += self.groups.capacity() * 4 + rows;
+        taken.all += self.groups.capacity() * 4 + rows.sum::<usize>();
         taken
     }
 
@@ -396,7 +385,7 @@ impl AggregateRestore {
                 return Ok(());
             }
             let fits = saved.key.len() == self.aggregate.group_keys.len()
-                && saved.rows.len() == self.reports.len();
+                && saved.rows.len() == self.reports;
             check(fits, "a group has too many or too few keys")?;
             let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
             for (key_id, &string) in key_ids.iter_mut().zip(&saved.key) {
@@ -411,8 +400,9 @@ impl AggregateRestore {
             }
             let before = std::mem::replace(&mut self.groups[at], id);
             check(before == NO_GROUP, "a group comes twice")?;
-            for ((_, rows), row) in self.reports.iter_mut().zip(saved.rows) {
-                rows.push((row.wrapping_sub(1), id));
+            for report in &mut self.wanted {
+                let row = saved.rows[report.place];
+                report.rows.push((row.wrapping_sub(1), id));
             }
             self.extremes(id, &saved.extremes)?;
         }
@@ -497,14 +487,12 @@ impl AggregateRestore {
         Ok(())
     }
 
-    /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in that are `wanted` (place among
-    /// those of the head, definition). Returns the aggregate and the numbers of these.
+    /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in. These have the numbers from 0 on.
     pub(in crate::report) fn finish(
         mut self,
-        wanted: &[(usize, &Definition)],
         rows_max: usize,
         strings: &mut StringInterner,
-    ) -> (Box<Aggregate>, Vec<usize>) {
+    ) -> (Box<Aggregate>, Vec<Wanted>) {
         for id in 0..self.aggregate.groups.end() {
             let groups = &self.aggregate.groups;
             if groups.is_used(id) && groups.get(id).totals == Totals::ZERO {
@@ -516,19 +504,14 @@ impl AggregateRestore {
         let groups = &self.aggregate.groups;
         let overflowed = overflowed.filter(|&id| id < groups.end() && groups.is_used(id));
         self.aggregate.overflow_groups.extend(overflowed);
-        let numbers = wanted
-            .iter()
-            .map(|&(place, definition)| {
-                // Rows in the order in which they were, and under `(other)` again what was there for want of rows.
-                let aggregate = &mut *self.aggregate;
-                let mut row_map = RowMap::new(definition, &aggregate.group_keys, rows_max);
-                let rows = std::mem::take(&mut self.reports[place].1);
-                row_map.add_groups(rows, &aggregate.groups);
-                aggregate.row_maps.push(Some(row_map));
-                aggregate.row_maps.len() - 1
-            })
-            .collect();
-        (self.aggregate, numbers)
+        for report in &mut self.wanted {
+            // Rows in the order in which they were, and under `(other)` again what was there for want of rows.
+            let aggregate = &mut *self.aggregate;
+            let mut row_map = RowMap::new(&report.definition, &aggregate.group_keys, rows_max);
+            row_map.add_groups(std::mem::take(&mut report.rows), &aggregate.groups);
+            aggregate.row_maps.push(Some(row_map));
+        }
+        (self.aggregate, self.wanted)
     }
 }
 

@@ -297,7 +297,7 @@ fn histogram_views_exist_of_every_kind() {
         );
         assert!(view.layout.is_histogram_view());
         assert_eq!(
-            view.layout.segments(&Reading::default(), None).is_none(),
+            view.layout.segments(&Reading::default(), None).is_empty(),
             kind != "info"
         );
         assert_eq!(

@@ -5,14 +5,14 @@
 //! aggregates as they were and lets those reports in that are still defined and served by them; what is left over is made
 //! anew, and filled from the raw rows.
 
-use super::{DefinedBy, Entry, Reports, scope_of};
+use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::pool::snapshot::Damage;
 use crate::report::aggregate::Memory;
 use crate::report::aggregate::snapshot::{
-    AggregateCut, AggregateRestore, SavedAggregate, SavedPart,
+    AggregateCut, AggregateRestore, SavedAggregate, SavedPart, Wanted,
 };
-use crate::report::definition::Definition;
+use crate::report::definition::{DefinedBy, Definition};
 
 /// Raw rows taken into a new report in one go, at start.
 const FILL_REQUESTS: usize = 1 << 16;
@@ -147,13 +147,19 @@ impl ReportsRestore {
         pool: &mut Pool,
     ) -> Result<(), Damage> {
         self.end_aggregate(reports, pool);
-        let found = AggregateRestore::begin(saved, self.now_ms, reports.budget.limit())?;
-        let mut wanted = false;
-        for (name, _) in &found.reports {
-            let reason = match self.remaining.iter().find(|(it, _)| it.name == *name) {
+        let mut wanted = Vec::new();
+        for (place, name) in saved.reports()?.iter().enumerate() {
+            let at = self.remaining.iter().position(|(it, _)| it.name == *name);
+            let reason = match at {
                 None => "it is not defined any more",
-                Some((it, _)) if found.aggregate.serves(&scope_of(it), it) => {
-                    wanted = true;
+                Some(at) if saved.serves(&self.remaining[at].0) => {
+                    let (definition, defined_by) = self.remaining.remove(at);
+                    wanted.push(Wanted {
+                        place,
+                        definition,
+                        defined_by,
+                        rows: Vec::new(),
+                    });
                     continue;
                 }
                 Some(_) => "it is defined otherwise now: filled from the raw requests instead",
@@ -163,7 +169,11 @@ impl ReportsRestore {
                 reason,
             });
         }
-        self.current = wanted.then_some(found);
+        if !wanted.is_empty() {
+            let limit = reports.budget.limit();
+            let begun = AggregateRestore::begin(saved, wanted, self.now_ms, limit)?;
+            self.current = Some(begun);
+        }
         Ok(())
     }
 
@@ -190,41 +200,31 @@ impl ReportsRestore {
         }
         if let Some(mut current) = self.current.take() {
             current.aggregate.clear(&mut pool.strings);
-            let names = current.reports.into_iter().map(|(name, _)| name);
-            self.not_restored.extend(names.map(|report| NotRestored {
-                report,
-                reason: "it does not fit into reports.memory: filled from the raw requests instead",
-            }));
+            for report in current.wanted {
+                self.not_restored.push(NotRestored {
+                    report: report.definition.name.clone(),
+                    reason: "it does not fit into reports.memory: filled from the raw requests instead",
+                });
+                self.remaining.push((report.definition, report.defined_by));
+            }
         }
         Ok(())
     }
 
-    /// Makes the aggregate at hand live, with those of its reports that are still defined.
+    /// Makes the aggregate at hand live, with its reports.
     fn end_aggregate(&mut self, reports: &mut Reports, pool: &mut Pool) {
         let Some(found) = self.current.take() else {
             return;
         };
-        let mut taken = Vec::new();
-        for (place, (name, _)) in found.reports.iter().enumerate() {
-            let served = |(it, _): &(Definition, DefinedBy)| {
-                it.name == *name && found.aggregate.serves(&scope_of(it), it)
-            };
-            if let Some(at) = self.remaining.iter().position(served) {
-                let (definition, by) = self.remaining.remove(at);
-                taken.push((place, std::sync::Arc::new(definition), by));
-            }
-        }
-        let wanted: Vec<_> = taken.iter().map(|(place, it, _)| (*place, &**it)).collect();
-        let (aggregate, numbers) = found.finish(&wanted, reports.rows_max, &mut pool.strings);
+        let (aggregate, joined) = found.finish(reports.rows_max, &mut pool.strings);
         let at = reports.keep(aggregate);
-        for ((_, definition, defined_by), report) in taken.into_iter().zip(numbers) {
-            reports.entries.push(Entry {
-                definition,
-                defined_by,
-                aggregate: at,
-                report,
-            });
-        }
+        let entries = joined.into_iter().enumerate().map(|(report, it)| Entry {
+            definition: it.definition.into(),
+            defined_by: it.defined_by,
+            aggregate: at,
+            report,
+        });
+        reports.entries.extend(entries);
         reports.measure();
     }
 

@@ -7,28 +7,8 @@ use crate::config::PoolConfig;
 use crate::input::record::Hasher;
 use crate::pool::Pool;
 use crate::report::budget::Budget;
-
-#[test]
-fn layouts_are_those_that_a_definition_makes() {
-    for layout in [
-        BucketLayout::LogLinear,
-        BucketLayout::linear(10, 1024).unwrap(),
-        BucketLayout::v2(0, 60_000, 32_768).unwrap(),
-    ] {
-        assert!(is_layout(&layout));
-        let bytes = postcard::to_stdvec(&layout).unwrap();
-        assert_eq!(postcard::from_bytes::<BucketLayout>(&bytes), Ok(layout));
-        // A number of it changed: another layout that there is, or none.
-        for at in 1..bytes.len() {
-            let mut bytes = bytes.clone();
-            bytes[at] ^= 1;
-            let changed = postcard::from_bytes::<BucketLayout>(&bytes);
-            assert!(!changed.is_ok_and(|it| it == layout), "byte {at}");
-        }
-    }
-    let nothing = BucketLayout::Linear { max_us: 0, size: 1 };
-    assert!(!is_layout(&nothing));
-}
+use crate::report::histogram::BucketLayout;
+use crate::report::window::Ticks;
 
 /// Found by fuzzing: such a group was dropped with samples left in it, and the next tick to leave took them away again.
 #[test]
@@ -59,7 +39,7 @@ fn a_histogram_has_samples_of_requests_only() {
         overflow_groups: Vec::new(),
         reports: Vec::new(),
     };
-    let mut restore = AggregateRestore::begin(saved, 4_000, budget.limit()).unwrap();
+    let mut restore = AggregateRestore::begin(saved, Vec::new(), 4_000, budget.limit()).unwrap();
     let group = SavedGroup {
         id: 0,
         key: Vec::new(),
