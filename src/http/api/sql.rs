@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use futures::{StreamExt as _, stream};
-use serde::Deserialize;
 use serde_json::Value as Json;
 use tracing::{error, warn};
 
@@ -29,15 +28,6 @@ use crate::sql::{Literal, Reply, Rows, Session, SqlError};
 const VALUES_MAX: usize = 65_535;
 
 const FORMATS: &[Format] = &[Format::Json, Format::Ndjson, Format::Csv, Format::Arrow];
-
-/// What is to be run, as a body says it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Statement {
-    query: String,
-    /// One for each `?` of the query.
-    values: Option<Vec<Json>>,
-}
 
 /// `GET /api/v1/sql`
 pub(in crate::http) async fn query(
@@ -67,21 +57,28 @@ pub(in crate::http) async fn run(
     let format = Format::wanted(params.text("format").as_deref(), &headers, FORMATS)?;
     params.finish()?;
     let change = pass.is_some_and(|Extension(pass)| pass.identity.role >= Role::Admin);
-    let statement = serde_json::from_value(body.unwrap_or_default());
-    let statement: Statement = statement.map_err(|why| {
-        let accepted = r#"{"query": "SELECT ...", "values": [..]}"#;
-        let why = format!("the body is not a statement: {why}; accepted: {accepted}");
-        Problem::new(StatusCode::BAD_REQUEST, why)
-    })?;
-    let values = statement.values.unwrap_or_default();
-    if values.len() > VALUES_MAX {
-        let why = format!("are more than {VALUES_MAX}");
-        return Err(Problem::parameter("values", why));
+    let Some(Json::Object(mut members)) = body else {
+        let why = r#"the body is not an object; accepted: {"query": "SELECT ...", "values": [..]}"#;
+        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+    };
+    let Some(Json::String(statement)) = members.remove("query") else {
+        return Err(Problem::parameter("query", "is missing or is not text"));
+    };
+    let values = match members.remove("values").unwrap_or_default() {
+        Json::Null => Vec::new(),
+        Json::Array(values) if values.len() <= VALUES_MAX => values,
+        _ => {
+            let why = format!("is not an array of at most {VALUES_MAX} values, one for each ?");
+            return Err(Problem::parameter("values", why));
+        }
+    };
+    if let Some(name) = members.keys().next() {
+        return Err(Problem::parameter(name, "is unknown").accepting(["query", "values"]));
     }
     let values = values.into_iter().enumerate();
     let values = values.map(|(at, value)| literal(at, value));
     let values = values.collect::<Result<Vec<_>, _>>()?;
-    answer(&app, &statement.query, &values, format, change).await
+    answer(&app, &statement, &values, format, change).await
 }
 
 fn literal(at: usize, value: Json) -> Result<Literal, Problem> {
