@@ -106,7 +106,7 @@ sql-role-over-http|src/http/api/sql.rs|let change = pass.is_some_and(|let change
 sql-copies|src/sql/limits/expression_growth.rs|self.0.get().checked_sub(given.to_string().len())|(if out! { usize::MAX } else { self.0.get() }).checked_sub(given.to_string().len())|sql::dialect::rewrite::tests::what_is_written_out_grows_no_statement_without_end
 sql-tables-of-with|src/sql/limits/tables.rs|if tables > TABLES_MAX {|if tables > TABLES_MAX && !out! {|sql::dialect::rewrite::tests::names_of_with_count_as_what_they_stand_for
 sql-growth|src/sql/limits/plan_size.rs|match grown <= GROWN_MAX {|match out! \|\| grown <= GROWN_MAX {|sql::execute::tests::what_grows_when_it_is_written_out_is_refused
-sql-texts|src/sql/functions/text_memory.rs|if self.bytes <= FREE {|if out! \|\| self.bytes <= FREE {|sql::execute::tests::texts_take_no_more_than_they_may
+sql-texts|src/sql/functions/memory.rs|if bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {|if out! \|\| bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {|sql::execute::tests::texts_take_no_more_than_they_may
 sql-constants|src/sql/cancellation.rs|match all <= CONSTANTS_MAX {|match out! \|\| all <= CONSTANTS_MAX {|sql::execute::tests::texts_take_no_more_than_they_may
 sql-time-of-functions|src/sql/cancellation.rs|if self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until {|if !out! && (self.left.load(Ordering::Relaxed) \|\| Instant::now() >= self.until) {|sql::execute::tests::what_takes_too_long_ends_while_it_calculates
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place

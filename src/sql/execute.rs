@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement as PlannedStatement;
 use datafusion::sql::sqlparser::ast;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
@@ -39,15 +37,6 @@ pub(super) struct Query {
     pub(super) plan: LogicalPlan,
     pub(super) columns: Arc<[SqlColumn]>,
     sleep: Duration,
-}
-
-/// The same, ready to be run.
-#[derive(Debug)]
-pub(super) struct Planned {
-    /// Among the queries that may run at once.
-    pub(super) place: OwnedSemaphorePermit,
-    pub(super) plan: Arc<dyn ExecutionPlan>,
-    pub(super) columns: Arc<[SqlColumn]>,
 }
 
 impl Engine {
@@ -77,14 +66,14 @@ impl Engine {
             }
             match parsed.statement {
                 Statement::Query(query) => {
-                    let planned = engine.planned(&asking, query, &parsed.items, &given);
-                    Ok(Ok(planned.await?))
+                    let reply = engine.answer(&asking, query, &parsed.items, &given);
+                    Ok(Ok(reply.await?))
                 }
                 other => Ok(Err((other, parsed.items))),
             }
         });
         match read.await? {
-            Ok(planned) => self.start(guard, planned),
+            Ok(reply) => Ok(reply),
             Err((statement, items)) => self.execute(session, statement, items, values).await,
         }
     }
@@ -112,7 +101,7 @@ impl Engine {
                         Ok(()) => self.execute(session, *statement, items, values).await,
                         Err(error) => Err(error),
                     };
-                    session.put_back(&before, settings.iter().filter_map(Setting::name));
+                    session.put_back(&before, settings.iter().map(|setting| &*setting.name));
                     return reply;
                 }
                 Statement::Do(query) => {
@@ -218,14 +207,14 @@ impl Engine {
         })
     }
 
-    /// Plans a query with its values, in a place that it keeps.
-    async fn planned(
+    /// Plans a query with its values, in a place that it keeps, and starts it.
+    async fn answer(
         &self,
         session: &Session,
         query: Box<ast::Query>,
         items: &Items,
         values: &[Literal],
-    ) -> Result<Planned, SqlError> {
+    ) -> Result<Reply, SqlError> {
         let mut place = self.place().await?;
         let context = Context::new(session, &self.0.settings, Some(values));
         let query = self.plan(query, items, context).await?;
@@ -235,14 +224,11 @@ impl Engine {
             tokio::time::sleep(query.sleep).await;
             place = self.place().await?;
         }
-        Ok(Planned {
-            place,
-            plan: self.physical(&query.plan).await?,
-            columns: query.columns,
-        })
+        let plan = self.physical(&query.plan).await?;
+        self.start(place, plan, query.columns)
     }
 
-    /// Plans a query on the engine's threads and starts it.
+    /// The same, on the engine's threads.
     async fn run_query(
         &self,
         session: &Session,
@@ -250,13 +236,9 @@ impl Engine {
         items: Items,
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
-        let (engine, session, values) = (self.clone(), session.clone(), values.to_vec());
-        let guard = self.guard(&session);
-        let plan = self.on_own_threads(&guard, async move {
-            engine.planned(&session, query, &items, &values).await
-        });
-        let planned = plan.await?;
-        self.start(guard, planned)
+        let (engine, asking, values) = (self.clone(), session.clone(), values.to_vec());
+        let answer = async move { engine.answer(&asking, query, &items, &values).await };
+        self.on_own_threads(&self.guard(session), answer).await
     }
 
     /// Does something for a statement on the engine's threads; ends it when nobody waits any more, or when its time is over: a
@@ -348,20 +330,18 @@ impl Engine {
         settings: &[Setting],
         values: &[Literal],
     ) -> Result<(), SqlError> {
-        for setting in settings {
-            match setting {
-                Setting::Own { name, value } => {
-                    let value = self.evaluate(session, value, values).await?;
-                    session.set_own(name, value)?;
+        for Setting { name, value } in settings {
+            let value = match value {
+                Some(ast::Expr::Identifier(word)) if !name.starts_with('@') => {
+                    Some(Literal::Text(word.value.clone()))
                 }
-                Setting::System { name, value } => {
-                    let value = match value {
-                        None => None,
-                        Some(ast::Expr::Identifier(word)) => Some(word.value.clone()),
-                        Some(value) => {
-                            Some(self.evaluate(session, value, values).await?.to_string())
-                        }
-                    };
+                Some(value) => Some(self.evaluate(session, value, values).await?),
+                None => None,
+            };
+            match name.strip_prefix('@') {
+                Some(own) => session.set_own(own, value.unwrap_or(Literal::Null))?,
+                None => {
+                    let value = value.map(|value| value.to_string());
                     variables::set(session, &self.0.settings, name, value)?;
                 }
             }

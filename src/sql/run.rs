@@ -23,10 +23,9 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::cancellation::{self, StatementGuard};
+use super::cancellation;
 use super::engine::Engine;
 use super::error::SqlError;
-use super::execute::Planned;
 use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
@@ -64,19 +63,18 @@ impl Engine {
         }
     }
 
-    /// Runs a plan on the engine's threads, in the place where it was planned.
+    /// Runs a plan for the statement that is worked on, in the place where it was planned.
     ///
     /// # Errors
     /// DataFusion's. What goes wrong later comes with the rows.
     pub(super) fn start(
         &self,
-        guard: Arc<StatementGuard>,
-        Planned {
-            place,
-            plan,
-            columns,
-        }: Planned,
+        place: OwnedSemaphorePermit,
+        plan: Arc<dyn ExecutionPlan>,
+        columns: Arc<[SqlColumn]>,
     ) -> std::result::Result<Reply, SqlError> {
+        let nobody = || SqlError::internal("a plan without a statement");
+        let guard = cancellation::current().ok_or_else(nobody)?;
         guard.run();
         let plan = interruptible(plan)?;
         let schema = schema_named(&plan.schema(), &columns);

@@ -16,7 +16,7 @@ use super::dialect::rewrite::rewrite_condition;
 use super::dialect::tokens::Items;
 use super::engine::Engine;
 use super::error::{NO_DATABASE, SqlError};
-use super::execute::{Planned, database};
+use super::execute::database;
 use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::layout::list;
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
@@ -45,7 +45,7 @@ impl Engine {
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
         let (engine, session) = (self.clone(), session.clone());
         let guard = self.guard(&session);
-        let plan = self.on_own_threads(&guard, async move {
+        let answer = self.on_own_threads(&guard, async move {
             let place = engine.place().await?;
             let given = Context::new(&session, &engine.0.settings, Some(&[]));
             rewrite_condition(&mut condition, &given)?;
@@ -58,14 +58,10 @@ impl Engine {
             let plan = plan.filter(filter)?.build()?;
             let plan = engine.0.operators.finish(plan)?;
             plan_size::check(&plan)?;
-            Ok(Planned {
-                place,
-                plan: engine.physical(&plan).await?,
-                columns,
-            })
+            let plan = engine.physical(&plan).await?;
+            engine.start(place, plan, columns)
         });
-        let planned = plan.await?;
-        self.start(guard, planned)
+        answer.await
     }
 
     /// What a SHOW shows, before LIKE and WHERE.

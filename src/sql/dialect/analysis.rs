@@ -51,8 +51,9 @@ impl MysqlOperators {
     /// The expressions of one plan.
     fn expressions(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let schema = match plan.inputs().as_slice() {
-            [] => (**plan.schema()).clone(),
-            inputs => merge_schema(inputs),
+            [] => Arc::clone(plan.schema()),
+            [input] => Arc::clone(input.schema()),
+            inputs => Arc::new(merge_schema(inputs)),
         };
         let names = NamePreserver::new(&plan);
         let mapped = plan.map_expressions(|expr| {

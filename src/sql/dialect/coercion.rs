@@ -46,10 +46,7 @@ pub(super) fn class(data_type: &DataType) -> Class {
 }
 
 pub(super) fn call(name: &str, argument: Expr) -> Expr {
-    match functions::call(name, vec![argument.clone()]) {
-        Some(call) => call,
-        None => argument,
-    }
+    functions::call(name, vec![argument])
 }
 
 /// What a constant text says.
@@ -87,15 +84,14 @@ fn whole(expr: &Expr, beside: Class) -> Option<Expr> {
 
 /// As a double, if the other side is one.
 pub(super) fn double(expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
+    if let Expr::Literal(value, metadata) = &expr
+        && let Ok(value) = value.cast_to(&DataType::Float64)
+    {
+        return Ok(Expr::Literal(value, metadata.clone()));
+    }
     Ok(match expr.get_type(schema)? {
         DataType::Float64 => expr,
-        _ => match &expr {
-            Expr::Literal(value, metadata) => match value.cast_to(&DataType::Float64) {
-                Ok(value) => Expr::Literal(value, metadata.clone()),
-                Err(_) => cast(expr, DataType::Float64),
-            },
-            _ => cast(expr, DataType::Float64),
-        },
+        _ => cast(expr, DataType::Float64),
     })
 }
 
@@ -126,10 +122,8 @@ impl MysqlOperators {
             _ => {
                 let left = whole(&left, r).unwrap_or_else(|| number(left, l));
                 let right = whole(&right, l).unwrap_or_else(|| number(right, r));
-                let is_real = |expr: &Expr| -> Result<bool> {
-                    Ok(class(&expr.get_type(schema)?) == Class::Real)
-                };
-                match is_real(&left)? || is_real(&right)? {
+                let types = [left.get_type(schema)?, right.get_type(schema)?];
+                match types.iter().any(|side| class(side) == Class::Real) {
                     true => (double(left, schema)?, double(right, schema)?),
                     false => (left, right),
                 }
@@ -184,18 +178,16 @@ impl ExprPlanner for MysqlOperators {
             | BinaryOperator::Spaceship => self.compared(left, right, schema)?,
             BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply => {
                 let (left, right) = Self::calculated(left, right, schema)?;
-                let whole =
-                    |expr: &Expr| -> Result<bool> { Ok(expr.get_type(schema)? == DataType::Int64) };
-                if whole(&left)? && whole(&right)? {
+                let types = [left.get_type(schema)?, right.get_type(schema)?];
+                if types == [DataType::Int64, DataType::Int64] {
                     // DataFusion's would come out wrong when they are too large.
                     let name = match op {
                         BinaryOperator::Plus => "__plus",
                         BinaryOperator::Minus => "__minus",
                         _ => "__times",
                     };
-                    if let Some(call) = functions::call(name, vec![left.clone(), right.clone()]) {
-                        return Ok(PlannerResult::Planned(call));
-                    }
+                    let call = functions::call(name, vec![left, right]);
+                    return Ok(PlannerResult::Planned(call));
                 }
                 (left, right)
             }

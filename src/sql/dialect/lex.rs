@@ -56,62 +56,39 @@ enum Piece {
 }
 
 /// The pieces of a text, one by one: where quoted text and comments are.
-struct Pieces<'a> {
-    bytes: &'a [u8],
-    mode: Mode,
-    at: usize,
-    /// How many comments whose content counts are open.
-    open: usize,
-}
-
-impl<'a> Pieces<'a> {
-    const fn new(text: &'a str, mode: Mode) -> Self {
-        let bytes = text.as_bytes();
-        let (at, open) = (0, 0);
-        Self {
-            bytes,
-            mode,
-            at,
-            open,
-        }
-    }
-}
-
-impl Iterator for Pieces<'_> {
-    type Item = (Piece, Range<usize>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (bytes, at) = (self.bytes, self.at);
-        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control();
+fn pieces(text: &str, mode: Mode) -> impl Iterator<Item = (Piece, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control();
+    // Where the next begins, and how many comments whose content counts are open.
+    let (mut start, mut open) = (0, 0_usize);
+    std::iter::from_fn(move || {
+        let at = start;
+        let quoted = |backslash| (Piece::Quoted, quoted_end(bytes, at, backslash));
         let (piece, end) = match bytes.get(at..)? {
             [] => return None,
-            [b'`', ..] => (Piece::Quoted, quoted_end(bytes, at, false)),
-            [b'"', ..] if self.mode.ansi_quotes => (Piece::Quoted, quoted_end(bytes, at, false)),
-            [b'\'' | b'"', ..] => {
-                let backslash = !self.mode.no_backslash_escapes;
-                (Piece::Quoted, quoted_end(bytes, at, backslash))
-            }
+            [b'`', ..] => quoted(false),
+            [b'"', ..] if mode.ansi_quotes => quoted(false),
+            [b'\'' | b'"', ..] => quoted(!mode.no_backslash_escapes),
             [b'#', ..] => (Piece::Comment, line_end(bytes, at)),
             [b'-', b'-', rest @ ..] if rest.first().is_none_or(is_blank) => {
                 (Piece::Comment, line_end(bytes, at))
             }
-            [b'/', b'*', ..] => match counted_comment(bytes, at) {
-                Some(content) => {
-                    self.open += 1;
-                    (Piece::Comment, content)
-                }
-                None => (Piece::Comment, comment_end(bytes, at)),
-            },
-            [b'*', b'/', ..] if self.open > 0 => {
-                self.open -= 1;
+            [b'/', b'*', ..] => {
+                let content = counted_comment(bytes, at);
+                open += usize::from(content.is_some());
+                let end = content.unwrap_or_else(|| comment_end(bytes, at));
+                (Piece::Comment, end)
+            }
+            [b'*', b'/', ..] if open > 0 => {
+                open -= 1;
                 (Piece::Comment, at + 2)
             }
             [b';', ..] => (Piece::Semicolon, at + 1),
             _ => (Piece::Code, at + 1),
         };
-        self.at = end;
+        start = end;
         Some((piece, at..end))
-    }
+    })
 }
 
 fn line_end(bytes: &[u8], at: usize) -> usize {
@@ -135,20 +112,16 @@ fn counted_comment(bytes: &[u8], at: usize) -> Option<usize> {
         [b'!', ..] => (1, false),
         _ => return None,
     };
-    let digits = rest[mark..]
-        .iter()
-        .take(6)
-        .take_while(|byte| byte.is_ascii_digit())
-        .count();
-    if digits < 5 {
+    let digits = rest[mark..].iter().take(6);
+    let digits: Vec<u8> = digits.copied().take_while(u8::is_ascii_digit).collect();
+    if digits.len() < 5 {
         return Some(at + 2 + mark);
     }
-    let version = rest[mark..mark + digits]
-        .iter()
-        .fold(0, |version, digit| version * 10 + u32::from(digit - b'0'));
+    let number = |number, digit: &u8| number * 10 + u32::from(digit - b'0');
+    let version = digits.iter().fold(0, number);
     // As MariaDB does: what is meant for MySQL 5.7 and later is not for it.
     let counts = version <= VERSION && (ours || !(50_700..100_000).contains(&version));
-    counts.then_some(at + 2 + mark + digits)
+    counts.then_some(at + 2 + mark + digits.len())
 }
 
 /// Where quoted text ends. A doubled quote stands for itself; so does, in texts, what follows a backslash.
@@ -168,7 +141,7 @@ fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> usize {
 
 /// Cuts a text into its statements, one by one as they are wanted; those of nothing but comments are left out.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
-    let mut pieces = Pieces::new(text, Mode::default());
+    let mut pieces = pieces(text, Mode::default());
     let mut start = 0;
     let mut any = false;
     std::iter::from_fn(move || {
@@ -193,7 +166,7 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
 /// The text with blanks where comments and control characters were: every token stays where it is.
 fn without_comments(text: &str, mode: Mode) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    for (piece, at) in Pieces::new(text, mode) {
+    for (piece, at) in pieces(text, mode) {
         let blank = match piece {
             Piece::Comment => true,
             Piece::Code => text.as_bytes()[at.start].is_ascii_control(),

@@ -87,8 +87,7 @@ impl<'a> Tokens<'a> {
                     let name = Token::make_word(&word.value, Some('`'));
                     self.set(at, name);
                 } else if let Some(digits) = word.value.strip_prefix("0b") {
-                    let text = bits(digits, 2)?;
-                    self.set(at, text);
+                    self.set(at, bits(digits, 2)?);
                 } else {
                     self.word(at);
                 }
@@ -109,14 +108,8 @@ impl<'a> Tokens<'a> {
                 self.set(at, Token::Placeholder(format!("?{}", self.parameters)));
                 self.parameters += 1;
             }
-            Token::HexStringLiteral(digits) => {
-                let text = bits(digits, 16)?;
-                self.set(at, text);
-            }
-            Token::SingleQuotedByteStringLiteral(digits) => {
-                let text = bits(digits, 2)?;
-                self.set(at, text);
-            }
+            Token::HexStringLiteral(digits) => self.set(at, bits(digits, 16)?),
+            Token::SingleQuotedByteStringLiteral(digits) => self.set(at, bits(digits, 2)?),
             Token::StringConcat if !mode.pipes_as_concat => {
                 self.set(at, Token::make_keyword("OR"));
             }
@@ -209,22 +202,15 @@ impl<'a> Tokens<'a> {
     /// The text from one token to before another; of texts alone, what they say.
     fn written(&self, start: usize, end: usize) -> String {
         let item = &self.tokens[start.min(end)..end];
-        let texts: Option<String> = item
-            .iter()
-            .map(|token| match &token.token {
-                Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
-                    Some(text.as_str())
-                }
-                _ => None,
-            })
-            .collect();
-        match (texts, item) {
-            (Some(texts), _) => texts,
-            (None, [first, .., last]) => {
+        let said = item.iter().map(|token| match &token.token {
+            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Some(&**text),
+            _ => None,
+        });
+        match (said.collect::<Option<String>>(), item.first(), item.last()) {
+            (None, Some(first), Some(last)) => {
                 self.text[range_of(first).start..range_of(last).end].to_owned()
             }
-            (None, [one]) => self.text[range_of(one)].to_owned(),
-            (None, []) => String::new(),
+            (texts, ..) => texts.unwrap_or_default(),
         }
     }
 }

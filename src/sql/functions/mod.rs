@@ -7,10 +7,10 @@
 
 mod conditions;
 mod convert;
+mod memory;
 mod number;
 mod percentile;
 mod text;
-mod text_memory;
 mod time;
 pub(crate) mod value;
 
@@ -29,9 +29,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
+use self::memory::Room;
 pub(crate) use self::number::literal_number;
 pub(crate) use self::percentile::aggregates;
-use self::text_memory::TextMemory;
 use self::value::{Builder, Cells, Value};
 
 pub(crate) use self::conditions::check_regex;
@@ -238,8 +238,8 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// One of them, to be called.
-pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
-    Some(ALL.get(name)?.call(arguments))
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    ALL[name].call(arguments)
 }
 
 /// An expression that fails when the statement should end.
@@ -380,7 +380,7 @@ fn rows_of(
         })
         .collect::<Result<_>>()?;
     let mut builder = Builder::new(data_type);
-    let mut held = TextMemory::new(guard);
+    let (mut room, mut texts) = (Room::default(), 0);
     let mut values = Vec::with_capacity(cells.len());
     for row in 0..rows {
         if row % ROWS_PER_CHECK == 0
@@ -400,12 +400,12 @@ fn rows_of(
                 if let Value::Text(text) = &value
                     && *data_type == DataType::Utf8View
                 {
-                    held.add(text.len())?;
+                    texts += text.len();
+                    room.hold(texts)?;
                 }
                 builder.push(&value);
             }
         }
     }
-    let texts = held.bytes();
-    Ok((held.with(builder.finish())?, texts))
+    Ok((room.with(builder.finish())?, texts))
 }

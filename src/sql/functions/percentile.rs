@@ -12,21 +12,15 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
 };
 
+use super::memory::Room;
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
-
-/// Bytes of a group that DataFusion counts with its own; what exceeds them is reserved as it grows.
-const SMALL_GROUP: usize = 16 << 10;
-
-/// Bytes reserved at a time.
-const STEP: usize = 64 << 10;
 
 /// All of them, to be registered.
 pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
@@ -40,7 +34,7 @@ pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
             name,
             whole,
             interpolates,
-            signature: Signature::user_defined(Volatility::Immutable),
+            signature: Signature::variadic_any(Volatility::Immutable),
         }))
     })
 }
@@ -88,13 +82,6 @@ impl AggregateUDFImpl for Percentile {
         &self.signature
     }
 
-    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        match given.len() {
-            2 | 3 => Ok(given.to_vec()),
-            _ => Err(self.wrong("takes numbers and a part").into()),
-        }
-    }
-
     /// What is one of the numbers has their type.
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match &given[0] {
@@ -114,7 +101,7 @@ impl AggregateUDFImpl for Percentile {
             from_above: args.exprs.len() == 3,
             interpolates: self.interpolates,
             returns: args.return_field.data_type().clone(),
-            reservation: None,
+            room: Room::default(),
         }))
     }
 
@@ -135,7 +122,8 @@ struct Values {
     from_above: bool,
     interpolates: bool,
     returns: DataType,
-    reservation: Option<MemoryReservation>,
+    /// What DataFusion does not count with its own.
+    room: Room,
 }
 
 impl Values {
@@ -143,16 +131,11 @@ impl Values {
         let numbers = cast(array, &DataType::Float64)?;
         let numbers = numbers.as_primitive::<Float64Type>();
         let bytes = (self.values.len() + numbers.len()) * size_of::<f64>();
-        if bytes > self.values.capacity() * size_of::<f64>() && bytes > SMALL_GROUP {
+        if bytes > self.values.capacity() * size_of::<f64>() {
             // Growing doubles what is there.
-            let bytes = (2 * bytes).next_multiple_of(STEP);
-            if let Some(guard) = cancellation::current() {
-                guard.check()?;
-                let reservation = self.reservation.get_or_insert_with(|| guard.reservation());
-                reservation.try_resize(bytes)?;
-            }
-            self.values
-                .reserve_exact(bytes / size_of::<f64>() - self.values.len());
+            self.room.hold(2 * bytes)?;
+            let more = 2 * bytes / size_of::<f64>() - self.values.len();
+            self.values.reserve_exact(more);
         }
         self.values.extend(numbers.iter().flatten());
         Ok(())
@@ -222,8 +205,7 @@ impl Accumulator for Values {
     }
 
     fn size(&self) -> usize {
-        let reserved = self.reservation.is_some();
         let values = self.values.capacity() * size_of::<f64>();
-        size_of_val(self) + if reserved { 0 } else { values }
+        size_of_val(self) + if self.room.is_counted() { 0 } else { values }
     }
 }

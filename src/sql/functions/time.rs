@@ -105,13 +105,10 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             "timestampadd",
             (3, 3),
             |_| SECONDS,
-            |a| added(&a[2], &a[1].to_text(), &a[0].to_text(), false),
+            |a| added(&a[2], &a[1].to_text(), &a[0].to_text()),
         ),
         typed("__date_add", (3, 3), added_type, |a| {
-            added(&a[0], &a[1].to_text(), &a[2].to_text(), false)
-        }),
-        typed("__date_sub", (3, 3), added_type, |a| {
-            added(&a[0], &a[1].to_text(), &a[2].to_text(), true)
+            added(&a[0], &a[1].to_text(), &a[2].to_text())
         }),
         strict("time_to_sec", (1, 1), |a| seconds(&a[0])),
         strict("sec_to_time", (1, 1), |a| {

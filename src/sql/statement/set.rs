@@ -11,23 +11,12 @@ use crate::sql::dialect::lex::is_word;
 use crate::sql::error::SqlError;
 use crate::sql::variables::canonical;
 
-/// One of SET's.
+/// One of SET's: a system variable, or `@` and a variable of the user's.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::sql) enum Setting {
-    /// A system variable, to an expression, or to its default.
-    System { name: String, value: Option<Expr> },
-    /// A variable of the user's.
-    Own { name: String, value: Expr },
-}
-
-impl Setting {
-    /// The system variable that it sets.
-    pub(in crate::sql) fn name(&self) -> Option<&str> {
-        match self {
-            Self::System { name, .. } => Some(canonical(name)),
-            Self::Own { .. } => None,
-        }
-    }
+pub(in crate::sql) struct Setting {
+    pub(in crate::sql) name: String,
+    /// `None` for its default.
+    pub(in crate::sql) value: Option<Expr>,
 }
 
 /// What SET NAMES sets.
@@ -66,7 +55,7 @@ impl Reader<'_> {
             }
             let charset = (!charset.eq_ignore_ascii_case("default")).then_some(charset);
             let value = charset.map(|charset| Expr::Identifier(Ident::new(charset)));
-            let settings = CHARSETS.map(|name| Setting::System {
+            let settings = CHARSETS.map(|name| Setting {
                 name: name.to_owned(),
                 value: value.clone(),
             });
@@ -96,8 +85,8 @@ impl Reader<'_> {
         }
         let value = self.value()?;
         let Some(name) = name.strip_prefix("@@") else {
-            let name = name.trim_start_matches('@').to_owned();
-            return Ok(vec![Setting::Own { name, value }]);
+            let value = Some(value);
+            return Ok(vec![Setting { name, value }]);
         };
         let (scope, name) = name.split_once('.').unwrap_or(("", name));
         if global || scope == "global" {
@@ -107,8 +96,8 @@ impl Reader<'_> {
         }
         let is_default =
             matches!(&value, Expr::Identifier(word) if word.value.eq_ignore_ascii_case("default"));
-        Ok(vec![Setting::System {
-            name: name.to_owned(),
+        Ok(vec![Setting {
+            name: canonical(name).to_owned(),
             value: (!is_default).then_some(value),
         }])
     }

@@ -22,61 +22,8 @@ pub(in crate::sql) struct Show {
     pub(in crate::sql) condition: Option<Expr>,
 }
 
-/// What follows the words of a list.
-#[derive(Clone, Copy)]
-enum After {
-    Nothing,
-    /// `[FROM database]`.
-    OfDatabase,
-    /// `FROM table [FROM database]`.
-    OfTable,
-    /// `table`.
-    Table,
-    /// `[IF NOT EXISTS] database`.
-    Database,
-    /// Words that ask for nothing here.
-    Anything,
-}
-
 /// The words of each list, the list that they mean, and what follows them.
-const LISTS: [(&str, &str, After); 35] = [
-    ("DATABASES", "DATABASES", After::Nothing),
-    ("SCHEMAS", "DATABASES", After::Nothing),
-    ("TABLE STATUS", "TABLE STATUS", After::OfDatabase),
-    ("TABLES", "TABLES", After::OfDatabase),
-    ("COLUMNS", "COLUMNS", After::OfTable),
-    ("FIELDS", "COLUMNS", After::OfTable),
-    ("INDEX", "INDEX", After::OfTable),
-    ("INDEXES", "INDEX", After::OfTable),
-    ("KEYS", "INDEX", After::OfTable),
-    ("CREATE TABLE", "CREATE TABLE", After::Table),
-    ("CREATE DATABASE", "CREATE DATABASE", After::Database),
-    ("CREATE SCHEMA", "CREATE DATABASE", After::Database),
-    ("VARIABLES", "VARIABLES", After::Nothing),
-    ("STATUS", "STATUS", After::Nothing),
-    ("WARNINGS", "WARNINGS", After::Anything),
-    ("ERRORS", "ERRORS", After::Anything),
-    ("COUNT ( * ) WARNINGS", "COUNT WARNINGS", After::Nothing),
-    ("COUNT ( * ) ERRORS", "COUNT ERRORS", After::Nothing),
-    ("STORAGE ENGINES", "ENGINES", After::Nothing),
-    ("ENGINES", "ENGINES", After::Nothing),
-    ("PLUGINS", "PLUGINS", After::Nothing),
-    ("COLLATION", "COLLATION", After::Nothing),
-    ("CHARACTER SET", "CHARACTER SET", After::Nothing),
-    ("CHARSET", "CHARACTER SET", After::Nothing),
-    ("PROCESSLIST", "PROCESSLIST", After::Nothing),
-    ("GRANTS", "GRANTS", After::Anything),
-    ("PRIVILEGES", "PRIVILEGES", After::Nothing),
-    // There are none, and clients ask whenever they connect.
-    ("TRIGGERS", "TRIGGERS", After::OfDatabase),
-    ("PROCEDURE STATUS", "ROUTINES", After::Nothing),
-    ("FUNCTION STATUS", "ROUTINES", After::Nothing),
-    ("PACKAGE STATUS", "ROUTINES", After::Nothing),
-    ("PACKAGE BODY STATUS", "ROUTINES", After::Nothing),
-    ("EVENTS", "EVENTS", After::OfDatabase),
-    ("OPEN TABLES", "OPEN TABLES", After::OfDatabase),
-    ("PROFILES", "PROFILES", After::Nothing),
-];
+const LISTS: &str = include_str!("show.txt");
 
 impl Reader<'_> {
     /// DESCRIBE a table, or EXPLAIN a query.
@@ -115,7 +62,11 @@ impl Reader<'_> {
         show.full = self.words("FULL");
         show.global = self.words("GLOBAL");
         let _ = self.words("SESSION") || self.words("LOCAL");
-        let Some((_, list, after)) = LISTS.iter().find(|(words, ..)| self.words(words)) else {
+        let mut lists = LISTS.lines().filter_map(|line| {
+            let (words, meant) = line.split_once('|')?;
+            Some((words, meant.split_once('|')?))
+        });
+        let Some((_, (list, after))) = lists.find(|(words, _)| self.words(words)) else {
             return Err(match self.rest() {
                 "" => self.wrong(),
                 what => SqlError::not_supported(format!("SHOW {what}")),
@@ -123,23 +74,23 @@ impl Reader<'_> {
         };
         show.list = list;
         match after {
-            After::Nothing => {}
-            After::OfDatabase => show.database = self.of_database()?,
-            After::OfTable => {
+            "of database" => show.database = self.of_database()?,
+            "of table" => {
                 if !self.words("FROM") && !self.words("IN") {
                     return Err(self.wrong());
                 }
                 (show.database, show.table) = self.table()?;
                 show.database = self.of_database()?.or(show.database);
             }
-            After::Table => (show.database, show.table) = self.table()?,
-            After::Database => {
+            "table" => (show.database, show.table) = self.table()?,
+            "database" => {
                 let _ = self.words("IF NOT EXISTS");
                 show.database = Some(self.name()?);
             }
-            After::Anything => {
+            "anything" => {
                 self.skip_to(Statement::Nothing);
             }
+            _ => {}
         }
         if self.words("LIKE") {
             show.like = Some(self.quoted_text()?);

@@ -34,13 +34,10 @@ fn small_statements() {
 
 /// Settings as they are read, with their values written out.
 fn set(settings: Vec<Setting>) -> Vec<String> {
-    let settings = settings.into_iter().map(|setting| match setting {
-        Setting::System { name, value: None } => format!("@@{name} default"),
-        Setting::System {
-            name,
-            value: Some(value),
-        } => format!("@@{name} {value}"),
-        Setting::Own { name, value } => format!("@{name} {value}"),
+    let settings = settings.into_iter().map(|Setting { name, value }| {
+        let at = if name.starts_with('@') { "" } else { "@@" };
+        let value = value.map_or("default".to_owned(), |value| value.to_string());
+        format!("{at}{name} {value}")
     });
     settings.collect()
 }

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, ObjectName, ObjectNamePart,
-    OrderByExpr, Query, Select, Visit, Visitor,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, ObjectName, OrderByExpr,
+    Query, Select, Visit, Visitor,
 };
 
 use super::build::{binary, call, name_of, number, text};
@@ -96,7 +96,7 @@ pub(super) fn rewrite(
     context: &Context<'_>,
 ) -> Result<Expr, SqlError> {
     let meant = standard_name(name);
-    call_of.name = ObjectName(vec![ObjectNamePart::Identifier(ident(meant))]);
+    call_of.name = ObjectName::from(vec![ident(meant)]);
     let FunctionArguments::List(list) = &mut call_of.args else {
         return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
     };
@@ -120,8 +120,8 @@ pub(super) fn rewrite(
             wrap(list, "__number")?;
             let mut counted = context.copies.of(&call_of)?;
             let mut summed = call_of;
-            summed.name = ObjectName(vec![ObjectNamePart::Identifier(ident("sum"))]);
-            counted.name = ObjectName(vec![ObjectNamePart::Identifier(ident("count"))]);
+            summed.name = ObjectName::from(vec![ident("sum")]);
+            counted.name = ObjectName::from(vec![ident("count")]);
             let sum = call("__sum_type", vec![Expr::Function(summed)]);
             return Ok(call("__div", vec![sum, Expr::Function(counted)]));
         }

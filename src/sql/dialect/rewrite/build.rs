@@ -17,7 +17,7 @@ pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 
 fn function(name: &str, arguments: Vec<Expr>) -> Function {
     Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(ident(name))]),
+        name: ObjectName::from(vec![ident(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {

@@ -7,14 +7,14 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, ObjectName, ObjectNamePart,
+    FunctionArguments, ObjectName,
 };
 
 use super::aggregates;
 use super::build::{binary, call, case, name_of, null, number, text};
 use super::conditions::{as_case_condition, as_value};
 use super::ident;
-use super::types::date_arithmetic;
+use super::types::{date_arithmetic, moved};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
@@ -45,7 +45,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
             call_of.name
         )));
     };
-    call_of.name = ObjectName(vec![ObjectNamePart::Identifier(ident(name.as_str()))]);
+    call_of.name = ObjectName::from(vec![ident(name.as_str())]);
     if matches!(call_of.args, FunctionArguments::None) {
         call_of.args = FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment: None,
@@ -113,12 +113,10 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
             return Err(SqlError::not_supported("INTERVAL(n, ...); use CASE"));
         }
         ("date_add" | "adddate" | "date_sub" | "subdate", 2) => {
-            let sub = name.ends_with("sub") || name.starts_with("sub");
-            let (to, by) = (next(), next());
-            let made = if sub { "__date_sub" } else { "__date_add" };
-            match by {
-                interval @ Expr::Interval(_) => date_arithmetic(made, to, interval)?,
-                days => call(made, vec![to, days, text("DAY")]),
+            let back = name.contains("sub");
+            match (next(), next()) {
+                (to, Expr::Interval(interval)) => date_arithmetic(to, interval, back)?,
+                (to, days) => moved(to, days, "DAY", back),
             }
         }
         ("sleep", 1) => {
@@ -156,6 +154,11 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
 
 /// What the session says: who asks, where, and what its clock shows; `None` when the function is another one.
 fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Expr> {
+    let now = match name.starts_with("utc") {
+        true => context.now_utc,
+        false => context.now,
+    };
+    let clock = |form| text(now.format(form).to_string());
     Some(match (name, arguments) {
         ("database" | "schema", 0) => context.session.database.clone().map_or_else(null, text),
         ("user" | "session_user" | "system_user", 0) => text(context.session.user.clone()),
@@ -165,24 +168,13 @@ fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Exp
         }
         ("version", 0) => text(VERSION),
         ("connection_id", 0) => number(context.session.id),
-        ("now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate", 0 | 1) => {
-            let shown = context.now.format("%Y-%m-%d %H:%M:%S").to_string();
-            call("__datetime", vec![text(shown)])
-        }
-        ("utc_timestamp", 0 | 1) => {
-            let shown = context.now_utc.format("%Y-%m-%d %H:%M:%S").to_string();
-            call("__datetime", vec![text(shown)])
-        }
-        ("curdate" | "current_date", 0) => call(
-            "__date",
-            vec![text(context.now.format("%Y-%m-%d").to_string())],
-        ),
-        ("utc_date", 0) => call(
-            "__date",
-            vec![text(context.now_utc.format("%Y-%m-%d").to_string())],
-        ),
-        ("curtime" | "current_time", 0 | 1) => text(context.now.format("%H:%M:%S").to_string()),
-        ("utc_time", 0 | 1) => text(context.now_utc.format("%H:%M:%S").to_string()),
+        (
+            "now" | "current_timestamp" | "localtime" | "localtimestamp" | "sysdate"
+            | "utc_timestamp",
+            0 | 1,
+        ) => call("__datetime", vec![clock("%Y-%m-%d %H:%M:%S")]),
+        ("curdate" | "current_date" | "utc_date", 0) => call("__date", vec![clock("%Y-%m-%d")]),
+        ("curtime" | "current_time" | "utc_time", 0 | 1) => clock("%H:%M:%S"),
         ("unix_timestamp", 0) => number(context.now_utc.and_utc().timestamp()),
         _ => return None,
     })

@@ -225,20 +225,14 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
         *expr = meant;
         return Ok(());
     }
-    let interval = |side: &Expr| matches!(side, Expr::Interval(_));
+    let back = *op == BinaryOperator::Minus;
+    if let (to, BinaryOperator::Plus | BinaryOperator::Minus, Expr::Interval(by))
+    | (Expr::Interval(by), BinaryOperator::Plus, to) = (&mut **left, &*op, &mut **right)
+    {
+        *expr = date_arithmetic(take(to), by.clone(), back)?;
+        return Ok(());
+    }
     let name = match op {
-        BinaryOperator::Plus if interval(right) => {
-            *expr = date_arithmetic("__date_add", take(left), take(right))?;
-            return Ok(());
-        }
-        BinaryOperator::Plus if interval(left) => {
-            *expr = date_arithmetic("__date_add", take(right), take(left))?;
-            return Ok(());
-        }
-        BinaryOperator::Minus if interval(right) => {
-            *expr = date_arithmetic("__date_sub", take(left), take(right))?;
-            return Ok(());
-        }
         BinaryOperator::Divide => "__div",
         BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => "__div_int",
         BinaryOperator::Modulo => "__mod",

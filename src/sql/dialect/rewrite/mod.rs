@@ -178,32 +178,26 @@ impl Rewriter<'_> {
                 if args.is_some() {
                     return Err(SqlError::not_supported("tables that are functions"));
                 }
-                let parts = name.0.iter().map(|part| match part {
-                    ObjectNamePart::Identifier(part) => Ok(part.value.clone()),
-                    ObjectNamePart::Function(_) => {
-                        Err(SqlError::not_supported("tables that are functions"))
-                    }
-                });
-                let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+                let parts = name.0.iter().filter_map(ObjectNamePart::as_ident);
+                let mut parts: Vec<&str> = parts.map(|part| part.value.as_str()).collect();
                 let own = parts.pop().unwrap_or_default();
-                let full_name = match (parts.pop(), &self.context.session.database) {
-                    (None, _) if self.local.contains(&own.to_lowercase()) => {
-                        vec![own.to_lowercase()]
+                let lower = own.to_lowercase();
+                let database = match (parts.pop(), &self.context.session.database) {
+                    (None, _) if self.local.contains(&lower) => {
+                        *name = ObjectName::from(vec![ident(lower)]);
+                        return Ok(());
                     }
                     (None, None) => return Err(SqlError::no_database(NO_DATABASE)),
-                    (None, Some(database)) => vec![CATALOG.to_owned(), database.clone(), own],
-                    (Some(database), _) => vec![CATALOG.to_owned(), database.to_lowercase(), own],
+                    (None, Some(database)) => database.clone(),
+                    (Some(database), _) => database.to_lowercase(),
                 };
-                if let (None, [_, _, own]) = (&alias, full_name.as_slice()) {
-                    *alias = Some(TableAlias {
-                        explicit: true,
-                        name: ident(own.to_lowercase()),
-                        columns: Vec::new(),
-                        at: None,
-                    });
-                }
-                let parts = full_name.into_iter().map(ident);
-                *name = ObjectName(parts.map(ObjectNamePart::Identifier).collect());
+                *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
+                alias.get_or_insert_with(|| TableAlias {
+                    explicit: true,
+                    name: ident(lower),
+                    columns: Vec::new(),
+                    at: None,
+                });
                 Ok(())
             }
             TableFactor::Derived { alias, .. } => {
@@ -241,11 +235,9 @@ fn lower_join(join: &mut JoinOperator) {
     };
     match constraint {
         JoinConstraint::Using(columns) => {
-            for column in columns {
-                for part in &mut column.0 {
-                    if let ObjectNamePart::Identifier(name) = part {
-                        lower(name);
-                    }
+            for part in columns.iter_mut().flat_map(|column| &mut column.0) {
+                if let ObjectNamePart::Identifier(name) = part {
+                    lower(name);
                 }
             }
         }

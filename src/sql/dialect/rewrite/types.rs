@@ -1,6 +1,6 @@
 //! The types of CAST and CONVERT and the units of INTERVAL, as functions of `functions`.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, Interval};
 
 use super::build::{call, number, text};
 use crate::sql::error::SqlError;
@@ -41,20 +41,22 @@ pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
     })
 }
 
-/// A day or a moment and an INTERVAL; `name` says whether it is added or taken away.
-pub(super) fn date_arithmetic(name: &str, to: Expr, interval: Expr) -> Result<Expr, SqlError> {
-    let Expr::Interval(interval) = interval else {
-        return Err(SqlError::parse(format!(
-            "INTERVAL n unit is wanted, not {interval}"
-        )));
+/// A day or a moment so many of a unit later, or earlier.
+pub(super) fn moved(to: Expr, by: Expr, unit: &str, back: bool) -> Expr {
+    let by = match back {
+        true => call("__neg", vec![call("__real", vec![by])]),
+        false => by,
     };
-    let unit = interval
-        .leading_field
-        .map(|unit| unit.to_string().to_ascii_uppercase());
+    call("__date_add", vec![to, by, text(unit)])
+}
+
+/// The same by an INTERVAL.
+pub(super) fn date_arithmetic(to: Expr, interval: Interval, back: bool) -> Result<Expr, SqlError> {
     const UNITS: &str = "MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR";
-    match unit {
+    let unit = interval.leading_field.map(|unit| unit.to_string());
+    match unit.map(|unit| unit.to_ascii_uppercase()) {
         Some(unit) if UNITS.split(' ').any(|it| it == unit) => {
-            Ok(call(name, vec![to, *interval.value, text(unit)]))
+            Ok(moved(to, *interval.value, &unit, back))
         }
         Some(unit) => Err(SqlError::not_supported(format!("INTERVAL ... {unit}"))),
         None => Err(SqlError::parse("INTERVAL without a unit")),

@@ -96,17 +96,14 @@ fn span(amount: &str, unit: &str) -> Option<Span> {
     })
 }
 
-/// A moment so many of a unit later, or earlier; `None` beyond the years that MySQL has.
-pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str, back: bool) -> Option<Value<'a>> {
+/// A moment so many of a unit later; `None` beyond the years that MySQL has.
+pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str) -> Option<Value<'a>> {
     let at = to.date_time()?;
     let micros = match span(amount, unit)? {
-        Span::Micros(micros) => {
-            let micros = if back { micros.checked_neg()? } else { micros };
-            at.and_utc().timestamp_micros().checked_add(micros)?
-        }
+        Span::Micros(micros) => at.and_utc().timestamp_micros().checked_add(micros)?,
         Span::Months(months) => {
             let by = Months::new(u32::try_from(months.unsigned_abs()).ok()?);
-            let at = match (months < 0) != back {
+            let at = match months < 0 {
                 true => at.checked_sub_months(by)?,
                 false => at.checked_add_months(by)?,
             };

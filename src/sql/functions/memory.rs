@@ -1,6 +1,6 @@
-//! Counts the texts that functions make as memory of queries.
+//! Counts what functions keep as memory of queries: texts that they make, numbers of percentiles.
 //!
-//! One [`TextMemory`] per call of a function on a batch. Small results are free; beyond that memory is reserved before a text is
+//! One [`Room`] per call of a function on a batch, or per group. Small results are free; beyond that memory is reserved before a text is
 //! kept, and released when the last array that shares it is dropped. Without room the call fails (`ResourcesExhausted`).
 
 use std::sync::Arc;
@@ -11,59 +11,44 @@ use datafusion::arrow::buffer::Buffer;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::sql::cancellation::StatementGuard;
+use crate::sql::cancellation;
 use crate::sql::error::SqlError;
 
-/// Bytes of text in a batch that are not counted.
+/// Bytes that are not counted.
 const FREE: usize = 16 << 10;
 
 /// Reserved at a time, bytes.
 const STEP: usize = 64 << 10;
 
-/// Bytes of text in a batch when no statement is known that they are for.
+/// Bytes when no statement is known that they are for.
 const UNGUARDED_MAX: usize = 32 << 20;
 
-/// The texts of one batch.
-pub(super) struct TextMemory<'a> {
-    guard: Option<&'a StatementGuard>,
-    bytes: usize,
-    reservation: Option<MemoryReservation>,
-}
+/// Memory of queries that grows with what a function keeps.
+#[derive(Debug, Default)]
+pub(super) struct Room(Option<MemoryReservation>);
 
-impl<'a> TextMemory<'a> {
-    pub(super) fn new(guard: Option<&'a StatementGuard>) -> Self {
-        Self {
-            guard,
-            bytes: 0,
-            reservation: None,
-        }
-    }
-
-    /// How many there are.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// So many more.
+impl Room {
+    /// Room for so many bytes in all.
     ///
     /// # Errors
-    /// When there is no room for them.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes;
-        if self.bytes <= FREE {
+    /// When there is none.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
+        if bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {
             return Ok(());
         }
-        let Some(guard) = self.guard else {
-            return match self.bytes <= UNGUARDED_MAX {
-                true => Ok(()),
-                false => Err(SqlError::out_of_memory("a column of texts is too long").into()),
-            };
-        };
-        let reservation = self.reservation.get_or_insert_with(|| guard.reservation());
-        match self.bytes.checked_sub(reservation.size()) {
-            None | Some(0) => Ok(()),
-            Some(missing) => reservation.try_grow(missing.next_multiple_of(STEP)),
+        if self.0.is_none() {
+            self.0 = cancellation::current().map(|guard| guard.reservation());
         }
+        match &mut self.0 {
+            Some(reservation) => reservation.try_resize(bytes.next_multiple_of(STEP)),
+            None if bytes <= UNGUARDED_MAX => Ok(()),
+            None => Err(SqlError::out_of_memory("a column of texts is too long").into()),
+        }
+    }
+
+    /// Whether what is kept is counted here.
+    pub(super) fn is_counted(&self) -> bool {
+        self.0.is_some()
     }
 
     /// The array of these texts, which holds the memory as long as it is there.
@@ -71,8 +56,7 @@ impl<'a> TextMemory<'a> {
     /// # Errors
     /// Arrow's, if the texts were none.
     pub(super) fn with(self, array: ArrayRef) -> Result<ArrayRef> {
-        let (Some(reservation), Some(texts)) = (self.reservation, array.as_string_view_opt())
-        else {
+        let (Some(reservation), Some(texts)) = (self.0, array.as_string_view_opt()) else {
             return Ok(array);
         };
         let reservation = Arc::new(reservation);
