@@ -17,8 +17,8 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
         Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
     if let Some(dir) = flags.state_dir.as_ref().or(config.state.dir.as_ref()) {
         let kept = state::saved_reports(dir).map_err(Failure::failed)?;
-        for left_out in definitions.add_kept(&kept, &defaults) {
-            complain(format!("left out {}: {}", left_out.name, left_out.reason));
+        for (name, reason) in definitions.add_kept(&kept, &defaults) {
+            complain(format!("left out {name}: {reason}"));
         }
     }
     let server = flags.federated.as_deref();

@@ -245,10 +245,10 @@ pub(super) fn open_state(
         return Ok(None);
     };
     let state = State::open(dir, clock.unix_secs())?;
-    for left_out in definitions.add_kept(state.reports(), defaults) {
+    for (report, reason) in definitions.add_kept(state.reports(), defaults) {
         warn!(
-            report = left_out.name,
-            reason = left_out.reason,
+            report,
+            reason,
             dir = %dir.display(),
             "Left out a report that was made at run time; it stays in state.dir."
         );

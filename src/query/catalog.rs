@@ -18,7 +18,7 @@ use super::read_model::{
 };
 use super::status::Status;
 use super::table::{Rows, Table};
-use super::tables::{StatusTable, TABLES};
+use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive};
@@ -54,8 +54,8 @@ pub struct Catalog {
     live: SharedLive,
     clock: Arc<dyn Clock>,
     defaults: Defaults,
-    raw: RawReader,
-    keeps_raw: bool,
+    /// Of the raw rows, if any are kept.
+    raw: Option<RawReader>,
     status: Status,
     pulse: Arc<Pulse>,
     /// One change to the set of reports at a time, and where it is kept: nowhere without `state.dir`, and nowhere any
@@ -86,14 +86,12 @@ impl Catalog {
         status: Status,
         pulse: Arc<Pulse>,
     ) -> Self {
-        let raw = RawReader::new(Arc::clone(&live), &defaults);
         Self {
+            raw: keeps_raw.then(|| RawReader::new(Arc::clone(&live), &defaults)),
             live,
             started_ms: clock.mono_ms(),
             clock,
             defaults,
-            raw,
-            keeps_raw,
             status,
             pulse,
             changes: Mutex::new(None),
@@ -155,10 +153,7 @@ impl Catalog {
 
     /// The raw rows, if any are kept.
     fn raw(&self) -> Result<&RawReader, QueryError> {
-        match self.keeps_raw {
-            true => Ok(&self.raw),
-            false => Err(QueryError::RawDataOff),
-        }
+        self.raw.as_ref().ok_or(QueryError::RawDataOff)
     }
 
     fn entry(&self, name: &str) -> Result<Entry, QueryError> {
@@ -192,16 +187,26 @@ impl Catalog {
         self.persistent || *by != DefinedBy::RunTime
     }
 
-    /// The columns of a report, or of a table in which the daemon speaks of itself, and about how many rows it has.
+    /// The columns of a table of any kind, and about how many rows it has.
     #[must_use]
     pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
         let live = self.live.read();
+        if let Some(table) = FixedTable::raw(name) {
+            let pool = &live.pool;
+            let rows = match table {
+                FixedTable::Request | FixedTable::RequestTag => pool.requests.len(),
+                FixedTable::Tag => pool.strings.timer_tags(),
+                _ => pool.timers.len(),
+            };
+            return Some((table.columns(&self.defaults), rows));
+        }
         if let Some(entry) = live.reports.find(name) {
             return Some((columns(&entry.definition.layout), live.reports.rows(entry)));
         }
         drop(live);
         let table = self.table_named(name)?;
-        Some((table.columns(&self.defaults), 1))
+        let rows = table.rows(self.reports_listed());
+        Some((table.table.columns(&self.defaults), rows))
     }
 
     /// A table as it is declared, in Pinba's layout, by whichever name it goes.
@@ -210,10 +215,7 @@ impl Catalog {
         if let Ok(entry) = self.entry(name) {
             return Some(ddl::report(&entry.definition));
         }
-        let raw = FixedTable::ALL
-            .into_iter()
-            .filter(|table| !TABLES.contains(table));
-        let raw = raw.into_iter().find(|table| table.table() == name);
+        let raw = FixedTable::raw(name);
         let table = raw.or_else(|| Some(self.table_named(name)?.table))?;
         Some(ddl::fixed(name, table, &self.defaults))
     }

@@ -44,15 +44,6 @@ pub struct ConfiguredError {
     pub problem: String,
 }
 
-/// A definition that is kept but cannot be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Its name, or the entry itself where there is none.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
 impl Definitions {
     /// The built-in ones and those of the configuration.
     ///
@@ -74,14 +65,15 @@ impl Definitions {
         Ok(all)
     }
 
-    /// Adds those that were made at run time, as they are kept; tells which cannot be.
-    pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<LeftOut> {
+    /// Adds those that were made at run time, as they are kept. Returns those that cannot be, by name (the entry itself where there
+    /// is none), and why.
+    pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<(String, String)> {
         let mut left_out = Vec::new();
         for entry in kept {
             if let Err(reason) = self.add_one_kept(entry, defaults) {
                 let name = entry.get("name").and_then(Json::as_str);
                 let name = name.map_or_else(|| entry.to_string(), str::to_owned);
-                left_out.push(LeftOut { name, reason });
+                left_out.push((name, reason));
             }
         }
         left_out

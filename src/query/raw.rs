@@ -86,6 +86,36 @@ impl Matches {
     }
 }
 
+/// The slowest of what was looked at, slowest first; of equals what came first.
+#[derive(Debug)]
+struct Slowest<T> {
+    max: usize,
+    kept: Vec<(u64, T)>,
+}
+
+impl<T> Slowest<T> {
+    fn new(max: usize) -> Self {
+        let kept = Vec::with_capacity(max.min(1024));
+        Self { max, kept }
+    }
+
+    /// Whether something that took so long is among them.
+    fn takes(&self, time: u64) -> bool {
+        let last = self.kept.last();
+        self.kept.len() < self.max || last.is_some_and(|(last, _)| *last < time)
+    }
+
+    fn put(&mut self, time: u64, slow: T) {
+        self.kept.truncate(self.max - 1);
+        let at = self.kept.partition_point(|(other, _)| *other >= time);
+        self.kept.insert(at, (time, slow));
+    }
+
+    fn finish(self) -> Vec<T> {
+        self.kept.into_iter().map(|(_, slow)| slow).collect()
+    }
+}
+
 /// Reads raw requests out of the live pool.
 #[derive(Debug)]
 pub struct RawReader {
@@ -110,7 +140,15 @@ impl RawReader {
         let mut before = search.before_id.unwrap_or(u64::MAX);
         let mut more = true;
         while more && found.has_room(search.limit) {
-            more = self.search_chunk(search, &mut before, &mut found);
+            let bytes_max = found.bytes() + HOLD_BYTES;
+            let pool = &self.live.read().pool;
+            more = walk_down(pool, search, &mut before, CHUNK, |matcher, id, row| {
+                if matcher.matches(&row) {
+                    let timers = search.timers.then(|| timers(pool, &row));
+                    found.take(show(pool, id, &row), timers);
+                }
+                found.has_room(search.limit) && found.bytes() < bytes_max
+            });
         }
         RequestPage {
             as_of_ms,
@@ -123,24 +161,6 @@ impl RawReader {
     fn table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
         let columns = Arc::clone(&self.columns);
         Box::new(Rows { columns, rows })
-    }
-
-    /// Looks at one chunk below `before`, which moves down; false when there is nothing older.
-    fn search_chunk(&self, search: &RequestSearch, before: &mut u64, found: &mut Matches) -> bool {
-        let bytes_max = found.bytes() + HOLD_BYTES;
-        walk_down(
-            &self.live.read().pool,
-            search,
-            before,
-            CHUNK,
-            |matcher, id, row| {
-                if matcher.matches(&row) {
-                    let timers = search.timers.then(|| timers(matcher.pool, &row));
-                    found.take(show(matcher.pool, id, &row), timers);
-                }
-                found.has_room(search.limit) && found.bytes() < bytes_max
-            },
-        )
     }
 
     /// One request with tags and timers.

@@ -41,7 +41,7 @@ use crate::report::form::{FormError, ReportForm};
 use crate::report::{DefinedBy, Usage};
 use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounts, SocketCounts};
-use crate::value::{Column, Value};
+use crate::value::Value;
 
 mod active;
 mod stats;
@@ -120,12 +120,6 @@ impl StatusTable {
         }
     }
 
-    /// Its columns.
-    #[must_use]
-    pub fn columns(&self, defaults: &Defaults) -> Vec<Column> {
-        self.table.columns(defaults)
-    }
-
     /// How many rows there are when there are so many reports to be listed.
     #[must_use]
     pub fn rows(&self, reports: usize) -> usize {
@@ -138,7 +132,7 @@ impl StatusTable {
     /// Its rows.
     #[must_use]
     pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Box<dyn Table> {
-        let columns = self.columns(defaults);
+        let columns = self.table.columns(defaults);
         // Columns without a counterpart here are NULL.
         let by_name = |row: Vec<(&str, Value<'static>)>| -> Vec<Value<'static>> {
             let mut values: HashMap<&str, Value<'static>> = row.into_iter().collect();
@@ -151,9 +145,7 @@ impl StatusTable {
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
             // None of these is ever made.
-            FixedTable::Request | FixedTable::Timer | FixedTable::TimerTag | FixedTable::Tag => {
-                Vec::new()
-            }
+            _ => Vec::new(),
         };
         let columns = columns.into();
         Box::new(Rows { columns, rows })

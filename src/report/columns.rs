@@ -23,7 +23,7 @@ pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
 }
 
 /// The columns of a table that is always there. Ids are 64-bit and declared lengths follow what texts are cut at.
-pub(crate) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
+pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
     let columns = lines(&format!("table {name}")).filter_map(|line| {
         Some(Column {
             name: line.name.to_owned(),

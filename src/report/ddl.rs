@@ -96,8 +96,7 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
 }
 
 /// A table with these columns, those that are never NULL, and its keys.
-#[must_use]
-pub fn plain(
+fn plain(
     name: &str,
     columns: Vec<Column>,
     required: &[&str],

@@ -23,7 +23,7 @@ mod arrivals;
 mod budget;
 pub mod builtin;
 mod chunked;
-pub(crate) mod columns;
+mod columns;
 pub mod comment;
 pub(crate) mod counts;
 pub mod ddl;

@@ -65,16 +65,14 @@ impl StatementGuard {
                 ),
             ),
         ];
-        let most = settings.time_max;
-        let set = limits
-            .into_iter()
-            .filter(|(time, _)| !time.is_zero() && *time < most);
-        let own = set.min_by_key(|(time, _)| *time);
-        let (time, late) = own.unwrap_or_else(|| {
-            let seconds = most.as_secs_f64();
-            let late = format!("the query took longer than {seconds} s (sql.time_max)");
-            (most, SqlError::timeout(late))
-        });
+        let seconds = settings.time_max.as_secs_f64();
+        let late = format!("the query took longer than {seconds} s (sql.time_max)");
+        let (mut time, mut late) = (settings.time_max, SqlError::timeout(late));
+        for (own_time, own_late) in limits {
+            if !own_time.is_zero() && own_time < time {
+                (time, late) = (own_time, own_late);
+            }
+        }
         Arc::new(Self {
             until: Instant::now() + time,
             late,

@@ -38,6 +38,7 @@ const LOOKUPS: usize = 4_096;
 #[derive(Debug, Clone)]
 pub struct Engine(pub(super) Arc<Inner>);
 
+#[derive(Debug)]
 pub(super) struct Inner {
     pub(super) catalog: Arc<Catalog>,
     pub(super) state: SessionState,
@@ -50,14 +51,6 @@ pub(super) struct Inner {
     pub(super) running: Arc<Semaphore>,
     /// `None` only while it is being dropped.
     runtime: Option<tokio::runtime::Runtime>,
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Drop for Inner {
@@ -160,14 +153,9 @@ impl Engine {
 
     /// Whether no query runs and nothing is held for one.
     pub(super) fn is_at_rest(&self) -> bool {
-        let Inner {
-            running,
-            settings,
-            state,
-            ..
-        } = &*self.0;
-        let memory = &state.runtime_env().memory_pool;
-        running.available_permits() == settings.queries_max && memory.reserved() == 0
+        let memory = &self.0.state.runtime_env().memory_pool;
+        let free = self.0.running.available_permits();
+        free == self.0.settings.queries_max && memory.reserved() == 0
     }
 
     pub(super) fn runtime(&self) -> Result<&tokio::runtime::Runtime, SqlError> {

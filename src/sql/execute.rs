@@ -29,6 +29,7 @@ use super::tables;
 use super::variables;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
+use crate::report::comment::FixedTable;
 use crate::report::form::ReportForm;
 
 /// A query that was planned.
@@ -304,9 +305,7 @@ impl Engine {
             let own = tables::own_name(&catalog, &name).unwrap_or_else(|| name.clone());
             match self.blocking(move || catalog.drop_report(&own)).await? {
                 Ok(_) => {}
-                Err(QueryError::UnknownReport { .. })
-                    if tables::raw_names().contains(&name.as_str()) =>
-                {
+                Err(QueryError::UnknownReport { .. }) if FixedTable::raw(&name).is_some() => {
                     return Err(SqlError::read_only(format!(
                         "table {name} cannot be dropped"
                     )));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 use tokio::sync::mpsc;
 
@@ -44,6 +44,37 @@ pub enum SqlType {
     Date,
     /// NULL in every row.
     Null,
+}
+
+impl SqlType {
+    /// The type that is written so; of integers, texts and datetimes those that tables have.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "bigint" => Self::BigInt,
+            "bigint unsigned" | "unsigned" => Self::BigIntUnsigned,
+            "int" => Self::Int,
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "text" => Self::Text,
+            "datetime" => Self::Datetime(0),
+            _ => {
+                let length = name.strip_prefix("varchar(")?.strip_suffix(')')?;
+                Self::Varchar(length.parse().ok()?)
+            }
+        })
+    }
+
+    /// The type in which values of a table's column are kept.
+    pub(super) const fn kept(self) -> DataType {
+        match self {
+            Self::BigInt | Self::Int => DataType::Int64,
+            Self::BigIntUnsigned => DataType::UInt64,
+            Self::Float => DataType::Float32,
+            Self::Double => DataType::Float64,
+            Self::Datetime(_) => DataType::Timestamp(TimeUnit::Second, None),
+            _ => DataType::Utf8View,
+        }
+    }
 }
 
 impl fmt::Display for SqlType {

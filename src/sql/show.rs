@@ -215,12 +215,12 @@ fn no_table(database: &str, table: &str) -> SqlError {
 
 fn column_row(column: ColumnInfo, full: bool) -> Vec<Cell> {
     let null = if column.nullable { "YES" } else { "NO" };
-    let collation = column.length.map(|_| COLLATION);
+    let (collation, default) = (column.length().map(|_| COLLATION), column.default());
     let mut cells = row![column.name, column.column_type];
     if full {
         cells.push(collation.into());
     }
-    cells.extend(row![null, column.key, column.default, ""]);
+    cells.extend(row![null, column.key, default, ""]);
     if full {
         cells.extend(row!["select", ""]);
     }

@@ -14,14 +14,6 @@ use super::settings::SqlSettings;
 /// The server's version, as `VERSION()` says it.
 pub const VERSION: &str = "10.11.14-MariaDB-pinba";
 
-/// Names that are others' other names.
-const ALIASES: [(&str, &str); 4] = [
-    ("transaction_isolation", "tx_isolation"),
-    ("transaction_read_only", "tx_read_only"),
-    ("default_tmp_storage_engine", "default_storage_engine"),
-    ("sql_warnings_count", "warning_count"),
-];
-
 const DATA: &str = include_str!("variables.txt");
 
 struct Variable {
@@ -54,18 +46,16 @@ static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| 
 
 /// The name under which a variable is kept.
 pub(crate) fn canonical(name: &str) -> &str {
-    ALIASES
-        .iter()
-        .find(|(alias, _)| *alias == name)
-        .map_or(name, |(_, name)| name)
+    let variable = VARIABLES.get(name);
+    let alias = variable.filter(|variable| variable.access == "alias");
+    alias.map_or(name, |alias| alias.value)
 }
 
 /// All variables and what they are for a session, by name.
 pub(crate) fn all(session: Option<&Session>, settings: &SqlSettings) -> Vec<(String, String)> {
     let names = VARIABLES.keys().copied();
-    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
     let configured = settings.variables.iter().map(|(name, _)| name.as_str());
-    let names = names.chain(aliases).chain(configured);
+    let names = names.chain(configured);
     let values = names.filter_map(|name| Some((name.to_owned(), value(name, session, settings)?)));
     values.collect::<BTreeMap<_, _>>().into_iter().collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::StringArray;
 use datafusion::arrow::compute::kernels::comparison::ilike;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::{ReaderBuilder, StructMode};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -59,14 +59,10 @@ impl VirtualTable {
         &self,
         field: impl Fn(&str, SqlType) -> Field,
     ) -> Result<RecordBatch, SqlError> {
-        let fields = self.columns.iter().map(|(name, sql_type)| {
-            field(name, *sql_type).with_data_type(match sql_type {
-                SqlType::BigInt => DataType::Int64,
-                SqlType::BigIntUnsigned => DataType::UInt64,
-                SqlType::Datetime(_) => DataType::Timestamp(TimeUnit::Second, None),
-                _ => DataType::Utf8View,
-            })
-        });
+        let fields = self
+            .columns
+            .iter()
+            .map(|(name, sql_type)| field(name, *sql_type).with_data_type(sql_type.kept()));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let read = || {
             let mut decoder = ReaderBuilder::new(Arc::clone(&schema))

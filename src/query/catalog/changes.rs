@@ -20,18 +20,6 @@ use crate::state::{State, StateError};
 const FILL_REQUESTS: usize = 2_048;
 
 impl Catalog {
-    /// Makes a report and fills it from the raw rows, a few at a time so that the merger goes on meanwhile. It is not
-    /// written down.
-    ///
-    /// # Errors
-    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
-    pub fn define(&self, definition: Definition, by: DefinedBy) -> Result<(), QueryError> {
-        let _one_at_a_time = self.changes.lock();
-        self.check_room(&definition.name)?;
-        self.make(definition, &by);
-        Ok(())
-    }
-
     /// Makes what a form asks for, and keeps it.
     pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
@@ -143,7 +131,7 @@ impl Catalog {
             .or_else(|| StatusTable::aliased(name).map(|_| DefinedBy::BuiltIn))
     }
 
-    /// Makes a report whose name is free.
+    /// Makes a report whose name is free, and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
     pub(super) fn make(&self, definition: Definition, by: &DefinedBy) {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();

@@ -8,7 +8,6 @@ use super::Catalog;
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
 use crate::report::DefinedBy;
-use crate::report::definition::Definition;
 
 /// What changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +33,27 @@ impl Catalog {
         let mut tables = wanted.tables;
         tables.retain(|table| is_configured(&table.defined_by));
         let mut done = Reconfigured::default();
-        self.drop_unwanted(&reports, &tables, &mut done);
+        let unwanted: Vec<String> = {
+            let live = self.live.read();
+            let entries = live.reports.iter();
+            entries
+                .filter(|entry| is_configured(&entry.defined_by))
+                .filter(|entry| !reports.iter().any(|(it, _)| *it == *entry.definition))
+                .map(|entry| entry.definition.name.clone())
+                .collect()
+        };
+        unwanted.iter().for_each(|name| self.drop_live(name));
+        done.dropped = unwanted;
+        self.tables.write().retain(|table| {
+            let what =
+                |table: &StatusTable| (table.name.clone(), table.table, table.comment.clone());
+            let stays = !is_configured(&table.defined_by)
+                || tables.iter().any(|it| what(it) == what(table));
+            if !stays {
+                done.dropped.push(table.name.clone());
+            }
+            stays
+        });
         for (definition, by) in reports {
             if self.may_make(&definition.name, &by, &mut done) {
                 self.make(definition, &by);
@@ -60,38 +79,6 @@ impl Catalog {
             Err(error) => done.refused.push((name.to_owned(), error.to_string())),
         }
         room.is_ok()
-    }
-
-    fn drop_unwanted(
-        &self,
-        reports: &[(Definition, DefinedBy)],
-        tables: &[StatusTable],
-        done: &mut Reconfigured,
-    ) {
-        let unwanted: Vec<String> = {
-            let live = self.live.read();
-            let entries = live.reports.iter();
-            entries
-                .filter(|entry| is_configured(&entry.defined_by))
-                .filter(|entry| !reports.iter().any(|(it, _)| *it == *entry.definition))
-                .map(|entry| entry.definition.name.clone())
-                .collect()
-        };
-        for name in unwanted {
-            self.drop_live(&name);
-            done.dropped.push(name);
-        }
-        let same = |a: &StatusTable, b: &StatusTable| {
-            a.name == b.name && a.table == b.table && a.comment == b.comment
-        };
-        self.tables.write().retain(|table| {
-            let stays =
-                !is_configured(&table.defined_by) || tables.iter().any(|it| same(it, table));
-            if !stays {
-                done.dropped.push(table.name.clone());
-            }
-            stays
-        });
     }
 
     /// The file may say it in another line now.

@@ -24,7 +24,7 @@ impl Catalog {
 
     /// One of them as it is listed while so many reports are listed in it.
     pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
-        let columns = table.columns(&self.defaults);
+        let columns = table.table.columns(&self.defaults);
         let keys = table
             .key_columns()
             .iter()

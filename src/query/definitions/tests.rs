@@ -121,7 +121,7 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
     let left_out = all.add_kept(&kept, &defaults);
     let told: Vec<String> = left_out
         .iter()
-        .map(|it| format!("{}: {}", it.name, it.reason))
+        .map(|(name, reason)| format!("{name}: {reason}"))
         .collect();
     for (told, starts) in told.iter().zip([
         "mine: there is already a report called 'mine', defined in pinbad.toml:1",
@@ -159,7 +159,7 @@ fn there_are_no_more_than_there_may_be() {
     let left_out = all.add_kept(&kept, &Defaults::default());
     assert_eq!(all.reports.len() + all.tables.len(), REPORTS_MAX);
     assert_eq!(left_out.len(), 19 + 4);
-    assert!(left_out[0].reason.contains("1000"), "{left_out:?}");
+    assert!(left_out[0].1.contains("1000"), "{left_out:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, RawReader, timer_detail, walk_down};
+use super::{CHUNK, RawReader, Slowest, timer_detail, walk_down};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -67,21 +67,13 @@ impl TimerSums {
 /// The sums in the making.
 struct Sums<'a> {
     search: &'a TimerSearch,
+    /// The first has what found no place among the others.
     rows: Vec<TimerSums>,
     places: AHashMap<Vec<Option<String>>, usize>,
-    other: TimerSums,
-    slowest: Vec<SlowTimer>,
+    slowest: Slowest<SlowTimer>,
     tag_names: BTreeSet<String>,
     scanned: Scanned,
     timers_scanned: u64,
-}
-
-/// Where a timer goes.
-#[derive(Debug, Clone, Copy)]
-enum Destination {
-    Nowhere,
-    Row(usize),
-    Other,
 }
 
 impl RawReader {
@@ -90,10 +82,9 @@ impl RawReader {
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = Sums {
             search,
-            rows: Vec::new(),
+            rows: vec![TimerSums::default()],
             places: AHashMap::new(),
-            other: TimerSums::default(),
-            slowest: Vec::new(),
+            slowest: Slowest::new(search.slowest_max),
             tag_names: BTreeSet::new(),
             scanned: Scanned::default(),
             timers_scanned: 0,
@@ -111,7 +102,7 @@ impl RawReader {
     /// Looks at some requests below `before`, which moves down; false when there is nothing older.
     fn timers_chunk(&self, before: &mut u64, sums: &mut Sums<'_>) -> bool {
         // Numbers may stand for something else after the lock was let go.
-        let mut known: AHashMap<(u32, u32, u32), Destination> = AHashMap::new();
+        let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
         let search = sums.search;
         let enough = (sums.timers_scanned + CHUNK_TIMERS).min(search.scanned_max as u64);
         let live = self.live.read();
@@ -132,12 +123,10 @@ impl RawReader {
                     let asked = (row.origin, row.request_tags, timer.tags);
                     let place = known.entry(asked);
                     let place = *place.or_insert_with(|| sums.place(pool, &row, timer.tags));
-                    let sums_of_group = match place {
-                        Destination::Nowhere => continue,
-                        Destination::Row(at) => &mut sums.rows[at],
-                        Destination::Other => &mut sums.other,
+                    let Some(at) = place else {
+                        continue;
                     };
-                    sums_of_group.add(request, &timer);
+                    sums.rows[at].add(request, &timer);
                     sums.keep_slow(pool, (request, &row), (id, &timer));
                 }
                 sums.timers_scanned < enough
@@ -147,8 +136,8 @@ impl RawReader {
 }
 
 impl Sums<'_> {
-    /// Where timers with these tags go, in a request like this.
-    fn place(&mut self, pool: &Pool, row: &RequestRow, set: u32) -> Destination {
+    /// The row of timers with these tags, in a request like this; `None` when they are not wanted.
+    fn place(&mut self, pool: &Pool, row: &RequestRow, set: u32) -> Option<usize> {
         let text = |string| pool.strings.text(string);
         for (name, _) in pool.tag_sets.pairs(set) {
             if self.tag_names.len() < TAG_NAMES_MAX && !self.tag_names.contains(text(name)) {
@@ -162,7 +151,7 @@ impl Sums<'_> {
         };
         let wanted = |(name, wanted): &(String, String)| value(set, name).as_ref() == Some(wanted);
         if !self.search.tags.iter().all(wanted) {
-            return Destination::Nowhere;
+            return None;
         }
         let keys = self.search.by.iter().map(|source| match source {
             KeySource::Field(field) => Some(shown_field(pool, row, *field)),
@@ -174,10 +163,10 @@ impl Sums<'_> {
         });
         let keys: Vec<Option<String>> = keys.collect();
         if let Some(at) = self.places.get(&keys) {
-            return Destination::Row(*at);
+            return Some(*at);
         }
-        if self.rows.len() >= self.search.groups_max {
-            return Destination::Other;
+        if self.rows.len() > self.search.groups_max {
+            return Some(0);
         }
         self.rows.push(TimerSums {
             group: TimerGroup {
@@ -188,7 +177,7 @@ impl Sums<'_> {
         });
         let at = self.rows.len() - 1;
         self.places.insert(keys, at);
-        Destination::Row(at)
+        Some(at)
     }
 
     /// Keeps a timer that is among the longest so far.
@@ -198,35 +187,27 @@ impl Sums<'_> {
         (request_id, row): (u64, &RequestRow),
         (id, timer): (u64, &TimerRow),
     ) {
-        let per_hit = |value_us: u64, hits: u32| value_us / u64::from(hits.max(1));
-        let time = per_hit(micros(timer.value), timer.hit_count);
-        let slower = |it: &SlowTimer| per_hit(it.timer.value_us, it.timer.hit_count) >= time;
-        let full = self.slowest.len() >= self.search.slowest_max;
-        if full && self.slowest.last().is_none_or(slower) {
-            return;
+        let time = micros(timer.value) / u64::from(timer.hit_count.max(1));
+        if self.slowest.takes(time) {
+            let slow = SlowTimer {
+                request_id,
+                script_name: shown_field(pool, row, Field::ScriptName),
+                timestamp: row.timestamp,
+                timer: timer_detail(pool, id, timer),
+            };
+            self.slowest.put(time, slow);
         }
-        if full {
-            self.slowest.pop();
-        }
-        let at = self.slowest.partition_point(slower);
-        let slow = SlowTimer {
-            request_id,
-            script_name: shown_field(pool, row, Field::ScriptName),
-            timestamp: row.timestamp,
-            timer: timer_detail(pool, id, timer),
-        };
-        self.slowest.insert(at, slow);
     }
 
     fn finish(self) -> TimerGroups {
         let rank = |percent| Rank::percent(percent, Rounding::Up);
         let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
         let ranks = Ranks::new(ranks.collect());
-        let finish = |sums_of_group: TimerSums| sums_of_group.finish(&ranks);
+        let mut rows = self.rows.into_iter().map(|sums| sums.finish(&ranks));
         TimerGroups {
-            rows: self.rows.into_iter().map(finish).collect(),
-            other: (self.other.group.timers > 0).then(|| finish(self.other)),
-            slowest: self.slowest,
+            other: rows.next().filter(|group| group.timers > 0),
+            rows: rows.collect(),
+            slowest: self.slowest.finish(),
             tag_names: self.tag_names.into_iter().collect(),
             scanned: self.scanned,
             timers_scanned: self.timers_scanned,

@@ -18,6 +18,8 @@ pub enum FixedTable {
     TimerTag,
     /// Names of timer tags.
     Tag,
+    /// Tags of raw requests: what Pinba has in a column of theirs alone.
+    RequestTag,
     /// Pinba's own counters.
     Status,
     /// The live reports, Pinba's columns.
@@ -29,7 +31,7 @@ pub enum FixedTable {
 }
 
 impl FixedTable {
-    /// All of them.
+    /// Those that Pinba has.
     pub const ALL: [Self; 8] = [
         Self::Request,
         Self::Timer,
@@ -41,6 +43,21 @@ impl FixedTable {
         Self::V2Active,
     ];
 
+    /// Those of raw data.
+    pub const RAW: [Self; 5] = [
+        Self::Request,
+        Self::Timer,
+        Self::TimerTag,
+        Self::Tag,
+        Self::RequestTag,
+    ];
+
+    /// The table of raw data that has this name.
+    #[must_use]
+    pub fn raw(name: &str) -> Option<Self> {
+        Self::RAW.into_iter().find(|table| table.table() == name)
+    }
+
     /// The table's name.
     #[must_use]
     pub const fn table(self) -> &'static str {
@@ -49,6 +66,7 @@ impl FixedTable {
             Self::Timer => "timer",
             Self::TimerTag => "timertag",
             Self::Tag => "tag",
+            Self::RequestTag => "request_tag",
             Self::Status => "status",
             Self::ActiveReports => "active_reports",
             Self::V2Stats => "v2_stats",

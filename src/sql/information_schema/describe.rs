@@ -3,12 +3,11 @@
 //! How a table is declared says `report::ddl`, which also writes its CREATE TABLE statement.
 
 use crate::query::catalog::Catalog;
-use crate::report::ddl::{self, Key};
+use crate::report::ddl::Key;
 use crate::sql::information_schema::{CATALOG, COLLATION, DATABASE, layout};
 use crate::sql::reply::SqlType;
 use crate::sql::tables;
 use crate::sql::virtual_table::{Cell, NULL, row};
-use crate::value::ColumnType;
 
 /// A column as it is declared.
 #[derive(Debug)]
@@ -16,14 +15,30 @@ pub(in crate::sql) struct ColumnInfo {
     pub(in crate::sql) name: String,
     /// `varchar(64)`.
     pub(in crate::sql) column_type: String,
-    /// `varchar`.
-    pub(in crate::sql) data_type: String,
-    /// Characters at most, of texts.
-    pub(in crate::sql) length: Option<i64>,
     pub(in crate::sql) nullable: bool,
-    pub(in crate::sql) default: Option<&'static str>,
     /// `PRI`, `UNI`, `MUL` or nothing.
     pub(in crate::sql) key: &'static str,
+}
+
+impl ColumnInfo {
+    /// `varchar`.
+    pub(in crate::sql) fn data_type(&self) -> &str {
+        let mut words = self.column_type.split(['(', ' ']);
+        words.next().unwrap_or_default()
+    }
+
+    /// Characters at most, of texts.
+    pub(in crate::sql) fn length(&self) -> Option<i64> {
+        match self.data_type() {
+            "text" => Some(65_535),
+            "varchar" => self.column_type.split(['(', ')']).nth(1)?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub(in crate::sql) fn default(&self) -> Option<&'static str> {
+        (!self.nullable && self.data_type() == "varchar").then_some("")
+    }
 }
 
 /// A table as it is declared.
@@ -113,36 +128,31 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
 pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Option<TableInfo> {
     if database == DATABASE {
         let columns = layout::table(name)?.columns.into_iter();
+        let of_view = |(name, of): (String, SqlType)| ColumnInfo {
+            name,
+            column_type: of.to_string().replace("bigint", "bigint(21)"),
+            nullable: true,
+            key: "",
+        };
         return Some(TableInfo {
             name: name.to_uppercase(),
             comment: String::new(),
             rows: 0,
-            columns: columns.map(|(name, of)| of_type(name, of)).collect(),
+            columns: columns.map(of_view).collect(),
             keys: Vec::new(),
             statement: None,
         });
     }
     let name = tables::own_name(catalog, name)?;
-    let (columns, rows) = tables::columns_and_rows(catalog, &name)?;
-    let declared = catalog.create_table(&name);
-    // One that Pinba never had.
-    let table = declared.unwrap_or_else(|| ddl::plain(&name, columns, &[], &[]));
+    let (_, rows) = catalog.columns_of(&name)?;
+    let table = catalog.create_table(&name)?;
     let columns = table.columns.iter().map(|declared| {
-        let column = &declared.column;
-        let name = column.column_type.name();
-        let key = table.keys.iter().find(|key| key.column == column.name);
-        let (length, text_default) = match column.column_type {
-            ColumnType::Varchar(length) => (Some(length.into()), Some("")),
-            ColumnType::Text => (Some(65_535), None),
-            _ => (None, None),
-        };
+        let name = &declared.column.name;
+        let key = table.keys.iter().find(|key| key.column == *name);
         ColumnInfo {
-            name: column.name.clone(),
+            name: name.clone(),
             column_type: declared.type_name().into_owned(),
-            data_type: name.split('(').next().unwrap_or_default().to_owned(),
-            length,
             nullable: !declared.required,
-            default: text_default.filter(|_| declared.required),
             key: key.map_or("", |key| key.kind),
         }
     });
@@ -154,25 +164,4 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
         comment: table.comment,
         keys: table.keys,
     })
-}
-
-/// A column of information_schema, described.
-fn of_type(name: String, sql_type: SqlType) -> ColumnInfo {
-    let declared = sql_type.to_string();
-    ColumnInfo {
-        name,
-        data_type: declared
-            .split(['(', ' '])
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        column_type: declared.replace("bigint", "bigint(21)"),
-        length: match sql_type {
-            SqlType::Varchar(length) => Some(length.into()),
-            _ => None,
-        },
-        nullable: true,
-        default: None,
-        key: "",
-    }
 }

@@ -40,7 +40,7 @@ static LAYOUTS: LazyLock<Vec<(&str, VirtualTable)>> = LazyLock::new(|| {
         let columns = columns.split(',').map(str::trim);
         let columns = columns.filter(|column| !column.is_empty()).map(|column| {
             let typed = column.rsplit_once(' ');
-            let typed = typed.and_then(|(name, kind)| Some((name, type_of(kind)?)));
+            let typed = typed.and_then(|(name, kind)| Some((name, SqlType::named(kind)?)));
             let (name, sql_type) = typed.unwrap_or((column, text));
             (name.to_owned(), sql_type)
         });
@@ -48,18 +48,6 @@ static LAYOUTS: LazyLock<Vec<(&str, VirtualTable)>> = LazyLock::new(|| {
     }
     layouts
 });
-
-fn type_of(written: &str) -> Option<SqlType> {
-    match written {
-        "int" => Some(SqlType::BigInt),
-        "uint" => Some(SqlType::BigIntUnsigned),
-        "datetime" => Some(SqlType::Datetime(0)),
-        _ => {
-            let length = written.strip_prefix("text(")?.strip_suffix(')')?;
-            length.parse().ok().map(SqlType::Varchar)
-        }
-    }
-}
 
 /// The names of the tables.
 pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
@@ -93,7 +81,7 @@ mod tests {
             let width = table.columns.len();
             assert!(table.rows.iter().all(|row| row.len() == width), "{name}");
             for (column, _) in &table.columns {
-                let types = ["int", "uint", "datetime"];
+                let types = ["int", "bigint", "unsigned", "datetime"];
                 assert!(
                     !types.contains(&column.as_str()) && !column.contains('('),
                     "{name}.{column}"

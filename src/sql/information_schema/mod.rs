@@ -74,14 +74,10 @@ impl InformationSchema {
                 });
                 rows.collect()
             }
-            "GLOBAL_STATUS" | "SESSION_STATUS" => status(&self.catalog)
-                .into_iter()
-                .map(|(name, value)| row![name.to_uppercase(), value])
-                .collect(),
-            "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => variables::all(None, &self.settings)
-                .into_iter()
-                .map(|(name, value)| row![name.to_uppercase(), value])
-                .collect(),
+            "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(&self.catalog)),
+            "GLOBAL_VARIABLES" | "SESSION_VARIABLES" => {
+                in_capitals(variables::all(None, &self.settings))
+            }
             _ => Vec::new(),
         }
     }
@@ -130,31 +126,31 @@ impl InformationSchema {
 }
 
 fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Vec<Cell> {
-    let octets = column.length.map(|length| {
+    let octets = column.length().map(|length| {
         // TEXT is declared in bytes, VARCHAR in characters of up to four.
-        match column.data_type.as_str() {
+        match column.data_type() {
             "varchar" => length * 4,
             _ => length,
         }
     });
-    let (precision, scale) = match column.data_type.as_str() {
+    let (precision, scale) = match column.data_type() {
         "int" => (Some(10_i64), Some(0_i64)),
         "bigint" => (Some(19), Some(0)),
         "float" => (Some(12), None),
         "double" => (Some(22), None),
         _ => (None, None),
     };
-    let is_text = column.length.is_some();
+    let is_text = column.length().is_some();
     row![
         CATALOG,
         database,
         table,
         column.name.as_str(),
         at + 1,
-        column.default.or(column.nullable.then_some("NULL")),
+        column.default().or(column.nullable.then_some("NULL")),
         if column.nullable { "YES" } else { "NO" },
-        column.data_type.as_str(),
-        column.length,
+        column.data_type(),
+        column.length(),
         octets,
         precision,
         scale,
@@ -169,6 +165,12 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
         "NEVER",
         NULL,
     ]
+}
+
+fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
+    let pairs = pairs.into_iter();
+    let rows = pairs.map(|(name, value)| row![name.to_uppercase(), value]);
+    rows.collect()
 }
 
 /// What SHOW STATUS shows: the daemon's counters, and the few that clients ask every server for.

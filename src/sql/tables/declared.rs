@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 
 use crate::sql::reply::SqlType;
-use crate::value::{Column, ColumnType};
+use crate::value::Column;
 
 /// The key in a field's metadata.
 const DECLARED: &str = "pinbad";
@@ -41,40 +41,21 @@ pub(super) fn schema(
     nullable: impl Fn(usize) -> bool,
 ) -> SchemaRef {
     let fields = columns.iter().enumerate().map(|(at, column)| {
-        let metadata = origin_metadata(table, &column.name, &column.column_type.name());
-        Field::new(&column.name, arrow_type(column.column_type), nullable(at))
-            .with_metadata(metadata)
+        let name = column.column_type.name();
+        let kept = SqlType::named(&name).unwrap_or(SqlType::Text).kept();
+        let metadata = origin_metadata(table, &column.name, &name);
+        Field::new(&column.name, kept, nullable(at)).with_metadata(metadata)
     });
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// The type in which values of a column are kept.
-const fn arrow_type(column_type: ColumnType) -> DataType {
-    match column_type {
-        ColumnType::BigInt | ColumnType::Int => DataType::Int64,
-        ColumnType::Float => DataType::Float32,
-        ColumnType::Double => DataType::Float64,
-        ColumnType::Varchar(_) | ColumnType::Text => DataType::Utf8View,
-    }
 }
 
 /// What a field was declared as, if it shows a column as it is.
 pub(super) fn declared(field: &FieldRef) -> Option<Declared<'_>> {
     let mut parts = field.metadata().get(DECLARED)?.split(BETWEEN);
-    let (table, column, name) = (parts.next()?, parts.next()?, parts.next()?);
-    let (sql_type, data_type) = match name {
-        "bigint" => (SqlType::BigInt, DataType::Int64),
-        "int" => (SqlType::Int, DataType::Int64),
-        "float" => (SqlType::Float, DataType::Float32),
-        "double" => (SqlType::Double, DataType::Float64),
-        "text" => (SqlType::Text, DataType::Utf8View),
-        _ => {
-            let length = name.strip_prefix("varchar(")?.strip_suffix(')')?;
-            (SqlType::Varchar(length.parse().ok()?), DataType::Utf8View)
-        }
-    };
+    let (table, column) = (parts.next()?, parts.next()?);
+    let sql_type = SqlType::named(parts.next()?)?;
     // A cast keeps the metadata and changes the type.
-    (*field.data_type() == data_type).then_some(Declared {
+    (*field.data_type() == sql_type.kept()).then_some(Declared {
         table,
         column,
         sql_type,

@@ -26,7 +26,6 @@ use datafusion::catalog::{
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
-use self::raw::PoolTable;
 use self::table::Table;
 pub(super) use self::table::{Extent, extent};
 use super::information_schema::{self, InformationSchema};
@@ -34,7 +33,7 @@ use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::query::catalog::Catalog;
 use crate::query::read_model::ReadModel;
-use crate::value::Column;
+use crate::report::comment::FixedTable;
 
 /// What DataFusion calls the place of all databases.
 pub(crate) const CATALOG: &str = "def";
@@ -77,42 +76,24 @@ impl SchemaProvider for PinbaTables {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        exists(&self.0, name)
+        self.0.columns_of(name).is_some()
     }
 }
 
 /// The names of all tables, in their order.
 pub(super) fn names(catalog: &Catalog) -> Vec<String> {
     let reports = catalog.reports().into_iter().map(|report| report.name);
-    let raw = raw_names().map(str::to_owned).into_iter();
-    let mut names: Vec<String> = raw.chain(reports).collect();
+    let raw = FixedTable::RAW.map(|table| table.table().to_owned());
+    let mut names: Vec<String> = raw.into_iter().chain(reports).collect();
     names.sort();
     names
-}
-
-fn exists(catalog: &Catalog, name: &str) -> bool {
-    PoolTable::named(name).is_some() || catalog.columns_of(name).is_some()
-}
-
-/// The names of the raw tables.
-pub(super) fn raw_names() -> [&'static str; 5] {
-    PoolTable::ALL.map(PoolTable::name)
-}
-
-/// The columns of a table, and about how many rows it has.
-pub(super) fn columns_and_rows(catalog: &Catalog, name: &str) -> Option<(Vec<Column>, usize)> {
-    let Some(table) = PoolTable::named(name) else {
-        return catalog.columns_of(name);
-    };
-    let rows = table.pool_rows(&catalog.live().read().pool);
-    Some((table.columns(catalog.defaults()), rows))
 }
 
 /// The name of a table as it is, for one that is written in other case.
 pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
     let lower = name.to_lowercase();
     for name in [name, &lower] {
-        if exists(catalog, name) {
+        if FixedTable::raw(name).is_some() || catalog.columns_of(name).is_some() {
             return Some(name.to_owned());
         }
     }

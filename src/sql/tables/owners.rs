@@ -6,6 +6,19 @@ use std::ops::Range;
 
 use crate::pool::Pool;
 
+/// The first of these ids that is not before something, which they are in the order of.
+pub(super) fn first_from(ids: Range<u64>, is_before: impl Fn(u64) -> Option<bool>) -> Option<u64> {
+    let Range { mut start, mut end } = ids;
+    while start < end {
+        let middle = start + (end - start) / 2;
+        match is_before(middle)? {
+            true => start = middle + 1,
+            false => end = middle,
+        }
+    }
+    Some(start)
+}
+
 /// The id of a held request's first timer.
 pub(super) fn first_timer(pool: &Pool, request: u64) -> Option<u64> {
     let low = pool.requests.first_timer(request)?;
@@ -15,43 +28,36 @@ pub(super) fn first_timer(pool: &Pool, request: u64) -> Option<u64> {
 /// The requests of these timers. `None` when they are not held any more.
 pub(super) fn owners(pool: &Pool, timers: &Range<u64>, requests: &Range<u64>) -> Option<Vec<i64>> {
     let mut owners = Vec::with_capacity((timers.end - timers.start) as usize);
-    // The last request that begins at or before a timer, between these two.
-    let find = |timer: u64, mut from: u64, mut to: u64| -> Option<u64> {
-        while to - from > 1 {
-            let middle = from + (to - from) / 2;
-            if first_timer(pool, middle)? <= timer {
-                from = middle;
-            } else {
-                to = middle;
-            }
-        }
-        Some(from)
+    let mut timer = timers.start;
+    // The last request behind `from` and before `to` that begins at or before a timer.
+    let find = |timer: u64, from: u64, to: u64| {
+        let is_before = |request| Some(first_timer(pool, request)? <= timer);
+        Some(first_from(from + 1..to, is_before)? - 1)
     };
     let from = requests.start.max(pool.requests.held_id());
-    let mut request = find(timers.start, from, requests.end)?;
-    let mut timer = timers.start;
+    let mut request = find(timer, from, requests.end)?;
     while timer < timers.end {
-        let mut next = request + 1;
-        let mut end = timers.end;
-        if next < requests.end {
-            let begins = first_timer(pool, next)?;
-            if begins <= timer {
-                // Requests without timers lie between: leap over them, further each time.
-                let mut step = 1;
-                while next < requests.end && first_timer(pool, next)? <= timer {
-                    request = next;
-                    next = next.saturating_add(step);
-                    step *= 2;
-                }
-                request = find(timer, request, next.min(requests.end))?;
-                continue;
+        let next = request + 1;
+        let begins = match next < requests.end {
+            true => first_timer(pool, next)?,
+            false => timers.end,
+        };
+        if begins <= timer {
+            // Requests without timers lie between: leap over them, further each time.
+            let mut to = next;
+            let mut step = 1;
+            while to < requests.end && first_timer(pool, to)? <= timer {
+                request = to;
+                to += step;
+                step *= 2;
             }
-            end = end.min(begins);
+            request = find(timer, request, to.min(requests.end))?;
+            continue;
         }
+        let end = begins.min(timers.end);
         let count = (end - timer) as usize;
         owners.extend(std::iter::repeat_n(request.cast_signed(), count));
-        timer = end;
-        request += 1;
+        (timer, request) = (end, next);
     }
     Some(owners)
 }

@@ -1,20 +1,7 @@
 //! The tables of raw data: requests, timers, their tags, and the names of timer tags.
 
 use super::columns::{self, Read};
-use crate::pool::Pool;
-use crate::report::columns::table;
-use crate::report::definition::Defaults;
-use crate::value::Column;
-
-/// Which table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PoolTable {
-    Request,
-    Timer,
-    TimerTag,
-    Tag,
-    RequestTag,
-}
+use crate::report::comment::FixedTable;
 
 /// A column whose values rise from row to row, so that a condition on it says which rows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,33 +14,10 @@ pub(super) enum RowKey {
     Timestamp,
 }
 
-impl PoolTable {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Request,
-        Self::Timer,
-        Self::TimerTag,
-        Self::Tag,
-        Self::RequestTag,
-    ];
+/// Request's column of tags.
+pub(super) const TAGS: usize = 15;
 
-    /// Request's column of tags.
-    pub(super) const TAGS: usize = 15;
-
-    /// The table of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|table| table.name() == name)
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Timer => "timer",
-            Self::TimerTag => "timertag",
-            Self::Tag => "tag",
-            Self::RequestTag => "request_tag",
-        }
-    }
-
+impl FixedTable {
     /// How its columns are read, in their order.
     pub(super) const fn reads(self) -> &'static [Read] {
         match self {
@@ -62,12 +26,8 @@ impl PoolTable {
             Self::TimerTag => &columns::TIMER_TAG,
             Self::Tag => &columns::TAG,
             Self::RequestTag => &columns::REQUEST_TAG,
+            _ => &[],
         }
-    }
-
-    /// Its columns as they are declared.
-    pub(super) fn columns(self, defaults: &Defaults) -> Vec<Column> {
-        table(self.name(), defaults)
     }
 
     /// What a column says of the rows to read.
@@ -93,14 +53,5 @@ impl PoolTable {
     /// Whether its rows are read by the ids of timers.
     pub(super) const fn by_timers(self) -> bool {
         matches!(self, Self::Timer | Self::TimerTag)
-    }
-
-    /// How many rows of the pool it is read from.
-    pub(super) fn pool_rows(self, pool: &Pool) -> usize {
-        match self {
-            Self::Request | Self::RequestTag => pool.requests.len(),
-            Self::Timer | Self::TimerTag => pool.timers.len(),
-            Self::Tag => pool.strings.timer_tags(),
-        }
     }
 }

@@ -16,10 +16,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use super::columns::{Pairs, Piece, Values};
 use super::filter::Filter;
 use super::owners::owners;
-use super::raw::{PoolTable, RowKey};
+use super::raw::{RowKey, TAGS};
 use super::scan::Scan;
 use super::texts::Texts;
 use crate::pool::Pool;
+use crate::report::comment::FixedTable;
 use crate::sql::snapshot::{Snapshot, expired};
 
 mod narrowing;
@@ -40,7 +41,7 @@ const LOOKUPS: usize = 512;
 #[derive(Debug)]
 pub(super) struct Reader {
     scan: Scan,
-    table: PoolTable,
+    table: FixedTable,
     snapshot: Arc<Snapshot>,
     partition: usize,
     /// The generations of the filters of other nodes, added up, when they were last read.
@@ -61,7 +62,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(
         scan: &Scan,
-        table: PoolTable,
+        table: FixedTable,
         snapshot: Arc<Snapshot>,
         partition: usize,
         memory: MemoryReservation,
@@ -145,7 +146,7 @@ impl Reader {
             true => self.pairs.ids.len(),
             false => (ids.end - ids.start) as usize,
         };
-        if self.table != PoolTable::Tag {
+        if self.table != FixedTable::Tag {
             snapshot.count_rows(ids.end - ids.start);
         }
         if counts {
@@ -184,23 +185,23 @@ impl Reader {
         self.pairs.clear();
         let mut columns = self.scan.columns.iter().chain(&self.filter.columns);
         let sets = match self.table {
-            PoolTable::Tag => {
+            FixedTable::Tag => {
                 let names = ids.clone().filter_map(|id| u32::try_from(id).ok());
                 for name in names.filter(|&id| pool.strings.is_timer_tag(id)) {
                     self.pairs.push(name.into(), name, name);
                 }
                 return Ok(ids);
             }
-            PoolTable::Timer => return Ok(ids),
-            PoolTable::Request if !columns.any(|&at| at == PoolTable::TAGS) => return Ok(ids),
-            PoolTable::TimerTag => {
+            FixedTable::Request if !columns.any(|&at| at == TAGS) => return Ok(ids),
+            FixedTable::TimerTag => {
                 let timers = pool.timers.slices(ids.clone());
                 timers.map(|it| it.map(|of| of.tags))
             }
-            PoolTable::Request | PoolTable::RequestTag => {
+            FixedTable::Request | FixedTable::RequestTag => {
                 let requests = pool.requests.slices(ids.clone());
                 requests.map(|it| it.map(|of| of.request_tags))
             }
+            _ => return Ok(ids),
         };
         let [first, second] = sets.ok_or_else(expired)?;
         let all = first.len() + second.len();
@@ -235,7 +236,7 @@ impl Reader {
     ) -> Result<Vec<Values>> {
         let table = self.table;
         let (requests, timers) = match table {
-            PoolTable::Tag => (0..0, 0..0),
+            FixedTable::Tag => (0..0, 0..0),
             _ if table.by_timers() => (0..0, ids.clone()),
             _ => (ids.clone(), 0..0),
         };
@@ -246,7 +247,7 @@ impl Reader {
             .zip(pool.timers.slices(timers));
         let (requests, timers) = held.ok_or_else(expired)?;
         let mut names = rows.iter().map(|&row| self.pairs.names[row as usize]);
-        if table == PoolTable::Tag && !names.all(|name| pool.strings.is_timer_tag(name)) {
+        if table == FixedTable::Tag && !names.all(|name| pool.strings.is_timer_tag(name)) {
             return Err(expired());
         }
         let is_owner = |&at: &usize| table.key(at) == Some(RowKey::Owner);

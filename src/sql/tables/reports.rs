@@ -45,8 +45,6 @@ pub(super) fn index_value(filter: &Expr) -> Option<&str> {
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
-    /// Rows when it was looked up.
-    pub(super) rows: usize,
     /// The columns that some scan shows: what is not needed is not calculated.
     pub(super) needed: Mutex<Vec<String>>,
     /// What was read, by the row of a histogram that is wanted.
@@ -54,10 +52,9 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(name: &str, rows: usize) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            rows,
             needed: Mutex::default(),
             answers: Mutex::default(),
         }

@@ -33,10 +33,11 @@ use datafusion::physical_plan::{
 use futures::StreamExt as _;
 
 use super::filter::ranges;
-use super::raw::{PoolTable, RowKey};
+use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
+use crate::report::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
 
 /// Below so many rows a scan is one piece: dividing it costs more than it saves.
@@ -79,7 +80,7 @@ impl Scan {
             RowsOf::Report(report) => {
                 let shown = schema.fields().iter().map(|field| field.name().clone());
                 report.needed.lock().extend(shown);
-                let rows = report.rows.min(fetch.unwrap_or(usize::MAX));
+                let rows = table.rows.min(fetch.unwrap_or(usize::MAX));
                 (rows, rows > 4 * BATCH_ROWS)
             }
         };
@@ -111,17 +112,15 @@ impl Scan {
 
 /// How many rows a scan of a raw table may bring, and whether it is worth to divide.
 fn expected(
-    of: PoolTable,
+    of: FixedTable,
     table: &Table,
     conditions: &[Arc<dyn PhysicalExpr>],
     fetch: Option<usize>,
 ) -> (usize, bool) {
-    let (ids, requests) = {
-        let pool = &table.catalog.live().read().pool;
-        (of.pool_rows(pool), pool.requests.len().max(1))
-    };
+    let ids = table.rows;
+    let requests = table.catalog.live().read().pool.requests.len().max(1);
     // Two tags a timer are usual.
-    let rows_of_id = 1 + usize::from(of == PoolTable::TimerTag);
+    let rows_of_id = 1 + usize::from(of == FixedTable::TimerTag);
     let all = ids * rows_of_id;
     let mut rows = all;
     let mut by_id = false;
@@ -187,12 +186,10 @@ impl ExecutionPlan for Scan {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for filter in &self.filters {
-            if f(filter)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        let mut filters = self.filters.iter();
+        filters.try_fold(TreeNodeRecursion::Continue, |so_far, filter| {
+            so_far.visit_sibling(|| f(filter))
+        })
     }
 
     fn with_new_children(
@@ -300,7 +297,7 @@ impl ExecutionPlan for Scan {
         if self.fetch.is_some() {
             return unsupported;
         }
-        let tags = [PoolTable::TimerTag, PoolTable::RequestTag];
+        let tags = [FixedTable::TimerTag, FixedTable::RequestTag];
         let has_ties = matches!(&self.table.rows_of, RowsOf::Pool(of) if tags.contains(of));
         let mut reverse = None;
         for sort in order {

@@ -13,12 +13,13 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::declared;
 use super::filter::{is_testable, physical, ranges};
-use super::raw::{PoolTable, RowKey};
+use super::raw::RowKey;
 use super::reports::{BATCH_ROWS, Report, index_value};
 use super::scan::Scan;
-use super::{columns_and_rows, declared};
 use crate::query::catalog::Catalog;
+use crate::report::comment::FixedTable;
 
 /// Ids that are few.
 const FEW: u64 = 1_000;
@@ -45,35 +46,38 @@ pub(in crate::sql) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> 
 pub(super) struct Table {
     pub(super) catalog: Arc<Catalog>,
     pub(super) schema: SchemaRef,
+    /// Rows when it was looked up; of a table of tags, what has tags.
+    pub(super) rows: usize,
     pub(super) rows_of: RowsOf,
 }
 
 /// Where its rows come from.
 #[derive(Debug, Clone)]
 pub(super) enum RowsOf {
-    Pool(PoolTable),
+    Pool(FixedTable),
     Report(Arc<Report>),
 }
 
 impl Table {
     /// The table of this name, as it is written; `None` when there is none.
     pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let (columns, rows) = columns_and_rows(catalog, name)?;
-        let raw = PoolTable::named(name);
+        let (columns, rows) = catalog.columns_of(name)?;
+        let raw = FixedTable::raw(name);
         let nullable = |at| raw.is_none_or(|table| table.is_nullable(at));
         let schema = declared::schema(name, &columns, nullable);
-        let report = || RowsOf::Report(Arc::new(Report::new(name, rows)));
+        let report = || RowsOf::Report(Arc::new(Report::new(name)));
         let rows_of = raw.map_or_else(report, RowsOf::Pool);
         Some(Self {
             catalog: Arc::clone(catalog),
             schema,
+            rows,
             rows_of,
         })
     }
 
     pub(super) fn name(&self) -> &str {
         match &self.rows_of {
-            RowsOf::Pool(table) => table.name(),
+            RowsOf::Pool(table) => table.table(),
             RowsOf::Report(report) => &report.name,
         }
     }
@@ -94,10 +98,10 @@ impl Table {
             Some(by_id && wanted.count() <= FEW)
         };
         match &self.rows_of {
-            RowsOf::Report(report) if report.rows > 4 * BATCH_ROWS => Extent::Large,
+            RowsOf::Report(_) if self.rows > 4 * BATCH_ROWS => Extent::Large,
             RowsOf::Report(_) => Extent::Small,
             _ if conditions.iter().any(|expr| is_few(expr) == Some(true)) => Extent::Few,
-            RowsOf::Pool(PoolTable::Tag) => Extent::Small,
+            RowsOf::Pool(FixedTable::Tag) => Extent::Small,
             RowsOf::Pool(_) => Extent::Large,
         }
     }

@@ -9,10 +9,11 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation};
 
 use super::super::filter::{Filter, ranges, with_columns};
-use super::super::owners::first_timer;
+use super::super::owners::{first_from, first_timer};
 use super::super::ranges::Ranges;
-use super::super::raw::{PoolTable, RowKey};
+use super::super::raw::RowKey;
 use super::{LOOKUPS, Reader};
+use crate::report::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
 impl Reader {
@@ -24,7 +25,7 @@ impl Reader {
         }
         if self.generation.replace(generation).is_none() {
             let all = match self.table {
-                PoolTable::Tag => 0..self.snapshot.live.read().pool.strings.end() as u64,
+                FixedTable::Tag => 0..self.snapshot.live.read().pool.strings.end() as u64,
                 table if table.by_timers() => self.snapshot.timers.clone(),
                 _ => self.snapshot.requests.clone(),
             };
@@ -79,28 +80,17 @@ impl Reader {
     /// The requests whose timestamps are in these ranges. Timestamps never fall from one request to the next.
     fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
         let live = self.snapshot.live.read();
-        let requests = &live.pool.requests;
-        let Range { start, end } = self.snapshot.requests;
-        if start < requests.held_id() && start < end {
-            return Err(expired());
-        }
-        // The first request at or after a second.
+        let (held, ids) = (&live.pool.requests, &self.snapshot.requests);
         let first_at = |second: i64| {
-            let (mut from, mut to) = (start, end);
-            while from < to {
-                let middle = from + (to - from) / 2;
-                match requests.timestamp(middle) {
-                    Some(timestamp) if i64::from(timestamp) >= second => to = middle,
-                    _ => from = middle + 1,
-                }
-            }
-            from.cast_signed()
+            let is_before = |id| Some(i64::from(held.timestamp(id)?) < second);
+            first_from(ids.clone(), is_before)
         };
         let pairs = timestamps.pairs().iter().map(|&(low, high)| {
-            let end = high.checked_add(1).map_or(end.cast_signed(), first_at);
-            (first_at(low), end - 1)
+            let end = high.checked_add(1).map_or(Some(ids.end), first_at)?;
+            Some((first_at(low)?.cast_signed(), end.cast_signed() - 1))
         });
-        Ok(Ranges::from_pairs(pairs.collect()))
+        let pairs = pairs.collect::<Option<_>>().ok_or_else(expired)?;
+        Ok(Ranges::from_pairs(pairs))
     }
 
     /// The timers of these requests.
