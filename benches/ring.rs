@@ -36,8 +36,8 @@ fn push_batch(producer: &mut Producer) {
 fn drain(consumer: &mut Consumer) -> u64 {
     let mut requests = 0;
     while let Some(block) = consumer.pop() {
-        requests += u64::from(block.requests());
-        black_box(block.bytes());
+        requests += u64::from(block.requests);
+        black_box(&block.bytes);
         consumer.give_back(block);
     }
     requests

@@ -144,7 +144,7 @@ impl Stage {
         }
         self.live.advance(self.now_ms);
         while let Some(block) = self.consumer.pop() {
-            self.live.merge(block.bytes(), self.now_ms);
+            self.live.merge(&block.bytes, self.now_ms);
             self.consumer.give_back(block);
         }
         self.now_ms += self.period_ms;

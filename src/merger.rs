@@ -233,7 +233,7 @@ impl Merger {
             return false;
         };
         let (evicted, overflowed) = (live.pool.rows_evicted(), live.pool.overflowed());
-        let (requests, timers) = live.merge(block.bytes(), now_ms);
+        let (requests, timers) = live.merge(&block.bytes, now_ms);
         let evicted = live.pool.rows_evicted() - evicted;
         let overflowed = live.pool.overflowed() - overflowed;
         self.counters.rows_evicted.add(evicted);

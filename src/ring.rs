@@ -73,10 +73,12 @@ impl RingPlan {
 /// A run of records from one receiver, oldest first.
 #[derive(Debug)]
 pub struct Block {
-    bytes: Vec<u8>,
-    requests: u32,
+    /// The records, one after the other.
+    pub bytes: Vec<u8>,
+    /// How many records there are.
+    pub requests: u32,
     /// The receiver that filled it: whose counters its requests are booked on, and where it goes back to.
-    lane: usize,
+    pub lane: usize,
     /// Which of that receiver's blocks it is, counted from the start: tells which of two is older.
     turn: u64,
 }
@@ -89,24 +91,6 @@ impl Block {
             lane: 0,
             turn: 0,
         }
-    }
-
-    /// The records, one after the other.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// How many records there are.
-    #[must_use]
-    pub const fn requests(&self) -> u32 {
-        self.requests
-    }
-
-    /// Index of the receiver that filled it.
-    #[must_use]
-    pub const fn lane(&self) -> usize {
-        self.lane
     }
 
     fn clear(&mut self) {

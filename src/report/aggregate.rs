@@ -24,7 +24,7 @@ use super::histogram::BucketLayout;
 use super::row_map::{NO_ROW, RowMap};
 use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use super::totals::Totals;
-use super::window::{Coverage, Ticks};
+use super::window::Ticks;
 use crate::pool::strings::{NONE, StringInterner};
 use crate::pool::{Freed, Pool};
 
@@ -91,8 +91,8 @@ pub(super) struct Aggregate {
     records: usize,
     /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
     overflow_remainder: Option<(u32, Totals)>,
-    /// When what it knows came in.
-    pub(super) coverage: Coverage,
+    /// First and last merge of the running tick, milliseconds.
+    seen: Option<(u64, u64)>,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
     /// What came through since the aggregate is there.
@@ -163,7 +163,7 @@ impl Aggregate {
             forgotten: Mutex::default(),
             records: 0,
             overflow_remainder: None,
-            coverage: Coverage::new(scope.ticks),
+            seen: None,
             version: 0,
             flow: Flow::default(),
             is_filling: false,
@@ -333,8 +333,23 @@ impl Aggregate {
 
     /// Something was merged at `now_ms`, whether or not it counts here.
     pub(super) fn merged(&mut self, now_ms: u64) {
-        self.coverage.merged(now_ms);
+        let first = self.seen.map_or(now_ms, |(first, _)| first);
+        self.seen = Some((first, now_ms));
         self.version += 1;
+    }
+
+    /// Whole seconds between the oldest and the newest data in the window, from 1 to the window.
+    pub(super) fn covered_secs(&self, window_ms: u64) -> u64 {
+        let mut closed = self.tick_logs.iter().map(|it| it.head.seen);
+        let first = closed.find_map(|seen| seen).or(self.seen);
+        let last = self
+            .seen
+            .or_else(|| closed.rev().flatten().next())
+            .or(first);
+        let span_ms = first
+            .zip(last)
+            .map_or(0, |((first, _), (_, last))| last.saturating_sub(first));
+        (span_ms.min(window_ms) / 1000).max(1)
     }
 
     /// What the tick log's next piece of the running tick is of.
@@ -343,6 +358,7 @@ impl Aggregate {
             tick: self.tick,
             histograms: !self.tick_without_histograms,
             overflowed: self.overflows,
+            seen: self.seen,
         }
     }
 
@@ -415,7 +431,7 @@ impl Aggregate {
         }
         self.tick_logs.clear();
         self.writer = TickLogWriter::default();
-        self.coverage.clear();
+        self.seen = None;
         self.tick_log_bytes = 0;
         self.ticks_without_histograms = 0;
         self.tick_without_histograms = false;
@@ -453,7 +469,7 @@ impl Aggregate {
             + self.writer.unfinished().len()
             + self.emptied.capacity() * 4
             + self.overflow_groups.capacity() * 6
-            + self.coverage.heap_bytes()
+            + self.tick_logs.capacity() * size_of::<TickLog>()
             + self.group_cache.heap_bytes()
     }
 

@@ -36,11 +36,13 @@ impl std::ops::Add for Taken {
 /// How much the reports may take, and how much they do.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
-    limit: usize,
+    pub(super) limit: usize,
     /// The limit without what is left for chunks.
     usable: usize,
-    taken: Taken,
-    overflowed: u64,
+    /// What was measured last, with what was added since.
+    pub(super) taken: Taken,
+    /// How often a record or key found no place of its own, ever.
+    pub(super) overflowed: u64,
     /// A key was overflowed since pressure ended last.
     overflows: bool,
     /// Running ticks may take this much before they are looked at again: more than their share after a look that found
@@ -63,16 +65,6 @@ impl Budget {
     pub(super) fn measure(&mut self, taken: Taken) -> bool {
         self.taken = taken;
         self.overflows && !self.exhausted(0) && std::mem::take(&mut self.overflows)
-    }
-
-    /// What was measured last, with what was added since.
-    pub(super) fn taken(&self) -> Taken {
-        self.taken
-    }
-
-    /// Goes back to what was measured before.
-    pub(super) fn measured(&mut self, taken: Taken) {
-        self.taken = taken;
     }
 
     /// Adds what was taken or given back since the last [`measure`](Self::measure), none of it by closed ticks.
@@ -169,23 +161,5 @@ impl Budget {
     pub(super) fn overflowed(&mut self, keys: u64) {
         self.overflowed += keys;
         self.overflows |= keys > 0;
-    }
-
-    /// Goes on counting from what another process counted.
-    pub(super) fn restore_overflowed(&mut self, overflowed: u64) {
-        self.overflowed += overflowed;
-    }
-
-    /// How often a key was overflowed, ever.
-    pub(super) fn overflowed_count(&self) -> u64 {
-        self.overflowed
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.taken.all
-    }
-
-    pub(super) fn limit(&self) -> usize {
-        self.limit
     }
 }

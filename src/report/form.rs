@@ -191,7 +191,7 @@ impl ReportForm {
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
         for (place, percent) in self.percentiles.iter().enumerate() {
-            number::add_percentile(&mut percentiles, percent.value())
+            number::add_percentile(&mut percentiles, percent.0)
                 .map_err(|problem| FormError::item("percentiles", place, problem))?;
         }
         let window = match &self.window {
@@ -290,7 +290,7 @@ impl From<&Definition> for ReportForm {
                 .percentiles
                 .iter()
                 .copied()
-                .map(PercentForm::from)
+                .map(PercentForm)
                 .collect(),
             window: Some(WindowForm::from(definition.window)),
             histogram: (definition.buckets != BucketLayout::LogLinear)

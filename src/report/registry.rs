@@ -413,11 +413,13 @@ impl Reports {
     /// Bytes that all reports take, their budget, and how often a new key found no memory.
     #[must_use]
     pub fn memory(&self) -> (usize, usize, u64) {
-        (
-            self.budget.used(),
-            self.budget.limit(),
-            self.budget.overflowed_count(),
-        )
+        let Budget {
+            taken,
+            limit,
+            overflowed,
+            ..
+        } = self.budget;
+        (taken.all, limit, overflowed)
     }
 
     /// How many aggregates the reports make: what a packet costs grows with these.
@@ -434,7 +436,7 @@ impl Reports {
         let window = entry.definition.window;
         Reading {
             window_secs: window.as_secs_f64(),
-            covered_secs: aggregate.coverage.covered_secs(window.as_millis() as u64),
+            covered_secs: aggregate.covered_secs(window.as_millis() as u64),
             as_of_ms: unix_ms,
             ..aggregate.read(entry.report, &entry.definition, want, &pool.strings)
         }

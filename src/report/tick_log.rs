@@ -29,6 +29,8 @@ pub(super) struct TickHead {
     pub(super) histograms: bool,
     /// Some of what was counted in this tick lies under `(other)` for want of memory.
     pub(super) overflowed: bool,
+    /// First and last merge of the tick so far, milliseconds, whether or not it counted here.
+    pub(super) seen: Option<(u64, u64)>,
 }
 
 /// Writes entries one after the other.
@@ -168,6 +170,7 @@ mod tests {
             tick: 1,
             histograms: true,
             overflowed: false,
+            seen: None,
         };
         let log = writer.finish(head);
         assert_eq!((log.head, log.groups), (head, 2));

@@ -35,7 +35,7 @@ fn push(producer: &mut Producer, lane: u64, number: u64) {
 
 fn records(block: &Block) -> Vec<(u64, u64)> {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-    let records = block.bytes().chunks_exact(RECORD_BYTES);
+    let records = block.bytes.chunks_exact(RECORD_BYTES);
     records
         .map(|record| (number(&record[..8]), number(&record[8..])))
         .collect()
@@ -46,8 +46,8 @@ fn drain(consumer: &mut Consumer) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(block) = consumer.pop() {
         let records = records(&block);
-        assert_eq!(records.len(), block.requests() as usize);
-        assert!(records.iter().all(|(lane, _)| *lane == block.lane() as u64));
+        assert_eq!(records.len(), block.requests as usize);
+        assert!(records.iter().all(|(lane, _)| *lane == block.lane as u64));
         all.extend(records);
         consumer.give_back(block);
     }
@@ -97,7 +97,7 @@ fn a_batch_goes_on_in_the_open_block() {
         producers[0].publish();
     }
     let block = consumer.pop().unwrap();
-    assert_eq!(block.requests(), 5, "one block, not five");
+    assert_eq!(block.requests, 5, "one block, not five");
     consumer.give_back(block);
     assert!(consumer.pop().is_none());
 }
@@ -173,7 +173,7 @@ fn capacity_in_bytes_bounds_large_records() {
     assert_eq!(ring.depth(), 24);
     assert_eq!(counters[0].requests_overwritten.get(), 76);
     while let Some(block) = consumer.pop() {
-        assert_eq!((block.bytes().len(), block.requests()), (BLOCK_BYTES, 2));
+        assert_eq!((block.bytes.len(), block.requests), (BLOCK_BYTES, 2));
         consumer.give_back(block);
     }
 }
@@ -193,7 +193,7 @@ fn a_record_as_long_as_a_block_fits_and_a_longer_one_never() {
     producers[0].publish();
     let mut lens = Vec::new();
     while let Some(block) = consumer.pop() {
-        lens.push(block.bytes().len());
+        lens.push(block.bytes.len());
         consumer.give_back(block);
     }
     assert_eq!(lens, [RECORD_BYTES, BLOCK_BYTES, RECORD_BYTES]);

@@ -157,7 +157,7 @@ impl Path {
             counts.merge += taken(|| {
                 while let Some(block) = self.consumer.pop() {
                     counts.blocks += 1;
-                    self.live.merge(block.bytes(), self.now_ms);
+                    self.live.merge(&block.bytes, self.now_ms);
                     self.consumer.give_back(block);
                 }
             });

@@ -134,7 +134,6 @@ impl Aggregate {
     /// Begins the tick at `now_ms`, when the one before is closed.
     pub(in crate::report) fn begin_tick(&mut self, now_ms: u64, strings: &mut StringInterner) {
         self.tick = self.scope.ticks.at(now_ms);
-        self.coverage.advance(now_ms);
         // What was closed just now may lie outside of the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
@@ -168,6 +167,7 @@ impl Aggregate {
             self.writer.entry(other, &totals, None);
         }
         self.end_piece(true);
+        self.seen = None;
         self.writer.shrink();
         self.tick_without_histograms = false;
         self.overflows = false;
@@ -183,11 +183,14 @@ impl Aggregate {
     /// Puts what was written for the running tick among the tick logs when it is enough, or the `last`.
     pub(super) fn end_piece(&mut self, last: bool) {
         let bytes = self.writer.unfinished().len();
-        if bytes == 0 || bytes < PIECE_BYTES && !last {
-            return;
+        let is_wanted = match last {
+            true => bytes > 0 || self.seen.is_some(),
+            false => bytes >= PIECE_BYTES,
+        };
+        if is_wanted {
+            let tick_log = self.writer.finish(self.tick_head());
+            self.keep(tick_log);
         }
-        let tick_log = self.writer.finish(self.tick_head());
-        self.keep(tick_log);
     }
 
     /// The most that closing the running tick takes: reckoned, not looked at.
@@ -211,13 +214,13 @@ impl Aggregate {
         memory: &mut Memory<'_>,
         mut gives_way: impl FnMut(&mut Self, usize, &mut Memory<'_>) -> bool,
     ) {
-        let (taken, before) = (memory.budget.taken(), self.taken());
+        let (taken, before) = (memory.budget.taken, self.taken());
         let mut at = 0;
         while at < self.groups.dirty() {
             let gone = self.groups.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
-        memory.budget.measured(taken);
+        memory.budget.taken = taken;
         memory.budget.replaced(before, self.taken());
     }
 

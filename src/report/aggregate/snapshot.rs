@@ -28,7 +28,6 @@ use crate::report::reading::Extremes;
 use crate::report::row_map::{NO_ROW, RowMap};
 use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use crate::report::totals::Totals;
-use crate::report::window::Coverage;
 
 /// Groups that are copied under one hold of the lock.
 const GROUPS: u32 = 1_024;
@@ -63,8 +62,6 @@ pub struct SavedAggregate {
     group_keys: Vec<GroupKey>,
     /// The running tick.
     tick: u64,
-    /// First and last merge of each tick with data.
-    coverage: Vec<(u64, u64)>,
     flow: Flow,
     /// Groups that took keys in for which there was no memory.
     overflow_groups: Vec<u32>,
@@ -170,7 +167,6 @@ impl Aggregate {
                 filters: self.filters.clone(),
                 group_keys: self.group_keys.clone(),
                 tick: self.tick,
-                coverage: self.coverage.save(),
                 flow: self.flow,
                 overflow_groups: self.overflow_groups.iter().copied().collect(),
                 reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
@@ -260,7 +256,8 @@ impl AggregateCut {
         let running = self.running.iter();
         let running = running.map(|it| (it.head, Arc::clone(&it.entries)));
         for (head, entries) in closed.chain(running) {
-            if gone.is_none_or(|gone| head.tick > gone) && !entries.is_empty() {
+            let has_data = head.seen.is_some() || !entries.is_empty();
+            if gone.is_none_or(|gone| head.tick > gone) && has_data {
                 let entries = entries.to_vec();
                 each(SavedPart::Tick(SavedTick { head, entries }))?;
             }
@@ -337,7 +334,6 @@ impl AggregateRestore {
         Ok(Self {
             aggregate: Box::new(Aggregate {
                 tick,
-                coverage: Coverage::restore(scope.ticks, &saved.coverage, now_ms)?,
                 flow: saved.flow,
                 ..aggregate
             }),
@@ -437,6 +433,12 @@ impl AggregateRestore {
         let last = self.aggregate.tick_logs.back();
         let in_order = last.is_none_or(|last| last.head.tick <= head.tick);
         check(in_order, "ticks are out of order")?;
+        let tick_at = |ms| self.aggregate.scope.ticks.at(ms);
+        let fits = |(first, last)| {
+            first <= last && tick_at(first) == head.tick && tick_at(last) == head.tick
+        };
+        let came_then = head.seen.is_none_or(fits);
+        check(came_then, "data came in at a time that cannot be")?;
         let mut reader = TickLogReader::new(&saved.entries);
         let mut pairs = Vec::new();
         while let Some((group, totals)) = reader.next(&mut pairs).filter(|_| !self.is_too_large) {

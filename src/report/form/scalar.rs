@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
-use super::{number, window_text};
+use super::window_text;
+use crate::config::units::parse_duration;
 use crate::report::definition::WINDOW_SECS_MAX;
 
 /// A text or, where that does not say all, a table.
@@ -37,28 +38,14 @@ impl<'de, T: FormTable> Deserialize<'de> for TextOr<T> {
 
 /// A percent rank: a number, written without decimals where it has none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PercentForm(f64);
-
-impl PercentForm {
-    pub(super) fn value(self) -> f64 {
-        self.0
-    }
-}
-
-impl From<f64> for PercentForm {
-    fn from(percent: f64) -> Self {
-        Self(percent)
-    }
-}
+pub struct PercentForm(pub(super) f64);
 
 impl Serialize for PercentForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Percentiles are at most 100, so the cast keeps whole ones.
-        let whole = self.0 as u32;
-        if f64::from(whole).to_bits() == self.0.to_bits() {
-            serializer.serialize_u32(whole)
-        } else {
-            serializer.serialize_f64(self.0)
+        match self.0 as u32 {
+            whole if f64::from(whole) == self.0 => serializer.serialize_u32(whole),
+            _ => serializer.serialize_f64(self.0),
         }
     }
 }
@@ -82,22 +69,13 @@ pub struct WindowForm(String);
 impl WindowForm {
     /// The window, from one second to [`WINDOW_SECS_MAX`].
     pub(super) fn read(&self) -> Result<Duration, String> {
-        let text = self.0.trim();
-        let (count, unit) = match text.char_indices().next_back() {
-            Some((at, 's')) => (&text[..at], 1),
-            Some((at, 'm')) => (&text[..at], 60),
-            Some((at, 'h')) => (&text[..at], 3600),
-            Some((at, 'd')) => (&text[..at], 86_400),
-            _ => (text, 1),
-        };
-        number::Seconds::parse(count.trim_end())
-            .map(|seconds| Duration::from_micros(seconds.us_floor) * unit)
-            .filter(|window| {
-                (Duration::from_secs(1)..=Duration::from_secs(WINDOW_SECS_MAX)).contains(window)
-            })
+        let allowed = Duration::from_secs(1)..=Duration::from_secs(WINDOW_SECS_MAX);
+        let read = parse_duration(&self.0).ok();
+        read.filter(|window| allowed.contains(window))
             .ok_or_else(|| {
                 format!(
-                    "'{text}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
+                    "'{}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
+                    self.0.trim(),
                     WINDOW_SECS_MAX / 86_400
                 )
             })

@@ -96,7 +96,7 @@ impl Reports {
 
     /// Goes on counting overflowed keys from what another process counted.
     pub fn restore_overflowed(&mut self, overflowed: u64) {
-        self.budget.restore_overflowed(overflowed);
+        self.budget.overflowed += overflowed;
     }
 }
 
@@ -170,7 +170,7 @@ impl ReportsRestore {
             });
         }
         if !wanted.is_empty() {
-            let limit = reports.budget.limit();
+            let limit = reports.budget.limit;
             let begun = AggregateRestore::begin(saved, wanted, self.now_ms, limit)?;
             self.current = Some(begun);
         }
@@ -195,7 +195,7 @@ impl ReportsRestore {
         let taken = reports.taken() + current.taken();
         reports.budget.measure(taken);
         // Keys fold before that; this is the end, whatever the file says.
-        if !current.is_too_large && taken.all <= reports.budget.limit() {
+        if !current.is_too_large && taken.all <= reports.budget.limit {
             return Ok(());
         }
         if let Some(mut current) = self.current.take() {

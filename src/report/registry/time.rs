@@ -8,7 +8,7 @@
 //! - the other is open to whoever comes first, so that uneven traffic that fits is never overflowed. It has what ticks have
 //!   beyond their part, and the histograms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Reports;
 use crate::pool::Pool;
@@ -64,12 +64,7 @@ fn end_ticks(
         aggregate.retire_until(now_ms, &mut memory.pool.strings);
     }
     memory.budget.replaced(before, taken(due));
-    let mut windows: Vec<Ticks> = Vec::new();
-    for ticks in due.iter().map(|it| it.scope.ticks) {
-        if !windows.contains(&ticks) {
-            windows.push(ticks);
-        }
-    }
+    let windows: BTreeSet<Ticks> = due.iter().map(|it| it.scope.ticks).collect();
     for ticks in windows {
         let all = due.iter().map(|it| &**it).chain(others.iter().copied());
         let share = allowance(ticks, all, memory.budget);
@@ -91,18 +86,13 @@ fn allowance<'a>(
     all: impl Iterator<Item = &'a Aggregate>,
     budget: &Budget,
 ) -> Allowance {
-    let mut windows: Vec<(Ticks, BTreeMap<u64, usize>)> = vec![(ticks, BTreeMap::new())];
+    let mut windows: BTreeMap<Ticks, BTreeMap<u64, usize>> = BTreeMap::new();
     let mut open = 0;
     for aggregate in all {
-        let of = aggregate.scope.ticks;
-        let at = windows.iter().position(|(it, _)| *it == of);
-        let at = at.unwrap_or_else(|| {
-            windows.push((of, BTreeMap::new()));
-            windows.len() - 1
-        });
+        let window = windows.entry(aggregate.scope.ticks).or_default();
         let mut rest = aggregate.taken().closed;
         for (tick, bytes) in aggregate.leaving() {
-            *windows[at].1.entry(tick).or_default() += bytes;
+            *window.entry(tick).or_default() += bytes;
             // Less than reckoned: a group may be spoken of twice.
             rest = rest.saturating_sub(bytes);
         }

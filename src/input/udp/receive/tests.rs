@@ -149,7 +149,7 @@ fn send(to: SocketAddr, count: u64, counters: &Counters) -> Expected {
 /// Reads all that is in the ring and counts it by host.
 fn drain(consumer: &mut Consumer, by_host: &mut [u64; 2]) {
     while let Some(block) = consumer.pop() {
-        let mut rest = block.bytes();
+        let mut rest = &block.bytes[..];
         let mut requests = 0;
         while let Some(record) = Record::next(&mut rest) {
             assert_eq!(record.received_secs(), SECOND);
@@ -160,7 +160,7 @@ fn drain(consumer: &mut Consumer, by_host: &mut [u64; 2]) {
             by_host[host.unwrap()] += 1;
             requests += 1;
         }
-        assert_eq!((rest.len(), requests), (0, block.requests()));
+        assert_eq!((rest.len(), requests), (0, block.requests));
         consumer.give_back(block);
     }
 }

@@ -34,12 +34,11 @@ fn a_histogram_has_samples_of_requests_only() {
         filters: Vec::new(),
         group_keys: Vec::new(),
         tick: 3,
-        coverage: vec![(3_000, 3_500)],
         flow: Flow::default(),
         overflow_groups: Vec::new(),
         reports: Vec::new(),
     };
-    let mut restore = AggregateRestore::begin(saved, Vec::new(), 4_000, budget.limit()).unwrap();
+    let mut restore = AggregateRestore::begin(saved, Vec::new(), 4_000, budget.limit).unwrap();
     let group = SavedGroup {
         id: 0,
         key: Vec::new(),
@@ -56,6 +55,7 @@ fn a_histogram_has_samples_of_requests_only() {
         tick,
         histograms: true,
         overflowed: false,
+        seen: Some((tick * 1_000, tick * 1_000 + 500)),
     };
     let tick = |requests, histogram: Vec<(u32, u64)>| {
         let totals = Totals {
@@ -88,6 +88,16 @@ fn a_histogram_has_samples_of_requests_only() {
                 ..tick(1, Vec::new())
             },
             "out of order",
+        ),
+        (
+            SavedTick {
+                head: TickHead {
+                    seen: Some((2_999, 3_500)),
+                    ..head(3)
+                },
+                ..tick(1, Vec::new())
+            },
+            "merged before its tick",
         ),
     ] {
         assert!(restore.tick(&bad).is_err(), "{why}");
