@@ -8,10 +8,8 @@
 //! looked up by its key ids.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Weak;
 
 use ahash::RandomState;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Taken};
@@ -85,8 +83,6 @@ pub(super) struct Aggregate {
     overflows: bool,
     /// Groups that lost what they had in the running tick, and had nothing else then.
     emptied: Vec<u32>,
-    /// Told of groups that go while a snapshot is written.
-    forgotten: Mutex<Weak<snapshot::Forgotten>>,
     /// Records counted in the running tick.
     records: usize,
     /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
@@ -160,7 +156,6 @@ impl Aggregate {
             overflowed_tick_logs: 0,
             overflows: false,
             emptied: Vec::new(),
-            forgotten: Mutex::default(),
             records: 0,
             overflow_remainder: None,
             seen: None,
@@ -326,9 +321,6 @@ impl Aggregate {
         }
         self.overflow_groups.remove(&id);
         self.groups.remove(id);
-        if let Some(forgotten) = self.forgotten.get_mut().upgrade() {
-            forgotten.note(id);
-        }
     }
 
     /// Something was merged at `now_ms`, whether or not it counts here.

@@ -6,12 +6,11 @@
 //! something in the running tick. Keys of groups are copied afterwards, a thousand at a time. A group that goes
 //! meanwhile either has nothing in the window any more, and the logs that mention it are not written any more, or was
 //! overflowed into `(other)` with all that it had, for want of memory: then it is written as `(other)`, whoever has its id
-//! now ([`Forgotten`]).
+//! now: its generation tells.
 //!
 //! On the way back groups get new ids and go through the budget as in a running daemon: past `reports.memory` they fold
 //! into `(other)`. Groups that no log mentions are dropped again. Nothing that is read back is trusted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
@@ -97,29 +96,6 @@ pub struct SavedTick {
     entries: Vec<u8>,
 }
 
-/// The groups of a cut that went since: a bit for each number.
-#[derive(Debug)]
-pub(super) struct Forgotten(Box<[AtomicU64]>);
-
-impl Forgotten {
-    fn up_to(end: u32) -> Self {
-        let words = (0..end.div_ceil(64)).map(|_| AtomicU64::new(0));
-        Self(words.collect())
-    }
-
-    /// Called with the lock held for writing, and [`has`](Self::has) for reading: that orders them.
-    pub(super) fn note(&self, id: u32) {
-        if let Some(word) = self.0.get(id as usize / 64) {
-            word.fetch_or(1 << (id % 64), Ordering::Relaxed);
-        }
-    }
-
-    fn has(&self, id: u32) -> bool {
-        let word = self.0.get(id as usize / 64);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (id % 64) != 0)
-    }
-}
-
 /// An aggregate as it stood at the cut.
 #[derive(Debug)]
 pub(in crate::report) struct AggregateCut {
@@ -128,13 +104,13 @@ pub(in crate::report) struct AggregateCut {
     pub(in crate::report) saved: SavedAggregate,
     /// Numbers of its reports in the aggregate, in the order of their names.
     reports: Vec<usize>,
-    end: u32,
+    /// Those of all groups: where it is another now, the group went.
+    generations: Vec<u32>,
     /// Of closed ticks; one that is gone when it is to be written has left the window.
     closed: Vec<(TickHead, Weak<[u8]>)>,
     running: Vec<TickLog>,
     /// Extremes of the running tick, by group.
     extremes: Vec<(u32, Extremes)>,
-    forgotten: Arc<Forgotten>,
 }
 
 impl Aggregate {
@@ -157,8 +133,7 @@ impl Aggregate {
         }
         running.push(writer.finish(self.tick_head()));
         extremes.sort_unstable_by_key(|&(group, _)| group);
-        let forgotten = Arc::new(Forgotten::up_to(self.groups.end()));
-        *self.forgotten.lock() = Arc::downgrade(&forgotten);
+        let groups = 0..self.groups.end();
         let closed = self.tick_logs.iter();
         AggregateCut {
             at,
@@ -172,13 +147,12 @@ impl Aggregate {
                 reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
-            end: self.groups.end(),
+            generations: groups.map(|id| self.groups.generation(id)).collect(),
             closed: closed
                 .map(|it| (it.head, Arc::downgrade(&it.entries)))
                 .collect(),
             running,
             extremes,
-            forgotten,
         }
     }
 
@@ -192,10 +166,11 @@ impl Aggregate {
         let mut groups = Vec::new();
         let mut texts = SavedStrings::default();
         let mut bytes = 0;
-        let until = cut.end.min(from.saturating_add(GROUPS));
+        let end = cut.generations.len() as u32;
+        let until = end.min(from.saturating_add(GROUPS));
         for id in from..until {
             // Under `(other)` now, or without anything in the window any more.
-            let gone = cut.forgotten.has(id);
+            let gone = self.groups.generation(id) != cut.generations[id as usize];
             if !gone && (id >= self.groups.end() || !self.groups.is_used(id)) {
                 continue;
             }
@@ -227,7 +202,7 @@ impl Aggregate {
                 return (SavedPart::Groups(texts, groups), Some(id + 1));
             }
         }
-        let next = (until < cut.end).then_some(until);
+        let next = (until < end).then_some(until);
         (SavedPart::Groups(texts, groups), next)
     }
 }
