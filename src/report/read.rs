@@ -30,20 +30,23 @@ impl Aggregate {
         if self.groups.extremes.is_some() {
             reading.extremes = vec![Extremes::NOTHING; reading.len()];
         }
-        let mut groups = Vec::with_capacity(self.groups.end() as usize);
+        let has_histograms = want.quantiles || want.histograms;
+        let mut groups = Vec::new();
         for id in 0..self.groups.end() {
             let row = row_map.row_of(id);
             if row == NO_ROW {
                 continue;
             }
             let place = places[row as usize];
-            groups.push((place, id));
+            if has_histograms {
+                groups.push((place, id));
+            }
             self.add_sums(id, place as usize, &mut reading);
         }
         for totals in &reading.totals {
             reading.grand += totals;
         }
-        if want.quantiles || want.histograms {
+        if has_histograms {
             groups.sort_unstable();
             self.read_histograms(&groups, definition, want, &mut reading);
         }
