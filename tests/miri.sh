@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Miri over every `unsafe` of the program: bash tests/miri.sh
 #
-# Three are one call into the kernel each, with pointers in it (`input/udp/batch.rs`, `cli/load/sender.rs`, `input/udp/kernel.rs`). Miri
-# has no sockets: for the first two a stand-in for the kernel writes and reads through every pointer that it is given, so that
-# Miri sees whether it may; the third gives the kernel one array on the stack and has nothing to run, nor has a fourth
+# Three are one call into the kernel each, with a pointer in it (`input/udp/batch.rs`, `input/udp/kernel.rs`, `cli/load/sender.rs`).
+# Miri has no sockets: for the first a stand-in for the kernel writes through every pointer that it is given, so that Miri
+# sees whether it may; the others give the kernel one array or number on the stack and have nothing to run, nor has a fourth
 # (`daemon/malloc.rs`), which gives the C library two numbers.
 # It needs a nightly toolchain: rustup component add --toolchain nightly miri rust-src
 set -euo pipefail

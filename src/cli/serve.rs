@@ -77,7 +77,7 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
     let target = daemon::local(*daemon.udp_addresses().first()?);
     let shutdown = shutdown.clone();
     let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
-        Ok(counts) => tracing::info!(counts.sent, counts.refused, "The demo's traffic ended."),
+        Ok((sent, refused)) => tracing::info!(sent, refused, "The demo's traffic ended."),
         Err(error) => tracing::error!(%error, %target, "Cannot send the demo's traffic."),
     };
     if let Some(http) = daemon.http_address() {

@@ -25,8 +25,7 @@ use crate::input::pinba::model::Request;
 use crate::shutdown::Shutdown;
 
 use super::connect;
-use super::packet::{self, Measured};
-use super::traffic::{share, whole_micros};
+use super::packet::{self, share, whole_micros};
 
 mod scripts;
 
@@ -42,24 +41,16 @@ const SEED: u64 = 30_002;
 /// No sleep is longer, so that a stop is heard soon; none shorter, so that a high rate does not wake for each request.
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// What [`run`] did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DemoCounts {
-    /// Packets that the kernel took.
-    pub sent: u64,
-    /// Packets that it refused, most likely because nobody listened.
-    pub refused: u64,
-}
-
 /// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is requested. Blocks: give it a
-/// thread. A `rate` that is not above zero sends nothing.
+/// thread. A `rate` that is not above zero sends nothing. Returns how many packets the kernel took, and how many it refused,
+/// most likely because nobody listened.
 ///
 /// # Errors
 /// When no socket can be opened towards `target`.
-pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<DemoCounts> {
+pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<(u64, u64)> {
     let socket = connect(target)?;
     let mut shop = Shop::new(SEED, rate);
-    let (start, mut counts, mut packet) = (Instant::now(), DemoCounts::default(), Vec::new());
+    let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
     while !shutdown.requested() {
         let now = start.elapsed();
         let wait = shop.next_at().saturating_sub(now);
@@ -67,16 +58,12 @@ pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<Dem
             thread::sleep(wait.clamp(SLEEP.0, SLEEP.1));
             continue;
         }
-        packet.clear();
-        shop.next_request()
-            .encode(&mut packet)
-            .expect("a Vec grows as it needs to");
-        match socket.send(&packet) {
-            Ok(_) => counts.sent += 1,
-            Err(_) => counts.refused += 1,
+        match socket.send(&shop.next_request().encode_to_vec()) {
+            Ok(_) => sent += 1,
+            Err(_) => refused += 1,
         }
     }
-    Ok(counts)
+    Ok((sent, refused))
 }
 
 /// The shop: which request comes when.
@@ -213,18 +200,12 @@ fn add_call(
     hits: u32,
     value: Duration,
 ) {
-    let measured = Measured {
-        hits,
-        value,
-        ru_utime: share(value, 0.08),
-        ru_stime: share(value, 0.02),
-    };
     let mut tags = [
         ("group", group),
         ("server", server),
         ("operation", operation),
     ];
-    packet::add_timer(request, measured, &mut tags);
+    packet::add_timer(request, hits, value, &mut tags);
 }
 
 /// How busy the shop is at `at`, 1 on average: up to half more at noon, as much less at night. It opens in

@@ -125,6 +125,25 @@ pub struct LoadOptions {
     pub traffic: TrafficOptions,
 }
 
+/// What a run takes that is given neither a time nor a count.
+const DURATION: Duration = Duration::from_secs(10);
+
+impl LoadOptions {
+    /// When the run ends, if the clock ends it.
+    pub(super) fn time_planned(&self) -> Option<Duration> {
+        let default = || self.count.is_none().then_some(DURATION);
+        self.duration.or_else(default)
+    }
+
+    /// Packets in all, if that is limited: the count, and what the rate gives in the time; at full speed only the clock
+    /// knows.
+    pub(super) fn packets_planned(&self) -> Option<u64> {
+        let time = self.time_planned().filter(|_| self.rate > 0.0);
+        let by_rate = time.map(|time| ((time.as_secs_f64() * self.rate).round() as u64).max(1));
+        self.count.into_iter().chain(by_rate).min()
+    }
+}
+
 impl Default for LoadOptions {
     /// The defaults of the command line.
     fn default() -> Self {
@@ -149,13 +168,9 @@ fn parse_target(text: &str) -> Result<SocketAddr, String> {
         .to_socket_addrs()
         .map_err(|error| format!("{error}; expected HOST:PORT"))?
         .collect();
-    let first = found
-        .iter()
-        .find(|address| address.is_ipv4())
-        .or(found.first());
-    first
-        .copied()
-        .ok_or_else(|| "no address found for that name".to_owned())
+    let v4 = found.iter().find(|address| address.is_ipv4());
+    let first = v4.or(found.first()).copied();
+    first.ok_or_else(|| "no address found for that name".to_owned())
 }
 
 /// Packets a second, zero or more.

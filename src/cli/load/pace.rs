@@ -28,8 +28,10 @@ pub(super) struct Pace {
     planned: u64,
     /// No packet leaves after this, measured from the start.
     end: Duration,
-    sent: u64,
-    late: u64,
+    /// Packets that left so far.
+    pub(super) packets_sent: u64,
+    /// Those of them that left more than [`LATE`] after they were due.
+    pub(super) packets_late: u64,
     /// What is left of the slot that is leaving.
     leaving: u64,
     /// The limit on catching up.
@@ -57,8 +59,8 @@ impl Pace {
             slot,
             planned,
             end: duration.map_or(Duration::MAX, |duration| duration.saturating_add(grace)),
-            sent: 0,
-            late: 0,
+            packets_sent: 0,
+            packets_late: 0,
             leaving: 0,
             not_before: Duration::ZERO,
         }
@@ -67,7 +69,7 @@ impl Pace {
     /// What to do at `now`, measured from the start.
     pub(super) fn next(&mut self, now: Duration) -> Step {
         const BATCH: u64 = BATCH_PACKETS_MAX as u64;
-        let left = self.planned - self.sent;
+        let left = self.planned - self.packets_sent;
         if left == 0 || now >= self.end {
             return Step::Done;
         }
@@ -77,14 +79,14 @@ impl Pace {
         if self.leaving == 0 {
             // A slot leaves when its last packet is due.
             let slot_due = self
-                .due_at(self.sent + left.min(self.slot) - 1)
+                .due_at(self.packets_sent + left.min(self.slot) - 1)
                 .max(self.not_before);
             if now < slot_due {
                 return Step::Wait(slot_due - now);
             }
             let due = (now.as_secs_f64() * self.rate) as u64 + 1;
             self.leaving = due
-                .saturating_sub(self.sent)
+                .saturating_sub(self.packets_sent)
                 .clamp(1, 2 * self.slot)
                 .min(left);
             self.not_before =
@@ -96,21 +98,11 @@ impl Pace {
     /// `packets` packets left at `now`.
     pub(super) fn sent(&mut self, packets: usize, now: Duration) {
         let packets = packets as u64;
-        if self.rate > 0.0 && now > self.due_at(self.sent) + SLOT + LATE {
-            self.late += packets;
+        if self.rate > 0.0 && now > self.due_at(self.packets_sent) + SLOT + LATE {
+            self.packets_late += packets;
         }
         self.leaving = self.leaving.saturating_sub(packets);
-        self.sent += packets;
-    }
-
-    /// Packets that left so far.
-    pub(super) const fn packets_sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Those of them that left more than [`LATE`] after they were due.
-    pub(super) const fn packets_late(&self) -> u64 {
-        self.late
+        self.packets_sent += packets;
     }
 
     fn due_at(&self, packet: u64) -> Duration {
@@ -147,8 +139,8 @@ mod tests {
             let planned = (rate * 2.0) as u64;
             let mut pace = Pace::new(rate, planned, Some(Duration::from_secs(2)));
             let sends = run(&mut pace, Duration::from_micros(60));
-            assert_eq!(pace.packets_sent(), planned, "at {rate}");
-            assert_eq!(pace.packets_late(), 0, "at {rate}");
+            assert_eq!(pace.packets_sent, planned, "at {rate}");
+            assert_eq!(pace.packets_late, 0, "at {rate}");
             // At any time as many have left as were due, but for two slots.
             let mut sent = 0;
             for (at, packets) in sends {
@@ -214,7 +206,7 @@ mod tests {
             }
         }
         assert!((1980..=2020).contains(&sent), "{sent} in 100 ms");
-        assert_eq!(pace.packets_late(), sent as u64);
+        assert_eq!(pace.packets_late, sent as u64);
     }
 
     #[test]

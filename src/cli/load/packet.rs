@@ -13,13 +13,14 @@ use prost::Message;
 
 use crate::input::pinba::model::Request;
 
-/// What was measured for one timer.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Measured {
-    pub(super) hits: u32,
-    pub(super) value: Duration,
-    pub(super) ru_utime: Duration,
-    pub(super) ru_stime: Duration,
+/// `secs` as PHP's clocks measure it: to the microsecond.
+pub(super) fn whole_micros(secs: f64) -> Duration {
+    Duration::from_micros((secs * 1e6) as u64)
+}
+
+/// A part of `time`, to the microsecond.
+pub(super) fn share(time: Duration, part: f64) -> Duration {
+    whole_micros(time.as_secs_f64() * part)
 }
 
 /// Seconds as the wire carries them.
@@ -35,22 +36,23 @@ pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut
     }
 }
 
-/// Adds a timer, or adds `measured` to the timer that has exactly these tags.
+/// Adds a timer, or adds its hits and time to the timer that has exactly these tags. PHP itself works in a little of it.
 pub(super) fn add_timer<T: AsRef<[u8]>>(
     request: &mut Request,
-    measured: Measured,
+    hits: u32,
+    value: Duration,
     tags: &mut [(T, T)],
 ) {
     tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
-    let value = seconds(measured.value);
-    let rusage = (seconds(measured.ru_utime), seconds(measured.ru_stime));
+    let rusage = (seconds(share(value, 0.1)), seconds(share(value, 0.02)));
+    let value = seconds(value);
     if let Some(timer) = find_timer(request, tags) {
-        request.timer_hit_count[timer] += measured.hits;
+        request.timer_hit_count[timer] += hits;
         request.timer_value[timer] += value;
         request.timer_ru_utime[timer] += rusage.0;
         request.timer_ru_stime[timer] += rusage.1;
     } else {
-        request.add_timer_with_rusage(measured.hits, value, rusage, tags);
+        request.add_timer_with_rusage(hits, value, rusage, tags);
     }
 }
 
@@ -93,15 +95,6 @@ pub(super) fn pad_to(request: &mut Request, bytes: usize) {
 mod tests {
     use super::*;
 
-    const fn millis(ms: u64) -> Measured {
-        Measured {
-            hits: 1,
-            value: Duration::from_millis(ms),
-            ru_utime: Duration::ZERO,
-            ru_stime: Duration::ZERO,
-        }
-    }
-
     #[test]
     fn dictionary_is_in_the_order_of_the_extension() {
         // The request of a recorded packet of PHP 8.2: three request tags and one timer.
@@ -114,7 +107,8 @@ mod tests {
         set_request_tags(&mut request, &mut tags);
         add_timer(
             &mut request,
-            millis(1),
+            1,
+            Duration::from_millis(1),
             &mut [("op", "get"), ("group", "redis")],
         );
         let expected = [
@@ -145,20 +139,28 @@ mod tests {
         let mut request = Request::default();
         add_timer(
             &mut request,
-            millis(250),
+            1,
+            Duration::from_millis(250),
             &mut [("group", "mysql"), ("server", "dbs1")],
         );
         add_timer(
             &mut request,
-            millis(500),
+            1,
+            Duration::from_millis(500),
             &mut [("group", "mysql"), ("server", "dbs2")],
         );
         add_timer(
             &mut request,
-            millis(125),
+            1,
+            Duration::from_millis(125),
             &mut [("server", "dbs1"), ("group", "mysql")],
         );
-        add_timer(&mut request, millis(1), &mut [("group", "mysql")]);
+        add_timer(
+            &mut request,
+            1,
+            Duration::from_millis(1),
+            &mut [("group", "mysql")],
+        );
         assert_eq!(request.timer_hit_count, [2, 1, 1]);
         assert_eq!(request.timer_value, [0.375, 0.5, 0.001]);
         assert_eq!(request.timer_tag_count, [2, 2, 1]);

@@ -9,22 +9,20 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::shutdown::Shutdown;
 
-use super::corpus::Corpus;
 use super::pace::{Pace, Step};
 use super::sender::{self, BATCH_PACKETS_MAX};
 use super::summary::Summary;
-use super::{LoadError, LoadOptions, connect};
+use super::{LoadOptions, Packets, connect};
 use crate::cli::format::grouped;
 
-/// What a run takes that is given neither a time nor a count.
-const DURATION: Duration = Duration::from_secs(10);
 /// No sleep is longer, so that a stop is heard soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long the end of a run may go unnoticed while progress is reported.
@@ -42,30 +40,36 @@ pub fn run(
     options: &LoadOptions,
     shutdown: &Shutdown,
     progress: &mut dyn Write,
-) -> Result<Summary, LoadError> {
+) -> io::Result<Summary> {
     check_target(options)?;
     let packets = Packets::prepare(options)?;
     let sent = packets.send(options, shutdown, progress)?;
-    Ok(packets.summary(options.target, sent))
+    Ok(Summary {
+        target: options.target,
+        totals: packets.totals(&sent.shares),
+        sent,
+    })
 }
 
-fn check_target(options: &LoadOptions) -> Result<(), LoadError> {
+fn check_target(options: &LoadOptions) -> io::Result<()> {
     let target = options.target;
     if !options.allow_remote && !target.ip().to_canonical().is_loopback() {
-        return Err(LoadError(format!(
+        return Err(io::Error::other(format!(
             "{target} is not a loopback address; --allow-remote sends there all the same"
         )));
     }
     Ok(())
 }
 
-fn cannot_send(target: SocketAddr, error: &io::Error) -> LoadError {
-    LoadError(format!("cannot send to {target}: {error}"))
+fn cannot_send(target: SocketAddr, error: &io::Error) -> io::Error {
+    io::Error::other(match error.kind() {
+        // The kernel says that no socket is bound to the target.
+        io::ErrorKind::ConnectionRefused => {
+            format!("nobody listens on {target}; is the daemon running, and on that port?")
+        }
+        _ => format!("cannot send to {target}: {error}"),
+    })
 }
-
-/// Packets that are ready to be sent, as often as wanted: for whoever sends the same ones at several rates.
-#[derive(Debug)]
-pub struct Packets(Corpus);
 
 /// How sending went.
 #[derive(Debug, Default)]
@@ -85,7 +89,7 @@ pub struct Sent {
     /// CPU time of all senders, the kernel's part included: on loopback that is also the delivery to the receiver's socket.
     pub sender_cpu: Duration,
     /// Why the run ended early, if it did.
-    pub ended_by: Option<LoadError>,
+    pub ended_by: Option<io::Error>,
     /// Of each sender: its first packet and how many it sent.
     shares: Vec<(usize, u64)>,
 }
@@ -99,33 +103,12 @@ impl Sent {
         self.short_sends += other.short_sends;
         self.no_buffers += other.no_buffers;
         self.sender_cpu += other.sender_cpu;
+        self.ended_by = self.ended_by.take().or(other.ended_by);
         self.shares.extend(other.shares);
     }
 }
 
 impl Packets {
-    /// Encodes the packets that `options` describe, no more than will be sent.
-    ///
-    /// # Errors
-    /// When a packet does not fit a datagram, or all of them do not fit the memory for them.
-    pub fn prepare(options: &LoadOptions) -> Result<Self, LoadError> {
-        let packets = Plan::new(options)
-            .packets
-            .unwrap_or(u64::MAX)
-            .min(u64::from(options.corpus));
-        let corpus = Corpus::new(&options.traffic, packets as usize)?;
-        Ok(Self(if options.gso > 1 {
-            corpus.in_runs(options.gso as usize)
-        } else {
-            corpus
-        }))
-    }
-
-    /// Mean length of a packet, bytes.
-    pub fn bytes_mean(&self) -> f64 {
-        self.0.bytes() as f64 / self.0.len() as f64
-    }
-
     /// Sends them as [`run()`] does: target, rate, time, senders and sockets are those of `options`.
     ///
     /// # Errors
@@ -135,124 +118,55 @@ impl Packets {
         options: &LoadOptions,
         shutdown: &Shutdown,
         progress: &mut dyn Write,
-    ) -> Result<Sent, LoadError> {
+    ) -> io::Result<Sent> {
         check_target(options)?;
-        let target = options.target;
-        let plan = Plan::new(options);
         let senders: Vec<Sender<'_>> = (0..options.senders)
-            .map(|index| Sender::new(index, options, &plan, &self.0))
+            .map(|index| Sender::new(index, options, self))
             .collect::<Result<_, _>>()
-            .map_err(|error| cannot_send(target, &error))?;
-
-        let watch = Watch {
-            shutdown,
-            ended_by: Mutex::new(None),
-            stop: Shutdown::new(),
-            target,
-        };
-        let shown = AtomicU64::new(0);
+            .map_err(|error| cannot_send(options.target, &error))?;
+        // Set by a sender that cannot go on.
+        let (stop, shown) = (Shutdown::new(), AtomicU64::new(0));
+        let stopped = || shutdown.requested() || stop.requested();
         let start = Instant::now();
-        let mut sent = thread::scope(|scope| -> io::Result<Sent> {
+        thread::scope(|scope| {
             let mut threads = Vec::with_capacity(senders.len());
-            for sender in senders {
-                let (watch, shown) = (&watch, &shown);
-                let spawned = thread::Builder::new()
-                    .name(format!("load-{}", sender.index))
-                    .spawn_scoped(scope, move || sender.send_all(start, watch, shown));
-                threads.push(spawned.inspect_err(|_| watch.stop.request())?);
+            for (index, sender) in senders.into_iter().enumerate() {
+                let (stop, stopped, shown) = (&stop, &stopped, &shown);
+                let send = move || {
+                    let mut sent = sender.send_all(start, stopped, shown);
+                    let error = sent.ended_by.take();
+                    sent.ended_by = error.map(|error| {
+                        stop.request();
+                        cannot_send(options.target, &error)
+                    });
+                    sent
+                };
+                let thread = thread::Builder::new().name(format!("load-{index}"));
+                let spawned = thread.spawn_scoped(scope, send);
+                threads.push(spawned.inspect_err(|_| stop.request())?);
             }
             if options.progress {
                 let done = || threads.iter().all(|thread| thread.is_finished());
                 report_progress(progress, &shown, start, done)?;
             }
-            let mut all = Sent::default();
+            let mut all = Sent {
+                planned: options.packets_planned(),
+                ..Sent::default()
+            };
             for thread in threads {
                 all.add(thread.join().expect("no sender panicked"));
             }
             Ok(all)
-        })?;
-        sent.planned = plan.packets;
-        sent.ended_by = watch.ended_by.into_inner().expect("no sender panicked");
-        Ok(sent)
-    }
-
-    /// Adds up what was in the packets that were sent.
-    fn summary(&self, target: SocketAddr, sent: Sent) -> Summary {
-        Summary {
-            target,
-            totals: self.0.totals(&sent.shares),
-            sent,
-        }
-    }
-}
-
-/// How much is sent in all.
-#[derive(Debug)]
-struct Plan {
-    /// Packets, if that is limited.
-    packets: Option<u64>,
-    duration: Option<Duration>,
-}
-
-impl Plan {
-    fn new(options: &LoadOptions) -> Self {
-        let duration = match (options.duration, options.count) {
-            (None, None) => Some(DURATION),
-            (duration, _) => duration,
-        };
-        // What the rate gives in the time; at full speed only the clock knows.
-        let by_rate = duration
-            .filter(|_| options.rate > 0.0)
-            .map(|duration| ((duration.as_secs_f64() * options.rate).round() as u64).max(1));
-        let packets = match (options.count, by_rate) {
-            (Some(count), Some(by_rate)) => Some(count.min(by_rate)),
-            (count, by_rate) => count.or(by_rate),
-        };
-        Self { packets, duration }
-    }
-}
-
-/// What all senders look at.
-#[derive(Debug)]
-struct Watch<'a> {
-    /// The caller's.
-    shutdown: &'a Shutdown,
-    /// Our own: set by a sender that cannot go on.
-    stop: Shutdown,
-    ended_by: Mutex<Option<LoadError>>,
-    target: SocketAddr,
-}
-
-impl Watch<'_> {
-    fn stopped(&self) -> bool {
-        self.shutdown.requested() || self.stop.requested()
-    }
-
-    /// Ends the run; the first reason is kept.
-    fn end(&self, error: io::Error) {
-        let target = self.target;
-        let error = match error.kind() {
-            // The kernel says that no socket is bound to the target.
-            io::ErrorKind::ConnectionRefused => LoadError(format!(
-                "nobody listens on {target}; is the daemon running, and on that port?"
-            )),
-            _ => cannot_send(target, &error),
-        };
-        self.ended_by
-            .lock()
-            .expect("no sender panicked")
-            .get_or_insert(error);
-        self.stop.request();
+        })
     }
 }
 
 /// One sending thread's share.
 #[derive(Debug)]
 struct Sender<'a> {
-    index: u32,
     sockets: Vec<UdpSocket>,
-    corpus: &'a Corpus,
-    /// The packet of the corpus that it begins with.
+    packets: &'a Packets,
+    /// The packet that it begins with.
     first: usize,
     /// Packets in one piece.
     segments_max: usize,
@@ -260,37 +174,32 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(index: u32, options: &LoadOptions, plan: &Plan, corpus: &'a Corpus) -> io::Result<Self> {
+    fn new(index: u32, options: &LoadOptions, packets: &'a Packets) -> io::Result<Self> {
         let (place, senders) = (u128::from(index), u128::from(options.senders));
-        // Shares differ by one packet at most, and a corpus that is sent once is cut the same way: then any number of
-        // senders sends each packet of it once.
+        // Shares differ by one packet at most, and packets that are sent once are cut the same way: then any number of
+        // senders sends each of them once.
         let cut = |whole: u64, place: u128| (u128::from(whole) * place / senders) as u64;
-        let planned = plan.packets.map_or(u64::MAX, |packets| {
-            cut(packets, place + 1) - cut(packets, place)
-        });
+        let share = |packets| cut(packets, place + 1) - cut(packets, place);
+        let planned = options.packets_planned().map_or(u64::MAX, share);
+        let rate = options.rate / f64::from(options.senders);
+        let sockets = (0..options.sockets).map(|_| connect(options.target));
         Ok(Self {
-            index,
-            sockets: (0..options.sockets)
-                .map(|_| connect(options.target))
-                .collect::<io::Result<_>>()?,
-            corpus,
-            first: cut(corpus.len() as u64, place) as usize,
+            sockets: sockets.collect::<io::Result<_>>()?,
+            packets,
+            first: cut(packets.len() as u64, place) as usize,
             segments_max: options.gso as usize,
-            pace: Pace::new(
-                options.rate / f64::from(options.senders),
-                planned,
-                plan.duration,
-            ),
+            pace: Pace::new(rate, planned, options.time_planned()),
         })
     }
 
-    /// The thread: sends until the pace says that all is done, or somebody stops it. `shown` follows the packets of all.
-    fn send_all(mut self, start: Instant, watch: &Watch<'_>, shown: &AtomicU64) -> Sent {
+    /// The thread: sends until the pace says that all is done, somebody stops it, or it cannot go on, which `ended_by`
+    /// says then. `shown` follows the packets of all.
+    fn send_all(mut self, start: Instant, stopped: impl Fn() -> bool, shown: &AtomicU64) -> Sent {
         let mut all = Sent::default();
-        let mut sockets = (0..self.sockets.len()).cycle();
+        let mut sockets = self.sockets.iter().cycle();
         let mut packet = self.first;
         let mut batch: [&[u8]; BATCH_PACKETS_MAX] = [&[]; BATCH_PACKETS_MAX];
-        while !watch.stopped() {
+        while !stopped() && all.ended_by.is_none() {
             let now = start.elapsed();
             let packets = match self.pace.next(now) {
                 Step::Done => break,
@@ -300,16 +209,14 @@ impl<'a> Sender<'a> {
                 }
                 Step::Send(packets) => packets,
             };
-            let mut ahead = packet;
-            for slot in &mut batch[..packets] {
-                *slot = self.corpus.packet(ahead);
-                ahead = (ahead + 1) % self.corpus.len();
+            for (ahead, slot) in batch[..packets].iter_mut().enumerate() {
+                *slot = self.packets.packet((packet + ahead) % self.packets.len());
             }
-            let socket = &self.sockets[sockets.next().expect("a cycle has no end")];
+            let socket = sockets.next().expect("a cycle has no end");
             match sender::send_batch(socket.as_fd(), &batch[..packets], self.segments_max) {
                 Ok(sent) => {
                     all.short_sends += u64::from(sent < packets);
-                    packet = (packet + sent) % self.corpus.len();
+                    packet = (packet + sent) % self.packets.len();
                     self.pace.sent(sent, now);
                     shown.fetch_add(sent as u64, Ordering::Relaxed);
                 }
@@ -318,17 +225,17 @@ impl<'a> Sender<'a> {
                     all.no_buffers += 1;
                     thread::sleep(NO_BUFFERS_PAUSE);
                 }
-                Err(error) => watch.end(error),
+                Err(error) => all.ended_by = Some(error),
             }
         }
         // The answer to the last packets is still with the sockets.
         for socket in &self.sockets {
             if let Ok(Some(error)) | Err(error) = socket.take_error() {
-                watch.end(error);
+                all.ended_by.get_or_insert(error);
             }
         }
-        all.packets = self.pace.packets_sent();
-        all.late = self.pace.packets_late();
+        all.packets = self.pace.packets_sent;
+        all.late = self.pace.packets_late;
         all.seconds = start.elapsed().as_secs_f64();
         all.sender_cpu = thread_cpu();
         all.shares = vec![(self.first, all.packets)];
@@ -357,10 +264,7 @@ fn report_progress(
     Ok(())
 }
 
-/// CPU time of the calling thread so far, the kernel's part of sending included; zero where the kernel does not say.
+/// CPU time of the calling thread so far, the kernel's part of sending included.
 fn thread_cpu() -> Duration {
-    let nanos = std::fs::read_to_string("/proc/thread-self/schedstat")
-        .ok()
-        .and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or(0))
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::Sent;
 use super::totals::Totals;
@@ -23,105 +23,78 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Packets that left each second.
-    pub fn packets_per_second(&self) -> f64 {
-        self.totals.packets as f64 / self.sent.seconds.max(1e-9)
-    }
-
     /// Packets that were planned and not sent.
     pub fn missed(&self) -> u64 {
-        self.sent
-            .planned
-            .map_or(0, |planned| planned.saturating_sub(self.totals.packets))
-    }
-
-    /// CPU time that the senders took for a packet, microseconds.
-    pub fn cpu_us_per_packet(&self) -> f64 {
-        self.sent.sender_cpu.as_secs_f64() * 1e6 / self.totals.packets.max(1) as f64
-    }
-
-    /// Mean length of a packet, bytes.
-    pub fn packet_bytes_mean(&self) -> f64 {
-        self.totals.bytes as f64 / self.totals.packets.max(1) as f64
+        let planned = self.sent.planned.unwrap_or_default();
+        planned.saturating_sub(self.totals.packets)
     }
 
     /// All of it as a JSON object.
-    pub fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> Json {
         let round = |number: f64| (number * 1000.0).round() / 1000.0;
+        let (sent, packets) = (&self.sent, self.totals.packets as f64);
+        let sender_cpu = sent.sender_cpu.as_secs_f64();
         json!({
             "target": self.target,
-            "seconds": round(self.sent.seconds),
-            "packets_per_second": round(self.packets_per_second()),
-            "packet_bytes_mean": round(self.packet_bytes_mean()),
-            "planned": self.sent.planned,
+            "seconds": round(sent.seconds),
+            "packets_per_second": round(packets / sent.seconds.max(1e-9)),
+            "packet_bytes_mean": round(self.totals.bytes as f64 / packets.max(1.0)),
+            "planned": sent.planned,
             "missed": self.missed(),
-            "late": self.sent.late,
-            "short_sends": self.sent.short_sends,
-            "no_buffers": self.sent.no_buffers,
-            "sender_cpu_seconds": round(self.sent.sender_cpu.as_secs_f64()),
-            "cpu_us_per_packet": round(self.cpu_us_per_packet()),
-            "ended_by": self.sent.ended_by.as_ref().map(ToString::to_string),
+            "late": sent.late,
+            "short_sends": sent.short_sends,
+            "no_buffers": sent.no_buffers,
+            "sender_cpu_seconds": round(sender_cpu),
+            "cpu_us_per_packet": round(sender_cpu * 1e6 / packets.max(1.0)),
+            "ended_by": sent.ended_by.as_ref().map(ToString::to_string),
             "totals": self.totals,
         })
     }
 }
 
 impl fmt::Display for Summary {
+    /// The JSON, a line for each number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let totals = &self.totals;
+        let json = self.to_json();
+        let number = |name: &str| json[name].as_f64().unwrap_or_default();
         writeln!(
             f,
             "sent {} packets to {} in {:.3} s: {} packets/s, {:.1} MB/s, {:.1} bytes a packet",
-            grouped(totals.packets as f64),
+            grouped(self.totals.packets as f64),
             self.target,
-            self.sent.seconds,
-            grouped(self.packets_per_second()),
-            totals.bytes as f64 / self.sent.seconds.max(1e-9) / 1e6,
-            self.packet_bytes_mean(),
+            number("seconds"),
+            grouped(number("packets_per_second")),
+            number("packets_per_second") * number("packet_bytes_mean") / 1e6,
+            number("packet_bytes_mean"),
         )?;
-        let distinct = &totals.distinct;
-        let sums = [
-            ("bytes", totals.bytes, ""),
-            ("requests", totals.requests, ""),
-            ("timers", totals.timers, ""),
-            ("timer hits", totals.timer_hits, ""),
-            ("timer value", totals.timer_value_us, " us"),
-            ("request time", totals.request_time_us, " us"),
-            ("user CPU", totals.ru_utime_us, " us"),
-            ("system CPU", totals.ru_stime_us, " us"),
-            ("documents", totals.document_bytes, " bytes"),
-        ];
-        let statuses: Vec<_> = totals
-            .statuses
-            .iter()
-            .map(|(status, requests)| (format!("status {status}"), *requests))
-            .collect();
-        let others = [
-            ("hosts", distinct.hosts, ""),
-            ("servers", distinct.servers, ""),
-            ("scripts", distinct.scripts, ""),
-            ("host+server+script", distinct.hosts_servers_scripts, ""),
-            ("schemas", distinct.schemas, ""),
-            ("request tag sets", distinct.request_tag_sets, ""),
-            ("timer tag sets", distinct.timer_tag_sets, ""),
-            (
-                "late",
-                self.sent.late,
-                " (left more than 10 ms after they were due)",
-            ),
-            ("missed", self.missed(), " (planned, not sent)"),
-            ("short sends", self.sent.short_sends, " (sent again)"),
-            ("no buffers", self.sent.no_buffers, " (sent again)"),
-        ];
-        let statuses = statuses.iter().map(|(name, count)| (&**name, *count, ""));
-        for (name, value, note) in sums.into_iter().chain(statuses).chain(others) {
-            writeln!(f, "  {name:<22}{:>17}{note}", grouped(value as f64))?;
+        let mut line = |name: &str, number: &Json, note: &str| {
+            let (name, number) = (name.replace('_', " "), number.as_f64().unwrap_or_default());
+            writeln!(f, "  {name:<22}{:>17}{note}", grouped(number))
+        };
+        for (name, value) in json["totals"].as_object().into_iter().flatten() {
+            match value.as_object() {
+                None => line(name, value, "")?,
+                Some(group) => {
+                    let before = if name == "statuses" { "status " } else { "" };
+                    for (name, value) in group {
+                        line(&format!("{before}{name}"), value, "")?;
+                    }
+                }
+            }
         }
+        for (name, note) in [
+            ("late", " (left more than 10 ms after they were due)"),
+            ("missed", " (planned, not sent)"),
+            ("short_sends", " (sent again)"),
+            ("no_buffers", " (sent again)"),
+        ] {
+            line(name, &json[name], note)?;
+        }
+        let cpu = number("cpu_us_per_packet");
         writeln!(
             f,
-            "  {:<22}{:>17.3} us a packet, delivery on loopback included",
-            "sender CPU",
-            self.cpu_us_per_packet()
+            "  {:<22}{cpu:>17.3} us a packet, delivery on loopback included",
+            "sender CPU"
         )
     }
 }

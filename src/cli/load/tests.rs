@@ -54,7 +54,7 @@ fn options(target: SocketAddr) -> LoadOptions {
     }
 }
 
-fn run_quietly(options: &LoadOptions) -> Result<Summary, LoadError> {
+fn run_quietly(options: &LoadOptions) -> io::Result<Summary> {
     run(options, &Shutdown::new(), &mut std::io::sink())
 }
 

@@ -38,27 +38,9 @@ pub struct Totals {
     pub document_bytes: u64,
     /// Requests by status.
     pub statuses: BTreeMap<u32, u64>,
-    /// Distinct keys seen.
-    pub distinct: Distinct,
-}
-
-/// How many different keys the requests had.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Distinct {
-    /// Host names.
-    pub hosts: u64,
-    /// Server names.
-    pub servers: u64,
-    /// Script names.
-    pub scripts: u64,
-    /// Host, server and script together.
-    pub hosts_servers_scripts: u64,
-    /// Schemas, an absent one being one of them.
-    pub schemas: u64,
-    /// Sets of request tags, the empty one included.
-    pub request_tag_sets: u64,
-    /// Sets of timer tags.
-    pub timer_tag_sets: u64,
+    /// How many different keys the requests had: `hosts`, `servers`, `scripts`, `hosts_servers_scripts`, `schemas` (an
+    /// absent one being one of them), `request_tag_sets` (the empty one included), `timer_tag_sets`.
+    pub distinct: BTreeMap<&'static str, u64>,
 }
 
 type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
@@ -67,13 +49,7 @@ type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sums: Totals,
-    hosts: Hashes,
-    servers: Hashes,
-    scripts: Hashes,
-    keys: Hashes,
-    schemas: Hashes,
-    request_tag_sets: Hashes,
-    timer_tag_sets: Hashes,
+    seen: BTreeMap<&'static str, Hashes>,
 }
 
 impl Tally {
@@ -95,13 +71,10 @@ impl Tally {
         sums.ru_stime_us += times * micros(request.ru_stime());
         sums.document_bytes += times * u64::from(request.document_size());
         sums.timers += times * request.timer_hit_count.len() as u64;
-        sums.timer_hits += times
-            * request
-                .timer_hit_count
-                .iter()
-                .map(|h| u64::from(*h))
-                .sum::<u64>();
-        sums.timer_value_us += times * request.timer_value.iter().map(|v| micros(*v)).sum::<u64>();
+        let hits = request.timer_hit_count.iter().map(|hits| u64::from(*hits));
+        sums.timer_hits += times * hits.sum::<u64>();
+        let values = request.timer_value.iter().map(|value| micros(*value));
+        sums.timer_value_us += times * values.sum::<u64>();
         *sums.statuses.entry(request.status()).or_default() += times;
 
         let (host, server, script) = (
@@ -109,55 +82,49 @@ impl Tally {
             &request.server_name,
             &request.script_name,
         );
-        self.hosts.insert(hash(host));
-        self.servers.insert(hash(server));
-        self.scripts.insert(hash(script));
-        self.keys.insert(hash(&(host, server, script)));
-        self.schemas.insert(hash(&request.schema));
-        self.request_tag_sets
-            .insert(hash_tags(request, &request.tag_name, &request.tag_value));
+        self.see("hosts", host);
+        self.see("servers", server);
+        self.see("scripts", script);
+        self.see("hosts_servers_scripts", &(host, server, script));
+        self.see("schemas", &request.schema);
+        let tags = tag_set(request, &request.tag_name, &request.tag_value);
+        self.see("request_tag_sets", &tags);
+        // There may be none.
+        self.seen.entry("timer_tag_sets").or_default();
         let mut start = 0;
         for count in &request.timer_tag_count {
             let end = start + *count as usize;
             let names = &request.timer_tag_name[start..end];
             let values = &request.timer_tag_value[start..end];
-            self.timer_tag_sets
-                .insert(hash_tags(request, names, values));
+            self.see("timer_tag_sets", &tag_set(request, names, values));
             start = end;
         }
     }
 
+    fn see(&mut self, what: &'static str, key: &impl Hash) {
+        let seen = self.seen.entry(what).or_default();
+        seen.insert(BuildHasherDefault::<DefaultHasher>::default().hash_one(key));
+    }
+
     /// The sums so far.
     pub(super) fn totals(&self) -> Totals {
-        let distinct = Distinct {
-            hosts: self.hosts.len() as u64,
-            servers: self.servers.len() as u64,
-            scripts: self.scripts.len() as u64,
-            hosts_servers_scripts: self.keys.len() as u64,
-            schemas: self.schemas.len() as u64,
-            request_tag_sets: self.request_tag_sets.len() as u64,
-            timer_tag_sets: self.timer_tag_sets.len() as u64,
-        };
+        let seen = self.seen.iter();
         Totals {
-            distinct,
+            distinct: seen
+                .map(|(what, seen)| (*what, seen.len() as u64))
+                .collect(),
             ..self.sums.clone()
         }
     }
 }
 
-fn hash(key: &impl Hash) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
-}
-
 /// A tag set by its texts; the indexes differ from packet to packet.
-fn hash_tags(request: &Request, names: &[u32], values: &[u32]) -> u64 {
-    let text = |index: &u32| request.dictionary.get(*index as usize);
-    let pairs: Vec<_> = names
-        .iter()
-        .zip(values)
-        .map(|(name, value)| (text(name), text(value)))
-        .collect();
-    hash(&pairs)
+fn tag_set<'a>(request: &'a Request, names: &[u32], values: &[u32]) -> Vec<[Option<&'a [u8]>; 2]> {
+    let text = |index: &u32| Some(request.dictionary.get(*index as usize)?.as_slice());
+    let pairs = names.iter().zip(values);
+    pairs
+        .map(|(name, value)| [text(name), text(value)])
+        .collect()
 }
 
 /// A nested request has the fields of a packet but for the requests in it.

@@ -16,7 +16,7 @@ use rand_distr::{Distribution as _, LogNormal, Zipf};
 use crate::input::pinba::model::{NestedRequest, Request};
 
 use super::options::{Distribution, TrafficOptions};
-use super::packet::{self, Measured};
+use super::packet::{self, share, whole_micros};
 use super::totals::{Tally, Totals};
 use super::vocabulary::{self, BACKENDS};
 
@@ -68,10 +68,7 @@ impl Traffic {
     /// The next packet, encoded. It is added to [`totals`](Self::totals).
     pub fn packet(&mut self) -> &[u8] {
         let request = self.next_request();
-        self.encoded.clear();
-        request
-            .encode(&mut self.encoded)
-            .expect("a Vec grows as it needs to");
+        self.encoded = request.encode_to_vec();
         self.tally.add_packet(&request, self.encoded.len(), 1);
         &self.encoded
     }
@@ -97,7 +94,7 @@ impl Traffic {
     }
 
     fn request(&mut self) -> Request {
-        let (host, server, script) = self.keys();
+        let [host, server, script] = self.keys();
         self.made += 1;
         let rng = &mut self.rng;
         let options = &self.options;
@@ -132,35 +129,25 @@ impl Traffic {
     }
 
     /// Numbers of the next request's host, server and script.
-    fn keys(&mut self) -> (u32, u32, u32) {
-        let TrafficOptions {
-            hosts,
-            servers,
-            scripts,
-            distribution,
-            ..
-        } = self.options;
+    fn keys(&mut self) -> [u32; 3] {
+        let options = &self.options;
+        let counts = [options.hosts, options.servers, options.scripts];
         let rng = &mut self.rng;
-        match distribution {
+        match options.distribution {
             // A load balancer spreads requests evenly over the hosts.
-            Distribution::Zipf => (
-                rng.random_range(0..hosts),
-                draw_zipf(rng, servers),
-                draw_zipf(rng, scripts),
-            ),
-            Distribution::Uniform => (
-                rng.random_range(0..hosts),
-                rng.random_range(0..servers),
-                rng.random_range(0..scripts),
-            ),
+            Distribution::Zipf => [
+                rng.random_range(0..options.hosts),
+                draw_zipf(rng, options.servers),
+                draw_zipf(rng, options.scripts),
+            ],
+            Distribution::Uniform => counts.map(|count| rng.random_range(0..count)),
             Distribution::Each => {
-                let [hosts, servers, scripts] = [hosts, servers, scripts].map(u64::from);
-                let digit = |value: u64| u32::try_from(value).expect("less than a u32");
-                (
-                    digit(self.made % hosts),
-                    digit(self.made / hosts % servers),
-                    digit(self.made / hosts / servers % scripts),
-                )
+                let mut left = self.made;
+                counts.map(|count| {
+                    let digit = left % u64::from(count);
+                    left /= u64::from(count);
+                    digit as u32
+                })
             }
         }
     }
@@ -201,14 +188,13 @@ fn add_timers(
     let first_value = rng.random_range(0..options.tag_values);
     for (timer, weight) in (0..options.timers).zip(weights) {
         let (mut tags, hits_max) = call(options, first_call, first_value, timer);
-        let value = share(waited, weight / weight_total);
-        let measured = Measured {
-            hits: rng.random_range(1..=hits_max),
-            value,
-            ru_utime: share(value, 0.1),
-            ru_stime: share(value, 0.02),
-        };
-        packet::add_timer(request, measured, &mut tags);
+        let hits = rng.random_range(1..=hits_max);
+        packet::add_timer(
+            request,
+            hits,
+            share(waited, weight / weight_total),
+            &mut tags,
+        );
     }
 }
 
@@ -222,7 +208,7 @@ fn call(
 ) -> (Vec<(String, String)>, u32) {
     let values = options.tag_values;
     let backends = BACKENDS.len() as u32;
-    let operations = BACKENDS[0].operations.len() as u32;
+    let operations = BACKENDS[0].2.len() as u32;
     // Kinds of call that differ before their server does.
     let kinds = match options.tags {
         1 => backends.max(values),
@@ -239,13 +225,13 @@ fn call(
         1 | 2 => (kind, 0),
         _ => (kind / operations, kind % operations),
     };
-    let backend = &BACKENDS[(backend % backends) as usize];
+    let (group, server, operations, hits_max) = BACKENDS[(backend % backends) as usize];
     let group = match options.tags {
         1 => vocabulary::group(kind),
-        _ => backend.group.to_owned(),
+        _ => group.to_owned(),
     };
-    let server = format!("{}{:02}", backend.server, value(0) + 1);
-    let operation = backend.operations[operation as usize].to_owned();
+    let server = format!("{server}{:02}", value(0) + 1);
+    let operation = operations[operation as usize].to_owned();
     let mut tags = vec![
         ("group".to_owned(), group),
         ("server".to_owned(), server),
@@ -257,7 +243,7 @@ fn call(
         let text = format!("{name}{}", value(tag));
         tags.push((name, text));
     }
-    (tags, backend.hits_max)
+    (tags, hits_max)
 }
 
 /// A number below `count`, 0 being the most frequent.
@@ -283,16 +269,6 @@ fn draw_schema(rng: &mut StdRng, schemas: u32) -> Option<u32> {
         _ if rng.random_bool(0.9) => Some(0),
         _ => Some(rng.random_range(1..schemas)),
     }
-}
-
-/// `secs` as PHP's clocks measure it: to the microsecond.
-pub(super) fn whole_micros(secs: f64) -> Duration {
-    Duration::from_micros((secs * 1e6) as u64)
-}
-
-/// A part of `time`, to the microsecond.
-pub(super) fn share(time: Duration, part: f64) -> Duration {
-    whole_micros(time.as_secs_f64() * part)
 }
 
 #[cfg(test)]

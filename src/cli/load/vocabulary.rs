@@ -34,13 +34,9 @@ pub(super) fn script(index: u32) -> String {
 /// HTTP status number `index`: 200 first, then what a site answers most, then the rest from 100 to 599.
 pub(super) fn status(index: u32) -> u32 {
     const FREQUENT: [u32; 12] = [200, 302, 404, 500, 304, 503, 403, 301, 201, 204, 400, 401];
-    if let Some(status) = FREQUENT.get(index as usize) {
-        return *status;
-    }
     let rest = (100..600).filter(|status| !FREQUENT.contains(status));
-    rest.clone()
-        .nth(index as usize - FREQUENT.len())
-        .unwrap_or(999)
+    let mut all = FREQUENT.into_iter().chain(rest);
+    all.nth(index as usize).unwrap_or(999)
 }
 
 /// Schema number `index`.
@@ -52,46 +48,23 @@ pub(super) fn schema(index: u32) -> String {
     }
 }
 
-/// A backend that requests wait for.
-#[derive(Debug)]
-pub(super) struct Backend {
-    /// Value of tag `group`.
-    pub(super) group: &'static str,
-    /// How its servers are called, before the number.
-    pub(super) server: &'static str,
-    /// Values of tag `operation`.
-    pub(super) operations: [&'static str; 4],
-    /// Most hits of one timer: caches are asked many times.
-    pub(super) hits_max: u32,
-}
-
-const fn backend(
-    group: &'static str,
-    server: &'static str,
-    operations: [&'static str; 4],
-    hits_max: u32,
-) -> Backend {
-    Backend {
-        group,
-        server,
-        operations,
-        hits_max,
-    }
-}
+/// A backend that requests wait for: the value of tag `group`, how its servers are called before the number, values of tag
+/// `operation`, and most hits of one timer (caches are asked many times).
+pub(super) type Backend = (&'static str, &'static str, [&'static str; 4], u32);
 
 /// The backends.
 pub(super) const BACKENDS: [Backend; 5] = [
-    backend("mysql", "db", ["select", "insert", "update", "delete"], 4),
-    backend("memcached", "mc", ["get", "set", "multi_get", "delete"], 20),
-    backend("redis", "redis", ["get", "set", "incr", "expire"], 8),
-    backend("http", "svc", ["GET", "POST", "PUT", "DELETE"], 2),
-    backend("elastic", "es", ["search", "index", "count", "bulk"], 2),
+    ("mysql", "db", ["select", "insert", "update", "delete"], 4),
+    ("memcached", "mc", ["get", "set", "multi_get", "delete"], 20),
+    ("redis", "redis", ["get", "set", "incr", "expire"], 8),
+    ("http", "svc", ["GET", "POST", "PUT", "DELETE"], 2),
+    ("elastic", "es", ["search", "index", "count", "bulk"], 2),
 ];
 
 /// Value of tag `group` for timers that have no other tag, where five backends may be too few.
 pub(super) fn group(index: u32) -> String {
     match BACKENDS.get(index as usize) {
-        Some(backend) => backend.group.to_owned(),
+        Some((group, ..)) => (*group).to_owned(),
         None => format!("group{index}"),
     }
 }

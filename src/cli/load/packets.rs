@@ -1,10 +1,10 @@
 //! The packets of a run, encoded before it begins, so that sending costs no more than the kernel's part.
 //!
-//! Made once by `run` from `traffic`, then shared read-only by the senders, which go round in it, each from a place of
-//! its own. All packets stand in one buffer, in the order of sending. Bounded by [`CORPUS_BYTES_MAX`]; what does not
-//! fit is an error before anything is sent.
+//! Made once from `traffic`, then shared read-only by the senders, which go round in them, each from a place of its own. All
+//! packets stand in one buffer, in the order of sending. Bounded by [`BYTES_MAX`]; what does not fit is an error before
+//! anything is sent.
 
-use std::collections::BTreeMap;
+use std::io;
 
 use prost::Message;
 
@@ -13,70 +13,71 @@ use crate::limits::UDP_PAYLOAD_BYTES_MAX;
 
 use super::totals::{Tally, Totals};
 use super::traffic::Traffic;
-use super::{LoadError, TrafficOptions};
+use super::{LoadOptions, TrafficOptions};
 
 /// The most memory that prepared packets may take, bytes.
-const CORPUS_BYTES_MAX: usize = 2 << 30;
+const BYTES_MAX: usize = 2 << 30;
 
-/// Encoded packets.
+/// Packets that are ready to be sent, as often as wanted: for whoever sends the same ones at several rates.
 #[derive(Debug)]
-pub(super) struct Corpus {
+pub struct Packets {
     bytes: Vec<u8>,
     /// Where each packet begins, and where the last ends.
     bounds: Vec<usize>,
 }
 
-impl Corpus {
-    /// The first `packets` packets (at least 1) of the traffic that `options` describe.
+impl Packets {
+    /// Encodes the packets that `options` describe, no more than will be sent.
     ///
     /// # Errors
     /// When a packet does not fit a datagram, or all of them do not fit the memory for them.
-    pub(super) fn new(options: &TrafficOptions, packets: usize) -> Result<Self, LoadError> {
+    pub fn prepare(options: &LoadOptions) -> io::Result<Self> {
+        let planned = options.packets_planned().unwrap_or(u64::MAX);
+        let packets = planned.min(u64::from(options.corpus)) as usize;
+        let packets = Self::new(&options.traffic, packets)?;
+        Ok(match options.gso {
+            1 => packets,
+            _ => packets.in_runs(),
+        })
+    }
+
+    /// The first `packets` packets (at least 1) of the traffic that `options` describe.
+    fn new(options: &TrafficOptions, packets: usize) -> io::Result<Self> {
         let mut traffic = Traffic::new(options);
         let (mut bytes, mut bounds) = (Vec::new(), vec![0]);
-        for _ in 0..packets.max(1) {
+        for prepared in 0..packets.max(1) {
             let request = traffic.next_request();
             let packet_bytes = request.encoded_len();
             if packet_bytes > UDP_PAYLOAD_BYTES_MAX {
-                return Err(LoadError(format!(
+                return Err(io::Error::other(format!(
                     "a packet would be {packet_bytes} bytes long, and a UDP datagram holds {UDP_PAYLOAD_BYTES_MAX}; ask \
                      for fewer --timers, --tags, --request-tags or --nested"
                 )));
             }
-            if bytes.len() + packet_bytes > CORPUS_BYTES_MAX {
-                return Err(LoadError(format!(
-                    "{} prepared packets fill 2 GiB; ask for no more than that with --corpus",
-                    bounds.len() - 1
+            if bytes.len() + packet_bytes > BYTES_MAX {
+                return Err(io::Error::other(format!(
+                    "{prepared} prepared packets fill 2 GiB; ask for no more than that with --corpus"
                 )));
             }
-            request
-                .encode(&mut bytes)
-                .expect("a Vec grows as it needs to");
+            request.encode(&mut bytes)?;
             bounds.push(bytes.len());
         }
         Ok(Self { bytes, bounds })
     }
 
-    /// The same packets in an order in which up to `run` of equal length follow one another. They stay in the order of
-    /// their seed otherwise: a run begins its place where its last packet was.
-    pub(super) fn in_runs(&self, run: usize) -> Self {
-        let (mut bytes, mut bounds) = (Vec::with_capacity(self.bytes.len()), vec![0]);
-        let mut append = |packets: Vec<usize>| {
-            for index in packets {
-                bytes.extend_from_slice(self.packet(index));
-                bounds.push(bytes.len());
-            }
-        };
-        // By length: the packets that wait until their run is full.
-        let mut waiting: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for index in 0..self.len() {
-            let packets = waiting.entry(self.packet(index).len()).or_default();
-            packets.push(index);
-            if packets.len() == run {
-                append(std::mem::take(packets));
-            }
+    /// The same packets in an order in which many of equal length follow one another: every few thousand of them by length,
+    /// otherwise in the order of their seed.
+    fn in_runs(&self) -> Self {
+        const TOGETHER: usize = 4_096;
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        for together in order.chunks_mut(TOGETHER) {
+            together.sort_by_key(|index| self.packet(*index).len());
         }
-        waiting.into_values().for_each(append);
+        let (mut bytes, mut bounds) = (Vec::with_capacity(self.bytes.len()), vec![0]);
+        for index in order {
+            bytes.extend_from_slice(self.packet(index));
+            bounds.push(bytes.len());
+        }
         Self { bytes, bounds }
     }
 
@@ -85,9 +86,9 @@ impl Corpus {
         self.bounds.len() - 1
     }
 
-    /// All packets together, bytes.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes.len()
+    /// Mean length of a packet, bytes.
+    pub fn bytes_mean(&self) -> f64 {
+        self.bytes.len() as f64 / self.len() as f64
     }
 
     /// Packet number `index`.
@@ -125,25 +126,26 @@ mod tests {
             timers: 2,
             ..TrafficOptions::default()
         };
-        let corpus = Corpus::new(&options, 100).unwrap();
+        let packets = Packets::new(&options, 100).unwrap();
         let mut traffic = Traffic::new(&options);
-        assert_eq!(corpus.len(), 100);
+        assert_eq!(packets.len(), 100);
         for index in 0..100 {
-            assert_eq!(corpus.packet(index), traffic.packet());
+            assert_eq!(packets.packet(index), traffic.packet());
         }
-        assert_eq!(corpus.totals(&[(0, 100)]), traffic.totals());
+        assert_eq!(packets.totals(&[(0, 100)]), traffic.totals());
     }
 
     #[test]
     fn runs_have_equal_lengths_and_lose_nothing() {
-        let corpus = Corpus::new(&TrafficOptions::default(), 5000).unwrap();
-        let runs = corpus.in_runs(16);
-        assert_eq!(runs.totals(&[(0, 5000)]), corpus.totals(&[(0, 5000)]));
-        let full = (0..5000 / 16).filter(|run| {
-            let first = runs.packet(run * 16).len();
-            (run * 16..run * 16 + 16).all(|index| runs.packet(index).len() == first)
-        });
-        assert!(full.count() > 250, "most packets are in full runs");
+        let packets = Packets::new(&TrafficOptions::default(), 5000).unwrap();
+        let runs = packets.in_runs();
+        assert_eq!(runs.totals(&[(0, 5000)]), packets.totals(&[(0, 5000)]));
+        let lengths: Vec<usize> = (0..5000).map(|index| runs.packet(index).len()).collect();
+        let long = lengths
+            .chunk_by(|a, b| a == b)
+            .filter(|run| run.len() >= 16);
+        let in_long: usize = long.map(<[usize]>::len).sum();
+        assert!(in_long > 4000, "most packets are in long runs: {in_long}");
     }
 
     #[test]
@@ -152,17 +154,17 @@ mod tests {
             timers: 1,
             ..TrafficOptions::default()
         };
-        let corpus = Corpus::new(&options, 7).unwrap();
+        let packets = Packets::new(&options, 7).unwrap();
         let senders = [(0, 3), (5, 18), (6, 0), (2, 14)];
         let mut tally = Tally::default();
         for (first, sent) in senders {
             for step in 0..sent {
-                let packet = corpus.packet((first + step as usize) % 7);
+                let packet = packets.packet((first + step as usize) % 7);
                 tally.add_packet(&Request::decode(packet).unwrap(), packet.len(), 1);
             }
         }
-        assert_eq!(corpus.totals(&senders), tally.totals());
-        assert_eq!(corpus.totals(&senders).packets, 35);
+        assert_eq!(packets.totals(&senders), tally.totals());
+        assert_eq!(packets.totals(&senders).packets, 35);
     }
 
     #[test]
@@ -171,7 +173,7 @@ mod tests {
             nested: 1500,
             ..TrafficOptions::default()
         };
-        let error = Corpus::new(&options, 1).unwrap_err().to_string();
+        let error = Packets::new(&options, 1).unwrap_err().to_string();
         assert!(error.contains("a UDP datagram holds 65507"), "{error}");
     }
 }
