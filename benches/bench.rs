@@ -5,15 +5,7 @@
 
 mod decode;
 mod path;
-mod query;
-mod receive;
 mod ring;
 mod stage;
 
-criterion::criterion_main!(
-    decode::benches,
-    receive::benches,
-    ring::benches,
-    path::benches,
-    query::benches
-);
+criterion::criterion_main!(decode::benches, ring::benches, path::benches);

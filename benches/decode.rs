@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group};
-use pinbad::cli::load::TrafficOptions;
 use pinbad::cli::load::traffic::Traffic;
+use pinbad::cli::load::{Distribution, TrafficOptions};
 use pinbad::config::Config;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::{Decoder, model};
-use pinbad::input::record::{Hasher, Record, RecordSink, TextLimits, micros};
-use pinbad::input::rewrite::{NameRules, Rewrite, RuleCounters, TextField};
+use pinbad::input::record::{Hasher, RecordSink, TextLimits};
+use pinbad::input::rewrite::{NameRules, Rewrite, RuleCounters};
 use prost::Message as _;
 
-criterion_group!(benches, decode, read, rules, decode_with_rules);
+criterion_group!(benches, decode, rules);
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
 
@@ -89,38 +89,6 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
-/// What the merger pays to look at every field, tag and timer of a record.
-fn read(c: &mut Criterion) {
-    let mut group = c.benchmark_group("decode");
-    for (name, packets) in [
-        ("read/plain", packets(0, 0, 0)),
-        ("read/timers_5x3", packets(5, 0, 0)),
-    ] {
-        let mut block = Vec::new();
-        let mut decoder = decoder();
-        for packet in &packets {
-            let _ = decoder.decode(packet, 1, &mut block);
-        }
-        group.throughput(Throughput::Elements(packets.len() as u64));
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                let mut rest = black_box(block.as_slice());
-                let mut sum = 0;
-                while let Some(record) = Record::next(&mut rest) {
-                    sum ^= record.identity_hash() ^ record.request_tags().hash();
-                    sum += micros(record.request_time());
-                    for timer in record.timers() {
-                        sum ^= timer.tags.hash();
-                        sum += micros(timer.value) + u64::from(timer.hit_count);
-                    }
-                }
-                sum
-            });
-        });
-    }
-    group.finish();
-}
-
 /// The rules of these entries, all about one field or tag.
 fn name_rules(field: &str, entries: &[&str]) -> NameRules {
     let entries = entries.iter();
@@ -134,73 +102,50 @@ fn name_rules(field: &str, entries: &[&str]) -> NameRules {
 
 const CUT: &str = "cut = '?'";
 const DIGITS: &str = "digits = '*'";
-const PREFIX: &str = "prefix = '/static/'\nreplace = '/static/*'";
-const PATTERN: &str = "pattern = '^/catalogue/user/\\d+'\nreplace = '/catalogue/user/*'";
+const PREFIX: &str = "prefix = '/var/www/'\nreplace = '/*'";
+const PATTERN: &str = "pattern = '^/var/www/[a-z-]+/releases'\nreplace = '/releases'";
 const GROUPS: &str = "pattern = '/(\\w+)/\\d+'\nreplace = '/$1/*'";
 const LITERALS: &str = "pattern = '\\.(?:php|html|phtml)$'\nreplace = ''";
 const NO_MATCH: &str = "pattern = '^/api/v\\d+/'\nreplace = '/api/*'";
 
-/// What rules cost for a script name of some 45 bytes: for names that come again and again, and for names that never
-/// do. All but a single `cut` or `prefix` find the first in a table.
+/// Whole packets with rules for a field or tag: for names that come again and again, for names that never do, and for packets
+/// without such a tag. All but a single `cut` or `prefix` find the names that they know in a table.
 fn rules(c: &mut Criterion) {
-    let mut group = c.benchmark_group("decode/rule");
-    for (name, entries) in [
-        ("cut", &[CUT][..]),
-        ("digits", &[DIGITS]),
-        ("prefix", &[PREFIX]),
-        ("pattern", &[PATTERN]),
-        ("pattern_no_match", &[NO_MATCH]),
-        ("pattern_ending", &[LITERALS]),
-        ("pattern_groups", &[GROUPS]),
-        ("three_simple", &[CUT, DIGITS, PREFIX]),
+    let mut group = c.benchmark_group("decode/rules");
+    group.throughput(Throughput::Elements(1));
+    let (again, timers) = (packets(0, 0, 0), packets(5, 0, 0));
+    let mut traffic = Traffic::new(&TrafficOptions {
+        scripts: 1 << 16,
+        hosts: 1,
+        servers: 1,
+        distribution: Distribution::Each,
+        ..TrafficOptions::default()
+    });
+    let new: Vec<_> = (0..1 << 16).map(|_| traffic.packet().to_vec()).collect();
+    for (name, field, entries) in [
+        ("cut", "script_name", &[CUT][..]),
+        ("digits", "script_name", &[DIGITS]),
+        ("prefix", "script_name", &[PREFIX]),
+        ("pattern", "script_name", &[PATTERN]),
+        ("pattern_no_match", "script_name", &[NO_MATCH]),
+        ("pattern_ending", "script_name", &[LITERALS]),
+        ("pattern_groups", "script_name", &[GROUPS]),
+        ("three_simple", "script_name", &[CUT, DIGITS, PREFIX]),
         (
             "all_seven",
+            "script_name",
             &[CUT, DIGITS, PREFIX, PATTERN, NO_MATCH, LITERALS, GROUPS],
         ),
+        ("other_field", "schema", &[CUT]),
+        ("no_such_tag", "@nowhere", &[CUT]),
+        ("one_tag_of_three", "@server", &[CUT]),
+        ("one_tag_of_three_pattern", "@server", &[LITERALS]),
     ] {
-        for (kind, names) in [("again", 200), ("new", 1 << 16)] {
-            let names: Vec<String> = (0..names)
-                .map(|n| format!("/catalogue/user/{n}/show.php?ref=front&p=1"))
-                .collect();
-            let mut rules = name_rules("script_name", entries);
-            let Some(chain) = rules.field_chain(TextField::ScriptName) else {
-                continue;
-            };
-            let mut fresh = Vec::with_capacity(256);
-            let mut next = 0;
-            group.bench_function(format!("{name}/{kind}"), |b| {
-                b.iter(|| {
-                    next = (next + 1) % names.len();
-                    fresh.clear();
-                    rules.apply(chain, black_box(names[next].as_bytes()), &mut fresh)
-                });
-            });
+        for (kind, packets) in [("again", &again), ("new", &new), ("timers_5x3", &timers)] {
+            let rules = name_rules(field, entries);
+            let decoder = Decoder::with_rules(TextLimits::default(), Hasher::new(), rules);
+            run(&mut group, &format!("{name}/{kind}"), packets, decoder);
         }
-    }
-    group.finish();
-}
-
-/// Whole packets, with rules.
-fn decode_with_rules(c: &mut Criterion) {
-    let mut group = c.benchmark_group("decode/with_rules");
-    group.throughput(Throughput::Elements(1));
-    let (plain, timers) = (packets(0, 0, 0), packets(5, 0, 0));
-    for (name, packets, field, rule) in [
-        ("plain/script_cut", &plain, "script_name", CUT),
-        ("plain/script_pattern", &plain, "script_name", GROUPS),
-        ("plain/other_field", &plain, "schema", CUT),
-        ("timers_5x3/no_such_tag", &timers, "@nowhere", CUT),
-        ("timers_5x3/one_of_three", &timers, "@server", CUT),
-        (
-            "timers_5x3/one_of_three_pattern",
-            &timers,
-            "@server",
-            LITERALS,
-        ),
-    ] {
-        let rules = name_rules(field, &[rule]);
-        let decoder = Decoder::with_rules(TextLimits::default(), Hasher::new(), rules);
-        run(&mut group, name, packets, decoder);
     }
     group.finish();
 }

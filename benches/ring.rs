@@ -66,20 +66,6 @@ fn ring_benches(c: &mut Criterion) {
         });
     });
 
-    // 1,000 requests wait before the merger comes: what 100,000 requests/s gather in 10 ms.
-    group.bench_function("push_pop_every_16th", |b| {
-        let mut batches = 0_u64;
-        b.iter(|| {
-            push_batch(&mut producer);
-            batches += 1;
-            if batches.is_multiple_of(16) {
-                drain(&mut consumer)
-            } else {
-                0
-            }
-        });
-    });
-
     group.bench_function("overwriting", |b| b.iter(|| push_batch(&mut producer)));
 
     let (mut producer, mut consumer) = ring();

@@ -9,9 +9,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use pinbad::cli::args::{Args, Command};
 use pinbad::cli::signals::until_signal;
-use pinbad::cli::top::{self, Terminal};
 use pinbad::cli::{
-    Failure, check, complain, doctor, import, load, man, query, serve, tables, tail,
+    Failure, check, complain, doctor, import, load, man, query, serve, tables, tail, top,
 };
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::malloc;
@@ -52,12 +51,9 @@ fn run(command: Command) -> Result<(), Failure> {
             }
         }
         Command::Query(flags) => query::execute(&flags, stdout().is_terminal(), stdin(), stdout()),
-        Command::Top(flags) => until_signal(|shutdown| {
-            let terminal = stdout().is_terminal();
-            let interactive = terminal && stdin().is_terminal();
-            let terminal = Terminal::of(interactive, terminal, colours_wanted());
-            top::execute(&flags, terminal, shutdown)
-        }),
+        Command::Top(flags) => {
+            until_signal(|shutdown| top::execute(&flags, colours_wanted(), shutdown))
+        }
         Command::Tail(flags) => until_signal(|shutdown| {
             let colour = stdout().is_terminal() && colours_wanted();
             tail::execute(&flags, colour, shutdown, stdout(), stderr())

@@ -14,7 +14,7 @@ use crate::receiver::{Daemon, Receiver as _};
 
 /// How long answers took.
 pub(crate) struct Times {
-    sorted: Vec<f64>,
+    pub(crate) sorted: Vec<f64>,
     /// Bytes of the last answer.
     pub(crate) bytes: u64,
     /// Processor time of the daemon for each.
@@ -47,14 +47,10 @@ impl Times {
     pub(crate) fn median(&self) -> f64 {
         median(self.sorted.iter().copied())
     }
-
-    /// The least, the median, and what one in a hundred exceeds, as cells of a table.
-    pub(crate) fn cells(&self) -> [String; 3] {
-        cells(&self.sorted)
-    }
 }
 
-fn cells(sorted: &[f64]) -> [String; 3] {
+/// The least, the median, and what one in a hundred exceeds, as cells of a table.
+pub(crate) fn cells(sorted: &[f64]) -> [String; 3] {
     let cell = |at: usize| sorted.get(at).map_or("-".to_owned(), |secs| seconds(*secs));
     [0, sorted.len() / 2, sorted.len() * 99 / 100].map(cell)
 }
@@ -69,7 +65,7 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
 /// Reads the answer to GET `path` to its last byte and throws it away: seconds, bytes.
 fn fetch(client: &Client, path: &str) -> io::Result<(f64, u64)> {
     let start = Instant::now();
-    let mut answer = client.stream(path).map_err(io::Error::other)?;
+    let mut answer = client.stream(path, None).map_err(io::Error::other)?;
     let bytes = io::copy(&mut answer, &mut io::sink())?;
     Ok((start.elapsed().as_secs_f64(), bytes))
 }

@@ -15,39 +15,14 @@ use crate::receiver::{Daemon, Receiver, Sink};
 use crate::table::Table;
 use crate::{Options, Result};
 
-struct Case {
-    name: &'static str,
-    /// Which packets: 0 without timers, 1 with five.
-    load: usize,
-    tag_reports: usize,
-    /// The lossless rate in parts of the bare loop's, at least.
-    rate_goal: f64,
-    /// Processor time a packet at most, microseconds.
-    cpu_goal: Option<f64>,
-}
+/// A name; which packets (0 without timers, 1 with five); tag reports; the lossless rate in parts of the bare loop's, at
+/// least; and processor time a packet at most, microseconds.
+type Case = (&'static str, usize, usize, f64, Option<f64>);
 
 const CASES: [Case; 3] = [
-    Case {
-        name: "no timers",
-        load: 0,
-        tag_reports: 0,
-        rate_goal: 0.9,
-        cpu_goal: Some(2.5),
-    },
-    Case {
-        name: "5 timers of 3 tags",
-        load: 1,
-        tag_reports: 0,
-        rate_goal: 0.85,
-        cpu_goal: None,
-    },
-    Case {
-        name: "5 timers, 5 tag reports",
-        load: 1,
-        tag_reports: 5,
-        rate_goal: 0.8,
-        cpu_goal: Some(3.5),
-    },
+    ("no timers", 0, 0, 0.9, Some(2.5)),
+    ("5 timers of 3 tags", 1, 0, 0.85, None),
+    ("5 timers, 5 tag reports", 1, 5, 0.8, Some(3.5)),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<Table> {
@@ -61,19 +36,19 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
     let mut granted_bytes = 0;
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
-        for (case, [bare, ours]) in CASES.iter().zip(&mut found) {
-            let load = &loads[case.load];
+        for ((name, load, tag_reports, ..), [bare, ours]) in CASES.into_iter().zip(&mut found) {
+            let load = &loads[load];
             // The bare loop has no reports.
-            if case.tag_reports == 0 {
-                let sink = Sink::start(options.receivers(), options.recv_buffer)?;
+            if tag_reports == 0 {
+                let sink = Sink::start(options.receivers, options.recv_buffer)?;
                 granted_bytes = sink.granted_bytes();
-                eprintln!("  bare loop, {}", case.name);
+                eprintln!("  bare loop, {name}");
                 bare.measure(options, load, &sink)?;
             }
             let reports = include_str!("../tag_reports.txt").lines();
-            let reports: Vec<&str> = reports.take(case.tag_reports).collect();
+            let reports: Vec<&str> = reports.take(tag_reports).collect();
             let daemon = start(options, &["pool.stats_history=5s"], &reports)?;
-            eprintln!("  pinbad, {}", case.name);
+            eprintln!("  pinbad, {name}");
             ours.measure(options, load, &daemon)?;
         }
     }
@@ -82,20 +57,20 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         "The whole daemon against a bare receive loop",
         " | bare loop | pinbad | ratio | goal | reached",
     );
-    for (case, [bare, ours]) in CASES.iter().zip(&found) {
+    for ((name, load, _, goal, _), [bare, ours]) in CASES.into_iter().zip(&found) {
         let ratio = ours.rate / bare.rate.max(1.0);
-        let bytes = loads[case.load].packet_bytes();
+        let bytes = loads[load].packet_bytes();
         table.row([
-            format!("lossless packets/s, {bytes:.0} bytes, {}", case.name),
+            format!("lossless packets/s, {bytes:.0} bytes, {name}"),
             bare.rate_cell(),
             ours.rate_cell(),
             format!("{ratio:.2}"),
-            format!("at least {:.2}", case.rate_goal),
-            reached(ratio >= case.rate_goal),
+            format!("at least {goal:.2}"),
+            reached(ratio >= goal),
         ]);
     }
-    for (case, found) in CASES.iter().zip(&found) {
-        let name = format!("lost with the sender at full speed, {}", case.name);
+    for ((name, ..), found) in CASES.into_iter().zip(&found) {
+        let name = format!("lost with the sender at full speed, {name}");
         let lost = found.each_ref().map(|it| {
             let part = it.flood_lost as f64 / it.flood_sent.max(1) as f64;
             format!("{:.1} %", part * 100.0)
@@ -103,15 +78,15 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         table.row([name].into_iter().chain(lost));
     }
     let rate = grouped(f64::from(options.rate));
-    for (case, found) in CASES.iter().zip(&found) {
+    for ((name, .., goal), found) in CASES.into_iter().zip(&found) {
         let [bare, ours] = found.each_ref().map(|it| median(it.cpu_us.clone()));
         let mut row = vec![
-            format!("CPU a packet at {rate}/s, {}", case.name),
+            format!("CPU a packet at {rate}/s, {name}"),
             format!("{bare:.2} us"),
             format!("{ours:.2} us"),
             format!("{:.2}", ours / bare.max(1e-9)),
         ];
-        if let Some(goal) = case.cpu_goal {
+        if let Some(goal) = goal {
             row.extend([format!("at most {goal:.1} us"), reached(ours <= goal)]);
         }
         table.row(row);
@@ -127,9 +102,9 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         .note(format!(
             "{rounds} round(s); {} receiver(s) with {} of receive buffer granted, {} sending thread(s), up to {} packets in one \
              piece (--gso); a window of 5 s, so that as much expires as arrives; the 18 base reports and info.",
-            options.receivers(),
+            options.receivers,
             bytes(granted_bytes as f64),
-            options.senders(),
+            options.senders,
             options.gso,
         ))
         .note(
@@ -235,9 +210,10 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
 pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Result<Daemon> {
     let mut settings = vec![
         format!("ingest.recv_buffer={}", options.recv_buffer),
-        format!("ingest.receivers={}", options.receivers()),
+        format!("ingest.receivers={}", options.receivers),
     ];
     settings.extend(more.iter().map(|setting| (*setting).to_owned()));
+    settings.extend_from_slice(&options.set);
     let report = |(n, comment)| format!("{{name = \"bench_{n}\", comment = \"{comment}\"}}");
     let reports: Vec<String> = comments.iter().enumerate().map(report).collect();
     settings.push(format!("report=[{}]", reports.join(", ")));

@@ -47,9 +47,6 @@ impl Load {
     pub(crate) fn filling(options: &Options, rate: f64) -> Result<Self> {
         let traffic = TrafficOptions {
             timers: 5,
-            hosts: 20,
-            servers: 10,
-            scripts: 500,
             distribution: Distribution::Each,
             ..TrafficOptions::default()
         };
@@ -67,27 +64,22 @@ impl Load {
 
     /// Sends at `rate` packets a second (0: as fast as the sender can).
     pub(crate) fn run(&self, to: &dyn Receiver, rate: f64, duration: Duration) -> Result<Trial> {
-        self.send(
-            &LoadOptions {
-                rate,
-                duration: Some(duration),
-                count: None,
-                ..self.options.clone()
-            },
-            to,
-        )
+        let options = LoadOptions {
+            rate,
+            duration: Some(duration),
+            count: None,
+            ..self.options.clone()
+        };
+        self.send(options, to)
     }
 
     /// Sends as many as the options say.
     pub(crate) fn run_all(&self, to: &dyn Receiver) -> Result<Trial> {
-        self.send(&self.options, to)
+        self.send(self.options.clone(), to)
     }
 
-    fn send(&self, options: &LoadOptions, to: &dyn Receiver) -> Result<Trial> {
-        let options = LoadOptions {
-            target: to.udp(),
-            ..options.clone()
-        };
+    fn send(&self, mut options: LoadOptions, to: &dyn Receiver) -> Result<Trial> {
+        options.target = to.udp();
         let (before, cpu) = (to.counts()?, to.cpu());
         let sent = self
             .packets
@@ -163,7 +155,7 @@ impl Load {
 
 pub(crate) fn load_options(options: &Options, traffic: TrafficOptions) -> LoadOptions {
     LoadOptions {
-        senders: options.senders(),
+        senders: options.senders,
         sockets: 16,
         gso: options.gso,
         traffic,

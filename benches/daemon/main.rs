@@ -33,32 +33,24 @@ struct Options {
     /// The rate at which processor time is measured, packets a second
     #[arg(long, default_value_t = 100_000)]
     rate: u32,
-    /// Sockets (and threads) that receive [default: one less than there are cores]
-    #[arg(long)]
-    receivers: Option<u32>,
+    /// Sockets (and threads) that receive: one less than there are cores
+    #[arg(long, default_value_t = cores().saturating_sub(1).max(1))]
+    receivers: u32,
     /// Receive buffer to ask for, bytes
     #[arg(long, default_value_t = 64_000_000)]
     recv_buffer: u32,
-    /// Threads that send [default: half as many as there are cores]
-    #[arg(long)]
-    senders: Option<u32>,
+    /// A setting of the daemon, as of serve: what counting senders costs, for instance
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Threads that send: half as many as there are cores
+    #[arg(long, default_value_t = (cores() / 2).max(1))]
+    senders: u32,
     /// Packets of equal length that the kernel may take in one piece, as of load
     #[arg(long, default_value_t = 1)]
     gso: u32,
     /// What cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-impl Options {
-    fn receivers(&self) -> u32 {
-        let default = || cores().saturating_sub(1).max(1);
-        self.receivers.unwrap_or_else(default)
-    }
-
-    fn senders(&self) -> u32 {
-        self.senders.unwrap_or_else(|| (cores() / 2).max(1))
-    }
 }
 
 fn main() -> Result<()> {

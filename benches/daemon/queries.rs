@@ -3,25 +3,24 @@
 //! A daemon with the default settings gets a million requests with five timers each. Then one client runs each statement many
 //! times over HTTP, and at the end clients read a report, or run some of the statements, while packets arrive at a steady rate.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pinbad::cli::client::address::encoded;
 use pinbad::cli::format::{grouped, seconds};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use serde::Deserialize;
 
-use crate::clients::{BESIDE, Times, beside};
+use crate::clients::{BESIDE, Times, beside, cells};
 use crate::compare::{reached, start};
 use crate::load::Load;
 use crate::receiver::Daemon;
 use crate::table::Table;
 use crate::{Options, Result};
 
-/// The statements of `statements.toml`.
-#[derive(Deserialize)]
-struct Statements {
-    statements: Vec<Statement>,
-}
-
+/// An entry of `statements.toml`.
 #[derive(Deserialize)]
 struct Statement {
     name: String,
@@ -40,7 +39,9 @@ const CONNECTIONS: u32 = 4;
 
 pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
     let daemon = start(options, &[], &[])?;
-    let Statements { statements } = toml::from_str(include_str!("statements.toml"))?;
+    let mut file: HashMap<String, Vec<Statement>> =
+        toml::from_str(include_str!("statements.toml"))?;
+    let statements = file.remove("statements").unwrap_or_default();
     eprintln!("filling the pools");
     let load = Load::filling(options, 50_000.0)?;
     let lost = load.run_all(&daemon)?.lost;
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let rows = rows["rows"].as_array().map_or(0, Vec::len);
         let took = Times::of(&daemon, times, || ids.path(&statement.text))?;
         let mut row = vec![statement.name.clone(), rows.to_string()];
-        row.extend(took.cells());
+        row.extend(cells(&took.sorted));
         row.push(seconds(took.cpu));
         if let Some(goal) = statement.goal {
             row.extend([seconds(goal), reached(took.median() <= goal)]);
@@ -114,9 +115,8 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
 
 /// Ids of requests, spread over all of the pool but its oldest tenth, which may be leaving.
 struct Ids {
-    first: u64,
-    count: u64,
-    state: u64,
+    ids: RangeInclusive<u64>,
+    rng: StdRng,
 }
 
 impl Ids {
@@ -124,21 +124,15 @@ impl Ids {
         let bounds = daemon.get(&path("SELECT min(id), max(id) FROM request"))?;
         let id = |at: usize| bounds["rows"][0][at].as_u64().ok_or("the pool is empty");
         let (first, last) = (id(0)?, id(1)?);
-        let first = first + (last - first) / 10;
         Ok(Self {
-            first,
-            count: last - first + 1,
-            state: seed,
+            ids: first + (last - first) / 10..=last,
+            rng: StdRng::seed_from_u64(seed),
         })
     }
 
     /// The path of a statement, about another request each time.
     fn path(&mut self, text: &str) -> String {
-        self.state = self
-            .state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let id = self.first + (self.state >> 33) % self.count;
+        let id = self.rng.random_range(self.ids.clone());
         path(&text.replace("{id}", &id.to_string()))
     }
 }

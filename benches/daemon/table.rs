@@ -1,4 +1,4 @@
-//! A table in markdown, its columns aligned for a terminal.
+//! A table in markdown.
 
 use std::fmt;
 
@@ -34,21 +34,9 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widest = |column| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells
-                .map(|cell: &String| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.rows[0].len()).map(widest).collect();
         writeln!(f, "\n## {}\n", self.title)?;
         for (number, row) in self.rows.iter().enumerate() {
-            write!(f, "| {:<1$} |", row[0], widths[0])?;
-            for (cell, &width) in row[1..].iter().zip(&widths[1..]) {
-                write!(f, " {cell:>width$} |")?;
-            }
-            writeln!(f)?;
+            writeln!(f, "| {} |", row.join(" | "))?;
             if number == 0 {
                 writeln!(f, "|---|{}", "---:|".repeat(row.len() - 1))?;
             }

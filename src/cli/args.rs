@@ -19,9 +19,6 @@ use crate::config::ConfigFlags;
 // No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
 const EXAMPLES: &str = include_str!("help/examples.txt");
 const SETTINGS: &str = include_str!("help/settings.txt");
-const QUERY: &str = include_str!("help/query.txt");
-const DOCTOR: &str = include_str!("help/doctor.txt");
-const COMPLETIONS: &str = include_str!("help/completions.txt");
 const IMPORT: &str = include_str!("help/import.txt");
 const TOP: &str = include_str!("help/top.txt");
 const TAIL: &str = include_str!("help/tail.txt");
@@ -80,11 +77,11 @@ pub enum Command {
     #[command(after_help = TAIL)]
     Tail(Box<TailFlags>),
     /// Query a running daemon in SQL: Pinba's tables and every report, in MySQL's dialect.
-    #[command(after_help = QUERY)]
+    #[command(after_help = include_str!("help/query.txt"))]
     Query(Box<QueryFlags>),
     /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to change, and how much
     /// traffic the buffers hold.
-    #[command(after_help = DOCTOR)]
+    #[command(after_help = include_str!("help/doctor.txt"))]
     Doctor(ConfigFlags),
     /// Print the man page, or write the pages of all commands to a folder.
     Man {
@@ -93,7 +90,7 @@ pub enum Command {
         dir: Option<PathBuf>,
     },
     /// Print shell completions.
-    #[command(after_help = COMPLETIONS)]
+    #[command(after_help = include_str!("help/completions.txt"))]
     Completions {
         /// The shell.
         shell: Shell,

@@ -73,10 +73,9 @@ pub fn width(text: &str) -> usize {
 
 /// The text in exactly `columns` columns: filled up with blanks, or cut with a mark.
 pub fn fit(text: &str, columns: usize) -> String {
-    let mut fitted = cut(text, columns).into_owned();
-    let missing = columns.saturating_sub(width(&fitted));
-    fitted.extend(std::iter::repeat_n(' ', missing));
-    fitted
+    let text = cut(text, columns);
+    let missing = columns.saturating_sub(width(&text));
+    format!("{text}{}", " ".repeat(missing))
 }
 
 /// The same, filled up on the left.

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
-use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::cli::Failure;
 use crate::cli::client::{AccessFlags, Client, ClientError};
@@ -21,7 +20,7 @@ use crate::daemon::{defaults, local};
 use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::comment::{Comment, FixedTable};
-use crate::report::definition::{Defaults, Definition};
+use crate::report::definition::Defaults;
 use crate::report::form::{FormError, ReportForm, read_comment};
 
 pub mod dump;
@@ -82,26 +81,30 @@ pub fn execute(
             "{name}: there is no CREATE TABLE statement with ENGINE=PINBA among the {all} in it"
         )));
     }
-    let others = all - ours.len();
-    if flags.print_config {
-        let mut importer = Importer::to_config(config)?;
-        let outcomes = importer.import(&ours);
-        write!(out, "{}", importer.config_text()).map_err(Failure::write)?;
-        return report_outcomes(&outcomes, others, err).map_err(Failure::write);
-    }
-    let (url, defaults) = match (&flags.url, config.http.listen) {
-        (Some(url), _) => (url.clone(), Defaults::default()),
-        (None, Some(address)) => (format!("http://{}", local(address)), defaults(config)),
-        (None, None) => {
+    let mut importer = match (flags.print_config, &flags.url, config.http.listen) {
+        (true, ..) => Importer::to_config(config)?,
+        (_, Some(url), _) => {
+            Importer::to_daemon(Client::at(url, &flags.access)?, Defaults::default())?
+        }
+        (_, None, Some(address)) => {
+            let url = format!("http://{}", local(address));
+            Importer::to_daemon(Client::at(&url, &flags.access)?, defaults(config))?
+        }
+        (_, None, None) => {
             return Err(Failure::failed(
                 "http.listen is switched off, so there is no daemon to ask; give --url, or --print-config",
             ));
         }
     };
-    let client = Client::at(&url, &flags.access)?;
-    let mut importer = Importer::to_daemon(client, defaults)?;
     let outcomes = importer.import(&ours);
-    let all_taken = report_outcomes(&outcomes, others, out).map_err(Failure::write)?;
+    let others = all - ours.len();
+    let listed = if flags.print_config {
+        write!(out, "{}", importer.config_text()).map_err(Failure::write)?;
+        report_outcomes(&outcomes, others, err)
+    } else {
+        report_outcomes(&outcomes, others, out)
+    };
+    let all_taken = listed.map_err(Failure::write)?;
     if !importer.persistent {
         writeln!(
             err,
@@ -154,28 +157,22 @@ impl Existing {
     fn new(form: &ReportForm, defaults: &Defaults) -> Self {
         Self {
             name: form.name.clone(),
-            target: read_form(form, defaults).ok(),
+            target: target(form, defaults).ok(),
             label: form.comment.as_ref().map_or_else(
                 || "in the native form".to_owned(),
                 |comment| format!("COMMENT '{comment}'"),
             ),
         }
     }
+}
 
-    /// Whether it is what a form asks for, however that is written.
-    fn is(&self, target: &FormTarget) -> bool {
-        let bare = |definition: &Definition| Definition {
-            comment: None,
-            ..definition.clone()
-        };
-        match (&self.target, target) {
-            (Some(FormTarget::Report(ours)), FormTarget::Report(theirs)) => {
-                bare(ours) == bare(theirs)
-            }
-            (Some(FormTarget::Table(ours)), FormTarget::Table(theirs)) => ours == theirs,
-            _ => false,
-        }
+/// What a form asks for, however that is written.
+fn target(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
+    let mut target = read_form(form, defaults)?;
+    if let FormTarget::Report(definition) = &mut target {
+        definition.comment = None;
     }
+    Ok(target)
 }
 
 /// The reports that exist, and where others are created.
@@ -211,27 +208,27 @@ impl Importer {
 
     fn to_daemon(client: Client, mut defaults: Defaults) -> Result<Self, ClientError> {
         let body = client.get(REPORTS)?;
-        let Ok(Listing { reports }) = Listing::deserialize(&body) else {
+        let Some(reports) = body["reports"].as_array() else {
             return Err(client.refusal(REPORTS, 200, Ok(body)));
         };
         // What the daemon takes where a definition names no window is the window of its base reports.
-        let info = reports.iter().find(|report| report.name == "info");
-        let window = info.and_then(|info| Duration::try_from_secs_f64(info.window_seconds?).ok());
+        let info = reports.iter().find(|report| report["name"] == "info");
+        let window = info.and_then(|info| info["window_seconds"].as_f64());
+        let window = window.and_then(|window| Duration::try_from_secs_f64(window).ok());
         if let Some(window) = window.filter(|window| !window.is_zero()) {
             defaults.history = window;
         }
-        let forms: Vec<ReportForm> = reports.into_iter().map(Listed::form).collect();
+        let forms: Vec<ReportForm> = reports.iter().map(listed).collect();
         Ok(Self::new(&forms, defaults, Some(client)))
     }
 
     /// Takes one table after the other.
     fn import(&mut self, tables: &[CreateTable]) -> Vec<(String, Outcome)> {
-        let mut outcomes = Vec::with_capacity(tables.len());
-        for table in tables {
+        let outcome = |table: &CreateTable| {
             let outcome = self.import_one(table).unwrap_or_else(Outcome::NotTaken);
-            outcomes.push((table.name.clone(), outcome));
-        }
-        outcomes
+            (table.name.clone(), outcome)
+        };
+        tables.iter().map(outcome).collect()
     }
 
     /// What becomes of a table; the error is the reason why it is not taken.
@@ -255,13 +252,13 @@ impl Importer {
             ));
         }
         let form = form_of(name, comment, &self.defaults).map_err(|error| error.to_string())?;
-        let target = match read_form(&form, &self.defaults) {
+        let target = match target(&form, &self.defaults) {
             Ok(target) => target,
             Err(FormError::Fixed(fixed)) => return raw(name, fixed),
             Err(error) => return Err(error.to_string()),
         };
         if let Some(existing) = self.existing.iter().find(|existing| existing.name == *name) {
-            if existing.is(&target) {
+            if existing.target.as_ref() == Some(&target) {
                 return Ok(Outcome::AlreadyThere(String::new()));
             }
             return Err(format!(
@@ -284,10 +281,8 @@ impl Importer {
         if let Some(client) = &self.client {
             // A form has text keys and finite numbers only.
             let body = serde_json::to_string(form).unwrap_or_default();
-            match client.request("POST", REPORTS, Some(body))? {
-                (201, Ok(created)) => self.persistent &= created["persistent"] == true,
-                (status, body) => return Err(client.refusal(REPORTS, status, body)),
-            }
+            let created = client.request(REPORTS, Some(body), 201)?;
+            self.persistent &= created["persistent"] == true;
         }
         self.created.push(form.clone());
         Ok(())
@@ -304,34 +299,18 @@ impl Importer {
     }
 }
 
-/// What a daemon lists.
-#[derive(Deserialize)]
-struct Listing {
-    reports: Vec<Listed>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    name: String,
-    comment: Option<String>,
-    definition: Option<Map<String, Json>>,
-    window_seconds: Option<f64>,
-}
-
-impl Listed {
-    /// Its definition; with the name alone when this program cannot read it.
-    fn form(self) -> ReportForm {
-        if let Some(comment) = self.comment {
-            return ReportForm::of_comment(&self.name, &comment);
-        }
-        let native = self
-            .definition
-            .map(|it| ReportForm::from_members(&self.name, it));
-        native.and_then(Result::ok).unwrap_or_else(|| ReportForm {
-            name: self.name,
-            ..ReportForm::default()
-        })
+/// The definition of a report that a daemon lists; with the name alone when this program cannot read it.
+fn listed(report: &Json) -> ReportForm {
+    let name = report["name"].as_str().unwrap_or_default();
+    if let Some(comment) = report["comment"].as_str() {
+        return ReportForm::of_comment(name, comment);
     }
+    let definition = report["definition"].as_object().cloned();
+    let native = definition.map(|it| ReportForm::from_members(name, it));
+    native.and_then(Result::ok).unwrap_or_else(|| ReportForm {
+        name: name.to_owned(),
+        ..ReportForm::default()
+    })
 }
 
 /// A table of raw data: it is there under its own name, and cannot be made under another one.

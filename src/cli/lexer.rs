@@ -37,10 +37,6 @@ impl Token<'_> {
         matches!(self, Self::Word(bytes) if bytes.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    pub(super) fn is_symbol(&self, symbol: u8) -> bool {
-        *self == Self::Symbol(symbol)
-    }
-
     /// The text of whatever can be a name or a value.
     pub(super) fn into_text(self) -> Option<String> {
         match self {

@@ -17,7 +17,7 @@ use crate::cli::client::{Client, ClientFlags};
 use crate::cli::{Failure, format};
 
 /// Rows that a table's widths are taken from.
-const WIDTH_ROWS: u64 = 1_000;
+const WIDTH_ROWS: usize = 1_000;
 
 /// The widest a column gets.
 const WIDTH_MAX: usize = 100;
@@ -63,7 +63,7 @@ pub fn execute(
     stdin: impl Read,
     out: impl Write,
 ) -> Result<(), Failure> {
-    let client = Client::of(&flags.client)?;
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
     let default = if terminal { Format::Table } else { Format::Csv };
     let format = flags.format.unwrap_or(default);
     if terminal && format == Format::Arrow {
@@ -113,8 +113,8 @@ fn run(
         Format::Ndjson => "ndjson",
         Format::Arrow => "arrow",
     };
-    let body = serde_json::json!({ "query": statement });
-    let answer = client.post_stream(&format!("/api/v1/sql?format={name}"), &body)?;
+    let body = serde_json::json!({ "query": statement }).to_string();
+    let answer = client.stream(&format!("/api/v1/sql?format={name}"), Some(body))?;
     match format {
         Format::Table => print_table(BufReader::new(answer), out),
         Format::Csv if terminal => show_lines(BufReader::new(answer), format::visible, out),
@@ -199,40 +199,38 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure
     }
     let Head { mut columns } =
         serde_json::from_str(&format!("{head}]}}")).map_err(|_| missing())?;
-    let mut waiting = Vec::new();
     let mut rows = 0;
     loop {
-        let line = next()?;
-        let ended = line == "]}";
-        if !ended {
+        let mut batch = Vec::new();
+        let ended = loop {
+            let line = next()?;
+            if line == "]}" {
+                break true;
+            }
             let row: Vec<Json> =
                 serde_json::from_str(line.trim_end_matches(',')).map_err(|_| missing())?;
-            waiting.push(row.iter().map(cell).collect::<Vec<String>>());
-            rows += 1;
-        }
-        let widths_known = match ended {
-            true => rows < WIDTH_ROWS,
-            false => rows == WIDTH_ROWS,
-        };
-        if widths_known {
-            for column in &mut columns {
-                column.name = format::visible(&column.name).into_owned();
-                column.width = format::width(&column.name);
+            batch.push(row.iter().map(cell).collect::<Vec<String>>());
+            if rows > 0 || batch.len() == WIDTH_ROWS {
+                break false;
             }
-            for row in &waiting {
-                for (column, cell) in columns.iter_mut().zip(row) {
-                    column.width = column.width.max(format::width(cell).min(WIDTH_MAX));
-                }
+        };
+        if rows == 0 {
+            for (at, column) in columns.iter_mut().enumerate() {
+                column.name = format::visible(&column.name).into_owned();
+                let cells = batch.iter().filter_map(|row| row.get(at));
+                let widths = cells.map(|cell| format::width(cell).min(WIDTH_MAX));
+                column.width = widths.fold(format::width(&column.name), usize::max);
             }
             let names = columns.iter().map(|column| column.name.clone());
             let rules = columns.iter().map(|column| "-".repeat(column.width));
-            waiting.splice(..0, [names.collect(), rules.collect()]);
-        }
-        if rows >= WIDTH_ROWS || ended {
-            for row in waiting.drain(..) {
-                print_row(out, &columns, &row)?;
+            for line in [names.collect::<Vec<_>>(), rules.collect()] {
+                print_row(out, &columns, &line)?;
             }
         }
+        for row in &batch {
+            print_row(out, &columns, row)?;
+        }
+        rows += batch.len();
         if ended {
             let what = if rows == 1 { "row" } else { "rows" };
             return writeln!(out, "({rows} {what})").map_err(Failure::write);

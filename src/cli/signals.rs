@@ -2,7 +2,6 @@
 
 use std::io;
 
-use futures::future::select_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -13,7 +12,8 @@ use crate::shutdown::Shutdown;
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
-    caught: [(&'static str, Signal); 3],
+    /// SIGTERM, SIGINT, SIGHUP.
+    caught: [Signal; 3],
 }
 
 impl Signals {
@@ -22,9 +22,9 @@ impl Signals {
             let runtime = Builder::new_current_thread().enable_io().build()?;
             let entered = runtime.enter();
             let caught = [
-                ("SIGTERM", signal(SignalKind::terminate())?),
-                ("SIGINT", signal(SignalKind::interrupt())?),
-                ("SIGHUP", signal(SignalKind::hangup())?),
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::hangup())?,
             ];
             drop(entered);
             Ok(Self { runtime, caught })
@@ -34,14 +34,14 @@ impl Signals {
 
     /// Waits for any of them and gives its name.
     pub(super) fn wait(&mut self) -> &'static str {
-        let caught = self.caught.iter_mut();
-        let each = caught.map(|(name, signal)| {
-            Box::pin(async {
-                signal.recv().await;
-                *name
-            })
-        });
-        self.runtime.block_on(select_all(each)).0
+        let [terminate, interrupt, hangup] = &mut self.caught;
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+                _ = hangup.recv() => "SIGHUP",
+            }
+        })
     }
 }
 

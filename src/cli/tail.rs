@@ -161,25 +161,18 @@ pub fn execute(
     out: impl Write,
     err: impl Write,
 ) -> Result<(), Failure> {
-    let client = Client::of(&flags.client)?;
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
     let events = stream::follow(client, StreamQuery::new(flags)).map_err(Failure::failed)?;
     let mut printer = Printer {
         out: BufWriter::new(out),
         err,
         columns: (!flags.json).then(|| Columns::new(colour)),
-        connection: Connection::First,
+        lost: false,
     };
     while !shutdown.requested() {
         match events.recv_timeout(EVENT_WAIT) {
-            Ok(Event::Ended(end)) => {
-                end?;
-                break;
-            }
-            Ok(Event::Lost(error)) if printer.connection == Connection::First => {
-                return Err(error.into());
-            }
             Ok(event) => printer
-                .handle(event, events.is_empty())
+                .handle(event?, events.is_empty())
                 .map_err(Failure::write)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -188,20 +181,13 @@ pub fn execute(
     printer.out.flush().map_err(Failure::write)
 }
 
-/// What is known of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Connection {
-    First,
-    There,
-    Lost,
-}
-
 struct Printer<O: Write, E: Write> {
     out: BufWriter<O>,
     err: E,
     /// `None`: lines as they come.
     columns: Option<Columns>,
-    connection: Connection,
+    /// Whether the connection is.
+    lost: bool,
 }
 
 impl<O: Write, E: Write> Printer<O, E> {
@@ -209,22 +195,19 @@ impl<O: Write, E: Write> Printer<O, E> {
     fn handle(&mut self, event: Event, last: bool) -> io::Result<()> {
         match event {
             Event::Connected => {
-                if self.connection == Connection::Lost {
+                if std::mem::take(&mut self.lost) {
                     self.notify("connected again")?;
                 }
-                self.connection = Connection::There;
                 if let Some(columns) = &mut self.columns {
                     columns.begin(&mut self.out)?;
                 }
             }
             Event::Line(line) => self.line(&line)?,
             Event::Lost(error) => {
-                if self.connection != Connection::Lost {
+                if !std::mem::replace(&mut self.lost, true) {
                     self.notify(&format!("{error}; trying again"))?;
                 }
-                self.connection = Connection::Lost;
             }
-            Event::Ended(_) => {}
         }
         match last {
             true => self.out.flush(),
@@ -308,7 +291,7 @@ mod tests {
             out: BufWriter::new(Vec::new()),
             err: Vec::new(),
             columns: Some(Columns::new(false)),
-            connection: Connection::First,
+            lost: false,
         };
         let lost = || {
             Event::Lost(ClientError::Unreachable {
@@ -317,14 +300,7 @@ mod tests {
             })
         };
         let missed = Event::Line(r#"{"missed":1204}"#.to_owned());
-        for event in [
-            Event::Connected,
-            lost(),
-            lost(),
-            Event::Connected,
-            missed,
-            Event::Ended(Ok(())),
-        ] {
+        for event in [Event::Connected, lost(), lost(), Event::Connected, missed] {
             printer.handle(event, true).unwrap();
         }
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -11,11 +11,8 @@ use std::time::Duration;
 use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 use thiserror::Error;
-use ureq::config::ConfigBuilder;
 use ureq::http::{Request, Response};
-use ureq::tls::TlsConfig;
-use ureq::typestate::AgentScope;
-use ureq::{Agent, Body};
+use ureq::{Agent, AsSendBody, Body};
 
 use crate::cli::format;
 use crate::config::secret::Secret;
@@ -95,21 +92,13 @@ pub struct Client {
     url: String,
     /// What the header `Authorization` holds.
     authorization: Option<Secret>,
-    tls: Option<TlsConfig>,
     agent: Agent,
-    streams: Agent,
+    /// Longest wait for an answer that is no stream.
+    longest: Duration,
 }
 
 impl Client {
-    /// The daemon that the flags name, with the credentials that they or the environment give; nothing is asked yet.
-    ///
-    /// # Errors
-    /// [`ClientError::Usage`].
-    pub fn of(flags: &ClientFlags) -> Result<Self, ClientError> {
-        Self::at(&flags.url, &flags.access)
-    }
-
-    /// The daemon at this URL, likewise.
+    /// The daemon at this URL, with the credentials that the flags or the environment give; nothing is asked yet.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
@@ -129,29 +118,25 @@ impl Client {
         ca_file: Option<&Path>,
     ) -> Result<Self, ClientError> {
         let (url, own) = address::split(url).map_err(ClientError::Usage)?;
-        let tls = match url.starts_with("https:") {
-            true => Some(roots::tls(ca_file).map_err(ClientError::Usage)?),
-            false => None,
-        };
-        let streams = settings(tls.as_ref())
-            .timeout_recv_response(Some(SILENCE_MAX))
-            .timeout_per_read(Some(SILENCE_MAX));
-        let answers = settings(tls.as_ref()).timeout_global(Some(ANSWER_MAX));
+        let mut settings = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_MAX));
+        if url.starts_with("https:") {
+            settings = settings.tls_config(roots::tls(ca_file).map_err(ClientError::Usage)?);
+        }
         Ok(Self {
             url,
             authorization: own.or(authorization),
-            agent: answers.build().new_agent(),
-            streams: streams.build().new_agent(),
-            tls,
+            agent: settings.build().new_agent(),
+            longest: ANSWER_MAX,
         })
     }
 
     /// The same with another limit to the time that an answer may take.
     pub fn patient_for(mut self, longest: Duration) -> Self {
-        let settings = settings(self.tls.as_ref())
-            .timeout_connect(Some(CONNECT_MAX.min(longest)))
-            .timeout_global(Some(longest));
-        self.agent = settings.build().new_agent();
+        self.longest = longest;
         self
     }
 
@@ -165,54 +150,39 @@ impl Client {
     /// # Errors
     /// When there is no daemon, or it refuses.
     pub fn get(&self, path: &str) -> Result<Json, ClientError> {
-        let (status, body) = self.request("GET", path, None)?;
-        match body {
-            Ok(body) if status == 200 => Ok(body),
+        self.request(path, None, 200)
+    }
+
+    /// JSON that answers GET, or POST with a body, with the `wanted` status.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn request(
+        &self,
+        path: &str,
+        body: Option<String>,
+        wanted: u16,
+    ) -> Result<Json, ClientError> {
+        let mut answer = self.run(path, body, false)?;
+        let text = read(&mut answer, ANSWER_BYTES_MAX);
+        let text = text.map_err(|problem| self.unreachable(problem))?;
+        let status = answer.status().as_u16();
+        match serde_json::from_str(&text).map_err(|_| text.chars().take(80).collect()) {
+            Ok(json) if status == wanted => Ok(json),
             body => Err(self.refusal(path, status, body)),
         }
     }
 
-    /// Status and body of an answer; a body that is no JSON as its beginning.
-    ///
-    /// # Errors
-    /// [`ClientError::Unreachable`].
-    pub fn request(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<String>,
-    ) -> Result<(u16, Result<Json, String>), ClientError> {
-        let mut answer = self.run(&self.agent, method, path, body)?;
-        let text = read(&mut answer, ANSWER_BYTES_MAX);
-        let text = text.map_err(|problem| self.unreachable(problem))?;
-        let json = serde_json::from_str(&text);
-        let body = json.map_err(|_| text.chars().take(80).collect());
-        Ok((answer.status().as_u16(), body))
-    }
-
-    /// GET of an answer that goes on and on.
+    /// An answer to GET, or to POST with a body, that is read while it is made, or goes on and on.
     ///
     /// # Errors
     /// When there is no daemon, or it refuses.
-    pub fn stream(&self, path: &str) -> Result<impl Read + use<>, ClientError> {
-        self.streamed("GET", path, None)
-    }
-
-    /// POST of JSON whose answer is read while it is made.
-    ///
-    /// # Errors
-    /// When there is no daemon, or it refuses.
-    pub fn post_stream(&self, path: &str, body: &Json) -> Result<impl Read + use<>, ClientError> {
-        self.streamed("POST", path, Some(body.to_string()))
-    }
-
-    fn streamed(
+    pub fn stream(
         &self,
-        method: &str,
         path: &str,
         body: Option<String>,
     ) -> Result<impl Read + use<>, ClientError> {
-        let mut answer = self.run(&self.streams, method, path, body)?;
+        let mut answer = self.run(path, body, true)?;
         let status = answer.status().as_u16();
         if status != 200 {
             let text = read(&mut answer, REFUSAL_BYTES_MAX).unwrap_or_default();
@@ -224,26 +194,37 @@ impl Client {
 
     fn run(
         &self,
-        agent: &Agent,
-        method: &str,
         path: &str,
         body: Option<String>,
+        stream: bool,
     ) -> Result<Response<Body>, ClientError> {
-        let uri = format!("{}{path}", self.url);
-        let mut request = Request::builder().method(method).uri(uri);
+        let mut request = Request::builder().uri(format!("{}{path}", self.url));
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.reveal());
         }
-        let answer = match body {
-            None => request.body(()).map(|request| agent.run(request)),
-            Some(body) => request
-                .header("content-type", "application/json")
-                .body(body)
-                .map(|request| agent.run(request)),
+        let Some(body) = body else {
+            return self.send(request.body(()), stream);
         };
-        answer
-            .map_err(|error| self.unreachable(error.to_string()))?
-            .map_err(|error| self.unreachable(message_of(&error)))
+        let request = request.method("POST");
+        let request = request.header("content-type", "application/json");
+        self.send(request.body(body), stream)
+    }
+
+    fn send(
+        &self,
+        request: ureq::http::Result<Request<impl AsSendBody>>,
+        stream: bool,
+    ) -> Result<Response<Body>, ClientError> {
+        let request = request.map_err(|error| self.unreachable(error.to_string()))?;
+        let request = self.agent.configure_request(request);
+        let request = match stream {
+            true => request
+                .timeout_recv_response(Some(SILENCE_MAX))
+                .timeout_per_read(Some(SILENCE_MAX)),
+            false => request.timeout_global(Some(self.longest)),
+        };
+        let answer = self.agent.run(request.build());
+        answer.map_err(|error| self.unreachable(message_of(&error)))
     }
 
     fn unreachable(&self, problem: String) -> ClientError {
@@ -271,19 +252,6 @@ impl Client {
                 line => format!("{status}: {}", format::visible(line)),
             },
         }
-    }
-}
-
-/// What all questions have in common.
-fn settings(tls: Option<&TlsConfig>) -> ConfigBuilder<AgentScope> {
-    let settings = Agent::config_builder()
-        .http_status_as_error(false)
-        .proxy(None)
-        .max_redirects(0)
-        .timeout_connect(Some(CONNECT_MAX));
-    match tls {
-        Some(tls) => settings.tls_config(tls.clone()),
-        None => settings,
     }
 }
 

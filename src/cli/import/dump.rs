@@ -74,26 +74,20 @@ fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.split(|byte| *byte == b'\n').any(escaped) {
         return text;
     }
-    let mut out = Vec::with_capacity(text.len());
-    for line in text.split(|byte| *byte == b'\n') {
-        if escaped(line) {
-            out.extend(unescaped(line, b'\0'));
-            // The client ends a row with its line, not with a semicolon.
-            out.extend_from_slice(b";\n");
-        } else {
-            out.extend_from_slice(line);
-            out.push(b'\n');
-        }
-    }
-    out.into()
+    // The client ends a row with its line, not with a semicolon.
+    let lines = text.split(|byte| *byte == b'\n');
+    let lines = lines.map(|line| match escaped(line) {
+        true => [&unescaped(line, b'\0')[..], b";"].concat(),
+        false => line.to_vec(),
+    });
+    lines.collect::<Vec<_>>().join(&b'\n').into()
 }
 
 struct Parser<'a>(Peekable<Lexer<'a>>);
 
 impl Parser<'_> {
     fn symbol(&mut self, symbol: u8) -> bool {
-        let is_it = |token: &Token<'_>| token.is_symbol(symbol);
-        self.0.next_if(is_it).is_some()
+        self.0.next_if_eq(&Token::Symbol(symbol)).is_some()
     }
 
     fn word(&mut self, word: &str) -> bool {

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, SendError, Sender, bounded};
 
 use super::StreamQuery;
 use crate::cli::client::{Client, ClientError};
@@ -20,7 +20,10 @@ const LINE_BYTES_MAX: u64 = 32 << 20;
 /// First and longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
-/// What happened.
+/// What happened; an error: the daemon refuses, or was never there, and it is over.
+pub(super) type News = Result<Event, ClientError>;
+
+/// What may be followed by more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     /// There is a connection.
@@ -29,15 +32,13 @@ pub(super) enum Event {
     Line(String),
     /// The connection is lost or did not come about, and will be tried again after a pause.
     Lost(ClientError),
-    /// It is over: the daemon refuses, or has sent all that was asked for.
-    Ended(Result<(), ClientError>),
 }
 
 /// Starts to read.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<Event>> {
+pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<News>> {
     let (sender, receiver) = bounded(WAITING);
     thread::Builder::new()
         .name("lines".to_owned())
@@ -45,66 +46,61 @@ pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<
     Ok(receiver)
 }
 
-/// Ends when nobody listens any more, which a send finds out.
-fn run(client: &Client, mut query: StreamQuery, events: &Sender<Event>) {
-    let mut pause = PAUSES.0;
+/// Ends when all that was asked for has come, or when nobody listens any more, which a send finds out.
+fn run(
+    client: &Client,
+    mut query: StreamQuery,
+    events: &Sender<News>,
+) -> Result<(), SendError<News>> {
+    let (mut pause, mut connected) = (PAUSES.0, false);
     while let Some(path) = query.path() {
-        let lost = match client.stream(&path) {
+        let lost = match client.stream(&path, None) {
             Ok(stream) => {
-                if events.send(Event::Connected).is_err() {
-                    return;
-                }
-                pause = PAUSES.0;
-                let Some(end) = read(stream, &mut query, events) else {
-                    return;
-                };
+                events.send(Ok(Event::Connected))?;
+                (pause, connected) = (PAUSES.0, true);
                 ClientError::Unreachable {
                     url: client.url().to_owned(),
-                    problem: end,
+                    problem: read(stream, &mut query, events)?,
                 }
             }
-            Err(lost @ ClientError::Unreachable { .. }) => lost,
             // Too many at once: there may be room later.
-            Err(busy @ ClientError::Refused { status: 503, .. }) => busy,
-            Err(refused) => {
-                drop(events.send(Event::Ended(Err(refused))));
-                return;
-            }
+            Err(
+                lost @ (ClientError::Unreachable { .. } | ClientError::Refused { status: 503, .. }),
+            ) if connected => lost,
+            Err(error) => return events.send(Err(error)),
         };
-        if query.path().is_none() {
-            break;
+        if query.path().is_some() {
+            events.send(Ok(Event::Lost(lost)))?;
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSES.1);
         }
-        if events.send(Event::Lost(lost)).is_err() {
-            return;
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(PAUSES.1);
     }
-    drop(events.send(Event::Ended(Ok(()))));
+    Ok(())
 }
 
-/// Reads one answer to its end and says how it ended; `None`: nobody listens.
-fn read(stream: impl Read, query: &mut StreamQuery, events: &Sender<Event>) -> Option<String> {
+/// Reads one answer to its end and says how it ended.
+fn read(
+    stream: impl Read,
+    query: &mut StreamQuery,
+    events: &Sender<News>,
+) -> Result<String, SendError<News>> {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let taken = (&mut stream)
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line);
-        match taken {
-            Err(error) => return Some(error.to_string()),
+        let mut longest = (&mut stream).take(LINE_BYTES_MAX);
+        match longest.read_until(b'\n', &mut line) {
+            Err(error) => return Ok(error.to_string()),
             Ok(_) if line.last() != Some(&b'\n') => {
-                return Some("the daemon ended the connection".to_owned());
+                return Ok("the daemon ended the connection".to_owned());
             }
             Ok(_) => {}
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
-        if text.is_empty() {
-            continue;
+        if !text.is_empty() {
+            query.received(text);
+            events.send(Ok(Event::Line(text.to_owned())))?;
         }
-        query.received(text);
-        events.send(Event::Line(text.to_owned())).ok()?;
     }
 }

@@ -16,8 +16,6 @@ pub enum Unit {
     Text,
     /// Something that can be counted.
     Count,
-    /// So many a second.
-    Rate,
     /// Seconds.
     Seconds,
     /// Hundredths.
@@ -30,7 +28,7 @@ pub enum Unit {
     Bytes,
     /// A number as it is: an id, a status.
     Plain,
-    /// Any other number.
+    /// Any other number: so many a second, for instance.
     Number,
 }
 
@@ -51,7 +49,7 @@ impl Unit {
             Self::Bytes => bytes(number),
             Self::Count => grouped(number),
             Self::Plain => format!("{number}"),
-            Self::Rate | Self::Number | Self::Text => short(number),
+            Self::Number | Self::Text => short(number),
         }
     }
 }
@@ -102,9 +100,9 @@ mod tests {
     fn numbers_are_written_as_their_column_says() {
         for (unit, number, text) in [
             (Unit::Count, 1_234_567.0, "1,234,567"),
-            (Unit::Rate, 10.5, "10.5"),
-            (Unit::Rate, 1234.0, "1,234"),
-            (Unit::Rate, 0.0, "0"),
+            (Unit::Number, 10.5, "10.5"),
+            (Unit::Number, 1234.0, "1,234"),
+            (Unit::Number, 0.0, "0"),
             (Unit::Seconds, 0.0352, "35.2 ms"),
             (Unit::Percent, 7.159, "7.2%"),
             (Unit::Kib, 2048.0, "2.1 MB"),

@@ -3,8 +3,6 @@
 //! From the top: the daemon's health, the tabs, the tables, the keys. A small terminal shows fewer of them, the table longest.
 //! Colours carry no information of their own. Called by the event loop, once for each change.
 
-use std::collections::VecDeque;
-
 use ratatui::Frame;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -12,10 +10,10 @@ use ratatui::widgets::Paragraph;
 
 use super::cell::short;
 use super::layout::Layout;
-use super::location::TABS;
-use super::model::{Connection, Model, View};
+use super::location::{Location, TABS};
+use super::model::{Model, View};
 use super::stats::{Sample, Stats, sparkline};
-use super::table::{Severity, Table};
+use super::table::Table;
 use crate::cli::format::{bytes, clock, cut, fit, grouped, seconds, visible, width};
 use crate::config::units::exact_duration;
 
@@ -27,125 +25,77 @@ const TINY: usize = 8;
 /// From here on there is room for everything.
 const FULL: usize = 18;
 
-/// The styles.
-#[derive(Debug, Clone, Copy)]
-pub struct Theme {
-    /// Whether there may be colours.
-    pub colour: bool,
-}
+const HEADING: Style = Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD);
+const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-impl Theme {
-    fn colour(self, colour: Color) -> Style {
-        match self.colour {
-            true => Style::new().fg(colour),
-            false => Style::new(),
-        }
-    }
-
-    fn severity(self, severity: Severity) -> Style {
-        match severity {
-            Severity::Normal => Style::new(),
-            Severity::Warning => self.colour(Color::Yellow),
-            Severity::Critical => self.colour(Color::Red),
-        }
-    }
-
-    fn heading(self) -> Style {
-        self.colour(Color::Cyan).add_modifier(Modifier::BOLD)
-    }
-
-    fn alarm(self) -> Style {
-        self.colour(Color::Red).add_modifier(Modifier::BOLD)
-    }
-
-    fn dim(self) -> Style {
-        match self.colour {
-            true => Style::new().add_modifier(Modifier::DIM),
-            false => Style::new(),
-        }
-    }
-
-    fn selected_style() -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
-    }
-}
-
-/// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, model: &mut Model, theme: Theme) {
+/// Draws everything, without colours if there shall be none.
+pub fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool) {
     let area = frame.area();
-    let lines = lines(model, area.width.into(), area.height.into(), theme);
+    let lines = lines(model, area.width.into(), area.height.into());
     frame.render_widget(Paragraph::new(lines), area);
+    if !colour {
+        for cell in &mut frame.buffer_mut().content {
+            (cell.fg, cell.bg) = (Color::Reset, Color::Reset);
+            cell.modifier.remove(Modifier::DIM);
+        }
+    }
 }
 
 /// The lines of a screen of that size.
-fn lines(model: &mut Model, columns: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
+fn lines(model: &mut Model, columns: usize, height: usize) -> Vec<Line<'static>> {
     if height == 0 {
         return Vec::new();
     }
-    let mut lines = head(model, columns, height, theme);
+    let mut lines = head(model, columns, height);
     let foot = usize::from(height > 2);
     let room = height.saturating_sub(lines.len() + foot);
     if model.help {
         lines.extend(KEYS.lines().map(Line::raw));
     } else {
-        let page_rows = body(model, columns, room, theme, &mut lines);
+        let page_rows = body(model, columns, room, &mut lines);
         model.page_rows = page_rows.unwrap_or(model.page_rows);
     }
     lines.resize(height - foot, Line::default());
     if foot > 0 {
-        lines.push(keys(model, theme));
-    }
-    for line in &mut lines {
-        shorten(line, columns);
+        lines.push(keys(model));
     }
     lines
 }
 
-/// Cuts a line at the width.
-fn shorten(line: &mut Line<'static>, columns: usize) {
-    let mut left = columns;
-    for span in &mut line.spans {
-        let text = cut(&span.content, left).into_owned();
-        left -= width(&text).min(left);
-        span.content = text.into();
-    }
-}
-
 /// The daemon's health, and the tabs.
-fn head(model: &Model, columns: usize, height: usize, theme: Theme) -> Vec<Line<'static>> {
+fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if height < TINY {
         return lines;
     }
-    lines.push(title(model, columns, theme));
-    lines.push(match (&model.connection, &model.stats.sample) {
-        (Connection::Lost(why), _) => {
-            Line::styled(format!("No answer: {why}; trying on."), theme.alarm())
-        }
-        (_, None) => Line::styled("Waiting for the daemon.", theme.dim()),
-        (_, Some(sample)) => traffic(&model.stats, sample, theme),
+    lines.push(title(model, columns));
+    lines.push(match (&model.lost, &model.stats.sample) {
+        (Some(why), _) => Line::styled(format!("No answer: {why}; trying on."), ALARM),
+        (_, None) => Line::styled("Waiting for the daemon.", DIM),
+        (_, Some(sample)) => traffic(&model.stats, sample),
     });
     if height >= FULL {
-        let sample = model.stats.sample.as_ref();
-        lines.push(sample.map_or_else(Line::default, |sample| {
-            let held = memory(sample);
-            let waiting = grouped(sample.number("ring_depth"));
-            Line::styled(format!("rows {held}; {waiting} waiting"), theme.dim())
-        }));
-        lines.push(past(&model.stats, columns, theme));
+        lines.extend(match &model.stats.sample {
+            None => [Line::default(), Line::default()],
+            Some(sample) => {
+                let (held, waiting) = (memory(sample), grouped(sample.number("ring_depth")));
+                let text = format!("rows {held}; {waiting} waiting");
+                let text = cut(&text, columns).into_owned();
+                [Line::styled(text, DIM), past(sample, columns)]
+            }
+        });
     }
-    let tab = |(at, tab): (usize, &super::location::Location)| {
-        let style = match at == model.tab {
-            true => Theme::selected_style(),
-            false => theme.dim(),
-        };
+    let tab = |(at, tab): (usize, &Location)| {
+        let style = if at == model.tab { SELECTED } else { DIM };
         Span::styled(format!(" {} {} ", at + 1, tab.title()), style)
     };
     lines.push(TABS.iter().enumerate().map(tab).collect());
     lines
 }
 
-fn title(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
+fn title(model: &Model, columns: usize) -> Line<'static> {
     let every = match model.paused {
         true => "standing still".to_owned(),
         false => format!("every {}", exact_duration(model.interval)),
@@ -155,10 +105,10 @@ fn title(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
     let right = format!(" {every}  {now}");
     let left = format!("pinbad {}", model.url.trim_start_matches("http://"));
     let left = fit(&left, columns.saturating_sub(width(&right)));
-    Line::styled(left + &right, theme.heading())
+    Line::styled(left + &right, HEADING)
 }
 
-fn traffic(stats: &Stats, sample: &Sample, theme: Theme) -> Line<'static> {
+fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
     let shown =
         |rate: Option<f64>, format: fn(f64) -> String| rate.map_or_else(|| "-".to_owned(), format);
     let counter = |name: &'static str| stats.rate(move |sample| sample.number(name));
@@ -174,8 +124,8 @@ fn traffic(stats: &Stats, sample: &Sample, theme: Theme) -> Line<'static> {
     ] {
         let (now, total) = (stats.rate(of), of(sample));
         let style = match (now.is_some_and(|now| now > 0.0), total > 0.0) {
-            (true, _) => theme.alarm(),
-            (false, true) => theme.severity(Severity::Warning),
+            (true, _) => ALARM,
+            (false, true) => Style::new().fg(Color::Yellow),
             (false, false) => Style::new(),
         };
         let text = format!("  {name} {}/s ({})", shown(now, short), grouped(total));
@@ -199,22 +149,21 @@ pub(super) fn memory(sample: &Sample) -> String {
 }
 
 /// Two sparklines beside each other.
-fn past(stats: &Stats, columns: usize, theme: Theme) -> Line<'static> {
+fn past(sample: &Sample, columns: usize) -> Line<'static> {
     const NOW_COLUMNS: usize = 10;
     let half = columns.saturating_sub(2) / 2;
-    let part =
-        |name: &'static str, values: &VecDeque<Option<f64>>, format: fn(f64) -> String, colour| {
-            let now = values.back().copied().flatten();
-            let now = now.map_or_else(|| "-".to_owned(), format);
-            let blocks = half.saturating_sub(width(name) + 1 + NOW_COLUMNS);
-            [
-                Span::raw(format!("{name} ")),
-                Span::styled(sparkline(values, blocks), theme.colour(colour)),
-                Span::raw(fit(&format!(" {now}"), NOW_COLUMNS)),
-            ]
-        };
-    let requests = part("req/s", &stats.requests, short, Color::Green);
-    let latency = part("p95", &stats.latency, seconds, Color::Magenta);
+    let part = |name: &'static str, values: &[Option<f64>], format: fn(f64) -> String, colour| {
+        let now = values.last().copied().flatten();
+        let now = now.map_or_else(|| "-".to_owned(), format);
+        let blocks = half.saturating_sub(width(name) + 1 + NOW_COLUMNS);
+        [
+            Span::raw(format!("{name} ")),
+            Span::styled(sparkline(values, blocks), Style::new().fg(colour)),
+            Span::raw(fit(&format!(" {now}"), NOW_COLUMNS)),
+        ]
+    };
+    let requests = part("req/s", &sample.requests, short, Color::Green);
+    let latency = part("p95", &sample.latency, seconds, Color::Magenta);
     let gap = [Span::raw("  ")];
     requests.into_iter().chain(gap).chain(latency).collect()
 }
@@ -224,22 +173,21 @@ fn body(
     model: &mut Model,
     columns: usize,
     room: usize,
-    theme: Theme,
     lines: &mut Vec<Line<'static>>,
 ) -> Option<usize> {
     let above = lines.len();
     let (path, typing) = (model.path(), model.typing);
     let view = model.view_mut();
     if path.len() > 1 {
-        lines.push(Line::styled(path.join(" > "), theme.heading()));
+        lines.push(Line::styled(path.join(" > "), HEADING));
     }
     if let Some(why) = &view.refused {
-        lines.push(Line::styled(why.clone(), theme.alarm()));
+        lines.push(Line::styled(why.clone(), ALARM));
     }
     let about = view.about.iter();
     lines.extend(about.map(|(name, text)| Line::raw(format!("{name:>12}  {text}"))));
     if view.tables.is_empty() && view.refused.is_none() {
-        lines.push(Line::styled("Waiting for rows.", theme.dim()));
+        lines.push(Line::styled("Waiting for rows.", DIM));
     }
     lines.truncate(above + room);
     let mut room = room - (lines.len() - above);
@@ -249,7 +197,7 @@ fn body(
     for (at, table) in tables.iter_mut().enumerate() {
         let share = room / (count - at);
         let focused = at == *focus;
-        let drawn = table_lines(table, columns, share, focused, typing && focused, theme);
+        let drawn = table_lines(table, columns, share, focused, typing && focused);
         if focused {
             page_rows = Some(share.saturating_sub(2).max(1));
         }
@@ -266,7 +214,6 @@ fn table_lines(
     height: usize,
     focused: bool,
     typing: bool,
-    theme: Theme,
 ) -> Vec<Line<'static>> {
     if height == 0 {
         return Vec::new();
@@ -274,11 +221,11 @@ fn table_lines(
     let mut lines = Vec::with_capacity(height);
     // With few lines the rows are what counts.
     if height > 3 {
-        lines.push(caption(table, focused, typing, theme));
+        lines.push(caption(table, focused, typing));
     }
     let layout = Layout::new(table, columns);
     if height > 1 {
-        lines.push(Line::styled(layout.heading(table), theme.heading()));
+        lines.push(Line::styled(layout.heading(table), HEADING));
     }
     let rows = height - lines.len();
     let furthest = table.rows().len().saturating_sub(rows);
@@ -286,16 +233,16 @@ fn table_lines(
     let last = table.selected.max(first);
     table.offset = table.offset.clamp(first, last).min(furthest);
     for (at, row) in table.rows().enumerate().skip(table.offset).take(rows) {
-        let mut style = theme.severity(row.severity);
+        let mut style = Style::new().fg(row.colour);
         if focused && at == table.selected {
-            style = style.patch(Theme::selected_style());
+            style = style.patch(SELECTED);
         }
         lines.push(Line::styled(fit(&layout.row(table, row), columns), style));
     }
     lines
 }
 
-fn caption(table: &Table, focused: bool, typing: bool, theme: Theme) -> Line<'static> {
+fn caption(table: &Table, focused: bool, typing: bool) -> Line<'static> {
     let mut text = format!("{} ({})", table.content.title, table.counted());
     if let Some(sort) = table.unknown_sort() {
         text.push_str(&format!("  there is no column {}", visible(sort)));
@@ -306,13 +253,13 @@ fn caption(table: &Table, focused: bool, typing: bool, theme: Theme) -> Line<'st
     }
     let style = match focused {
         true => Style::new().add_modifier(Modifier::BOLD),
-        false => theme.dim(),
+        false => DIM,
     };
     Line::styled(text, style)
 }
 
 /// The keys that matter here.
-fn keys(model: &Model, theme: Theme) -> Line<'static> {
+fn keys(model: &Model) -> Line<'static> {
     let view = model.view();
     let mut keys: Vec<(&str, &str)> = Vec::new();
     if model.typing {
@@ -342,8 +289,8 @@ fn keys(model: &Model, theme: Theme) -> Line<'static> {
     for (at, (key, meaning)) in keys.into_iter().enumerate() {
         let gap = if at > 0 { "  " } else { "" };
         line.push_span(gap);
-        line.push_span(Span::styled(key, Theme::selected_style()));
-        line.push_span(Span::styled(format!(" {meaning}"), theme.dim()));
+        line.push_span(Span::styled(key, SELECTED));
+        line.push_span(Span::styled(format!(" {meaning}"), DIM));
     }
     line
 }

@@ -106,12 +106,15 @@ mod tests {
     fn table() -> Table {
         let mut table = Table::default();
         table.take(Content {
-            columns: Column::known(&[
-                ("script_name", "script", Unit::Text),
-                ("req_count", "count", Unit::Count),
-                ("req_time_total", "total", Unit::Seconds),
-                ("tags", "tags", Unit::Text),
-            ]),
+            columns: Column::known_but(
+                &[],
+                &[
+                    ("script_name", "script", Unit::Text),
+                    ("req_count", "count", Unit::Count),
+                    ("req_time_total", "total", Unit::Seconds),
+                    ("tags", "tags", Unit::Text),
+                ],
+            ),
             rows: vec![Row {
                 values: json!({"script_name": "/catalog/a-long-name/search.php", "req_count": 1234,
                     "req_time_total": 1.5, "tags": "x"}),

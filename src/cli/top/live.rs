@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::TryRecvError;
 use ratatui::crossterm::event::{self, Event};
 
-use super::draw::{Theme, draw};
+use super::draw::draw;
 use super::model::Model;
 use super::poll;
 use crate::cli::client::Client;
@@ -32,14 +32,14 @@ impl Drop for TerminalGuard {
 ///
 /// # Errors
 /// When the terminal cannot be used, or the system gives no thread.
-pub fn run(client: Client, mut model: Model, theme: Theme, shutdown: &Shutdown) -> io::Result<()> {
+pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) -> io::Result<()> {
     let mut query = model.query();
     let (queries, updates) = poll::start(client, query.clone())?;
     let mut screen = TerminalGuard(ratatui::try_init()?);
     let mut changed = true;
     while !shutdown.requested() {
         if changed {
-            screen.0.draw(|frame| draw(frame, &mut model, theme))?;
+            screen.0.draw(|frame| draw(frame, &mut model, colour))?;
         }
         changed = false;
         let deadline = Instant::now() + EVENT_WAIT;

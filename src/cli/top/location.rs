@@ -1,48 +1,16 @@
 //! What a view shows: a tab, or what was opened from it.
 
-use super::cell::Unit;
 use crate::cli::format::visible;
 
-/// A report by one key that every daemon has.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ByKey {
-    /// The title of its tab.
-    pub title: &'static str,
-    /// The heading of its key.
-    pub heading: &'static str,
-    /// Its key.
-    pub key: &'static str,
-}
-
-impl ByKey {
-    const fn new(title: &'static str, heading: &'static str, key: &'static str) -> Self {
-        Self {
-            title,
-            heading,
-            key,
-        }
-    }
-
-    /// The name of the report.
-    pub fn report(&self) -> String {
-        format!("report_by_{}", self.key)
-    }
-
-    /// What its key is.
-    pub fn unit(&self) -> Unit {
-        match self.key {
-            "status" => Unit::Plain,
-            _ => Unit::Text,
-        }
-    }
-}
+/// A report by one key that every daemon has: the title of its tab, the heading of its key, its key.
+pub type ByKey = (&'static str, &'static str, &'static str);
 
 /// The first tabs.
 pub const BY_KEY: [ByKey; 4] = [
-    ByKey::new("scripts", "script", "script_name"),
-    ByKey::new("servers", "server", "server_name"),
-    ByKey::new("hosts", "host", "hostname"),
-    ByKey::new("statuses", "status", "status"),
+    ("scripts", "script", "script_name"),
+    ("servers", "server", "server_name"),
+    ("hosts", "host", "hostname"),
+    ("statuses", "status", "status"),
 ];
 
 /// All tabs, in their order.
@@ -60,7 +28,7 @@ pub const TABS: [Location; 7] = [
 pub type Conditions = Vec<(String, String)>;
 
 /// What a view shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Location {
     /// A tab with a report.
     ByKey(&'static ByKey),
@@ -69,6 +37,7 @@ pub enum Location {
     /// The tab with the slowest requests of all.
     Slowest,
     /// The tab with the list of reports.
+    #[default]
     Reports,
     /// A report.
     Report(String),
@@ -82,7 +51,7 @@ impl Location {
     /// Its title.
     pub fn title(&self) -> String {
         match self {
-            Self::ByKey(tab) => tab.title.to_owned(),
+            Self::ByKey((title, ..)) => (*title).to_owned(),
             Self::Timers => "timers".to_owned(),
             Self::Slowest => "requests".to_owned(),
             Self::Reports => "reports".to_owned(),

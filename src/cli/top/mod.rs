@@ -11,11 +11,11 @@
 //! `layout` and `draw` are pure; only `live` uses the terminal. Text from outside is escaped where a value becomes text. Memory is
 //! bounded by the rows of an answer and the polls that are remembered.
 
+use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
 
-use self::draw::Theme;
 use self::model::{INTERVALS, Model};
 use crate::cli::client::{Client, ClientFlags};
 use crate::cli::{Failure, print};
@@ -65,52 +65,27 @@ pub struct TopFlags {
 
 fn interval(text: &str) -> Result<Duration, String> {
     let accepted = "accepted: 200ms to 1h, as in 1s";
-    let interval = parse_duration(text).map_err(|why| format!("{why}; {accepted}"))?;
-    if (INTERVALS.0..=INTERVALS.1).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err(accepted.to_owned())
+    match parse_duration(text) {
+        Ok(interval) if (INTERVALS.0..=INTERVALS.1).contains(&interval) => Ok(interval),
+        Ok(_) => Err(accepted.to_owned()),
+        Err(why) => Err(format!("{why}; {accepted}")),
     }
 }
 
-/// The terminal that the program runs on.
-#[derive(Debug, Clone, Copy)]
-pub struct Terminal {
-    /// Whether keys and screen are those of a terminal.
-    pub interactive: bool,
-    /// The width of the terminal that the output goes to, if it does.
-    pub columns: Option<usize>,
-    /// Whether there may be colours.
-    pub colour: bool,
-}
-
-impl Terminal {
-    /// Reads the terminal's width.
-    pub fn of(interactive: bool, output: bool, colour: bool) -> Self {
-        let size = ratatui::crossterm::terminal::size().ok().filter(|_| output);
-        Self {
-            interactive,
-            columns: size.map(|(columns, _)| usize::from(columns)),
-            colour,
-        }
-    }
-}
-
-/// Runs until a key or a signal ends it; or prints once.
+/// Runs until a key or a signal ends it; or prints once. `colour`: whether there may be colours.
 ///
 /// # Errors
 /// When the daemon does not answer (printing once), or the terminal cannot be used.
-pub fn execute(flags: &TopFlags, terminal: Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
-    let client = Client::of(&flags.client)?.patient_for(ANSWER_MAX);
-    if flags.once || !terminal.interactive {
-        let columns = terminal.columns.unwrap_or(PLAIN_COLUMNS);
+pub fn execute(flags: &TopFlags, colour: bool, shutdown: &Shutdown) -> Result<(), Failure> {
+    let client = Client::at(&flags.client.url, &flags.client.access)?.patient_for(ANSWER_MAX);
+    let output = stdout().is_terminal();
+    if flags.once || !output || !stdin().is_terminal() {
+        let size = ratatui::crossterm::terminal::size().ok().filter(|_| output);
+        let columns = size.map_or(PLAIN_COLUMNS, |(columns, _)| usize::from(columns));
         return print(once::text(client, flags, columns)?.trim_end());
     }
     let (report, sort) = (flags.report.as_deref(), flags.sort.as_deref());
     let model = Model::new(client.url(), report, sort, flags.interval);
-    let theme = Theme {
-        colour: terminal.colour,
-    };
-    live::run(client, model, theme, shutdown)
+    live::run(client, model, colour, shutdown)
         .map_err(|error| Failure::failed(format!("cannot use the terminal: {error}")))
 }

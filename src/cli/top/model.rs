@@ -22,7 +22,7 @@ const FILTER_MAX: usize = 100;
 pub const INTERVALS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
 
 /// A tab or an opened view, with its tables.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct View {
     /// What it shows.
     pub location: Location,
@@ -47,14 +47,8 @@ impl View {
     fn new(location: Location, serial: u64) -> Self {
         Self {
             location,
-            about: Vec::new(),
-            tables: Vec::new(),
-            focus: 0,
-            refused: None,
-            loaded: false,
             serial,
-            sort: None,
-            tag: None,
+            ..Self::default()
         }
     }
 
@@ -79,26 +73,15 @@ impl View {
     }
 }
 
-/// Whether the daemon is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Connection {
-    /// Nobody has answered yet.
-    Waiting,
-    /// It is.
-    There,
-    /// It is not, for this reason.
-    Lost(String),
-}
-
 /// The whole state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Model {
     /// Where the daemon is.
     pub url: String,
     /// Its counters and rates.
     pub stats: Stats,
-    /// Whether it is there.
-    pub connection: Connection,
+    /// Why it does not answer, if it does not.
+    pub lost: Option<String>,
     /// Which tab.
     pub tab: usize,
     /// Whether the keys are shown.
@@ -122,17 +105,11 @@ impl Model {
         let view = |(location, serial): (&Location, u64)| View::new(location.clone(), serial);
         let mut model = Self {
             url: url.to_owned(),
-            stats: Stats::default(),
-            connection: Connection::Waiting,
-            tab: 0,
-            help: false,
-            typing: false,
-            paused: false,
             interval,
             page_rows: 10,
             tabs: TABS.iter().zip(0..).map(view).collect(),
-            opened: Vec::new(),
             serial: TABS.len() as u64,
+            ..Self::default()
         };
         if let Some(report) = report {
             model.tab = TABS.len() - 1;
@@ -176,33 +153,17 @@ impl Model {
 
     /// An update from the poller.
     pub fn take(&mut self, updates: Update) {
+        self.lost = None;
+        let paused = self.paused;
         match updates {
-            Update::Past(requests, latency) => self.stats.prepend(requests, latency),
-            Update::Lost(error) => {
-                self.connection = Connection::Lost(visible(&error.to_string()).into_owned());
-                self.stats.add_gap();
-            }
-            Update::Sample(sample, since) => {
-                self.connection = Connection::There;
-                if !self.paused {
-                    self.stats.take(sample, since);
-                }
-            }
-            Update::Page(serial, page) => {
-                self.connection = Connection::There;
-                let paused = self.paused;
-                if let Some(view) = self.of(serial)
-                    && !(paused && view.loaded)
-                {
-                    view.take(page);
-                }
-            }
-            Update::Refused(serial, detail) => {
-                self.connection = Connection::There;
-                if let Some(view) = self.of(serial) {
-                    view.refused = Some(detail);
-                }
-            }
+            Update::Lost(error) => self.lost = Some(visible(&error.to_string()).into_owned()),
+            Update::Sample(sample, since) if !paused => self.stats.take(sample, since),
+            Update::Sample(..) => {}
+            Update::Page(serial, page) => match (self.of(serial), page) {
+                (Some(view), Ok(page)) if !(paused && view.loaded) => view.take(page),
+                (Some(view), Err(why)) => view.refused = Some(why),
+                _ => {}
+            },
         }
     }
 
@@ -290,9 +251,7 @@ impl Model {
     }
 
     fn erase(&mut self) {
-        self.edit_filter(|filter| {
-            filter.pop();
-        });
+        self.edit_filter(|filter| drop(filter.pop()));
     }
 
     fn turn_page(&mut self, by: isize) {

@@ -3,8 +3,6 @@
 //! Runs on the calling thread; the first request that fails ends it. Rates are those over the window of the reports, because a
 //! single sample has no rate.
 
-use std::time::Duration;
-
 use super::TopFlags;
 use super::cell::short;
 use super::draw::memory;
@@ -27,7 +25,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     let info = client.get("/api/v1/info")?;
     let url = client.url().to_owned();
     let mut poller = Poller::new(client);
-    let sample = poller.sample()?;
+    let sample = poller.sample(flags.interval)?;
     let number = |name: &str| info[name].as_f64();
     let count = number("req_count").unwrap_or_default();
     let covered = number("time_interval").unwrap_or_default();
@@ -90,24 +88,18 @@ fn table(
     sort: Option<&str>,
 ) -> Result<Table, ClientError> {
     let mut query = Query {
-        serial: 0,
         location,
-        sort: None,
-        all: false,
-        tag: None,
-        interval: Duration::ZERO,
+        ..Query::default()
     };
     let mut table = Table::sorted_by(sort);
-    let mut fetch = |query: &Query, table: &mut Table| -> Result<(), ClientError> {
-        table.take(poller.page(query)?.tables.pop().unwrap_or_default());
-        Ok(())
-    };
-    fetch(&query, &mut table)?;
-    // In another order other rows may be the first.
-    if sort.is_some() && table.unknown_sort().is_none() {
+    for again in [sort.is_some(), false] {
+        table.take(poller.page(&query)?.tables.pop().unwrap_or_default());
+        if !again || table.unknown_sort().is_some() {
+            break;
+        }
+        // In another order other rows may be the first.
         query.sort = table.known_sort();
         query.all = table.sorts_locally();
-        fetch(&query, &mut table)?;
     }
     Ok(table)
 }

@@ -8,11 +8,11 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, unbounded};
 use serde_json::Value as Json;
 
 use super::location::{Conditions, Location};
-use super::stats::{self, Sample};
+use super::stats::Sample;
 use super::table::Content;
 use super::timers;
 use super::views::{self, ReportInfo};
@@ -26,8 +26,6 @@ const WAITING: usize = 4;
 const ROWS: (usize, usize) = (1_000, 10_000);
 /// Points of history at the start: five minutes by the second.
 const PAST_POINTS: u64 = 300;
-/// Newest requests that latency is computed from.
-const LATENCY_REQUESTS: usize = 200;
 /// Newest requests whose timers are added up.
 const TIMER_REQUESTS: usize = 300;
 /// Slowest requests that are shown.
@@ -36,7 +34,7 @@ const SLOWEST: usize = 100;
 const SEARCH: (usize, usize) = (1_000, 3);
 
 /// What to fetch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
     /// Comes back with the answer.
     pub serial: u64,
@@ -55,14 +53,10 @@ pub struct Query {
 /// What the poller reports.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// History from before the first sample: requests a second and their 95th percentile.
-    Past(Vec<Option<f64>>, Vec<Option<f64>>),
     /// The counters, so long after the previous ones.
     Sample(Sample, Duration),
-    /// The tables of a view.
-    Page(u64, Page),
-    /// The daemon refuses what the view shows.
-    Refused(u64, String),
+    /// The tables of a view, or why the daemon refuses them.
+    Page(u64, Result<Page, String>),
     /// The daemon does not answer.
     Lost(ClientError),
 }
@@ -85,53 +79,48 @@ pub fn start(client: Client, first: Query) -> io::Result<(Sender<Query>, Receive
     let (updates, update) = bounded(WAITING);
     thread::Builder::new()
         .name("poll".to_owned())
-        .spawn(move || drop(run(Poller::new(client), first, &wanted, &updates)))?;
+        .spawn(move || run(Poller::new(client), first, &wanted, &updates))?;
     Ok((queries, update))
 }
 
-/// The screen has ended.
-struct Closed;
-
+/// Ends when the screen has ended, which a send finds out.
 fn run(
     mut poller: Poller,
     mut query: Query,
     wanted: &Receiver<Query>,
     updates: &Sender<Update>,
-) -> Result<(), Closed> {
-    let tell = |update: Update| updates.send(update).map_err(|_| Closed);
-    let [requests, latency] = ["req_per_sec", "p95"].map(|it| poller.past(it, query.interval));
-    tell(Update::Past(requests, latency))?;
-    let (mut before, mut shown): (Option<Instant>, _) = (None, None);
+) -> Result<(), SendError<Update>> {
+    let (mut sampled, mut shown): (Option<Instant>, _) = (None, None);
     loop {
-        let start = Instant::now();
-        match poller.sample() {
-            Ok(sample) => {
-                let since = before.replace(start).map(|before| start - before);
-                tell(Update::Sample(sample, since.unwrap_or_default()))?;
-            }
-            Err(error) => {
-                before = None;
-                tell(update(query.serial, error))?;
+        if sampled.is_none_or(|at| at.elapsed() >= query.interval) {
+            let now = Instant::now();
+            match poller.sample(query.interval) {
+                Ok(sample) => {
+                    let since = sampled.replace(now).map(|before| now - before);
+                    updates.send(Update::Sample(sample, since.unwrap_or_default()))?;
+                }
+                Err(error) => {
+                    sampled = None;
+                    updates.send(update(query.serial, error))?;
+                }
             }
         }
-        loop {
-            // One request does not change.
-            let again =
-                !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
-            if again && before.is_some() {
-                let page = poller.page(&query);
-                if page.is_ok() {
+        // One request does not change.
+        let again = !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
+        if again && sampled.is_some() {
+            updates.send(match poller.page(&query) {
+                Ok(page) => {
                     shown = Some(query.serial);
+                    Update::Page(query.serial, Ok(page))
                 }
-                let page = page.map(|page| Update::Page(query.serial, page));
-                tell(page.unwrap_or_else(|error| update(query.serial, error)))?;
-            }
-            let left = query.interval.saturating_sub(start.elapsed());
-            match wanted.recv_timeout(left) {
-                Ok(newer) => query = wanted.try_iter().last().unwrap_or(newer),
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return Err(Closed),
-            }
+                Err(error) => update(query.serial, error),
+            })?;
+        }
+        let spent = sampled.map_or(Duration::ZERO, |at| at.elapsed());
+        match wanted.recv_timeout(query.interval.saturating_sub(spent)) {
+            Ok(newer) => query = wanted.try_iter().last().unwrap_or(newer),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
 }
@@ -139,7 +128,7 @@ fn run(
 fn update(serial: u64, error: ClientError) -> Update {
     match error {
         ClientError::Refused { detail, .. } => {
-            Update::Refused(serial, visible(&detail).into_owned())
+            Update::Page(serial, Err(visible(&detail).into_owned()))
         }
         error => Update::Lost(error),
     }
@@ -154,23 +143,14 @@ fn unix_secs() -> u64 {
 #[derive(Debug)]
 pub struct Poller {
     client: Client,
-    /// The newest request that was seen.
-    last_id: u64,
-    /// Whether there is raw data.
-    raw: bool,
     /// The report that was fetched last.
-    info: Option<(String, ReportInfo)>,
+    info: Option<ReportInfo>,
 }
 
 impl Poller {
     /// Nothing is fetched yet.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            last_id: 0,
-            raw: true,
-            info: None,
-        }
+        Self { client, info: None }
     }
 
     /// What the daemon kept of a metric, in steps of about the interval; nothing where it keeps nothing.
@@ -185,34 +165,17 @@ impl Poller {
         points.map(Json::as_f64).collect()
     }
 
-    /// The counters, and the latency of the requests since the last sample.
+    /// The counters, and the last minutes.
     ///
     /// # Errors
     /// When there is no daemon, or it refuses.
-    pub fn sample(&mut self) -> Result<Sample, ClientError> {
-        let mut sample = Sample {
+    pub fn sample(&self, interval: Duration) -> Result<Sample, ClientError> {
+        Ok(Sample {
             status: self.client.get("/api/v1/status")?,
-            p95: None,
+            requests: self.past("req_per_sec", interval),
+            latency: self.past("p95", interval),
             unix_secs: unix_secs(),
-        };
-        if self.raw {
-            match self.requests(&[], &format!("limit={LATENCY_REQUESTS}")) {
-                Ok(rows) => sample.p95 = self.latency(&rows),
-                Err(ClientError::Refused { status: 404, .. }) => self.raw = false,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(sample)
-    }
-
-    fn latency(&mut self, rows: &[Json]) -> Option<f64> {
-        let id = |row: &Json| row["id"].as_u64().unwrap_or_default();
-        let newest = rows.first().map(id)?;
-        let seen = std::mem::replace(&mut self.last_id, newest);
-        // Ids that begin anew are those of another daemon.
-        let seen = if newest < seen { 0 } else { seen };
-        let new = rows.iter().take_while(|row| id(row) > seen);
-        stats::p95(new.filter_map(|row| row["req_time"].as_f64()).collect())
+        })
     }
 
     /// What a view shows.
@@ -223,11 +186,9 @@ impl Poller {
         let mut about = Vec::new();
         let tables = match &query.location {
             Location::ByKey(tab) => {
-                let sort = query.sort.as_deref().unwrap_or("-req_time_total");
-                let (key, columns) = (tab.key, views::BY_KEY_COLUMNS);
-                let percentile = views::PERCENTILE;
-                let more = format!("&percentiles={percentile}&columns={key},{columns}");
-                let body = self.report(&tab.report(), query.all, sort, &more)?;
+                let report = format!("report_by_{}", tab.2);
+                let sort = query.sort.as_deref().or(Some("-req_time_total"));
+                let body = self.report(&report, query.all, sort, "&percentiles=95")?;
                 vec![views::by_key(tab, &body)]
             }
             Location::Timers => {
@@ -258,31 +219,33 @@ impl Poller {
     }
 
     fn any_report(&mut self, name: &str, query: &Query) -> Result<Content, ClientError> {
-        if self.info.as_ref().is_none_or(|(known, _)| known != name) {
+        if self.info.as_ref().is_none_or(|info| info.name != name) {
             let list = self.client.get("/api/v1/reports")?;
             let mut listed = list["reports"].as_array().into_iter().flatten();
             // One that is not listed may have an alias; if not, reading it says so.
-            if let Some(listed) = listed.find(|listed| listed["name"] == name) {
-                self.info = Some((name.to_owned(), ReportInfo::of(listed)));
-            }
+            let listed = listed.find(|listed| listed["name"] == name);
+            self.info = listed.map(ReportInfo::of);
         }
-        let known = self.info.as_ref().filter(|(known, _)| known == name);
-        let info = known.map(|(_, info)| info.clone());
-        let first = info.as_ref().and_then(ReportInfo::first_sort);
-        let sort = match (&query.sort, first) {
-            (Some(sort), _) => sort.clone(),
-            (None, Some(first)) => format!("-{first}"),
-            (None, None) => String::new(),
-        };
-        let body = self.report(name, query.all, &sort, "")?;
-        let info = info.unwrap_or_else(|| ReportInfo::seen(&body));
-        Ok(views::any(name, &info, &body))
+        let first = self.info.as_ref().and_then(ReportInfo::first_sort);
+        let first = first.map(|first| format!("-{first}"));
+        let sort = query.sort.as_ref().or(first.as_ref());
+        let body = self.report(name, query.all, sort.map(String::as_str), "")?;
+        Ok(match &self.info {
+            Some(info) => views::any(info, &body),
+            None => views::any(&ReportInfo::seen(name, &body), &body),
+        })
     }
 
-    fn report(&self, name: &str, all: bool, sort: &str, more: &str) -> Result<Json, ClientError> {
+    fn report(
+        &self,
+        name: &str,
+        all: bool,
+        sort: Option<&str>,
+        more: &str,
+    ) -> Result<Json, ClientError> {
         let limit = if all { ROWS.1 } else { ROWS.0 };
         let mut path = format!("/api/v1/reports/{}?limit={limit}{more}", encoded(name));
-        if !sort.is_empty() {
+        if let Some(sort) = sort {
             path.push_str(&format!("&sort={}", encoded(sort)));
         }
         self.client.get(&path)

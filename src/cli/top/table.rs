@@ -3,23 +3,12 @@
 //! Each update replaces the rows; sort, filter and selection stay. The selection stays at the top until it is moved; from then
 //! on it follows its row, by the row's name. Pure: no drawing, no clock, no daemon.
 
+use ratatui::style::Color;
 use serde_json::Value as Json;
 
 use super::cell::{Unit, compare};
 use super::location::Location;
 use crate::cli::format::{grouped, visible};
-
-/// How much a row should stand out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Severity {
-    /// Not at all.
-    #[default]
-    Normal,
-    /// A little.
-    Warning,
-    /// Yes.
-    Critical,
-}
 
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,22 +24,22 @@ pub struct Column {
 }
 
 impl Column {
-    /// Columns of the daemon's: name, heading, unit.
-    pub fn known(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
+    /// Columns by name, heading and unit; the daemon cannot sort by them.
+    pub fn list(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
         let column = |(name, title, unit): &(&str, &str, Unit)| Self {
             name: (*name).to_owned(),
             title: (*title).to_owned(),
             unit: *unit,
-            known: true,
+            known: false,
         };
         columns.iter().map(column).collect()
     }
 
-    /// Columns that the daemon cannot sort by.
-    pub fn own(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
-        let mut columns = Self::known(columns);
+    /// The same, the daemon can sort by all but these.
+    pub fn known_but(unknown: &[&str], columns: &[(&str, &str, Unit)]) -> Vec<Self> {
+        let mut columns = Self::list(columns);
         for column in &mut columns {
-            column.known = false;
+            column.known = !unknown.contains(&column.name.as_str());
         }
         columns
     }
@@ -63,8 +52,8 @@ pub struct Row {
     pub values: Json,
     /// Where it leads.
     pub target: Option<Location>,
-    /// How much it stands out.
-    pub severity: Severity,
+    /// How it stands out, if it does.
+    pub colour: Color,
 }
 
 /// An update of a table.
@@ -187,17 +176,18 @@ impl Table {
     pub fn move_sort(&mut self, by: isize) {
         let last = self.content.columns.len().saturating_sub(1);
         let to = self.sort().0.saturating_add_signed(by).min(last);
-        if let Some(column) = self.content.columns.get(to) {
-            self.sort = Some((column.name.clone(), column.unit != Unit::Text));
-            self.arrange();
-        }
+        self.sort_by(to, |column| column.unit != Unit::Text);
     }
 
     /// Reverses the order.
     pub fn reverse(&mut self) {
         let (column, descending) = self.sort();
+        self.sort_by(column, |_| !descending);
+    }
+
+    fn sort_by(&mut self, column: usize, descending: impl Fn(&Column) -> bool) {
         if let Some(column) = self.content.columns.get(column) {
-            self.sort = Some((column.name.clone(), !descending));
+            self.sort = Some((column.name.clone(), descending(column)));
             self.arrange();
         }
     }
@@ -256,14 +246,14 @@ mod tests {
     fn content(rows: &[(&str, f64)]) -> Content {
         Content {
             title: "scripts".to_owned(),
-            columns: [
-                Column::known(&[
+            columns: Column::known_but(
+                &["avg"],
+                &[
                     ("script_name", "script", Unit::Text),
                     ("req_count", "count", Unit::Count),
-                ]),
-                Column::own(&[("avg", "avg", Unit::Seconds)]),
-            ]
-            .concat(),
+                    ("avg", "avg", Unit::Seconds),
+                ],
+            ),
             rows: rows
                 .iter()
                 .map(|(name, count)| Row {

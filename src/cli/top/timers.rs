@@ -115,13 +115,13 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     };
     Content {
         title: format!("timers of {count} requests, by {by}"),
-        columns: Column::own(&[
+        columns: Column::list(&[
             ("key", &key, Unit::Text),
             ("total", "total", Unit::Seconds),
             ("share", "share of time", Unit::Share),
             ("requests", "requests", Unit::Count),
             ("hits", "hits", Unit::Count),
-            ("hits_each", "hits/req", Unit::Rate),
+            ("hits_each", "hits/req", Unit::Number),
             ("avg", "avg", Unit::Seconds),
             ("longest", "longest", Unit::Seconds),
         ]),
@@ -152,7 +152,7 @@ pub fn of_request(request: &Json) -> Content {
     };
     Content {
         title: "its timers".to_owned(),
-        columns: Column::own(&[
+        columns: Column::list(&[
             ("timer", "timer", Unit::Text),
             ("value", "time", Unit::Seconds),
             ("share", "share of request", Unit::Share),

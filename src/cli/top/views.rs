@@ -3,12 +3,13 @@
 //! The first tabs show reports that every daemon has, with a choice of columns; any other report is shown whole, its keys first.
 //! A row opens its requests where its keys are fields or tags that the daemon can search by. Called on the polling thread. Pure.
 
+use ratatui::style::Color;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::cell::Unit;
 use super::location::{ByKey, Conditions, Location};
-use super::table::{Column, Content, Row, Severity};
+use super::table::{Column, Content, Row};
 use crate::cli::format::{clock, tag_text, visible};
 
 /// The key of the row that holds what overflowed.
@@ -20,6 +21,8 @@ const SLOW_SECS: (f64, f64) = (0.5, 2.0);
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ReportInfo {
+    /// Its name.
+    pub name: String,
     /// Its key columns.
     pub keys: Vec<String>,
     /// Its columns.
@@ -45,34 +48,19 @@ impl ReportInfo {
     }
 
     /// From the rows of a report that is not listed, as by an alias: texts are its keys.
-    pub fn seen(body: &Json) -> Self {
+    pub fn seen(name: &str, body: &Json) -> Self {
         let first = rows(body).first().and_then(Json::as_object);
         let columns = first.into_iter().flatten().map(|(name, value)| {
             let sql_type = if value.is_string() { "text" } else { "double" };
-            ReportColumn {
-                name: name.clone(),
-                sql_type: sql_type.to_owned(),
-            }
+            json!({"name": name, "type": sql_type})
         });
-        Self {
-            columns: columns.collect(),
-            ..Self::default()
-        }
+        Self::of(&json!({"name": name, "columns": columns.collect::<Vec<_>>()}))
     }
 
     /// Its keys without the legacy one, which says the same once more.
     fn own_keys(&self) -> impl Iterator<Item = &str> + Clone {
         let keys = self.keys.iter().map(String::as_str);
         keys.filter(|key| *key != "index_value")
-    }
-
-    /// What a column holds; sizes are KiB in Pinba's reports, bytes in native ones.
-    fn unit(&self, column: &ReportColumn) -> Unit {
-        match column.unit() {
-            Unit::Kib if self.kind == "native" => Unit::Bytes,
-            Unit::Count if self.kind == "native" && column.name.contains("traffic") => Unit::Bytes,
-            unit => unit,
-        }
     }
 
     /// The column to sort by at first: time, else a count, else any number.
@@ -84,32 +72,37 @@ impl ReportInfo {
             "req_count",
             "hit_count",
         ];
-        let named = |wanted: &&str| self.columns.iter().any(|column| column.name == *wanted);
-        let is_number = |column: &&ReportColumn| {
-            !self.keys.contains(&column.name) && column.unit() != Unit::Text
+        let rank = |column: &&ReportColumn| {
+            let no_number = self.keys.contains(&column.name) || column.is_text();
+            let wanted = WANTED.iter().position(|wanted| column.name == *wanted);
+            wanted.unwrap_or(WANTED.len() + usize::from(no_number))
         };
-        WANTED.into_iter().find(named).or_else(|| {
-            let number = self.columns.iter().find(is_number);
-            let column = number.or(self.columns.first())?;
-            Some(column.name.as_str())
-        })
+        let first = self.columns.iter().min_by_key(rank)?;
+        Some(first.name.as_str())
     }
 }
 
 impl ReportColumn {
-    /// What a column of any report holds, by its name and type.
-    fn unit(&self) -> Unit {
+    fn is_text(&self) -> bool {
+        self.sql_type.starts_with("varchar") || self.sql_type == "text"
+    }
+
+    /// What a column of any report holds, by its name and type; sizes are KiB in Pinba's reports, bytes in native ones.
+    fn unit(&self, kind: &str) -> Unit {
         let (name, sql_type) = (self.name.as_str(), self.sql_type.as_str());
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         let digits = name.strip_prefix('p').unwrap_or_default();
         let is_quantile = !digits.is_empty()
             && (digits.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'_');
-        if sql_type.starts_with("varchar") || sql_type == "text" {
+        let native = kind == "native";
+        if self.is_text() {
             Unit::Text
         } else if has(&["percent"]) {
             Unit::Percent
         } else if matches!(name, "status" | "id") {
             Unit::Plain
+        } else if native && has(&["memory", "kbytes", "traffic", "doc_size"]) {
+            Unit::Bytes
         } else if has(&["memory", "kbytes"]) {
             Unit::Kib
         } else if sql_type == "int" || sql_type == "bigint" {
@@ -117,7 +110,7 @@ impl ReportColumn {
         } else if has(&["traffic", "doc_size"]) {
             Unit::Kib
         } else if has(&["per_sec"]) {
-            Unit::Rate
+            Unit::Number
         } else if is_quantile || has(&["time", "value", "median"]) {
             Unit::Seconds
         } else {
@@ -148,32 +141,30 @@ pub(super) fn part(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
 }
 
-/// The percentile that [`by_key`] shows beside the median: the report is asked for in native columns with it.
-pub const PERCENTILE: &str = "95";
-/// The columns of such a report that [`by_key`] looks at, beside the key.
-pub const BY_KEY_COLUMNS: &str = "req_count,req_per_sec,error_count,req_time_total,req_time_percent,req_time_median,p95,\
-    ru_utime_total,ru_stime_total,memory_footprint_total,traffic_per_sec";
-
-/// What a tab shows of its report: traffic, times, errors, processor and memory of each key.
-pub fn by_key(tab: &ByKey, body: &Json) -> Content {
-    let columns = [
-        Column::known(&[
-            (tab.key, tab.heading, tab.unit()),
+/// What a tab shows of its report, which is asked for in native columns with the 95th percentile: traffic, times, errors,
+/// processor and memory of each key.
+pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
+    let unit = match key {
+        "status" => Unit::Plain,
+        _ => Unit::Text,
+    };
+    let columns = Column::known_but(
+        &["avg", "cpu", "memory"],
+        &[
+            (key, heading, unit),
             ("req_count", "count", Unit::Count),
-            ("req_per_sec", "req/s", Unit::Rate),
+            ("req_per_sec", "req/s", Unit::Number),
             ("req_time_total", "total", Unit::Seconds),
             ("req_time_percent", "% time", Unit::Percent),
             ("req_time_median", "median", Unit::Seconds),
             ("p95", "p95", Unit::Seconds),
             ("error_count", "errors", Unit::Count),
-        ]),
-        Column::own(&[
             ("avg", "avg", Unit::Seconds),
             ("cpu", "cpu", Unit::Seconds),
             ("memory", "memory", Unit::Bytes),
-        ]),
-        Column::known(&[("traffic_per_sec", "out/s", Unit::Bytes)]),
-    ];
+            ("traffic_per_sec", "out/s", Unit::Bytes),
+        ],
+    );
     let row = |row: &Json| {
         let number = |name: &str| row[name].as_f64();
         let each = |sum: Option<f64>| {
@@ -190,17 +181,17 @@ pub fn by_key(tab: &ByKey, body: &Json) -> Content {
         );
         Row {
             values,
-            target: requests(std::iter::once(tab.key), row),
-            severity: match tab.key {
-                "status" => status_severity(row),
-                _ => severity(number("req_time_median"), SLOW_SECS),
+            target: requests(std::iter::once(key), row),
+            colour: match key {
+                "status" => status_colour(row),
+                _ => colour(number("req_time_median"), SLOW_SECS),
             },
         }
     };
     Content {
-        title: tab.title.to_owned(),
+        title: title.to_owned(),
         rows: rows(body).iter().map(row).collect(),
-        columns: columns.concat(),
+        columns,
         total: body["total_rows"].as_u64(),
         sort: "req_time_total".to_owned(),
         choices: Vec::new(),
@@ -208,7 +199,7 @@ pub fn by_key(tab: &ByKey, body: &Json) -> Content {
 }
 
 /// Any report as it is, its keys first.
-pub fn any(name: &str, info: &ReportInfo, body: &Json) -> Content {
+pub fn any(info: &ReportInfo, body: &Json) -> Content {
     let is_key = |column: &ReportColumn| info.keys.contains(&column.name);
     let mut columns: Vec<&ReportColumn> = info.columns.iter().collect();
     columns
@@ -216,20 +207,20 @@ pub fn any(name: &str, info: &ReportInfo, body: &Json) -> Content {
     // Texts name a row; they come before numbers even if they are no keys.
     columns.sort_by_key(|column| match is_key(column) {
         true => 0,
-        false => 1 + u8::from(info.unit(column) != Unit::Text),
+        false => 1 + u8::from(!column.is_text()),
     });
     let columns = columns.iter().map(|column| {
         let name = column.name.as_str();
-        (name, name, info.unit(column))
+        (name, name, column.unit(&info.kind))
     });
     let row = |row: &Json| Row {
         values: row.clone(),
         target: requests(info.own_keys(), row),
-        severity: status_severity(row),
+        colour: status_colour(row),
     };
     Content {
-        title: visible(name).into_owned(),
-        columns: Column::known(&columns.collect::<Vec<_>>()),
+        title: visible(&info.name).into_owned(),
+        columns: Column::known_but(&[], &columns.collect::<Vec<_>>()),
         rows: rows(body).iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
         sort: info.first_sort().unwrap_or_default().to_owned(),
@@ -247,12 +238,12 @@ pub fn list(body: &Json) -> Content {
         Row {
             values: with(report, [("keys", json!(keys))]),
             target: Some(Location::Report(name.to_owned())),
-            severity: Severity::Normal,
+            colour: Color::Reset,
         }
     };
     Content {
         title: Location::Reports.title(),
-        columns: Column::own(&[
+        columns: Column::list(&[
             ("name", "report", Unit::Text),
             ("kind", "kind", Unit::Text),
             ("keys", "keys", Unit::Text),
@@ -267,7 +258,7 @@ pub fn list(body: &Json) -> Content {
 
 /// Single requests, without the columns of the conditions: those are the same in all rows.
 pub fn slowest(title: String, conditions: &Conditions, requests: &[Json]) -> Content {
-    let mut columns = Column::own(&[
+    let mut columns = Column::list(&[
         ("script_name", "script", Unit::Text),
         ("at", "at (UTC)", Unit::Text),
         ("req_time", "time", Unit::Seconds),
@@ -287,7 +278,7 @@ pub fn slowest(title: String, conditions: &Conditions, requests: &[Json]) -> Con
         Row {
             values: with(row, [("at", json!(at)), ("cpu", json!(cpu))]),
             target: row["id"].as_u64().map(Location::Request),
-            severity: status_severity(row),
+            colour: status_colour(row),
         }
     };
     Content {
@@ -359,16 +350,16 @@ fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Locat
     (!conditions.is_empty()).then_some(Location::Requests(conditions))
 }
 
-fn status_severity(row: &Json) -> Severity {
-    severity(row["status"].as_f64(), (400.0, 500.0))
+fn status_colour(row: &Json) -> Color {
+    colour(row["status"].as_f64(), (400.0, 500.0))
 }
 
-/// From the first bound on a warning, from the second on critical.
-fn severity(of: Option<f64>, (warning, critical): (f64, f64)) -> Severity {
+/// From the first bound on a warning, from the second on worse.
+fn colour(of: Option<f64>, (warning, critical): (f64, f64)) -> Color {
     match of {
-        Some(number) if number >= critical => Severity::Critical,
-        Some(number) if number >= warning => Severity::Warning,
-        _ => Severity::Normal,
+        Some(number) if number >= critical => Color::Red,
+        Some(number) if number >= warning => Color::Yellow,
+        _ => Color::Reset,
     }
 }
 
@@ -402,7 +393,7 @@ mod tests {
             ]
         );
         assert_eq!(shown(1)[6..], ["-"; 6]);
-        assert_eq!(content.rows[0].severity, Severity::Critical);
+        assert_eq!(content.rows[0].colour, Color::Red);
         let conditions = vec![("script_name".to_owned(), "/a".to_owned())];
         assert_eq!(content.rows[0].target, Some(Location::Requests(conditions)));
         assert_eq!(content.rows[1].target, None);
@@ -427,10 +418,11 @@ mod tests {
                 column("timer_group", "varchar(255)"),
                 column("index_value", "varchar(255)"),
             ],
+            name: "r\u{1b}".to_owned(),
             kind: String::new(),
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
-        let content = any("r\u{1b}", &info, &body);
+        let content = any(&info, &body);
         let names: Vec<&str> = content
             .columns
             .iter()
@@ -456,9 +448,9 @@ mod tests {
             kind: "native".to_owned(),
             ..info.clone()
         };
-        assert_eq!(any("r", &native, &body).columns[5].unit, Unit::Bytes);
+        assert_eq!(any(&native, &body).columns[5].unit, Unit::Bytes);
         assert_eq!(
-            native.unit(&column("memory_footprint_total", "bigint")),
+            column("memory_footprint_total", "bigint").unit("native"),
             Unit::Bytes
         );
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -479,7 +471,7 @@ mod tests {
             json!({"rows": [null, 7]}),
         ] {
             let _odd = by_key(&BY_KEY[0], &body);
-            let _odd = any("x", &ReportInfo::of(&body), &body);
+            let _odd = any(&ReportInfo::of(&body), &body);
             let _odd = list(&body);
             let _odd = about(&body);
             let _odd = slowest(String::new(), &Vec::new(), rows(&body));

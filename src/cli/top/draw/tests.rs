@@ -28,7 +28,8 @@ fn model() -> Model {
             "received_bytes": requests * 300, "kernel_drops": requests / 100, "request_rows": 5904,
             "timer_rows": 13343, "dictionary_size": 90, "report_memory_bytes": 497_000,
             "report_memory_bytes_max": 268_435_456, "ring_depth": 1, "merge_lag_us": 5752}),
-        p95: Some(0.198),
+        requests: vec![Some(200.0)],
+        latency: vec![Some(0.198)],
         unix_secs: 1_700_000_000,
     };
     model.take(Update::Sample(sample(1000), Duration::ZERO));
@@ -46,7 +47,7 @@ fn model() -> Model {
         about: Vec::new(),
         tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
     };
-    model.take(Update::Page(0, page));
+    model.take(Update::Page(0, Ok(page)));
     model
 }
 
@@ -62,8 +63,7 @@ fn press(model: &mut Model, key: char) {
 
 fn drawn(model: &mut Model, columns: u16, rows: u16, colour: bool) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    let theme = Theme { colour };
-    terminal.draw(|frame| draw(frame, model, theme)).unwrap();
+    terminal.draw(|frame| draw(frame, model, colour)).unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -166,10 +166,10 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
     ];
     model.take(Update::Page(
         model.query().serial,
-        Page {
+        Ok(Page {
             about: Vec::new(),
             tables,
-        },
+        }),
     ));
     let check = |model: &mut Model| {
         let lines = text(&drawn(model, 200, 40, true));
@@ -184,9 +184,9 @@ fn nothing_that_a_terminal_would_execute_is_drawn() {
         about: views::about(&request),
         tables: vec![timers::of_request(&request)],
     };
-    model.take(Update::Page(model.query().serial, page));
+    model.take(Update::Page(model.query().serial, Ok(page)));
     assert!(check(&mut model).contains("tags  \\x1b[2J"));
-    model.take(Update::Refused(model.query().serial, "gone".to_owned()));
+    model.take(Update::Page(model.query().serial, Err("gone".to_owned())));
     assert!(check(&mut model).contains("gone"));
     press(&mut model, '/');
     check(&mut model);
@@ -202,7 +202,7 @@ fn the_selected_row_stays_in_sight() {
         about: Vec::new(),
         tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))],
     };
-    model.take(Update::Page(0, page));
+    model.take(Update::Page(0, Ok(page)));
     let mut seen = |keys: &[KeyCode]| {
         for key in keys {
             model.press((*key).into());

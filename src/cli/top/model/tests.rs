@@ -25,7 +25,7 @@ fn scripts(rows: &[(&str, u64)]) -> Page {
 
 fn show(model: &mut Model, page: Page) {
     let serial = model.query().serial;
-    model.take(Update::Page(serial, page));
+    model.take(Update::Page(serial, Ok(page)));
 }
 
 fn selected(model: &Model) -> String {
@@ -63,10 +63,10 @@ fn one_goes_down_to_a_request_and_back() {
     ];
     model.take(Update::Page(
         query.serial,
-        Page {
+        Ok(Page {
             about: Vec::new(),
             tables,
-        },
+        }),
     ));
     press(&mut model, "\r");
     assert_eq!(
@@ -78,7 +78,7 @@ fn one_goes_down_to_a_request_and_back() {
     press(&mut model, "\r");
     assert_eq!(model.query().location, Location::Request(7));
     // What was asked for before comes late and finds its screen.
-    model.take(Update::Page(0, scripts(&[("/c", 2), ("/b\u{1b}", 9)])));
+    model.take(Update::Page(0, Ok(scripts(&[("/c", 2), ("/b\u{1b}", 9)]))));
     press(&mut model, "\u{1b}");
     press(&mut model, "\u{1b}");
     assert_eq!(
@@ -169,7 +169,7 @@ fn standing_still_keeps_the_rows_but_opens_what_is_new() {
 #[test]
 fn a_daemon_that_is_gone_leaves_what_was_there() {
     let mut model = model();
-    assert_eq!(model.connection, Connection::Waiting);
+    assert_eq!(model.lost, None);
     model.take(Update::Sample(Sample::default(), Duration::ZERO));
     show(&mut model, scripts(&[("/a", 2)]));
     let lost = ClientError::Unreachable {
@@ -177,17 +177,14 @@ fn a_daemon_that_is_gone_leaves_what_was_there() {
         problem: "refused\u{1b}".to_owned(),
     };
     model.take(Update::Lost(lost));
-    assert_eq!(
-        model.connection,
-        Connection::Lost("http://h:1: refused\\x1b".to_owned())
-    );
+    assert_eq!(model.lost.as_deref(), Some("http://h:1: refused\\x1b"));
     assert_eq!(selected(&model), "/a");
-    model.take(Update::Refused(0, "no such report".to_owned()));
+    model.take(Update::Page(0, Err("no such report".to_owned())));
     assert_eq!(model.view().refused.as_deref(), Some("no such report"));
     show(&mut model, scripts(&[("/a", 2)]));
     assert_eq!(
-        (model.view().refused.as_deref(), &model.connection),
-        (None, &Connection::There)
+        (model.view().refused.as_deref(), &model.lost),
+        (None, &None)
     );
 }
 
