@@ -251,7 +251,9 @@ impl Model {
     }
 
     fn erase(&mut self) {
-        self.edit_filter(|filter| drop(filter.pop()));
+        self.edit_filter(|filter| {
+            filter.pop();
+        });
     }
 
     fn turn_page(&mut self, by: isize) {

@@ -8,7 +8,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam::channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, unbounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value as Json;
 
 use super::location::{Conditions, Location};
@@ -89,7 +89,7 @@ fn run(
     mut query: Query,
     wanted: &Receiver<Query>,
     updates: &Sender<Update>,
-) -> Result<(), SendError<Update>> {
+) -> Option<()> {
     let (mut sampled, mut shown): (Option<Instant>, _) = (None, None);
     loop {
         if sampled.is_none_or(|at| at.elapsed() >= query.interval) {
@@ -97,30 +97,34 @@ fn run(
             match poller.sample(query.interval) {
                 Ok(sample) => {
                     let since = sampled.replace(now).map(|before| now - before);
-                    updates.send(Update::Sample(sample, since.unwrap_or_default()))?;
+                    updates
+                        .send(Update::Sample(sample, since.unwrap_or_default()))
+                        .ok()?;
                 }
                 Err(error) => {
                     sampled = None;
-                    updates.send(update(query.serial, error))?;
+                    updates.send(update(query.serial, error)).ok()?;
                 }
             }
         }
         // One request does not change.
         let again = !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
         if again && sampled.is_some() {
-            updates.send(match poller.page(&query) {
-                Ok(page) => {
-                    shown = Some(query.serial);
-                    Update::Page(query.serial, Ok(page))
-                }
-                Err(error) => update(query.serial, error),
-            })?;
+            updates
+                .send(match poller.page(&query) {
+                    Ok(page) => {
+                        shown = Some(query.serial);
+                        Update::Page(query.serial, Ok(page))
+                    }
+                    Err(error) => update(query.serial, error),
+                })
+                .ok()?;
         }
         let spent = sampled.map_or(Duration::ZERO, |at| at.elapsed());
         match wanted.recv_timeout(query.interval.saturating_sub(spent)) {
             Ok(newer) => query = wanted.try_iter().last().unwrap_or(newer),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
 }
