@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array as _, ArrayRef, AsArray};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
@@ -196,14 +196,20 @@ impl Filter {
             if let (Some(passes), [Values::Texts(places)]) = (&mut test.passes, &columns[..]) {
                 let list = texts.list()?;
                 let new = list.slice(passes.len(), list.len() - passes.len());
-                if !new.is_empty() {
-                    passes.extend(evaluate(&test.expr, &test.schema, vec![new])?.iter());
+                let count = new.len();
+                if count > 0 {
+                    let new = evaluate(&test.expr, &test.schema, vec![new], count)?;
+                    passes.extend(new.iter());
                 }
                 rows.retain(|&row| passes[places[row as usize] as usize]);
-            } else if !rows.is_empty() {
+            } else if let Some(&last) = rows.last() {
                 let arrays = columns.into_iter().map(|it| texts.array(it.clone()));
-                let arrays = arrays.collect::<Result<_>>()?;
-                let passes = evaluate(&test.expr, &test.schema, arrays)?;
+                let arrays: Vec<ArrayRef> = arrays.collect::<Result<_>>()?;
+                // A constant reads no column.
+                let count = arrays
+                    .first()
+                    .map_or(last as usize + 1, |array| array.len());
+                let passes = evaluate(&test.expr, &test.schema, arrays, count)?;
                 rows.retain(|&row| passes.value(row as usize));
             }
         }
@@ -216,9 +222,11 @@ fn evaluate(
     expr: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
+    rows: usize,
 ) -> Result<BooleanBuffer> {
-    let batch = RecordBatch::try_new(Arc::clone(schema), columns)?;
-    let passes = expr.evaluate(&batch)?.into_array(batch.num_rows())?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
+    let passes = expr.evaluate(&batch)?.into_array(rows)?;
     let passes = passes.as_boolean();
     Ok(match passes.nulls() {
         Some(known) => passes.values() & known.inner(),
