@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
 //! | `merge` | one | ring to pool and reports; ticks |
+//! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -36,6 +37,8 @@ pub mod ring;
 pub mod pool;
 
 pub mod report;
+
+pub mod delta;
 
 pub mod merger;
 

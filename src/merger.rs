@@ -13,6 +13,7 @@ use crossbeam::atomic::AtomicCell;
 use parking_lot::RwLock;
 
 use crate::clock::Clock;
+use crate::delta::{Reader, Stream};
 use crate::input::record::Record;
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
@@ -36,6 +37,8 @@ pub struct Live {
     pub pool: Pool,
     /// The reports.
     pub reports: Reports,
+    /// What groups gain, second by second.
+    pub deltas: Stream,
     history: Ticks,
     /// Timers of the record at hand.
     timers: Vec<TimerRow>,
@@ -53,6 +56,7 @@ impl Live {
         Self {
             pool,
             reports,
+            deltas: Stream::default(),
             history,
             timers: Vec::new(),
             arrivals: Arrivals::default(),
@@ -66,6 +70,29 @@ impl Live {
             self.pool.expire(gone, now_ms);
             self.notify_freed();
         }
+    }
+
+    /// From now on, what the groups of these reports gain is there to be read; about `bytes_max` of it at most.
+    pub fn watch<'a>(
+        &mut self,
+        reports: impl Iterator<Item = &'a str>,
+        bytes_max: usize,
+        now_ms: u64,
+        unix_ms: u64,
+    ) -> Reader {
+        self.reports.watch(reports, bytes_max / 2, &self.pool);
+        self.deltas.subscribe(bytes_max / 2, now_ms, unix_ms)
+    }
+
+    /// The wall clock shows `unix_ms`: a new second of it ends the one before.
+    pub fn advance_second(&mut self, now_ms: u64, unix_ms: u64) {
+        let Self {
+            deltas,
+            reports,
+            pool,
+            ..
+        } = self;
+        deltas.advance(now_ms, unix_ms, || reports.take_deltas(pool));
     }
 
     /// Takes in the records of one block; returns how many requests and timers they were.
@@ -88,6 +115,7 @@ impl Live {
         }
         if requests > 0 {
             self.reports.merged(now_ms);
+            self.deltas.merged(requests);
         }
         (requests, timers)
     }
@@ -219,7 +247,11 @@ impl Merger {
     /// One run.
     pub fn merge(&mut self) {
         let now_ms = self.clock.mono_ms();
-        self.live.write().advance(now_ms);
+        let unix_ms = self.clock.unix_ms();
+        let mut live = self.live.write();
+        live.advance_second(now_ms, unix_ms);
+        live.advance(now_ms);
+        drop(live);
         while self.merge_block(now_ms) {}
         self.counters.merges.add(1);
         self.pulse.last_ms.store(now_ms, Ordering::Relaxed);

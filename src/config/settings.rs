@@ -248,12 +248,12 @@ settings! {
         /// seconds. "8MiB" to "64GiB"; 0 keeps no history. When it is full, rows that take little time lose their
         /// percentiles first, then their counts; totals stay. One row takes 30 bytes a second, and a byte or two for each
         /// distinct time.
-        /// Cost: itself, and a thread that reads the raw rows: it needs pool.request_pool_size.
+        /// Cost: itself, and a thread that reads once a second what keys gained.
         memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";
 
         /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept.
-        /// Cost: 20 to 40 ns of that thread for each request and report, as much for each timer and timer report.
+        /// Cost: some time of that thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each costs every packet a little";
     }

@@ -30,7 +30,6 @@ use crate::query::catalog::Catalog;
 use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
-use crate::series::{self, Series};
 use crate::shutdown::Shutdown;
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{self, StateError};
@@ -137,13 +136,8 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        let feed = series::Feed {
-            live: Arc::clone(&live),
-            pulse: Arc::clone(&pulse),
-            clock: Arc::clone(&clock),
-        };
-        let (series, series_thread) = Series::new(past.plan, feed);
-        let series = (config.series.memory > 0).then_some(series);
+        let memory = config.series.memory;
+        let (series, deltas, consumers) = past.begin(&mut live.write(), memory, &*clock);
         let catalog = Arc::new(catalog.keeping(definitions.tables, state));
         let served = Served {
             config,
@@ -166,7 +160,7 @@ impl Daemon {
         };
         let merge = move |stop: &Shutdown| merger.run(stop);
         let merger = Worker::start("merge", "the merger thread", merge)?;
-        let run = move |stop: &Shutdown| series_thread.run(stop);
+        let run = move |stop: &Shutdown| deltas.run(consumers, stop);
         let series_thread = Worker::start("series", "the series thread", run)?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {

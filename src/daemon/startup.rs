@@ -14,6 +14,7 @@ use super::error::StartError;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::daemon::memory_plan::MemoryPlan;
+use crate::delta::{Consumer, Reader, ReportRows};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -23,7 +24,7 @@ use crate::pool::Pool;
 use crate::query::definitions::Definitions;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, NotRestored, Reports, Ticks};
-use crate::series;
+use crate::series::{self, Series};
 use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
@@ -197,7 +198,8 @@ fn open_front(
 
 /// The last hour and the metrics, before there is anything to fill them from.
 pub(super) struct Past {
-    pub(super) plan: series::Plan,
+    /// The reports of the last hour.
+    reports: Vec<String>,
     pub(super) metrics: Metrics,
 }
 
@@ -222,15 +224,34 @@ impl Past {
         let metrics = &config.metrics;
         let metrics = Metrics::new(&shown, &metrics.buckets, metrics.series_max);
         Ok(Self {
-            plan: series::Plan {
-                reports,
-                memory: config.series.memory,
-                error_status: config.reports.error_status,
-                keeps_raw: config.pool.request_pool_size > 0,
-                sinks: vec![metrics.sink()],
-            },
+            reports: reports.into_iter().map(|it| it.name).collect(),
             metrics,
         })
+    }
+
+    /// Makes the last hour, and what fills it and the metrics from now on.
+    pub(super) fn begin(
+        &self,
+        live: &mut Live,
+        memory: usize,
+        clock: &dyn Clock,
+    ) -> (Option<Series>, Reader, Vec<Box<dyn Consumer>>) {
+        let rows = |names: &[String]| -> Vec<ReportRows> {
+            let rows = names
+                .iter()
+                .filter_map(|name| ReportRows::of(&live.reports, name));
+            rows.collect()
+        };
+        let mut consumers = vec![self.metrics.feed(rows(&self.metrics.reports()))];
+        let series = (memory > 0).then(|| {
+            let (series, hour) = Series::new(rows(&self.reports), memory);
+            consumers.push(hour);
+            series
+        });
+        let bytes = Series::stream_bytes(memory);
+        let names = self.reports.iter().map(String::as_str);
+        let reader = live.watch(names, bytes, clock.mono_ms(), clock.unix_ms());
+        (series, reader, consumers)
     }
 }
 

@@ -18,8 +18,8 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use self::rows::{Feed, Rows};
+use crate::delta::{Consumer, ReportRows};
 use crate::report::definition::Definition;
-use crate::series::Sink;
 use crate::telemetry::reading::Group;
 
 /// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
@@ -66,10 +66,16 @@ impl Metrics {
         }
     }
 
-    /// What the series thread is to feed.
+    /// The names of the reports.
     #[must_use]
-    pub fn sink(&self) -> Box<dyn Sink> {
-        Box::new(Feed(Arc::clone(&self.rows)))
+    pub fn reports(&self) -> Vec<String> {
+        self.rows.read().names().map(str::to_owned).collect()
+    }
+
+    /// What the series thread is to feed, with the rows of [`reports`](Self::reports).
+    #[must_use]
+    pub fn feed(&self, rows: Vec<ReportRows>) -> Box<dyn Consumer> {
+        Box::new(Feed::new(Arc::clone(&self.rows), rows))
     }
 
     /// What the rows take of their budget, for the daemon's status.

@@ -17,17 +17,18 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use crate::delta::{Consumer, OTHER_ID, ReportRows, RowDelta, Second, key_names};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::{Definition, Level};
+use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
-use crate::series::{Gained, RowGain, Sink};
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// The rows of all reports.
 #[derive(Debug)]
 pub(super) struct Rows {
-    reports: Vec<ReportRows>,
+    reports: Vec<ReportMetrics>,
     bounds: Arc<[u64]>,
     series: usize,
     series_max: usize,
@@ -35,66 +36,109 @@ pub(super) struct Rows {
 
 /// The rows of one report.
 #[derive(Debug)]
-struct ReportRows {
+struct ReportMetrics {
     name: String,
     of_timers: bool,
     /// Names of the labels, one a key.
     labels: Vec<String>,
+    /// Of each bound the first bucket of the report that is above it.
+    edges: Vec<u32>,
     rows: Vec<Row>,
-    by_key: HashMap<Arc<[u8]>, usize, RandomState>,
+    by_id: HashMap<u64, usize, RandomState>,
     /// What found no place.
     other: Row,
 }
 
 #[derive(Debug)]
 struct Row {
-    key: Option<Arc<[u8]>>,
+    /// `None`: `(other)`.
+    key: Option<Box<[u8]>>,
     totals: Totals,
     /// Times by bound, the last above all of them.
     buckets: Box<[u64]>,
 }
 
 impl Row {
-    fn new(key: Option<Arc<[u8]>>, buckets: usize) -> Self {
+    fn new(key: Option<&[u8]>, bounds: usize) -> Self {
         Self {
-            key,
+            key: key.map(Box::from),
             totals: Totals::ZERO,
-            buckets: vec![0; buckets].into(),
+            buckets: vec![0; bounds + 1].into(),
         }
     }
 
-    fn add(&mut self, gain: &RowGain<'_>) {
-        self.totals += gain.totals;
-        if gain.buckets.is_empty() {
-            // Without bounds there is one bucket, for everything.
-            return;
+    fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
+        self.totals += &gained.totals;
+        for (bucket, count) in gained.histogram.iter() {
+            self.buckets[edges.partition_point(|&edge| edge <= bucket)] += count;
         }
-        for (bucket, gained) in self.buckets.iter_mut().zip(gain.buckets) {
+    }
+
+    fn add_row(&mut self, other: &Self) {
+        self.totals += &other.totals;
+        for (bucket, gained) in self.buckets.iter_mut().zip(&other.buckets) {
             *bucket += gained;
         }
     }
 }
 
-impl ReportRows {
+impl ReportMetrics {
     /// Series that a row takes: its buckets, their sum and count, and the counters beside them.
-    fn series_of_row(&self, bounds: usize) -> usize {
-        bounds + 1 + 2 + if self.of_timers { 3 } else { 4 }
-    }
-
-    /// Marks a row that has a place with it: a number behind 0.
-    fn mark(&self, key: Option<&[u8]>, mark: &mut u32) {
-        if *mark == 0
-            && let Some(&at) = key.and_then(|key| self.by_key.get(key))
-        {
-            *mark = at as u32 + 1;
-        }
+    fn series_of_row(&self) -> usize {
+        self.edges.len() + 1 + 2 + if self.of_timers { 3 } else { 4 }
     }
 
     /// Gives a row its place.
-    fn add(&mut self, key: Arc<[u8]>, buckets: usize) {
-        self.by_key.insert(Arc::clone(&key), self.rows.len());
-        self.rows.push(Row::new(Some(key), buckets));
+    fn insert(&mut self, id: u64, row: Row) {
+        self.by_id.insert(id, self.rows.len());
+        self.rows.push(row);
     }
+
+    /// Counts what rows gained; up to `room` that are new get a place.
+    fn take(&mut self, rows: &mut ReportRows, second: &Second, room: usize) {
+        let mut new: Vec<(u64, Row)> = Vec::new();
+        let Self {
+            by_id,
+            edges,
+            rows: known,
+            other,
+            ..
+        } = self;
+        rows.each(second, |gained| {
+            if let Some(&at) = by_id.get(&gained.id) {
+                known[at].add(&gained, edges);
+            } else if room == 0 || gained.id == OTHER_ID {
+                other.add(&gained, edges);
+            } else {
+                let mut row = Row::new(Some(gained.key), edges.len());
+                row.add(&gained, edges);
+                new.push((gained.id, row));
+                if new.len() >= 2 * room {
+                    heaviest(&mut new, room, other);
+                }
+            }
+        });
+        heaviest(&mut new, room, other);
+        for (id, row) in new {
+            self.insert(id, row);
+        }
+    }
+}
+
+/// Keeps the `room` rows with the most time, most first, and adds the rest to `other`.
+fn heaviest(rows: &mut Vec<(u64, Row)>, room: usize, other: &mut Row) {
+    rows.sort_unstable_by(|(_, a), (_, b)| (b.totals.time, &b.key).cmp(&(a.totals.time, &a.key)));
+    for (_, row) in rows.drain(room.min(rows.len())..) {
+        other.add_row(&row);
+    }
+}
+
+/// The bucket whose lower edge is nearest to a bound: it is the first that does not count below the bound.
+fn edge(layout: &BucketLayout, bound_us: u64) -> u32 {
+    let bucket = layout.bucket(bound_us);
+    let (low, high) = layout.bounds(bucket);
+    let is_low = bound_us.saturating_sub(low) < high.saturating_sub(bound_us);
+    if is_low { bucket } else { bucket + 1 }
 }
 
 /// Where the status has what the rows take of their budget.
@@ -103,29 +147,38 @@ pub(super) const STATUS: Place = Place::Object("metrics");
 impl Rows {
     /// No rows yet, of these reports.
     pub(super) fn new(reports: &[Definition], bounds: Arc<[u64]>, series_max: usize) -> Self {
-        let buckets = bounds.len() + 1;
         let report = |definition: &Definition| {
-            let mut report = ReportRows {
+            let edges = bounds.iter().map(|&bound| edge(&definition.buckets, bound));
+            ReportMetrics {
                 name: definition.name.clone(),
                 of_timers: definition.level == Level::Timer,
                 labels: label_names(definition),
+                edges: edges.collect(),
                 rows: Vec::new(),
-                by_key: HashMap::default(),
-                other: Row::new(None, buckets),
-            };
-            // The one row of a report without keys is there from the start, so that rates see its first request.
-            if report.labels.is_empty() {
-                report.add([].as_slice().into(), buckets);
+                by_id: HashMap::default(),
+                other: Row::new(None, bounds.len()),
             }
-            report
         };
-        let reports: Vec<ReportRows> = reports.iter().map(report).collect();
-        let others = reports.iter().map(|it| it.series_of_row(bounds.len()));
+        let reports: Vec<ReportMetrics> = reports.iter().map(report).collect();
         Self {
-            series: others.sum(),
+            series: reports.iter().map(ReportMetrics::series_of_row).sum(),
             reports,
             bounds,
             series_max,
+        }
+    }
+
+    /// The names of the reports.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.reports.iter().map(|report| report.name.as_str())
+    }
+
+    /// Takes a place for the one row of each report without keys, so that rates see its first request.
+    fn begin(&mut self, rows: &[ReportRows]) {
+        for (report, rows) in self.reports.iter_mut().zip(rows) {
+            if report.labels.is_empty() {
+                report.insert(rows.ids.of(&[]), Row::new(Some(&[]), self.bounds.len()));
+            }
         }
     }
 
@@ -140,39 +193,6 @@ impl Rows {
             Counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
         };
         Group::new(STATUS, readings)
-    }
-
-    fn take(&mut self, definition: &Definition, mut gained: Gained<'_>) {
-        let bounds = self.bounds.len();
-        let mut reports = self.reports.iter_mut();
-        let Some(report) = reports.find(|it| it.name == definition.name) else {
-            return;
-        };
-        let each = report.series_of_row(bounds);
-        // Rows without a place, heaviest first.
-        let mut new: Vec<(u128, Arc<[u8]>)> = Vec::new();
-        let left = self.series_max.saturating_sub(self.series) / each;
-        gained.for_each(|gain| {
-            report.mark(gain.key, gain.mark);
-            if let Some(key) = gain.key
-                && *gain.mark == 0
-                && left > 0
-            {
-                new.push((gain.totals.time, key.into()));
-            }
-        });
-        new.sort_unstable_by(|a, b| b.cmp(a));
-        new.truncate(left);
-        for (_, key) in new {
-            report.add(key, bounds + 1);
-            self.series += each;
-        }
-        gained.for_each(|gain| {
-            report.mark(gain.key, gain.mark);
-            let at = (*gain.mark as usize).checked_sub(1);
-            let row = at.and_then(|at| report.rows.get_mut(at));
-            row.unwrap_or(&mut report.other).add(&gain);
-        });
     }
 
     /// Writes all of them, one metric after the other.
@@ -196,18 +216,12 @@ impl Rows {
             encoder.encode_descriptor(name, help, Some(&seconds), MetricType::Histogram)?;
         self.each(timers, None, |labels, row| {
             let mut metric = metric.encode_family(labels)?;
-            let mut counts = row.buckets.to_vec();
-            if self.bounds.is_empty() {
-                counts = vec![if timers {
-                    saturated(row.totals.hits)
-                } else {
-                    row.totals.requests
-                }];
-            }
             let bounds = self.bounds.iter().map(|&us| us as f64 / 1e6);
-            let buckets = bounds.chain([f64::INFINITY]).zip(counts.iter().copied());
+            let buckets = bounds
+                .chain([f64::INFINITY])
+                .zip(row.buckets.iter().copied());
             let buckets: Vec<(f64, u64)> = buckets.collect();
-            let (sum, count) = (row.totals.time as f64 / 1e6, counts.iter().sum());
+            let (sum, count) = (row.totals.time as f64 / 1e6, row.buckets.iter().sum());
             metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
         })?;
         for (_, name, help, unit, numbers) in COUNTERS.iter().filter(|it| it.0 == timers) {
@@ -327,7 +341,7 @@ impl EncodeLabelSet for Labels<'_> {
 /// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.
 fn label_names(definition: &Definition) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for key in crate::series::key_names(definition) {
+    for key in key_names(definition) {
         let mut name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             name.insert_str(0, "key_");
@@ -344,20 +358,33 @@ fn label_names(definition: &Definition) -> Vec<String> {
 
 /// What the series thread feeds.
 #[derive(Debug)]
-pub(super) struct Feed(pub(super) Arc<RwLock<Rows>>);
+pub(super) struct Feed {
+    metrics: Arc<RwLock<Rows>>,
+    /// In the order of the reports.
+    rows: Vec<ReportRows>,
+}
 
-impl Sink for Feed {
-    fn bounds(&self, report: &str) -> Option<Arc<[u64]>> {
-        let rows = self.0.read();
-        let wanted = rows.reports.iter().any(|it| it.name == report);
-        wanted.then(|| Arc::clone(&rows.bounds))
+impl Feed {
+    pub(super) fn new(metrics: Arc<RwLock<Rows>>, rows: Vec<ReportRows>) -> Self {
+        metrics.write().begin(&rows);
+        Self { metrics, rows }
     }
+}
 
-    fn take<'a>(&mut self, reports: &mut dyn Iterator<Item = (&'a Definition, Gained<'a>)>) {
+impl Consumer for Feed {
+    fn take(&mut self, second: &Second, _missed: u64) {
         // Under one hold of the lock: a scrape finds a second in all reports or in none.
-        let mut rows = self.0.write();
-        for (report, gained) in reports {
-            rows.take(report, gained);
+        let mut metrics = self.metrics.write();
+        let Rows {
+            reports,
+            series,
+            series_max,
+            ..
+        } = &mut *metrics;
+        for (report, rows) in reports.iter_mut().zip(&mut self.rows) {
+            let (each, before) = (report.series_of_row(), report.rows.len());
+            report.take(rows, second, series_max.saturating_sub(*series) / each);
+            *series += (report.rows.len() - before) * each;
         }
     }
 }

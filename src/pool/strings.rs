@@ -30,7 +30,6 @@ pub struct StringInterner {
     overflowed: u64,
     /// How many strings are names of timer tags.
     timer_tags: usize,
-    forgotten: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,7 +75,6 @@ impl StringInterner {
             hasher,
             overflowed: 0,
             timer_tags: 0,
-            forgotten: 0,
         }
     }
 
@@ -145,7 +143,6 @@ impl StringInterner {
             return;
         }
         let string = *string;
-        self.forgotten += 1;
         let hash = self.hasher.hash_bytes(string.bytes(&self.arena));
         self.table.remove(hash, id);
         self.arena.free(string.place, string.len as usize);
@@ -219,12 +216,6 @@ impl StringInterner {
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
-    }
-
-    /// How many texts were forgotten, ever: while this stands still, every number means what it meant.
-    #[must_use]
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
     }
 
     /// Bytes of text storage in use, whole chunks.

@@ -86,11 +86,6 @@ impl<E> Table<E> {
     pub(crate) fn end(&self) -> usize {
         self.entries.len()
     }
-
-    /// All entries by their numbers, the fixed ones and those that were removed included.
-    pub(crate) fn entries(&mut self) -> &mut [E] {
-        &mut self.entries
-    }
 }
 
 impl<E> Index<u32> for Table<E> {

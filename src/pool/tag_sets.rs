@@ -192,16 +192,6 @@ impl TagSets {
         self.table.insert(hash, set, |set| set.hash)
     }
 
-    /// The keyed hash of a set's texts: the same for as long as the daemon lives, whatever its number.
-    #[must_use]
-    pub fn hash(&self, id: u32) -> u64 {
-        match id {
-            // Neither has a hash of its own, and both always have these numbers.
-            EMPTY_SET | OTHER_SET => u64::from(id),
-            id => self.table[id].hash,
-        }
-    }
-
     /// The (name, value) strings of a set, in packet order. None for [`OTHER_SET`].
     pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         let set = self.table[id];

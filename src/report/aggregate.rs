@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::{Budget, Taken};
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
+use super::delta_log::{DeltaWriter, Deltas};
 use super::group_cache::GroupCache;
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
@@ -93,6 +94,8 @@ pub(super) struct Aggregate {
     pub(super) version: u64,
     /// What came through since the aggregate is there.
     pub(super) flow: Flow,
+    /// What groups gained in the running second, where somebody wants to know.
+    deltas: Option<DeltaWriter>,
     /// Its first report is being filled from raw rows: nothing else is counted yet.
     pub(super) is_filling: bool,
 }
@@ -161,6 +164,7 @@ impl Aggregate {
             seen: None,
             version: 0,
             flow: Flow::default(),
+            deltas: None,
             is_filling: false,
         }
     }
@@ -252,6 +256,40 @@ impl Aggregate {
         }
         self.groups.slot_histograms_grew(grown_before);
         memory.budget.changed(before, self.groups.heap_bytes());
+    }
+
+    /// From now on, writes down what groups gain, in about `bytes_max` bytes until it is taken.
+    pub(super) fn watch(&mut self, bytes_max: usize, strings: &StringInterner) {
+        // What is there already was gained before.
+        self.take_deltas(strings);
+        self.deltas = Some(DeltaWriter::new(self.group_keys.len(), bytes_max));
+    }
+
+    /// What groups gained since this was called last; `None`: nobody wants to know.
+    pub(super) fn take_deltas(&mut self, strings: &StringInterner) -> Option<Deltas> {
+        self.cut_second(strings);
+        self.deltas.as_mut().map(DeltaWriter::take)
+    }
+
+    /// Writes down what groups gained since the last cut. What a report is filled with it did not gain now.
+    pub(super) fn cut_second(&mut self, strings: &StringInterner) {
+        let Self { groups, deltas, .. } = self;
+        if let Some(deltas) = deltas.as_mut().filter(|_| !self.is_filling) {
+            for (group, totals, extremes, histogram) in groups.gained() {
+                let key = (0..self.group_keys.len()).map(|at| match groups.key_id(group, at) {
+                    NONE => None,
+                    key_id => Some(strings.text(key_id)),
+                });
+                deltas.write(key, extremes, (&totals, histogram));
+            }
+        }
+        groups.cut();
+    }
+
+    /// Before slots are closed or give way: what they gained is final.
+    pub(super) fn settle(&mut self, strings: &StringInterner) {
+        self.cut_second(strings);
+        self.groups.put_together();
     }
 
     /// The slow path of [`group_of`](Self::group_of): filters, key ids, table.
@@ -411,6 +449,7 @@ impl Aggregate {
 
     /// Drops everything that was counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
+        self.settle(strings);
         for at in 0..self.groups.dirty() {
             self.groups.close_slot(at, self.tick, false);
         }

@@ -54,12 +54,12 @@ impl Arrivals {
 /// What the requests of some arrivals and their timers add to the groups in which they count: worked out once, for all
 /// aggregates.
 #[derive(Debug, Default)]
-pub(super) struct Deltas {
+pub(super) struct RecordDeltas {
     requests: Vec<Delta>,
     timers: Vec<Delta>,
 }
 
-impl Deltas {
+impl RecordDeltas {
     /// Works out those of `arrivals`. Requests with a status from `error_status` on are errors; `with_timers`: whether
     /// anybody counts timers.
     pub(super) fn work_out(
@@ -126,7 +126,7 @@ impl Aggregate {
     pub(super) fn assign<'a>(
         &mut self,
         arrivals: &Arrivals,
-        deltas: &'a Deltas,
+        deltas: &'a RecordDeltas,
         assignments: &mut Vec<(u32, u32)>,
         memory: &mut Memory<'_>,
     ) -> &'a [Delta] {
@@ -146,7 +146,7 @@ impl Aggregate {
     fn assign_records<const TIMERS: bool>(
         &mut self,
         arrivals: &Arrivals,
-        deltas: &Deltas,
+        deltas: &RecordDeltas,
         assignments: &mut Vec<(u32, u32)>,
         memory: &mut Memory<'_>,
     ) {
@@ -176,8 +176,7 @@ impl Aggregate {
 }
 
 /// A timer's time per hit in whole microseconds, half to even: what its histogram counts, once a hit.
-#[must_use]
-pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
+fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {
         return value_us;

@@ -62,7 +62,7 @@ impl GroupKey {
 
 /// A part of a record that has a number in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordPart {
+pub(super) enum RecordPart {
     /// Its origin.
     Origin,
     /// Its request tags.
@@ -116,13 +116,13 @@ pub(super) type PartKeyIds = [u32; DEFINITION_KEYS_MAX + 1];
 
 /// A record by its numbers in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordIds {
+pub(super) struct RecordIds {
     /// Its origin.
-    pub origin: u32,
+    pub(super) origin: u32,
     /// Its request tags.
-    pub request_tags: u32,
+    pub(super) request_tags: u32,
     /// The timer's tags; any number at the other levels.
-    pub timer_tags: u32,
+    pub(super) timer_tags: u32,
 }
 
 impl RecordIds {

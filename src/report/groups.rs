@@ -4,6 +4,9 @@
 //! groups that gained something); when the tick closes, the slot is written to the tick log and added to the group's sums,
 //! and when that tick leaves the window the log's entry is subtracted again. So a packet touches one slot, however many
 //! reports there are and however often they are read.
+//!
+//! A tick is cut into seconds: a slot counts what was gained since the last cut, and the first record after a cut puts aside
+//! what it had before. So the deltas of a second are those of the slots that were touched in it.
 
 use super::chunked::Chunked;
 use super::counts::{Histogram, grown};
@@ -43,26 +46,65 @@ struct Head {
     generation: u32,
 }
 
-/// What a group gained in the running tick. Sums are half as wide as [`Totals`]: a slot whose sums could overflow is
-/// taken over early (see [`Groups::count`]), and a hundred bytes less of it are two cache lines less a packet.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) group: u32,
+/// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see [`Groups::count`]), and a
+/// hundred bytes less of it are two cache lines less a packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sums {
     requests: u32,
     errors: u32,
-    pub(super) histogram: Histogram,
     time: u64,
     ru_utime: u64,
     ru_stime: u64,
     traffic: u64,
     memory: u64,
     hits: u64,
-    /// The last request counted, so that several timers of one request count it once.
-    last_request: u64,
 }
 
+/// What a group gained in the running tick.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) group: u32,
+    /// The cut before the first record that `sums` and `histogram` count; what they have is written down if it is not the
+    /// last one.
+    cut: u32,
+    sums: Sums,
+    pub(super) histogram: Histogram,
+    /// The last request counted, so that several timers of one request count it once.
+    last_request: u64,
+    /// What was gained in this tick before.
+    earlier: Option<Box<Earlier>>,
+}
+
+/// What a group gained in the running tick and before the last cut.
+#[derive(Debug, Default)]
+struct Earlier {
+    sums: Sums,
+    extremes: Extremes,
+    histogram: Histogram,
+}
+
+/// Bytes that it takes, histogram aside; 16 are the allocator's.
+const EARLIER_BYTES: usize = size_of::<Earlier>() + 16;
+
 impl Slot {
+    /// Sums and histogram since the last record that came after a cut, and before.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Totals, &Histogram)> {
+        let earlier = self.earlier.iter().map(|it| (&it.sums, &it.histogram));
+        let parts = std::iter::once((&self.sums, &self.histogram)).chain(earlier);
+        parts.map(|(sums, histogram)| (sums.totals(), histogram))
+    }
+
+    /// All that it has.
     pub(super) fn totals(&self) -> Totals {
+        self.parts().fold(Totals::ZERO, |mut sum, (part, _)| {
+            sum += &part;
+            sum
+        })
+    }
+}
+
+impl Sums {
+    fn totals(&self) -> Totals {
         Totals {
             time: self.time.into(),
             ru_utime: self.ru_utime.into(),
@@ -75,11 +117,23 @@ impl Slot {
         }
     }
 
-    /// Whether any record can be added: none adds as much as a quarter of what a sum holds.
+    /// Whether any record can be added, and the sum of two such sums kept: no record adds as much as an eighth of what a sum
+    /// holds.
     fn has_room(&self) -> bool {
-        const FULL: u64 = 1 << 62;
+        const FULL: u64 = 1 << 61;
         (self.time | self.ru_utime | self.ru_stime | self.traffic | self.memory | self.hits) < FULL
-            && self.requests < u32::MAX
+            && self.requests < u32::MAX / 2
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.time += other.time;
+        self.ru_utime += other.ru_utime;
+        self.ru_stime += other.ru_stime;
+        self.traffic += other.traffic;
+        self.memory += other.memory;
+        self.hits += other.hits;
     }
 }
 
@@ -124,7 +178,11 @@ pub(super) struct Groups {
     pub(super) ticks: u64,
     slots: Chunked<Slot>,
     slots_used: usize,
-    /// Bytes that the histograms of slots hold on the heap.
+    /// The last cut.
+    cut: u32,
+    /// Slots that gained something since, in the order of their first record.
+    touched: Vec<u32>,
+    /// Bytes that slots hold on the heap: histograms, and what was put aside.
     pub(super) slot_histogram_bytes: usize,
     /// Per group the extremes of its closed ticks, when the aggregate keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
@@ -141,6 +199,7 @@ impl Groups {
         Self {
             keys: KeyTable::new(stride),
             ticks: 1,
+            cut: 1,
             extremes: extremes.then(Vec::new),
             ..Self::default()
         }
@@ -240,20 +299,24 @@ impl Groups {
             NO_SLOT => self.open_slot(id),
             at => at,
         };
-        let slot = &mut self.slots[at as usize];
-        if !slot.has_room() {
+        if self.slots[at as usize].cut != self.cut && !self.touch(at) {
             return false;
         }
-        slot.time += delta.time;
-        slot.ru_utime += delta.ru_utime;
-        slot.ru_stime += delta.ru_stime;
-        slot.traffic += u64::from(delta.traffic);
-        slot.memory += u64::from(delta.memory);
-        slot.hits += u64::from(delta.hits);
+        let slot = &mut self.slots[at as usize];
+        let sums = &mut slot.sums;
+        if !sums.has_room() {
+            return false;
+        }
+        sums.time += delta.time;
+        sums.ru_utime += delta.ru_utime;
+        sums.ru_stime += delta.ru_stime;
+        sums.traffic += u64::from(delta.traffic);
+        sums.memory += u64::from(delta.memory);
+        sums.hits += u64::from(delta.hits);
         if slot.last_request != delta.request {
             slot.last_request = delta.request;
-            slot.requests += 1;
-            slot.errors += u32::from(delta.error);
+            sums.requests += 1;
+            sums.errors += u32::from(delta.error);
         }
         slot.histogram
             .add(delta.bucket(buckets), u64::from(delta.weight));
@@ -291,10 +354,77 @@ impl Groups {
         at as u32
     }
 
+    /// The first record of a slot since the last cut comes: what it has is put aside. False when that takes too much.
+    #[inline(never)]
+    fn touch(&mut self, at: u32) -> bool {
+        let slot = &mut self.slots[at as usize];
+        slot.cut = self.cut;
+        self.touched.push(at);
+        if slot.sums == Sums::default() && slot.histogram.len() == 0 {
+            return true;
+        }
+        if slot.earlier.is_none() {
+            self.slot_histogram_bytes += EARLIER_BYTES;
+        }
+        let earlier = slot.earlier.get_or_insert_default();
+        earlier.sums.add(&std::mem::take(&mut slot.sums));
+        if earlier.histogram.len() == 0 {
+            std::mem::swap(&mut earlier.histogram, &mut slot.histogram);
+        } else {
+            earlier.histogram.add_all(&slot.histogram);
+            slot.histogram.clear();
+        }
+        if let Some(seen) = self.slot_extremes.get_mut(at as usize) {
+            earlier.extremes.widen(&std::mem::take(seen));
+        }
+        earlier.sums.has_room()
+    }
+
+    /// What groups gained since the last cut.
+    pub(super) fn gained(
+        &self,
+    ) -> impl Iterator<Item = (u32, Totals, Option<&Extremes>, &Histogram)> {
+        self.touched.iter().map(|&at| {
+            let slot = &self.slots[at as usize];
+            let seen = self.slot_extremes.get(at as usize);
+            (slot.group, slot.sums.totals(), seen, &slot.histogram)
+        })
+    }
+
+    /// Cuts: what is gained from now on is another second's. Slots can be taken over and moved until they are touched again.
+    pub(super) fn cut(&mut self) {
+        self.cut = self.cut.wrapping_add(1);
+        self.touched.clear();
+        self.touched.shrink_to(1 << 16);
+    }
+
+    /// Puts together what was put aside, as if the tick had not been cut.
+    pub(super) fn put_together(&mut self) {
+        for at in 0..self.slots_used {
+            let slot = &mut self.slots[at];
+            let Some(mut earlier) = slot.earlier.take() else {
+                continue;
+            };
+            slot.sums.add(&earlier.sums);
+            let before = slot.histogram.heap_bytes() + earlier.histogram.heap_bytes();
+            earlier.histogram.add_all(&slot.histogram);
+            slot.histogram = earlier.histogram;
+            self.slot_histogram_bytes += slot.histogram.heap_bytes();
+            self.slot_histogram_bytes -= before + EARLIER_BYTES;
+            if let Some(seen) = self.slot_extremes.get_mut(at) {
+                seen.widen(&earlier.extremes);
+            }
+        }
+    }
+
     /// The extremes of group `id` in the running tick, if it gained something and the aggregate keeps them.
-    pub(super) fn running_extremes(&self, id: u32) -> Option<&Extremes> {
-        let (at, _) = self.running(id)?;
-        self.slot_extremes.get(at)
+    pub(super) fn running_extremes(&self, id: u32) -> Option<Extremes> {
+        let (at, slot) = self.running(id)?;
+        let mut seen = *self.slot_extremes.get(at)?;
+        if let Some(earlier) = &slot.earlier {
+            seen.widen(&earlier.extremes);
+        }
+        Some(seen)
     }
 
     /// Slot `at` of the running tick, and its extremes if the aggregate keeps them.
@@ -415,6 +545,7 @@ impl Groups {
             + self.slots.heap_bytes()
             + self.slots.len() * 16
             + self.slot_histogram_bytes
+            + self.touched.capacity() * 4
             + self.keys.len() * 16
             + self.extremes_bytes()
             + self.closed_bytes()

@@ -14,7 +14,7 @@
 //! | room | files |
 //! |---|---|
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
-//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `registry` |
+//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `delta_log`, `packed`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
 //! | reading | `row_map`, `read`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
@@ -28,6 +28,7 @@ pub mod comment;
 pub(crate) mod counts;
 pub mod ddl;
 pub mod definition;
+mod delta_log;
 pub mod form;
 mod group_cache;
 mod group_key;
@@ -35,6 +36,7 @@ mod groups;
 pub mod histogram;
 mod key_table;
 pub mod layout;
+pub(crate) mod packed;
 mod read;
 pub mod reading;
 mod registry;
@@ -48,8 +50,9 @@ mod window;
 
 pub use self::aggregate::Flow;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
-pub use self::arrivals::{Arrivals, per_hit};
+pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
+pub use self::delta_log::{Deltas, GroupDelta};
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::{Entry, Filling, Reports, Usage};

@@ -3,14 +3,17 @@
 //! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here reads
 //! a clock. Reports join an aggregate when they are defined (see `aggregate`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
 use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
-use super::arrivals::{Arrivals, Deltas};
+use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, Taken};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
+use super::delta_log::Deltas;
 use super::reading::{Reading, Want};
+use super::row_key::RowKeys;
 use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
@@ -42,7 +45,7 @@ pub struct Reports {
     rows_max: usize,
     error_status: u32,
     /// Group and gain of each record of the arrivals at hand, for one aggregate after the other.
-    deltas: Deltas,
+    deltas: RecordDeltas,
     assignments: Vec<(u32, u32)>,
     /// The window that base reports have; over it all reports on request fields share one aggregate.
     history: Ticks,
@@ -89,7 +92,7 @@ impl Reports {
             budget: Budget::new(config.memory),
             rows_max: config.rows_max,
             error_status: config.error_status,
-            deltas: Deltas::default(),
+            deltas: RecordDeltas::default(),
             assignments: Vec::new(),
             history,
             now_ms: 0,
@@ -227,6 +230,7 @@ impl Reports {
         }
         self.pass_of_filling(at, self.now_ms, pool);
         if let Some(aggregate) = &mut self.aggregates[at] {
+            aggregate.cut_second(&pool.strings);
             aggregate.is_filling = false;
         }
         self.entries.push(filling.entry);
@@ -333,6 +337,40 @@ impl Reports {
         for aggregate in self.aggregates.iter_mut().flatten() {
             aggregate.forget(freed);
         }
+    }
+
+    /// From now on, what the groups of these reports gain is written down, all in about `bytes_max` bytes until it is taken.
+    pub fn watch<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+        bytes_max: usize,
+        pool: &Pool,
+    ) {
+        let watched = names.filter_map(|name| self.find(name).map(|entry| entry.aggregate));
+        let watched: BTreeSet<usize> = watched.collect();
+        for &at in &watched {
+            if let Some(aggregate) = &mut self.aggregates[at] {
+                aggregate.watch(bytes_max / watched.len(), &pool.strings);
+            }
+        }
+    }
+
+    /// What groups gained since this was called last, by number of their aggregate. Of a report that was dropped meanwhile
+    /// nothing is left.
+    pub fn take_deltas(&mut self, pool: &Pool) -> Vec<(usize, Deltas)> {
+        let aggregates = self.aggregates.iter_mut().enumerate();
+        let deltas = aggregates.filter_map(|(at, aggregate)| {
+            let deltas = aggregate.as_mut()?.take_deltas(&pool.strings)?;
+            Some((at, deltas))
+        });
+        deltas.collect()
+    }
+
+    /// The number of a report's aggregate, and how its rows are found in the keys of groups.
+    #[must_use]
+    pub fn row_keys(&self, entry: &Entry) -> (usize, RowKeys) {
+        let row_map = self.aggregate(entry).row_map(entry.report);
+        (entry.aggregate, row_map.keys())
     }
 
     /// Drops all data, keeps the reports.

@@ -1,179 +1,103 @@
-//! The row of a report that a record belongs to, for readers that count beside the engine: the last hour, metrics.
-//!
-//! The same rules as the engine's, for one record at a time and in texts instead of numbers, so that the answer stays true
-//! after the pool has reclaimed its strings. Called on the slow path only, under the lock that covers the pool: callers
-//! remember the answer by the hashes of what it was made from.
+//! The row of a report in which a group counts, for readers of [`Deltas`](super::delta_log::Deltas): from the texts of the
+//! group's key, by the rules that [`RowMap`](super::row_map) has for their numbers.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use super::definition::{DEFINITION_KEYS_MAX, Key};
+use super::group_key::lacks;
+use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
 
-use ahash::RandomState;
+/// Where a report finds its keys in those of a group.
+#[derive(Debug, Clone)]
+pub struct RowKeys(pub(super) Vec<(usize, Key)>);
 
-use super::definition::{DEFINITION_KEYS_MAX, Definition, Field, Filter, KeySource, Level};
-use super::group_key::{GroupKey, RecordParts, field_word, is_status, parts_of};
-pub use super::group_key::{RecordIds, RecordPart};
-use crate::pool::Pool;
-use crate::pool::dimensions::{OTHER_ORIGIN, Origin};
-use crate::pool::strings::NONE;
-
-/// How a report tells its rows apart.
-#[derive(Debug)]
-pub struct RowKeys {
-    level: Level,
-    group_keys: Vec<GroupKey>,
-    filters: Vec<Filter>,
-    parts: RecordParts,
-    /// What of the origin it depends on.
-    fields: Vec<Field>,
-    hasher: RandomState,
+/// The row in which a group counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOf {
+    /// None of this report's.
+    None,
+    /// `(other)`.
+    Other,
+    /// The one of the key that was written.
+    Own,
 }
 
 impl RowKeys {
-    /// Those of a report.
-    #[must_use]
-    pub fn of(definition: &Definition) -> Self {
-        let group_keys: Vec<GroupKey> = definition.keys.iter().map(GroupKey::of).collect();
-        let of_keys = group_keys.iter().filter_map(|it| match &it.source {
-            KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => Some(*field),
-            KeySource::RequestTag(_) | KeySource::TimerTag(_) => None,
-        });
-        let of_filters = definition.filters.iter().filter_map(|it| match it {
-            Filter::Field(field, _) => Some(*field),
-            _ => None,
-        });
-        let mut fields: Vec<Field> = of_keys.chain(of_filters).collect();
-        fields.sort_unstable();
-        fields.dedup();
-        Self {
-            fields,
-            hasher: RandomState::new(),
-            level: definition.level,
-            parts: parts_of(&group_keys, &definition.filters),
-            group_keys,
-            filters: definition.filters.clone(),
+    /// Writes the key of a group's row, as [`push_key`] does.
+    pub fn row_of(&self, group: &[u8], key: &mut Vec<u8>) -> RowOf {
+        key.clear();
+        let mut values = [None; DEFINITION_KEYS_MAX];
+        for (place, value) in values.iter_mut().zip(key_values(group)) {
+            *place = value;
         }
-    }
-
-    /// Whether records are timers.
-    #[must_use]
-    pub fn of_timers(&self) -> bool {
-        self.level == Level::Timer
-    }
-
-    /// What of an origin the row of a record depends on, as a number: equal for origins of one row. It holds for as long as
-    /// the pool forgets no word.
-    #[inline]
-    #[must_use]
-    pub fn of_origin(&self, origin: &Origin) -> u64 {
-        // The word of a field, or the status.
-        let field = |field: &Field| u64::from(field_word(origin, *field).unwrap_or(origin.status));
-        match self.fields.as_slice() {
-            [] => 0,
-            [one] => field(one),
-            [one, two] => field(one) << 32 | field(two),
-            fields => {
-                let mut all = [0; Field::ALL.len()];
-                for (place, of) in all.iter_mut().zip(fields) {
-                    *place = field(of);
-                }
-                self.hasher.hash_one(all)
+        let mut row = RowOf::Own;
+        for (
+            at,
+            Key {
+                source, missing, ..
+            },
+        ) in &self.0
+        {
+            let value = values[*at];
+            let key_id = match value {
+                None => NONE,
+                Some("") => EMPTY,
+                Some(_) => OTHER,
+            };
+            if lacks(source, *missing, key_id) {
+                return RowOf::None;
             }
-        }
-    }
-
-    /// What of a tag set the row of a record depends on, as a number made from texts, so that it holds for ever: equal for
-    /// sets that the report cannot tell apart, and for others by a chance of 1 in 2^64. Slow: to be remembered.
-    #[must_use]
-    pub fn of_tags(&self, pool: &Pool, tags: RecordPart, set: u32) -> u64 {
-        if !self.looks_at(tags) {
-            return 0;
-        }
-        let record = RecordIds {
-            origin: OTHER_ORIGIN,
-            request_tags: set,
-            timer_tags: set,
-        };
-        let [passes, values @ ..] =
-            record.part_key_ids(tags, &self.group_keys, &self.filters, pool);
-        let values = values.iter().take(self.group_keys.len());
-        let mut hasher = self.hasher.build_hasher();
-        passes.hash(&mut hasher);
-        for &value in values {
-            let text = (value != NONE).then(|| pool.strings.bytes(value));
-            text.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    /// Whether rows depend on this part at all.
-    #[must_use]
-    pub fn looks_at(&self, part: RecordPart) -> bool {
-        self.parts[part as usize]
-    }
-
-    /// A number for all that the row of a record depends on, from what it depends on in its origin and its tags: equal for
-    /// records of one row, and for no others but by a chance of 1 in 2^64.
-    #[inline]
-    #[must_use]
-    pub fn identity(&self, origin: u64, request_tags: u64, timer_tags: u64) -> u64 {
-        match self.parts {
-            [_, false, false] => origin,
-            [false, true, false] => request_tags,
-            [false, false, true] => timer_tags,
-            _ => self.hasher.hash_one([origin, request_tags, timer_tags]),
-        }
-    }
-
-    /// Whether identities are made from numbers of words.
-    #[must_use]
-    pub fn on_words(&self) -> bool {
-        self.looks_at(RecordPart::Origin)
-    }
-
-    /// Whether a request of this time passes the filters on time, which no key depends on.
-    #[must_use]
-    pub fn time_passes(&self, time_us: u64) -> bool {
-        self.filters.iter().all(|it| it.time_passes(time_us))
-    }
-
-    /// Writes the record's key values to `text`, each behind its length, in column order: see [`key_texts`]. False when the
-    /// record is none of this report's; filters on time are not looked at.
-    pub fn read(&self, pool: &Pool, record: RecordIds, text: &mut Vec<u8>) -> bool {
-        text.clear();
-        if !record.passes(&self.filters, pool) {
-            return false;
-        }
-        let Some(key_ids) = record.key_ids(&self.group_keys, pool) else {
-            return false;
-        };
-        for (&key_id, group_key) in key_ids.iter().zip(&self.group_keys) {
-            if key_id == NONE && is_status(group_key) {
-                push_key(text, &pool.origins.get(record.origin).status.to_string());
-            } else {
-                push_key(text, pool.strings.text(key_id));
+            if value == Some(OTHER_TEXT) {
+                row = RowOf::Other;
             }
+            push_key(key, value.unwrap_or_default());
         }
-        true
+        row
     }
 }
 
 const _: () = assert!(DEFINITION_KEYS_MAX < 256);
 
+/// The length of a value that is none.
+const NO_VALUE: u16 = u16::MAX;
+
 /// Appends one key value behind its length.
 pub fn push_key(to: &mut Vec<u8>, text: &str) {
-    let len = u16::try_from(text.len()).unwrap_or(u16::MAX);
-    to.extend_from_slice(&len.to_le_bytes());
-    to.extend_from_slice(text.as_bytes().get(..usize::from(len)).unwrap_or_default());
+    push_value(to, Some(text));
 }
 
-/// The values of a key that [`RowKeys::read`] or [`push_key`] wrote.
-pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
+/// The same of a value that may be missing.
+pub(super) fn push_value(to: &mut Vec<u8>, value: Option<&str>) {
+    let text = value.unwrap_or_default();
+    let len = u16::try_from(text.len()).unwrap_or(NO_VALUE - 1);
+    let len = len.min(NO_VALUE - 1);
+    let text = text.as_bytes().get(..usize::from(len)).unwrap_or_default();
+    let len = if value.is_some() { len } else { NO_VALUE };
+    to.extend_from_slice(&len.to_le_bytes());
+    to.extend_from_slice(text);
+}
+
+/// The values of a key.
+pub fn key_values(key: &[u8]) -> impl Iterator<Item = Option<&str>> {
     let mut rest = key;
     std::iter::from_fn(move || {
         let (len, behind) = rest.split_first_chunk::<2>()?;
-        let (text, behind) = behind.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+        let len = u16::from_le_bytes(*len);
+        let bytes = if len == NO_VALUE { 0 } else { usize::from(len) };
+        let (text, behind) = behind.split_at_checked(bytes)?;
         rest = behind;
-        Some(std::str::from_utf8(text).unwrap_or_default())
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        Some((len != NO_VALUE).then_some(text))
     })
+}
+
+/// The same of one in which none is missing.
+pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
+    key_values(key).map(Option::unwrap_or_default)
+}
+
+/// Bytes of the first `values` values.
+pub(super) fn key_bytes(key: &[u8], values: usize) -> usize {
+    let values = key_values(key).take(values);
+    values.map(|value| 2 + value.map_or(0, str::len)).sum()
 }
 
 #[cfg(test)]
@@ -186,7 +110,10 @@ mod tests {
         for text in ["/index.php", "", "a\0b", "ä"] {
             push_key(&mut key, text);
         }
-        let texts: Vec<&str> = key_texts(&key).collect();
-        assert_eq!(texts, ["/index.php", "", "a\0b", "ä"]);
+        push_value(&mut key, None);
+        let texts: Vec<Option<&str>> = key_values(&key).collect();
+        let expected = ["/index.php", "", "a\0b", "ä"].map(Some);
+        assert_eq!((&texts[..4], texts[4]), (&expected[..], None));
+        assert_eq!(key_bytes(&key, 4) + 2, key.len());
     }
 }

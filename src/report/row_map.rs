@@ -8,6 +8,7 @@ use super::definition::{DEFINITION_KEYS_MAX, Definition, Key};
 use super::group_key::{GroupKey, KeyIds, lacks};
 use super::groups::Groups;
 use super::key_table::KeyTable;
+use super::row_key::RowKeys;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
 
 /// The row of what found no row of its own.
@@ -103,6 +104,11 @@ impl RowMap {
         } else if self.groups_in[row as usize] == 0 {
             self.rows.remove(row);
         }
+    }
+
+    /// Where a row finds its keys in those of a group.
+    pub(super) fn keys(&self) -> RowKeys {
+        RowKeys(self.keys.clone())
     }
 
     /// Whether [`promote`](Self::promote) could do something.

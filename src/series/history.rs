@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::block::{Block, Sheet, block_bytes};
-use super::pack::Pairs;
 use crate::report::counts::Histogram;
+use crate::report::packed::Pairs;
 use crate::report::totals::Totals;
 
 /// Seconds that are kept one by one.
@@ -159,13 +159,13 @@ pub(super) fn each_row(
     blocks: &[Arc<Block>],
     report: usize,
     with_histograms: bool,
-    mut each: impl FnMut(u32, &mut Sum),
+    mut each: impl FnMut(u64, &mut Sum),
 ) {
-    let sheets: Vec<&Sheet> = blocks.iter().filter_map(|it| it.sheet(report)).collect();
-    let mut entries: Vec<(u32, u32, u32)> = Vec::new();
+    let sheets: Vec<&Sheet> = blocks.iter().map(|it| &it.sheets[report]).collect();
+    let mut entries: Vec<(u64, u32, u32)> = Vec::new();
     for (sheet, of) in sheets.iter().zip(0..) {
-        let rows = sheet.iter().zip(0..);
-        entries.extend(rows.map(|((row, _), at)| (row, of, at)));
+        let rows = sheet.rows().iter().zip(0..);
+        entries.extend(rows.map(|(&row, at)| (row, of, at)));
     }
     entries.sort_unstable();
     let mut sum = Sum::default();

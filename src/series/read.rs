@@ -4,12 +4,12 @@
 //! long as it takes to find a name and copy a list of references to blocks; blocks never change, so the rest needs no lock.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::block::{Block, FIRST_ROW, TOTAL};
+use super::block::Block;
 use super::history::{COARSE_SECS, Sum, each_row};
 use super::metric::{Metric, Span};
 use super::{Series, State, Tracked};
+use crate::delta::{FIRST_ID, OTHER_ID, TOTAL_ID};
 use crate::report::row_key::{key_texts, push_key};
 use crate::telemetry::reading::{Group, Place, readings};
 
@@ -63,7 +63,7 @@ pub struct Coverage {
 
 /// The question behind a line, in the blocks' own count of seconds.
 struct Found {
-    row: u32,
+    row: u64,
     report: usize,
     of_timers: bool,
     rounding: crate::report::histogram::Rounding,
@@ -140,10 +140,10 @@ impl Series {
         let state = self.0.state.read();
         let (tracked, report) = state.find(report)?;
         let row = match key {
-            None => TOTAL,
+            None => TOTAL_ID,
             Some(key) => tracked.row(key)?,
         };
-        let base = self.0.unix_of(0);
+        let base = state.base;
         let end = state.history.end().unwrap_or_default() + base;
         let to = to.min(end);
         let mut step = step.clamp(1, 3_600);
@@ -186,9 +186,9 @@ impl Series {
         let found = self.find(report, None, (from, to, 1))?;
         let secs: u64 = found.blocks.iter().map(|block| block.secs).sum();
         let histogram = metric.needs_histogram();
-        let mut values: Vec<(f64, u32)> = Vec::new();
+        let mut values: Vec<(f64, u64)> = Vec::new();
         each_row(&found.blocks, found.report, histogram, |row, sum| {
-            if row >= FIRST_ROW {
+            if row >= FIRST_ID {
                 sum.secs = secs.max(1);
                 let value = metric.of(&span(sum, &found, histogram));
                 values.extend(value.map(|value| (value, row)));
@@ -224,7 +224,7 @@ impl Series {
     pub fn coverage(&self) -> Option<Coverage> {
         let state = self.0.state.read();
         let (from, fine_from) = state.history.reaches()?;
-        let base = self.0.unix_of(0);
+        let base = state.base;
         Some(Coverage {
             from: from + base,
             fine_from: fine_from + base,
@@ -238,7 +238,6 @@ impl Series {
         let state = self.0.state.read();
         let names: usize = state.reports.iter().map(|it| it.names.bytes()).sum();
         let rows: usize = state.reports.iter().map(|it| it.names.len()).sum();
-        let (counted, missed) = (&self.0.counted, &self.0.missed);
         let readings = readings! {
             Gauge memory_bytes = state.history.bytes() + names, "Memory of the last hour.";
             Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
@@ -247,8 +246,8 @@ impl Series {
             Gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
             Gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
             Gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
-            Counter requests_counted = counted.load(Ordering::Relaxed), "Requests that the last hour and the metrics of rows have counted.";
-            Counter requests_missed = missed.load(Ordering::Relaxed), "Requests that left the pool before the last hour and the metrics of rows could count them.";
+            Counter requests_counted = state.counted, "Requests that the last hour and the metrics of rows have counted.";
+            Counter requests_missed = state.missed, "Requests that the last hour and the metrics of rows could not count, because they fell behind.";
         };
         Group::new(Place::Object("series"), readings)
     }
@@ -258,10 +257,6 @@ impl Series {
     pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
         if self.0.memory == 0 {
             return Some("the past is not kept: series.memory is 0".to_owned());
-        }
-        if !self.0.keeps_raw {
-            let why = "the past is not kept: it is made from raw requests, and pool.request_pool_size is 0";
-            return Some(why.to_owned());
         }
         let state = self.0.state.read();
         let Some((tracked, _)) = state.find(report) else {
@@ -302,25 +297,24 @@ impl Tracked {
         &self.definition.name
     }
 
-    fn row(&self, key: &[String]) -> Option<u32> {
+    fn row(&self, key: &[String]) -> Option<u64> {
         if key.len() != self.keys.len() {
             return None;
         }
         if key.is_empty() {
-            return Some(TOTAL);
+            return Some(TOTAL_ID);
         }
         let mut bytes = Vec::new();
         for text in key {
             push_key(&mut bytes, text);
         }
-        self.names.find(&bytes)
+        let row = self.ids.of(&bytes);
+        self.names.key(row).map(|_| row)
     }
 }
 
 fn add_block(block: &Block, found: &Found, histogram: bool, sum: &mut Sum) {
-    let Some(sheet) = block.sheet(found.report) else {
-        return;
-    };
+    let sheet = &block.sheets[found.report];
     match sheet.get(found.row) {
         Some(packed) => {
             let (totals, pairs) = packed.read();
@@ -328,7 +322,7 @@ fn add_block(block: &Block, found: &Found, histogram: bool, sum: &mut Sum) {
             sum.secs += block.secs;
         }
         // A row that is not there may be among those that were added up; or nothing was seen of it at all.
-        None if found.row != TOTAL && sheet.has_other() => {}
+        None if found.row != TOTAL_ID && sheet.get(OTHER_ID).is_some() => {}
         None if block.missed > 0 => {}
         None => sum.secs += block.secs,
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use super::fold::{Budgets, Fold};
 use super::*;
 use crate::cli::load::TrafficOptions;
 use crate::cli::load::traffic::Traffic;
 use crate::config::Config;
+use crate::delta::Reader;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::Live;
+use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::form::ReportForm;
@@ -23,29 +23,24 @@ use crate::report::{Reports, Ticks, builtin};
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
 
+/// What reads the stream.
+type Hour = (Reader, [Box<dyn Consumer>; 1]);
+
 /// A series of these reports that begins at `now_ms`.
-fn series(
-    tracked: Vec<Definition>,
-    live: &SharedLive,
-    memory: usize,
-    now_ms: u64,
-) -> (Series, Fold) {
-    let shared = Arc::new(Shared::new(tracked, memory, true));
-    let bounds = (Budgets::of(memory), 500);
-    let fold = Fold::new(
-        Arc::clone(&shared),
-        Arc::clone(live),
-        Vec::new(),
-        bounds,
-        (now_ms, START * 1000 + now_ms),
-    );
-    (Series(shared), fold)
+fn series(tracked: &[String], live: &SharedLive, memory: usize, now_ms: u64) -> (Series, Hour) {
+    let mut live = live.write();
+    let rows = |name: &String| ReportRows::of(&live.reports, name).unwrap();
+    let (series, hour) = Series::new(tracked.iter().map(rows).collect(), memory);
+    let names = tracked.iter().map(String::as_str);
+    let bytes = Series::stream_bytes(memory);
+    let reader = live.watch(names, bytes, now_ms, START * 1000 + now_ms);
+    (series, (reader, [hour]))
 }
 
 /// Pool, reports and series, with time moved by hand.
 struct World {
     live: SharedLive,
-    fold: Fold,
+    hour: Hour,
     series: Series,
     traffic: Traffic,
     decoder: Decoder,
@@ -67,21 +62,20 @@ impl World {
         let history = Ticks::of(config.pool.stats_history);
         let pool = Pool::new(&config.pool, hasher.clone());
         let mut reports = Reports::new(&config.reports, history);
-        let tracked: Vec<Definition> = definitions
-            .iter()
+        let names = definitions.iter().map(|it| it.name.clone());
+        let tracked: Vec<String> = names
             .filter(|it| {
-                ["info", "report_by_script_name", "report_by_status"].contains(&it.name.as_str())
-                    || it.name.starts_with("own_")
+                ["info", "report_by_script_name", "report_by_status"].contains(&it.as_str())
+                    || it.starts_with("own_")
             })
-            .cloned()
             .collect();
         let defined = definitions.into_iter().map(|it| (it, DefinedBy::BuiltIn));
         reports.define_at_start(defined.collect(), &pool, 0);
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
-        let (series, fold) = series(tracked, &live, memory, 0);
+        let (series, hour) = series(&tracked, &live, memory, 0);
         Self {
             live,
-            fold,
+            hour,
             series,
             traffic: Traffic::new(traffic),
             decoder: Decoder::new(TextLimits::default(), hasher),
@@ -102,14 +96,15 @@ impl World {
 
     /// Lets time pass, as merger and series thread would.
     fn pass(&mut self, ms: u64) {
-        self.now_ms += ms;
-        self.live.write().advance(self.now_ms);
-        self.poll();
+        self.pass_unread(ms);
+        self.hour.0.poll(&mut self.hour.1);
     }
 
-    fn poll(&mut self) {
-        let now = (self.now_ms, START * 1000 + self.now_ms);
-        self.fold.poll(self.now_ms, now);
+    fn pass_unread(&mut self, ms: u64) {
+        self.now_ms += ms;
+        let mut live = self.live.write();
+        live.advance_second(self.now_ms, START * 1000 + self.now_ms);
+        live.advance(self.now_ms);
     }
 
     fn sum(&self, report: &str, key: Option<&[String]>, metric: Metric, step: u64) -> f64 {
@@ -148,15 +143,9 @@ fn what_is_there_already_is_not_counted_again() {
     let mut world = World::new(&busy(), &[], memory, &long_history());
     world.send(500);
     world.pass(2_000);
-    let state = world.series.0.state.read();
-    let tracked = state
-        .reports
-        .iter()
-        .map(|it| (*it.definition).clone())
-        .collect();
-    drop(state);
-    let (series, fold) = series(tracked, &world.live, memory, world.now_ms);
-    (world.series, world.fold) = (series, fold);
+    let tracked = world.series.tracked().into_iter().map(|it| it.name);
+    let tracked: Vec<String> = tracked.collect();
+    (world.series, world.hour) = series(&tracked, &world.live, memory, world.now_ms);
     world.send(70);
     world.pass(2_000);
     assert_eq!(world.sum("info", None, Metric::ReqCount, 10), 70.0);
@@ -299,21 +288,21 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
 }
 
 #[test]
-fn what_left_the_pool_unseen_is_counted_as_missed() {
-    let mut config = long_history();
-    config.pool.request_pool_size = 1_000;
-    let mut world = World::new(&busy(), &[], 64 << 20, &config);
-    world.send(2_500);
+fn seconds_that_nobody_read_are_counted_as_missed() {
+    let mut world = World::new(&busy(), &[], 4 << 20, &long_history());
+    for _ in 0..60 {
+        world.send(200);
+        world.pass_unread(1000);
+    }
     world.pass(1000);
     let status = world.series.status();
-    assert_eq!(
-        (
-            status.count("requests_counted"),
-            status.count("requests_missed")
-        ),
-        (1_000, 1_500)
+    let (counted, missed) = (
+        status.count("requests_counted"),
+        status.count("requests_missed"),
     );
-    assert_eq!(world.sum("info", None, Metric::ReqCount, 1), 1000.0);
+    assert_eq!(counted + missed, 60 * 200);
+    assert!(missed > 0 && counted > 0, "{status:?}");
+    assert_eq!(world.sum("info", None, Metric::ReqCount, 1), counted as f64);
 }
 
 /// Names without end: memory stays in its bounds, and what matters stays visible throughout.
@@ -393,11 +382,14 @@ fn the_wall_clock_may_be_set() {
         world.send(5);
         world.pass(1000);
     }
-    // An hour back: what was ten seconds ago still was.
-    let unix = START * 1000 + world.now_ms - 3_600_000;
-    world.fold.poll(world.now_ms, (world.now_ms, unix));
+    // An hour back: what was ten seconds ago still was, and the second in which the clock was set is cut in two.
+    let unix = |now_ms| START * 1000 + now_ms - 3_600_000;
+    for now_ms in [world.now_ms, world.now_ms + 1_000] {
+        world.live.write().advance_second(now_ms, unix(now_ms));
+    }
+    world.hour.0.poll(&mut world.hour.1);
     let reach = world.series.coverage().unwrap();
-    assert_eq!((reach.from, reach.to), (START - 3600, START - 3590));
+    assert_eq!((reach.from, reach.to), (START - 3601, START - 3589));
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub(in crate::report) fn close_together(
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) {
+    for aggregate in &mut *aggregates {
+        aggregate.settle(&memory.pool.strings);
+    }
     let most: usize = aggregates.iter().map(|it| it.closing_bytes_max()).sum();
     if most > allowance.all.min(allowance.histograms) {
         // What the others fold into needs entries too.

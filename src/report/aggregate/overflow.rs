@@ -34,6 +34,9 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         return;
     };
     memory.budget.exceeded();
+    for aggregate in &mut *aggregates {
+        aggregate.settle(&memory.pool.strings);
+    }
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
     // Running ticks do not have what there is too much: what they count would be given up for nothing.
@@ -77,6 +80,7 @@ impl Aggregate {
     #[cold]
     pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
         self.end_piece(false);
+        self.settle(&memory.pool.strings);
         let Some((at, _)) = self.groups.running(group) else {
             return;
         };

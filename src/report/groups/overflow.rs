@@ -19,7 +19,7 @@ impl Groups {
     pub(in crate::report) fn level(&self, at: usize) -> usize {
         let slot = &self.slots[at];
         let totals = &self.groups[slot.group as usize].totals;
-        let requests = u64::from(slot.requests).saturating_add(totals.requests / self.ticks);
+        let requests = u64::from(slot.sums.requests).saturating_add(totals.requests / self.ticks);
         let doublings = requests.max(1).ilog2() as usize;
         (doublings * 2 + usize::from(*totals != Totals::ZERO)).min(LEVELS - 1)
     }
@@ -66,8 +66,11 @@ impl Groups {
     /// Moves what slot `at` has to group `to`, another one, and lets the last slot fill it; false when that group's
     /// slot must be [taken over](Self::take_over) first.
     pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) -> bool {
-        let more = self.slots[at].requests;
-        let has_room = |slot: &Slot| slot.has_room() && slot.requests.checked_add(more).is_some();
+        let more = self.slots[at].sums.requests;
+        let has_room = |slot: &Slot| {
+            let requests = slot.sums.requests.checked_add(more);
+            slot.sums.has_room() && requests.is_some()
+        };
         if self.running(to).is_some_and(|(_, slot)| !has_room(slot)) {
             return false;
         }
@@ -81,14 +84,7 @@ impl Groups {
             to => to,
         } as usize;
         let slot = &mut self.slots[to];
-        slot.requests += from.requests;
-        slot.errors += from.errors;
-        slot.time += from.time;
-        slot.ru_utime += from.ru_utime;
-        slot.ru_stime += from.ru_stime;
-        slot.traffic += from.traffic;
-        slot.memory += from.memory;
-        slot.hits += from.hits;
+        slot.sums.add(&from.sums);
         let before = slot.histogram.heap_bytes();
         slot.histogram.add_all(&from.histogram);
         self.slot_histogram_bytes += slot.histogram.heap_bytes();

@@ -1,6 +1,6 @@
-//! One row of one block, packed: its sums, then its histogram.
+//! Sums and histogram, packed: what a group gained in a second, or a row of the last hour.
 //!
-//! Written by the series thread when a second closes, read by whoever draws a line. A row of a few requests takes some
+//! Written once, then read by whoever draws a line. A row of a few requests takes some
 //! fifteen bytes, a busy one little more than a byte for each distinct bucket:
 //!
 //! ```text
@@ -10,17 +10,17 @@
 //!   pair:   | steps from the last bucket (4 bits) | count (4 bits) |   0: too large, follows as a number
 //! ```
 
-use crate::report::totals::Totals;
-use crate::report::varint;
+use super::totals::Totals;
+use super::varint;
 
 /// Appends a row's sums; its histogram may follow ([`write_pairs`]).
-pub(super) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bool) {
+pub(crate) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bool) {
     to.push(u8::from(with_histogram));
     totals.push(to);
 }
 
 /// Appends a histogram: buckets ascending; one that comes again is counted with what came before.
-pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
+pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
     let mut pairs = pairs.peekable();
     // The first step is from "below 0", so that it is at least 1 as the others are.
     let mut next = 0;
@@ -46,11 +46,12 @@ pub(super) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u6
 
 /// A packed row, to be read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Packed<'a>(pub(super) &'a [u8]);
+pub struct Packed<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Packed<'a> {
     /// The sums, and the histogram that follows; `None` when it was left out.
-    pub(super) fn read(self) -> (Totals, Option<Pairs<'a>>) {
+    #[must_use]
+    pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
         let Some((&with_histogram, mut rest)) = self.0.split_first() else {
             return (Totals::ZERO, None);
         };
@@ -65,7 +66,7 @@ impl<'a> Packed<'a> {
 
 /// The (bucket, count) of a packed histogram, buckets ascending.
 #[derive(Debug, Clone)]
-pub(super) struct Pairs<'a> {
+pub struct Pairs<'a> {
     bytes: &'a [u8],
     next: u32,
 }

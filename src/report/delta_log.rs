@@ -1,0 +1,150 @@
+//! The delta log: what each group of an aggregate gained in the second that runs, one record a group.
+//!
+//! A record speaks for itself: it has the group's key as text, so that it can be read when the group, or its strings, are
+//! there no more. Written by the merger's thread at a cut, then never changed; whoever has it may keep it.
+//!
+//! ```text
+//!   record:   | bytes that follow (4) | key values | extremes | sums and histogram (see `packed`) |
+//!   value:    | length (2) | text |            65535: the record has no such value
+//!   extremes: | shortest time + 1 | longest time | memory_peak |     numbers of variable length; 0 when none are kept
+//! ```
+//!
+//! A log is bounded: past its bytes all further groups share one last record, whose values are all `(other)`.
+
+use super::counts::Histogram;
+use super::packed::{Packed, write_pairs, write_totals};
+use super::reading::Extremes;
+use super::row_key::push_value;
+use super::totals::Totals;
+use super::varint;
+use crate::pool::strings::OTHER_TEXT;
+
+/// What is being written.
+#[derive(Debug, Default)]
+pub(super) struct DeltaWriter {
+    written: Deltas,
+    bytes_max: usize,
+    /// What found no room.
+    other: Option<(Totals, Extremes, Histogram)>,
+}
+
+/// What groups of an aggregate gained. Several records may be of one group.
+#[derive(Debug, Default)]
+pub struct Deltas {
+    /// How many values a key has.
+    keys: usize,
+    bytes: Vec<u8>,
+}
+
+/// What one group gained.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupDelta<'a> {
+    /// Its values: see [`key_values`](super::row_key::key_values).
+    pub key: &'a [u8],
+    /// Smallest and largest values; [`Extremes::NOTHING`] when the aggregate keeps none.
+    pub extremes: Extremes,
+    /// Sums and histogram.
+    pub gained: Packed<'a>,
+}
+
+impl DeltaWriter {
+    pub(super) fn new(keys: usize, bytes_max: usize) -> Self {
+        Self {
+            written: Deltas {
+                keys,
+                ..Deltas::default()
+            },
+            bytes_max,
+            other: None,
+        }
+    }
+
+    /// Writes down what a group gained.
+    pub(super) fn write<'a>(
+        &mut self,
+        key: impl Iterator<Item = Option<&'a str>>,
+        extremes: Option<&Extremes>,
+        (totals, histogram): (&Totals, &Histogram),
+    ) {
+        let extremes = extremes.copied().unwrap_or_default();
+        if self.written.bytes.len() < self.bytes_max {
+            self.written.push(key, &extremes, (totals, histogram));
+            return;
+        }
+        let other = self.other.get_or_insert_default();
+        other.0 += totals;
+        other.1.widen(&extremes);
+        other.2.add_all(histogram);
+    }
+
+    /// What was written; the writer is empty again.
+    pub(super) fn take(&mut self) -> Deltas {
+        if let Some((totals, extremes, histogram)) = self.other.take() {
+            let key = std::iter::repeat_n(Some(OTHER_TEXT), self.written.keys);
+            self.written.push(key, &extremes, (&totals, &histogram));
+        }
+        let empty = Deltas {
+            keys: self.written.keys,
+            ..Deltas::default()
+        };
+        std::mem::replace(&mut self.written, empty)
+    }
+}
+
+impl Deltas {
+    fn push<'a>(
+        &mut self,
+        key: impl Iterator<Item = Option<&'a str>>,
+        extremes: &Extremes,
+        (totals, histogram): (&Totals, &Histogram),
+    ) {
+        let bytes = &mut self.bytes;
+        let start = bytes.len() + 4;
+        bytes.extend_from_slice(&[0; 4]);
+        for value in key {
+            push_value(bytes, value);
+        }
+        let Extremes {
+            time_min,
+            time_max,
+            memory_peak_max,
+        } = *extremes;
+        for number in [time_min.wrapping_add(1), time_max, memory_peak_max.into()] {
+            varint::push(bytes, number.into());
+        }
+        write_totals(bytes, totals, true);
+        write_pairs(bytes, histogram.iter());
+        let len = (bytes.len() - start) as u32;
+        bytes[start - 4..start].copy_from_slice(&len.to_le_bytes());
+    }
+
+    /// The record that begins at byte `at`, and where the next one does; `None` at the end.
+    #[must_use]
+    pub fn at(&self, at: usize) -> Option<(GroupDelta<'_>, usize)> {
+        let rest = self.bytes.get(at..)?;
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let record = rest.get(..len)?;
+        let key_bytes = super::row_key::key_bytes(record, self.keys);
+        let (key, mut rest) = record.split_at(key_bytes);
+        let [time_min, time_max, peak] = std::array::from_fn(|_| varint::take(&mut rest));
+        let extremes = Extremes {
+            time_min: (time_min as u64).wrapping_sub(1),
+            time_max: time_max as u64,
+            memory_peak_max: peak as u32,
+        };
+        let gained = Packed(rest);
+        let record = GroupDelta {
+            key,
+            extremes,
+            gained,
+        };
+        Some((record, at + 4 + len))
+    }
+
+    /// Bytes taken.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
