@@ -214,7 +214,7 @@ fn stores(config: &Config) -> Vec<Planned> {
         "request dimensions": pools.origins + pools.epochs,
             "hosts, servers, scripts, schemas and statuses together: one a row at most";
         "reports": config.reports.memory, "all reports together (reports.memory)";
-        "last hour": Series::bytes_max(config.series.memory, true), "{past}";
+        "last hour": Series::bytes_max(config.series.memory), "{past}";
         "metrics": series * SERIES_BYTES, "{series} series (metrics.series_max) of {SERIES_BYTES} bytes";
     }
 }

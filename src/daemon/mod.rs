@@ -136,15 +136,14 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        let memory = config.series.memory;
-        let (series, deltas, consumers) = past.begin(&mut live.write(), memory, &*clock);
+        let (series, metrics, deltas, consumers) = past.begin(config, &mut live.write(), &*clock);
         let catalog = Arc::new(catalog.keeping(definitions.tables, state));
         let served = Served {
             config,
             catalog: &catalog,
             users: &users,
             series,
-            metrics: past.metrics,
+            metrics,
             engine: frontends::engine(config, &catalog)?,
             #[cfg(feature = "sql")]
             counters: &counters,

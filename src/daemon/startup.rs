@@ -196,11 +196,12 @@ fn open_front(
     })
 }
 
-/// The last hour and the metrics, before there is anything to fill them from.
+/// What the last hour and the metrics keep.
 pub(super) struct Past {
-    /// The reports of the last hour.
-    reports: Vec<String>,
-    pub(super) metrics: Metrics,
+    /// The reports of the last hour, those of the metrics among them.
+    reports: Vec<Definition>,
+    /// The reports of the metrics.
+    shown: Vec<Definition>,
 }
 
 impl Past {
@@ -221,37 +222,34 @@ impl Past {
                 reports.push(definition.clone());
             }
         }
-        let metrics = &config.metrics;
-        let metrics = Metrics::new(&shown, &metrics.buckets, metrics.series_max);
-        Ok(Self {
-            reports: reports.into_iter().map(|it| it.name).collect(),
-            metrics,
-        })
+        Ok(Self { reports, shown })
     }
 
-    /// Makes the last hour, and what fills it and the metrics from now on.
+    /// Makes both, and what fills them from now on.
     pub(super) fn begin(
         &self,
+        config: &Config,
         live: &mut Live,
-        memory: usize,
         clock: &dyn Clock,
-    ) -> (Option<Series>, Reader, Vec<Box<dyn Consumer>>) {
-        let rows = |names: &[String]| -> Vec<ReportRows> {
-            let rows = names
-                .iter()
-                .filter_map(|name| ReportRows::of(&live.reports, name));
-            rows.collect()
+    ) -> (Option<Series>, Metrics, Reader, Vec<Box<dyn Consumer>>) {
+        let rows = |reports: &[Definition]| -> Vec<ReportRows> {
+            let live = &live.reports;
+            let rows = reports.iter().map(|it| ReportRows::of(live, &it.name));
+            rows.flatten().collect()
         };
-        let mut consumers = vec![self.metrics.feed(rows(&self.metrics.reports()))];
+        let memory = config.series.memory;
+        let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
+        let metrics = Metrics::new(rows(&self.shown), buckets, series_max);
+        let mut consumers = vec![metrics.feed()];
         let series = (memory > 0).then(|| {
             let (series, hour) = Series::new(rows(&self.reports), memory);
             consumers.push(hour);
             series
         });
+        let names = self.reports.iter().map(|it| it.name.as_str());
         let bytes = Series::stream_bytes(memory);
-        let names = self.reports.iter().map(String::as_str);
         let reader = live.watch(names, bytes, clock.mono_ms(), clock.unix_ms());
-        (series, reader, consumers)
+        (series, metrics, reader, consumers)
     }
 }
 

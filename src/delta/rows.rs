@@ -111,6 +111,8 @@ impl ReportRows {
                 for (bucket, count) in pairs.into_iter().flatten() {
                     histogram.add(bucket, count);
                 }
+            }
+            if let Some((group, _)) = deltas.at(of_row[0].1 as usize) {
                 keys.row_of(group.key, key);
             }
             each(RowDelta {

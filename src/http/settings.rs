@@ -123,7 +123,7 @@ impl HttpSettings {
             idle_max: Duration::from_secs(30),
             memory_plan: [].into(),
             series: None,
-            metrics: Metrics::new(&[], &[], 0),
+            metrics: Metrics::new(Vec::new(), &[], 0),
         }
     }
 }

@@ -19,7 +19,6 @@ use prometheus_client::registry::Registry;
 
 use self::rows::{Feed, Rows};
 use crate::delta::{Consumer, ReportRows};
-use crate::report::definition::Definition;
 use crate::telemetry::reading::Group;
 
 /// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
@@ -55,7 +54,7 @@ impl Format {
 impl Metrics {
     /// Metrics of these reports' rows, with histograms up to these bounds, in `series_max` series.
     #[must_use]
-    pub fn new(reports: &[Definition], buckets: &[Duration], series_max: usize) -> Self {
+    pub fn new(reports: Vec<ReportRows>, buckets: &[Duration], series_max: usize) -> Self {
         let bounds = buckets
             .iter()
             .map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
@@ -66,16 +65,10 @@ impl Metrics {
         }
     }
 
-    /// The names of the reports.
+    /// What the series thread is to feed.
     #[must_use]
-    pub fn reports(&self) -> Vec<String> {
-        self.rows.read().names().map(str::to_owned).collect()
-    }
-
-    /// What the series thread is to feed, with the rows of [`reports`](Self::reports).
-    #[must_use]
-    pub fn feed(&self, rows: Vec<ReportRows>) -> Box<dyn Consumer> {
-        Box::new(Feed::new(Arc::clone(&self.rows), rows))
+    pub fn feed(&self) -> Box<dyn Consumer> {
+        Box::new(Feed(Arc::clone(&self.rows)))
     }
 
     /// What the rows take of their budget, for the daemon's status.
@@ -182,7 +175,7 @@ mod tests {
             Group::new(Place::Object("snapshot"), snapshot),
             Group::new(rows::STATUS, older),
         ];
-        let metrics = Metrics::new(&[], &[], 100);
+        let metrics = Metrics::new(Vec::new(), &[], 100);
         let text = metrics.write(status.clone(), Format::Classic);
         for line in [
             "# HELP pinbad_requests_merged_total Requests merged into the main pool and the reports",

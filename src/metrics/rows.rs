@@ -37,7 +37,7 @@ pub(super) struct Rows {
 /// The rows of one report.
 #[derive(Debug)]
 struct ReportMetrics {
-    name: String,
+    source: ReportRows,
     of_timers: bool,
     /// Names of the labels, one a key.
     labels: Vec<String>,
@@ -88,25 +88,22 @@ impl ReportMetrics {
         self.edges.len() + 1 + 2 + if self.of_timers { 3 } else { 4 }
     }
 
-    /// Gives a row its place.
-    fn insert(&mut self, id: u64, row: Row) {
-        self.by_id.insert(id, self.rows.len());
-        self.rows.push(row);
-    }
-
-    /// Counts what rows gained; up to `room` that are new get a place.
-    fn take(&mut self, rows: &mut ReportRows, second: &Second, room: usize) {
+    /// Counts what rows gained; up to `room` that are new get a place. The only row of a report without keys is what `other`
+    /// is to the rest: it is there from the start, so that rates see its first request.
+    fn take(&mut self, second: &Second, room: usize) {
+        let room = if self.labels.is_empty() { 0 } else { room };
         let mut new: Vec<(u64, Row)> = Vec::new();
         let Self {
+            source,
             by_id,
             edges,
-            rows: known,
+            rows,
             other,
             ..
         } = self;
-        rows.each(second, |gained| {
+        source.each(second, |gained| {
             if let Some(&at) = by_id.get(&gained.id) {
-                known[at].add(&gained, edges);
+                rows[at].add(&gained, edges);
             } else if room == 0 || gained.id == OTHER_ID {
                 other.add(&gained, edges);
             } else {
@@ -120,7 +117,8 @@ impl ReportMetrics {
         });
         heaviest(&mut new, room, other);
         for (id, row) in new {
-            self.insert(id, row);
+            by_id.insert(id, rows.len());
+            rows.push(row);
         }
     }
 }
@@ -146,20 +144,21 @@ pub(super) const STATUS: Place = Place::Object("metrics");
 
 impl Rows {
     /// No rows yet, of these reports.
-    pub(super) fn new(reports: &[Definition], bounds: Arc<[u64]>, series_max: usize) -> Self {
-        let report = |definition: &Definition| {
+    pub(super) fn new(reports: Vec<ReportRows>, bounds: Arc<[u64]>, series_max: usize) -> Self {
+        let report = |source: ReportRows| {
+            let definition = &source.definition;
             let edges = bounds.iter().map(|&bound| edge(&definition.buckets, bound));
             ReportMetrics {
-                name: definition.name.clone(),
                 of_timers: definition.level == Level::Timer,
                 labels: label_names(definition),
                 edges: edges.collect(),
+                source,
                 rows: Vec::new(),
                 by_id: HashMap::default(),
                 other: Row::new(None, bounds.len()),
             }
         };
-        let reports: Vec<ReportMetrics> = reports.iter().map(report).collect();
+        let reports: Vec<ReportMetrics> = reports.into_iter().map(report).collect();
         Self {
             series: reports.iter().map(ReportMetrics::series_of_row).sum(),
             reports,
@@ -168,24 +167,21 @@ impl Rows {
         }
     }
 
-    /// The names of the reports.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.reports.iter().map(|report| report.name.as_str())
-    }
-
-    /// Takes a place for the one row of each report without keys, so that rates see its first request.
-    fn begin(&mut self, rows: &[ReportRows]) {
-        for (report, rows) in self.reports.iter_mut().zip(rows) {
-            if report.labels.is_empty() {
-                report.insert(rows.ids.of(&[]), Row::new(Some(&[]), self.bounds.len()));
-            }
+    /// Counts what rows gained.
+    fn take(&mut self, second: &Second) {
+        for report in &mut self.reports {
+            let (each, before) = (report.series_of_row(), report.rows.len());
+            report.take(second, self.series_max.saturating_sub(self.series) / each);
+            self.series += (report.rows.len() - before) * each;
         }
     }
 
     /// What the rows take of their budget.
     pub(super) fn status(&self) -> Group {
-        let rows: usize = self.reports.iter().map(|it| it.rows.len()).sum();
-        let folded: u64 = self.reports.iter().map(|it| it.other.totals.requests).sum();
+        let with_keys = self.reports.iter().filter(|it| !it.labels.is_empty());
+        let folded: u64 = with_keys.map(|it| it.other.totals.requests).sum();
+        let rows = |it: &ReportMetrics| it.rows.len() + usize::from(it.labels.is_empty());
+        let rows: usize = self.reports.iter().map(rows).sum();
         let readings = readings! {
             Gauge series = self.series, "Series of rows that have a place.";
             Gauge series_max = self.series_max, "What it may be (metrics.series_max).";
@@ -245,11 +241,11 @@ impl Rows {
         mut write: impl FnMut(&Labels<'_>, &Row) -> std::fmt::Result,
     ) -> std::fmt::Result {
         for report in self.reports.iter().filter(|it| it.of_timers == timers) {
-            let has_other = report.other.totals != Totals::ZERO;
+            let has_other = report.labels.is_empty() || report.other.totals != Totals::ZERO;
             let other = has_other.then_some(&report.other);
             for row in report.rows.iter().chain(other) {
                 let labels = Labels {
-                    report: &report.name,
+                    report: &report.source.definition.name,
                     names: &report.labels,
                     key: row.key.as_deref(),
                     mode,
@@ -356,36 +352,13 @@ fn label_names(definition: &Definition) -> Vec<String> {
     names
 }
 
-/// What the series thread feeds.
+/// What the series thread feeds. Under one hold of the lock: a scrape finds a second in all reports or in none.
 #[derive(Debug)]
-pub(super) struct Feed {
-    metrics: Arc<RwLock<Rows>>,
-    /// In the order of the reports.
-    rows: Vec<ReportRows>,
-}
-
-impl Feed {
-    pub(super) fn new(metrics: Arc<RwLock<Rows>>, rows: Vec<ReportRows>) -> Self {
-        metrics.write().begin(&rows);
-        Self { metrics, rows }
-    }
-}
+pub(super) struct Feed(pub(super) Arc<RwLock<Rows>>);
 
 impl Consumer for Feed {
     fn take(&mut self, second: &Second, _missed: u64) {
-        // Under one hold of the lock: a scrape finds a second in all reports or in none.
-        let mut metrics = self.metrics.write();
-        let Rows {
-            reports,
-            series,
-            series_max,
-            ..
-        } = &mut *metrics;
-        for (report, rows) in reports.iter_mut().zip(&mut self.rows) {
-            let (each, before) = (report.series_of_row(), report.rows.len());
-            report.take(rows, second, series_max.saturating_sub(*series) / each);
-            *series += (report.rows.len() - before) * each;
-        }
+        self.0.write().take(second);
     }
 }
 

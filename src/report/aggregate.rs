@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::budget::{Budget, Taken};
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
-use super::delta_log::{DeltaWriter, Deltas};
+use super::delta_log::Deltas;
 use super::group_cache::GroupCache;
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
@@ -95,7 +95,7 @@ pub(super) struct Aggregate {
     /// What came through since the aggregate is there.
     pub(super) flow: Flow,
     /// What groups gained in the running second, where somebody wants to know.
-    deltas: Option<DeltaWriter>,
+    deltas: Option<Deltas>,
     /// Its first report is being filled from raw rows: nothing else is counted yet.
     pub(super) is_filling: bool,
 }
@@ -262,13 +262,13 @@ impl Aggregate {
     pub(super) fn watch(&mut self, bytes_max: usize, strings: &StringInterner) {
         // What is there already was gained before.
         self.take_deltas(strings);
-        self.deltas = Some(DeltaWriter::new(self.group_keys.len(), bytes_max));
+        self.deltas = Some(Deltas::new(self.group_keys.len(), bytes_max));
     }
 
     /// What groups gained since this was called last; `None`: nobody wants to know.
     pub(super) fn take_deltas(&mut self, strings: &StringInterner) -> Option<Deltas> {
         self.cut_second(strings);
-        self.deltas.as_mut().map(DeltaWriter::take)
+        self.deltas.as_mut().map(Deltas::take)
     }
 
     /// Writes down what groups gained since the last cut. What a report is filled with it did not gain now.

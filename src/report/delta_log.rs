@@ -19,21 +19,15 @@ use super::totals::Totals;
 use super::varint;
 use crate::pool::strings::OTHER_TEXT;
 
-/// What is being written.
-#[derive(Debug, Default)]
-pub(super) struct DeltaWriter {
-    written: Deltas,
-    bytes_max: usize,
-    /// What found no room.
-    other: Option<(Totals, Extremes, Histogram)>,
-}
-
 /// What groups of an aggregate gained. Several records may be of one group.
 #[derive(Debug, Default)]
 pub struct Deltas {
     /// How many values a key has.
     keys: usize,
     bytes: Vec<u8>,
+    bytes_max: usize,
+    /// What finds no room.
+    other: Option<(Totals, Extremes, Histogram)>,
 }
 
 /// What one group gained.
@@ -47,15 +41,12 @@ pub struct GroupDelta<'a> {
     pub gained: Packed<'a>,
 }
 
-impl DeltaWriter {
+impl Deltas {
     pub(super) fn new(keys: usize, bytes_max: usize) -> Self {
         Self {
-            written: Deltas {
-                keys,
-                ..Deltas::default()
-            },
+            keys,
             bytes_max,
-            other: None,
+            ..Self::default()
         }
     }
 
@@ -67,8 +58,8 @@ impl DeltaWriter {
         (totals, histogram): (&Totals, &Histogram),
     ) {
         let extremes = extremes.copied().unwrap_or_default();
-        if self.written.bytes.len() < self.bytes_max {
-            self.written.push(key, &extremes, (totals, histogram));
+        if self.bytes.len() < self.bytes_max {
+            self.push(key, &extremes, (totals, histogram));
             return;
         }
         let other = self.other.get_or_insert_default();
@@ -77,21 +68,16 @@ impl DeltaWriter {
         other.2.add_all(histogram);
     }
 
-    /// What was written; the writer is empty again.
-    pub(super) fn take(&mut self) -> Deltas {
+    /// What was written; this is empty again.
+    pub(super) fn take(&mut self) -> Self {
         if let Some((totals, extremes, histogram)) = self.other.take() {
-            let key = std::iter::repeat_n(Some(OTHER_TEXT), self.written.keys);
-            self.written.push(key, &extremes, (&totals, &histogram));
+            let key = std::iter::repeat_n(Some(OTHER_TEXT), self.keys);
+            self.push(key, &extremes, (&totals, &histogram));
         }
-        let empty = Deltas {
-            keys: self.written.keys,
-            ..Deltas::default()
-        };
-        std::mem::replace(&mut self.written, empty)
+        let empty = Self::new(self.keys, self.bytes_max);
+        std::mem::replace(self, empty)
     }
-}
 
-impl Deltas {
     fn push<'a>(
         &mut self,
         key: impl Iterator<Item = Option<&'a str>>,

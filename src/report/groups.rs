@@ -4,9 +4,6 @@
 //! groups that gained something); when the tick closes, the slot is written to the tick log and added to the group's sums,
 //! and when that tick leaves the window the log's entry is subtracted again. So a packet touches one slot, however many
 //! reports there are and however often they are read.
-//!
-//! A tick is cut into seconds: a slot counts what was gained since the last cut, and the first record after a cut puts aside
-//! what it had before. So the deltas of a second are those of the slots that were touched in it.
 
 use super::chunked::Chunked;
 use super::counts::{Histogram, grown};
@@ -17,6 +14,7 @@ use super::reading::Extremes;
 use super::totals::Totals;
 
 pub(super) mod overflow;
+mod seconds;
 
 /// No slot: the group gained nothing in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -72,19 +70,8 @@ pub(super) struct Slot {
     /// The last request counted, so that several timers of one request count it once.
     last_request: u64,
     /// What was gained in this tick before.
-    earlier: Option<Box<Earlier>>,
+    earlier: Option<Box<seconds::Earlier>>,
 }
-
-/// What a group gained in the running tick and before the last cut.
-#[derive(Debug, Default)]
-struct Earlier {
-    sums: Sums,
-    extremes: Extremes,
-    histogram: Histogram,
-}
-
-/// Bytes that it takes, histogram aside; 16 are the allocator's.
-const EARLIER_BYTES: usize = size_of::<Earlier>() + 16;
 
 impl Slot {
     /// Sums and histogram since the last record that came after a cut, and before.
@@ -352,69 +339,6 @@ impl Groups {
         slot.last_request = 0;
         self.heads[id as usize].slot = at as u32;
         at as u32
-    }
-
-    /// The first record of a slot since the last cut comes: what it has is put aside. False when that takes too much.
-    #[inline(never)]
-    fn touch(&mut self, at: u32) -> bool {
-        let slot = &mut self.slots[at as usize];
-        slot.cut = self.cut;
-        self.touched.push(at);
-        if slot.sums == Sums::default() && slot.histogram.len() == 0 {
-            return true;
-        }
-        if slot.earlier.is_none() {
-            self.slot_histogram_bytes += EARLIER_BYTES;
-        }
-        let earlier = slot.earlier.get_or_insert_default();
-        earlier.sums.add(&std::mem::take(&mut slot.sums));
-        if earlier.histogram.len() == 0 {
-            std::mem::swap(&mut earlier.histogram, &mut slot.histogram);
-        } else {
-            earlier.histogram.add_all(&slot.histogram);
-            slot.histogram.clear();
-        }
-        if let Some(seen) = self.slot_extremes.get_mut(at as usize) {
-            earlier.extremes.widen(&std::mem::take(seen));
-        }
-        earlier.sums.has_room()
-    }
-
-    /// What groups gained since the last cut.
-    pub(super) fn gained(
-        &self,
-    ) -> impl Iterator<Item = (u32, Totals, Option<&Extremes>, &Histogram)> {
-        self.touched.iter().map(|&at| {
-            let slot = &self.slots[at as usize];
-            let seen = self.slot_extremes.get(at as usize);
-            (slot.group, slot.sums.totals(), seen, &slot.histogram)
-        })
-    }
-
-    /// Cuts: what is gained from now on is another second's. Slots can be taken over and moved until they are touched again.
-    pub(super) fn cut(&mut self) {
-        self.cut = self.cut.wrapping_add(1);
-        self.touched.clear();
-        self.touched.shrink_to(1 << 16);
-    }
-
-    /// Puts together what was put aside, as if the tick had not been cut.
-    pub(super) fn put_together(&mut self) {
-        for at in 0..self.slots_used {
-            let slot = &mut self.slots[at];
-            let Some(mut earlier) = slot.earlier.take() else {
-                continue;
-            };
-            slot.sums.add(&earlier.sums);
-            let before = slot.histogram.heap_bytes() + earlier.histogram.heap_bytes();
-            earlier.histogram.add_all(&slot.histogram);
-            slot.histogram = earlier.histogram;
-            self.slot_histogram_bytes += slot.histogram.heap_bytes();
-            self.slot_histogram_bytes -= before + EARLIER_BYTES;
-            if let Some(seen) = self.slot_extremes.get_mut(at) {
-                seen.widen(&earlier.extremes);
-            }
-        }
     }
 
     /// The extremes of group `id` in the running tick, if it gained something and the aggregate keeps them.

@@ -83,8 +83,6 @@ struct DraftRow {
     row: u64,
     /// Who keeps room when there is too little.
     weight: f64,
-    /// Its key, while it has no name.
-    key: Range<usize>,
     sums: Range<usize>,
     histogram: Range<usize>,
     /// Whether it keeps its histogram.
@@ -132,10 +130,10 @@ impl Draft {
         }
     }
 
-    /// Adds a row. Without `histogram`, that is not known; `key` is empty when the row has its name already.
+    /// Adds a row. Without `histogram`, that is not known.
     pub(super) fn push(
         &mut self,
-        (report, row, key): (usize, u64, &[u8]),
+        (report, row): (usize, u64),
         weight: f64,
         totals: &Totals,
         histogram: Option<&Histogram>,
@@ -145,8 +143,6 @@ impl Draft {
             self.fit.folded += 1;
             return;
         }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
         let sums = self.bytes.len();
         write_totals(&mut self.bytes, totals, false);
         let pairs = self.bytes.len();
@@ -158,7 +154,6 @@ impl Draft {
             report,
             row,
             weight,
-            key: start..sums,
             sums: sums..pairs,
             histogram: pairs..self.bytes.len(),
             full: histogram.is_some(),
@@ -170,7 +165,7 @@ impl Draft {
 
     /// Adds all rows of a report together.
     pub(super) fn push_total(&mut self, report: usize, totals: &Totals, all: Option<&Histogram>) {
-        self.push((report, TOTAL_ID, &[]), f64::INFINITY, totals, all);
+        self.push((report, TOTAL_ID), f64::INFINITY, totals, all);
     }
 
     /// Adds up the lighter half of the rows.
@@ -185,7 +180,6 @@ impl Draft {
             start..self.bytes.len()
         };
         let rows = rows.into_iter().map(|row| DraftRow {
-            key: copy(row.key),
             sums: copy(row.sums),
             histogram: copy(row.histogram),
             ..row
@@ -216,12 +210,8 @@ impl Draft {
         });
     }
 
-    /// Decides what is kept in `allowance` bytes, and names the rows that are and have no name.
-    pub(super) fn choose(
-        &mut self,
-        allowance: usize,
-        mut name: impl FnMut(usize, u64, &[u8], f64),
-    ) {
+    /// Decides what is kept in `allowance` bytes, and tells `kept` the report, id and weight of each row that is.
+    pub(super) fn choose(&mut self, allowance: usize, mut kept: impl FnMut(usize, u64, f64)) {
         self.sort_by_weight();
         // Sums first, and if there is too little for all, in a part of the room: a chart of counts is worth more than
         // percentiles of few rows.
@@ -241,8 +231,8 @@ impl Draft {
             for_sums -= if fits { wanted } else { 0 };
             fits
         });
-        let kept = fits.count();
-        self.keep(kept);
+        let rows = fits.count();
+        self.keep(rows);
         let sums: usize = self.rows.iter().map(DraftRow::sums_bytes).sum();
         let others = self.others.iter().filter(|other| **other != Totals::ZERO);
         let mut left = allowance.saturating_sub(sums + others.count() * OTHER_BYTES);
@@ -253,13 +243,8 @@ impl Draft {
             } else {
                 0
             };
-            if !row.key.is_empty() {
-                name(
-                    row.report,
-                    row.row,
-                    &self.bytes[row.key.clone()],
-                    row.weight,
-                );
+            if row.row != TOTAL_ID {
+                kept(row.report, row.row, row.weight);
             }
         }
     }
@@ -338,7 +323,7 @@ mod tests {
         for row in 2..102 {
             let totals = totals(row);
             sum += &totals;
-            draft.push((0, row, b"key"), row as f64, &totals, Some(&histogram));
+            draft.push((0, row), row as f64, &totals, Some(&histogram));
         }
         draft.push_total(0, &sum, Some(&histogram));
         draft
@@ -347,10 +332,10 @@ mod tests {
     #[test]
     fn with_room_every_row_is_kept_in_full() {
         let mut draft = draft(1 << 20);
-        let mut named = 0;
-        draft.choose(1 << 20, |_, _, key, _| named += usize::from(key == b"key"));
+        let mut kept = 0;
+        draft.choose(1 << 20, |_, _, _| kept += 1);
         let (sheets, fit) = draft.finish();
-        assert_eq!((fit.full, fit.sums, fit.folded, named), (100, 0, 0, 100));
+        assert_eq!((fit.full, fit.sums, fit.folded, kept), (100, 0, 0, 100));
         let (read, pairs) = sheets[0].get(77).unwrap().read();
         assert_eq!((read, pairs.unwrap().count()), (totals(77), 50));
         assert!(sheets[0].get(OTHER_ID).is_none() && sheets[0].get(102).is_none());
@@ -364,7 +349,7 @@ mod tests {
         for bytes_max in [1 << 20, 10_000] {
             let mut draft = draft(bytes_max);
             let allowance = 2_000;
-            draft.choose(allowance, |_, _, _, _| {});
+            draft.choose(allowance, |_, _, _| {});
             let (sheets, fit) = draft.finish();
             let block = Block {
                 second: 0,

@@ -15,19 +15,19 @@ use crate::report::totals::Totals;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budgets {
     pub(super) blocks: usize,
-    pub(super) names: usize,
+    pub(super) weights: usize,
     pub(super) stream: usize,
     pub(super) draft: usize,
 }
 
 impl Budgets {
-    /// How `memory` is divided: six tenths for blocks, a tenth for the names in them, two for seconds on their way here, one
+    /// How `memory` is divided: six tenths for blocks, a tenth for the weights of the rows in them, two for seconds on their way here, one
     /// for the block that is being made.
     pub(super) fn of(memory: usize) -> Self {
         let tenth = memory / 10;
         Self {
             blocks: tenth * 6,
-            names: tenth,
+            weights: tenth,
             stream: tenth * 2,
             draft: tenth,
         }
@@ -104,7 +104,7 @@ impl Fold {
         } = self;
         for (report, rows) in reports.iter_mut().enumerate() {
             let mut state = shared.state.write();
-            let names = &mut state.reports[report].names;
+            let weights = &mut state.reports[report].weights;
             let (mut sum, mut all) = (Totals::ZERO, Histogram::new());
             // The only row of a report without keys is its total.
             let has_keys = !rows.definition.keys.is_empty();
@@ -116,10 +116,8 @@ impl Fold {
                 }
                 // Its time, and a little for each request, so that requests without time count too.
                 let gained = row.totals.time as f64 + row.totals.requests as f64;
-                let known = names.add_weight(row.id, gained);
-                let key = if known.is_some() { &[] } else { row.key };
-                let weight = known.unwrap_or(gained);
-                let id = (report, row.id, key);
+                let weight = weights.add(row.id, gained).unwrap_or(gained);
+                let id = (report, row.id);
                 draft.push(id, weight, &row.totals, Some(&row.histogram));
             });
             if sum != Totals::ZERO {
@@ -135,12 +133,12 @@ impl Fold {
             reports, history, ..
         } = &mut *state;
         let allowance = history.fine.allowance(self.reports.len());
-        self.draft.choose(allowance, |report, row, key, weight| {
-            reports[report].names.insert(row, key, weight);
+        self.draft.choose(allowance, |report, row, weight| {
+            reports[report].weights.set(row, weight);
         });
-        let share = self.budgets.names / self.reports.len().max(1);
+        let share = self.budgets.weights / self.reports.len().max(1);
         for tracked in reports {
-            tracked.names.prune(share);
+            tracked.weights.prune(share);
         }
         let (sheets, fit) = self.draft.finish();
         let block = Block {
@@ -162,7 +160,7 @@ impl Fold {
     fn close_ten(&mut self, end: u64) {
         let mut state = self.shared.state.write();
         for tracked in &mut state.reports {
-            tracked.names.fade();
+            tracked.weights.fade();
         }
         let allowance = state.history.coarse.allowance(self.reports.len());
         let fine = &state.history.fine;
@@ -173,18 +171,18 @@ impl Fold {
         let state = self.shared.state.read();
         let draft = &mut self.draft;
         for (report, tracked) in state.reports.iter().enumerate() {
-            each_row(&blocks, report, true, |row, sum| {
+            each_row(&blocks, report, |row, sum| {
                 let (totals, histogram) = (sum.totals, sum.histogram());
                 if row == TOTAL_ID {
                     draft.push_total(report, &totals, histogram);
                 } else {
-                    let weight = tracked.names.weight(row);
-                    draft.push((report, row, &[]), weight, &totals, histogram);
+                    let weight = tracked.weights.get(row).unwrap_or_default();
+                    draft.push((report, row), weight, &totals, histogram);
                 }
             });
         }
         drop(state);
-        draft.choose(allowance, |_, _, _, _| {});
+        draft.choose(allowance, |_, _, _| {});
         let (sheets, _) = draft.finish();
         let Some(oldest) = blocks.first().map(|block| block.second) else {
             return;

@@ -13,9 +13,9 @@ use crate::report::packed::Pairs;
 use crate::report::totals::Totals;
 
 /// Seconds that are kept one by one.
-pub const FINE_SECS: u64 = 300;
+pub(super) const FINE_SECS: u64 = 300;
 /// Seconds of a coarse block.
-pub const COARSE_SECS: u64 = 10;
+pub(super) const COARSE_SECS: u64 = 10;
 /// Coarse blocks: an hour.
 pub(super) const COARSE_MAX: usize = 360;
 
@@ -155,12 +155,7 @@ impl Sum {
 
 /// Adds up what each row of report number `report` gained in `blocks`, and gives `each` the row and its sum. What was folded
 /// in one of them stays folded.
-pub(super) fn each_row(
-    blocks: &[Arc<Block>],
-    report: usize,
-    with_histograms: bool,
-    mut each: impl FnMut(u64, &mut Sum),
-) {
+pub(super) fn each_row(blocks: &[Arc<Block>], report: usize, mut each: impl FnMut(u64, &mut Sum)) {
     let sheets: Vec<&Sheet> = blocks.iter().map(|it| &it.sheets[report]).collect();
     let mut entries: Vec<(u64, u32, u32)> = Vec::new();
     for (sheet, of) in sheets.iter().zip(0..) {
@@ -172,7 +167,7 @@ pub(super) fn each_row(
     for of_row in entries.chunk_by(|a, b| a.0 == b.0) {
         for &(_, of, at) in of_row {
             let (gained, pairs) = sheets[of as usize].nth(at as usize).read();
-            sum.add(&gained, pairs.filter(|_| with_histograms));
+            sum.add(&gained, pairs);
         }
         each(of_row[0].0, &mut sum);
         sum.clear();

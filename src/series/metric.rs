@@ -53,10 +53,6 @@ pub struct Percent {
 }
 
 impl Percent {
-    fn rank(self, rounding: Rounding) -> Option<Rank> {
-        Rank::percent(f64::from(self.thousandths) / 1e3, rounding)
-    }
-
     fn parse(text: &str) -> Option<Self> {
         let (whole, decimals) = text.split_once(['_', '.']).unwrap_or((text, "0"));
         let digits = |text: &str, most: usize| {
@@ -85,27 +81,36 @@ impl std::fmt::Display for Percent {
     }
 }
 
-/// All with names and units, of the percentiles the three usual ones; the names of others follow a rule.
-const NAMES: [(Metric, &str, &str); 19] = [
-    (Metric::ReqCount, "req_count", "requests"),
-    (Metric::ReqPerSec, "req_per_sec", "requests/s"),
-    (Metric::HitCount, "hit_count", "hits"),
-    (Metric::HitPerSec, "hit_per_sec", "hits/s"),
-    (Metric::TimeTotal, "time_total", "s"),
-    (Metric::TimeAvg, "time_avg", "s"),
-    (Metric::TimePerSec, "time_per_sec", "s/s"),
-    (Metric::P50, "p50", "s"),
-    (Metric::P95, "p95", "s"),
-    (Metric::P99, "p99", "s"),
-    (Metric::Cpu, "cpu", "s"),
-    (Metric::CpuAvg, "cpu_avg", "s"),
-    (Metric::CpuPerSec, "cpu_per_sec", "s/s"),
-    (Metric::Traffic, "traffic", "bytes"),
-    (Metric::TrafficPerSec, "traffic_per_sec", "bytes/s"),
-    (Metric::MemoryAvg, "memory_avg", "bytes"),
-    (Metric::Errors, "errors", "errors"),
-    (Metric::ErrorsPerSec, "errors_per_sec", "errors/s"),
-    (Metric::ErrorPercent, "error_percent", "%"),
+/// A metric with its name, its unit, and the number for a row; `None`: there is none.
+type Line = (
+    Metric,
+    &'static str,
+    &'static str,
+    fn(&Span<'_>) -> Option<f64>,
+);
+
+/// All, of the percentiles the three usual ones; the names of others follow a rule.
+#[rustfmt::skip]
+const LINES: [Line; 19] = [
+    (Metric::ReqCount, "req_count", "requests", |it| Some(it.requests())),
+    (Metric::ReqPerSec, "req_per_sec", "requests/s", |it| it.per_sec(it.requests())),
+    (Metric::HitCount, "hit_count", "hits", |it| Some(it.hits())),
+    (Metric::HitPerSec, "hit_per_sec", "hits/s", |it| it.per_sec(it.hits())),
+    (Metric::TimeTotal, "time_total", "s", |it| Some(it.time())),
+    (Metric::TimeAvg, "time_avg", "s", |it| it.average(it.time())),
+    (Metric::TimePerSec, "time_per_sec", "s/s", |it| it.per_sec(it.time())),
+    (Metric::P50, "p50", "s", |it| it.percentile(50.0)),
+    (Metric::P95, "p95", "s", |it| it.percentile(95.0)),
+    (Metric::P99, "p99", "s", |it| it.percentile(99.0)),
+    (Metric::Cpu, "cpu", "s", |it| Some(it.cpu())),
+    (Metric::CpuAvg, "cpu_avg", "s", |it| it.average(it.cpu())),
+    (Metric::CpuPerSec, "cpu_per_sec", "s/s", |it| it.per_sec(it.cpu())),
+    (Metric::Traffic, "traffic", "bytes", |it| Some(it.totals.traffic as f64)),
+    (Metric::TrafficPerSec, "traffic_per_sec", "bytes/s", |it| it.per_sec(it.totals.traffic as f64)),
+    (Metric::MemoryAvg, "memory_avg", "bytes", |it| it.average(it.totals.memory as f64)),
+    (Metric::Errors, "errors", "errors", |it| Some(it.totals.errors as f64)),
+    (Metric::ErrorsPerSec, "errors_per_sec", "errors/s", |it| it.per_sec(it.totals.errors as f64)),
+    (Metric::ErrorPercent, "error_percent", "%", |it| it.average(it.totals.errors as f64 * 100.0)),
 ];
 
 impl Metric {
@@ -124,7 +129,7 @@ impl Metric {
 
     /// All of them, of the percentiles the three usual ones.
     pub fn all() -> impl Iterator<Item = Self> {
-        NAMES.into_iter().map(|(metric, ..)| metric)
+        LINES.iter().map(|(metric, ..)| *metric)
     }
 
     /// The metric of this name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
@@ -133,7 +138,7 @@ impl Metric {
         if let Some(percent) = name.strip_prefix('p').and_then(Percent::parse) {
             return Some(Self::Percentile(percent));
         }
-        let line = NAMES.iter().find(|(_, known, _)| *known == name)?;
+        let line = LINES.iter().find(|(_, known, ..)| *known == name)?;
         Some(line.0)
     }
 
@@ -142,19 +147,20 @@ impl Metric {
     pub fn name(&self) -> String {
         match self {
             Self::Percentile(percent) => format!("p{percent}"),
-            _ => self.line().1.to_owned(),
+            _ => self
+                .line()
+                .map_or_else(String::new, |line| line.1.to_owned()),
         }
     }
 
     /// What its numbers are in.
     #[must_use]
     pub fn unit(&self) -> &'static str {
-        self.line().2
+        self.line().map_or("s", |line| line.2)
     }
 
-    fn line(&self) -> (Self, &'static str, &'static str) {
-        let line = NAMES.iter().find(|(metric, ..)| metric == self);
-        line.copied().unwrap_or((*self, "", "s"))
+    fn line(&self) -> Option<&'static Line> {
+        LINES.iter().find(|(metric, ..)| metric == self)
     }
 
     /// Whether the histogram is needed.
@@ -164,43 +170,11 @@ impl Metric {
 
     /// The number for a row that gained `span` in `span.secs` known seconds; `None` when there is none.
     pub(super) fn of(&self, span: &Span<'_>) -> Option<f64> {
-        let totals = &span.totals;
-        let (secs, requests) = (span.secs as f64, totals.requests as f64);
-        let events = if span.of_timers {
-            totals.hits as f64
-        } else {
-            requests
-        };
-        let average = |sum: f64| (events > 0.0).then(|| sum / events);
-        let time = seconds(totals.time);
-        let cpu = seconds(totals.ru_utime + totals.ru_stime);
-        let hits = totals.hits as f64;
-        Some(match self {
-            Self::ReqCount => requests,
-            Self::ReqPerSec => requests / secs,
-            Self::HitCount => hits,
-            Self::HitPerSec => hits / secs,
-            Self::TimeTotal => time,
-            Self::TimeAvg => return average(time),
-            Self::TimePerSec => time / secs,
-            Self::Percentile(percent) => return span.percentile(*percent),
-            Self::Cpu => cpu,
-            Self::CpuAvg => return average(cpu),
-            Self::CpuPerSec => cpu / secs,
-            Self::Traffic => totals.traffic as f64,
-            Self::TrafficPerSec => totals.traffic as f64 / secs,
-            Self::MemoryAvg => return average(totals.memory as f64),
-            Self::Errors => totals.errors as f64,
-            Self::ErrorsPerSec => totals.errors as f64 / secs,
-            Self::ErrorPercent => {
-                return average(totals.errors as f64 * 100.0);
-            }
-        })
+        match self {
+            Self::Percentile(percent) => span.percentile(f64::from(percent.thousandths) / 1e3),
+            _ => self.line()?.3(span),
+        }
     }
-}
-
-fn seconds(us: u128) -> f64 {
-    us as f64 / 1e6
 }
 
 /// What a row gained in some seconds.
@@ -212,19 +186,50 @@ pub(super) struct Span<'a> {
     pub(super) of_timers: bool,
     /// As the report itself rounds ranks.
     pub(super) rounding: Rounding,
+    /// As the report itself counts times.
+    pub(super) buckets: BucketLayout,
     /// `None`: not kept.
     pub(super) histogram: Option<&'a Histogram>,
 }
 
 impl Span<'_> {
-    fn percentile(&self, percent: Percent) -> Option<f64> {
+    fn requests(&self) -> f64 {
+        self.totals.requests as f64
+    }
+
+    fn hits(&self) -> f64 {
+        self.totals.hits as f64
+    }
+
+    fn time(&self) -> f64 {
+        self.totals.time as f64 / 1e6
+    }
+
+    fn cpu(&self) -> f64 {
+        (self.totals.ru_utime + self.totals.ru_stime) as f64 / 1e6
+    }
+
+    fn per_sec(&self, sum: f64) -> Option<f64> {
+        Some(sum / self.secs as f64)
+    }
+
+    fn average(&self, sum: f64) -> Option<f64> {
+        let events = if self.of_timers {
+            self.hits()
+        } else {
+            self.requests()
+        };
+        (events > 0.0).then(|| sum / events)
+    }
+
+    fn percentile(&self, percent: f64) -> Option<f64> {
         let histogram = self.histogram?;
         let total: u64 = histogram.iter().map(|(_, count)| count).sum();
         if total == 0 {
             return None;
         }
-        let rank = percent.rank(self.rounding)?;
-        Some(BucketLayout::LogLinear.quantile(rank, total, histogram.iter()))
+        let rank = Rank::percent(percent, self.rounding)?;
+        Some(self.buckets.quantile(rank, total, histogram.iter()))
     }
 }
 
@@ -259,6 +264,7 @@ mod tests {
             secs: 1,
             of_timers: false,
             rounding: Rounding::Down,
+            buckets: BucketLayout::LogLinear,
             histogram: Some(&Histogram::new()),
         };
         for metric in Metric::all() {

@@ -12,8 +12,8 @@ mod block;
 mod fold;
 mod history;
 mod metric;
-mod names;
 mod read;
+mod weights;
 
 #[cfg(test)]
 mod tests;
@@ -25,10 +25,9 @@ use parking_lot::RwLock;
 use self::block::Fit;
 use self::fold::{Budgets, Fold};
 use self::history::History;
-pub use self::history::{COARSE_SECS, FINE_SECS};
 pub use self::metric::{Metric, Percent};
-use self::names::Names;
-pub use self::read::{Coverage, Line, TopRow, TrackedReport};
+pub use self::read::{Coverage, Line, TrackedReport};
+use self::weights::Weights;
 use crate::delta::{Consumer, ReportRows, RowIds, key_names};
 use crate::report::DefinedBy;
 use crate::report::definition::{Definition, Level};
@@ -71,7 +70,7 @@ struct Tracked {
     definition: Arc<Definition>,
     /// The names of its key columns.
     keys: Vec<String>,
-    names: Names,
+    weights: Weights,
     ids: RowIds,
 }
 
@@ -146,7 +145,7 @@ impl Series {
         let tracked = reports.iter().map(|rows| Tracked {
             definition: Arc::clone(&rows.definition),
             keys: key_names(&rows.definition),
-            names: Names::default(),
+            weights: Weights::default(),
             ids: rows.ids.clone(),
         });
         let state = State {
@@ -167,17 +166,14 @@ impl Series {
 
     /// Bytes that a series of this budget takes: what it may, or what feeding the metrics alone takes.
     #[must_use]
-    pub fn bytes_max(memory: usize, feeds_metrics: bool) -> usize {
-        match (memory, feeds_metrics) {
-            (0, true) => METRICS_MEMORY,
-            (memory, _) => memory,
-        }
+    pub fn bytes_max(memory: usize) -> usize {
+        if memory == 0 { METRICS_MEMORY } else { memory }
     }
 
     /// Bytes of it for seconds that are on their way here and to the metrics.
     #[must_use]
     pub fn stream_bytes(memory: usize) -> usize {
-        Budgets::of(Self::bytes_max(memory, true)).stream
+        Budgets::of(Self::bytes_max(memory)).stream
     }
 }
 

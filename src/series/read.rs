@@ -1,4 +1,4 @@
-//! Reading the last hour: lines of one row, the largest rows, and what there is.
+//! Reading the last hour: lines of one row, and what there is.
 //!
 //! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
 //! long as it takes to find a name and copy a list of references to blocks; blocks never change, so the rest needs no lock.
@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use super::block::Block;
-use super::history::{COARSE_SECS, Sum, each_row};
+use super::history::{COARSE_SECS, Sum};
 use super::metric::{Metric, Span};
 use super::{Series, State, Tracked};
-use crate::delta::{FIRST_ID, OTHER_ID, TOTAL_ID};
-use crate::report::row_key::{key_texts, push_key};
+use crate::delta::{OTHER_ID, TOTAL_ID};
+use crate::report::definition::Definition;
+use crate::report::row_key::push_key;
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// Most points of one line: an hour by the second. More are asked for with a larger step.
@@ -26,15 +27,6 @@ pub struct Line {
     /// Point `i` is about `from + i * step` to `from + (i + 1) * step`, the end excluded. `None`: not known, or an average of
     /// nothing.
     pub points: Vec<Option<f64>>,
-}
-
-/// One of the largest rows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TopRow {
-    /// Its key values, in the order of [`TrackedReport::keys`].
-    pub key: Vec<String>,
-    /// The metric over all of the time asked for.
-    pub value: f64,
 }
 
 /// A report of which the past is kept.
@@ -66,7 +58,7 @@ struct Found {
     row: u64,
     report: usize,
     of_timers: bool,
-    rounding: crate::report::histogram::Rounding,
+    definition: Arc<Definition>,
     blocks: Vec<Arc<Block>>,
     base: u64,
     from: u64,
@@ -75,26 +67,11 @@ struct Found {
 }
 
 impl Series {
-    /// A metric of one row (`key`: a text for each of [`TrackedReport::keys`], in their order), or of all rows of the report
+    /// Metrics of one row (`key`: a text for each of [`TrackedReport::keys`], in their order), or of all rows of the report
     /// together (`None`), from `from` (brought down to a multiple of
     /// the step) to before `to`, unix seconds, but not past the last complete second. The step may be larger than asked
     /// for: a multiple of ten seconds where seconds are not kept one by one any more. The last point of a
     /// step of several seconds may still grow. `None`: see [`why_not`](Self::why_not).
-    #[must_use]
-    pub fn line(
-        &self,
-        report: &str,
-        key: Option<&[String]>,
-        metric: Metric,
-        from: u64,
-        to: u64,
-        step: u64,
-    ) -> Option<Line> {
-        let lines = self.lines(report, key, &[metric], from, to, step)?;
-        lines.into_iter().next()
-    }
-
-    /// The same for several metrics at once, at the price of one.
     #[must_use]
     pub fn lines(
         &self,
@@ -163,45 +140,13 @@ impl Series {
             row,
             report,
             of_timers: tracked.of_timers(),
-            rounding: tracked.definition.kind.rounding(),
+            definition: Arc::clone(&tracked.definition),
             blocks,
             base,
             from,
             to,
             step,
         })
-    }
-
-    /// The rows of a report that are largest by `metric` between two unix seconds, largest first, at most `limit`; rows that
-    /// are tied by key. `None`: the report is not tracked.
-    #[must_use]
-    pub fn top(
-        &self,
-        report: &str,
-        metric: Metric,
-        from: u64,
-        to: u64,
-        limit: usize,
-    ) -> Option<Vec<TopRow>> {
-        let found = self.find(report, None, (from, to, 1))?;
-        let secs: u64 = found.blocks.iter().map(|block| block.secs).sum();
-        let histogram = metric.needs_histogram();
-        let mut values: Vec<(f64, u64)> = Vec::new();
-        each_row(&found.blocks, found.report, histogram, |row, sum| {
-            if row >= FIRST_ID {
-                sum.secs = secs.max(1);
-                let value = metric.of(&span(sum, &found, histogram));
-                values.extend(value.map(|value| (value, row)));
-            }
-        });
-        let state = self.0.state.read();
-        let names = &state.reports.get(found.report)?.names;
-        values.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let rows = values.into_iter().filter_map(|(value, row)| {
-            let key = key_texts(names.key(row)?).map(str::to_owned).collect();
-            Some(TopRow { key, value })
-        });
-        Some(rows.take(limit).collect())
     }
 
     /// Which reports are tracked.
@@ -214,7 +159,7 @@ impl Series {
                 name: tracked.definition.name.clone(),
                 keys: tracked.keys.clone(),
                 timers: tracked.of_timers(),
-                rows: tracked.names.len(),
+                rows: tracked.weights.len(),
             })
             .collect()
     }
@@ -236,10 +181,10 @@ impl Series {
     #[must_use]
     pub fn status(&self) -> Group {
         let state = self.0.state.read();
-        let names: usize = state.reports.iter().map(|it| it.names.bytes()).sum();
-        let rows: usize = state.reports.iter().map(|it| it.names.len()).sum();
+        let weights: usize = state.reports.iter().map(|it| it.weights.bytes()).sum();
+        let rows: usize = state.reports.iter().map(|it| it.weights.len()).sum();
         let readings = readings! {
-            Gauge memory_bytes = state.history.bytes() + names, "Memory of the last hour.";
+            Gauge memory_bytes = state.history.bytes() + weights, "Memory of the last hour.";
             Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
             Gauge reports = state.reports.len(), "Reports of which the last hour is kept.";
             Gauge rows = rows, "Rows of which the last hour is kept.";
@@ -309,7 +254,7 @@ impl Tracked {
             push_key(&mut bytes, text);
         }
         let row = self.ids.of(&bytes);
-        self.names.key(row).map(|_| row)
+        self.weights.get(row).map(|_| row)
     }
 }
 
@@ -333,7 +278,8 @@ fn span<'a>(sum: &'a Sum, found: &Found, histogram: bool) -> Span<'a> {
         totals: sum.totals,
         secs: sum.secs,
         of_timers: found.of_timers,
-        rounding: found.rounding,
+        rounding: found.definition.kind.rounding(),
+        buckets: found.definition.buckets,
         histogram: sum.histogram().filter(|_| histogram),
     }
 }

@@ -77,7 +77,8 @@ impl Query {
         };
         let key = self.key(report)?;
         let (from, to, step) = self.span(series)?;
-        let line = series.line(name, key.as_deref(), self.metric, from, to, step);
+        let lines = series.lines(name, key.as_deref(), &[self.metric], from, to, step);
+        let line = lines.and_then(|lines| lines.into_iter().next());
         let line = line.ok_or_else(|| {
             let why = series.why_not(name, key.as_deref());
             // It may have come in between.
