@@ -37,8 +37,10 @@ const PERIOD: Duration = Duration::from_millis(100);
 pub struct Second {
     /// The wall clock's second.
     pub unix_secs: u64,
+    /// How many seconds passed until the next one began; nothing was merged in the further ones.
+    pub secs: u64,
     /// Monotonic milliseconds of the merger's first run in it.
-    pub mono_ms: u64,
+    mono_ms: u64,
     /// Requests merged.
     pub requests: u64,
     /// By number of the aggregate.
@@ -97,6 +99,14 @@ impl Stream {
             return;
         }
         let mut over = self.begin(now_ms, unix_ms);
+        let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
+        over.secs = passed.max(1);
+        // Both clocks agree, unless that of the wall was set.
+        if let Some(secs) = self.running.unix_secs.checked_sub(over.unix_secs)
+            && secs.abs_diff(over.secs) <= 1
+        {
+            over.secs = secs;
+        }
         over.aggregates = take();
         let over = Arc::new(over);
         for queue in &self.queues {

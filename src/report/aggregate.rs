@@ -276,10 +276,11 @@ impl Aggregate {
         let Self { groups, deltas, .. } = self;
         if let Some(deltas) = deltas.as_mut().filter(|_| !self.is_filling) {
             for (group, totals, extremes, histogram) in groups.gained() {
-                let key = (0..self.group_keys.len()).map(|at| match groups.key_id(group, at) {
-                    NONE => None,
-                    key_id => Some(strings.text(key_id)),
-                });
+                let key =
+                    (0..self.group_keys.len()).map(|at| match groups.keys.key_id(group, at) {
+                        NONE => None,
+                        key_id => Some(strings.text(key_id)),
+                    });
                 deltas.write(key, extremes, (&totals, histogram));
             }
         }

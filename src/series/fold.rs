@@ -40,27 +40,27 @@ pub(super) struct Fold {
     shared: Arc<Shared>,
     reports: Vec<ReportRows>,
     budgets: Budgets,
-    /// The last second, in the count of the blocks, and when it began, monotonic milliseconds.
-    last: Option<(u64, u64)>,
+    /// The next second, in the count of the blocks: that goes on although the wall clock is set, for what was a minute ago
+    /// still was.
+    next: u64,
     draft: Draft,
 }
 
 impl Consumer for Fold {
     fn take(&mut self, second: &Second, missed: u64) {
-        let number = self.number_of(second);
-        if let Some((last, _)) = self.last {
-            // After a long stop there is no point in a block for each second of it.
-            for quiet in (last + 1).max(number.saturating_sub(FINE_SECS))..number {
-                self.close(quiet, 0);
-            }
-        }
-        self.last = Some((number, second.mono_ms));
-        self.draft(second);
+        let number = self.next;
+        self.next += second.secs;
         let mut state = self.shared.state.write();
+        state.base = second.unix_secs.saturating_sub(number);
         state.missed += missed;
         state.counted += second.requests;
         drop(state);
+        self.draft(second);
         self.close(number, missed);
+        // After a long stop there is no point in a block for each second of it.
+        for quiet in (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next {
+            self.close(quiet, 0);
+        }
     }
 }
 
@@ -72,26 +72,9 @@ impl Fold {
             draft: Draft::new(reports.len(), budgets.draft),
             reports,
             budgets,
-            last: None,
+            // So that the hour before fits.
+            next: 2 * 3_600,
         }
-    }
-
-    /// The number of a second. Numbers go on although the wall clock is set: what was a minute ago still was.
-    fn number_of(&mut self, second: &Second) -> u64 {
-        let mut state = self.shared.state.write();
-        let Some((last, began_ms)) = self.last else {
-            // So far from 0 that the hour before fits.
-            state.base = second.unix_secs.saturating_sub(2 * 3_600);
-            return second.unix_secs - state.base;
-        };
-        let passed = (second.mono_ms.saturating_sub(began_ms) + 500) / 1000;
-        let number = last + passed.max(1);
-        let by_wall_clock = second.unix_secs.saturating_sub(state.base);
-        if by_wall_clock > last && by_wall_clock.abs_diff(number) <= 1 {
-            return by_wall_clock;
-        }
-        state.base = second.unix_secs.saturating_sub(number);
-        number
     }
 
     /// Puts what all rows gained into the draft.
