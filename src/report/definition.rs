@@ -84,15 +84,9 @@ impl Definition {
     #[must_use]
     pub fn ranks(&self) -> Ranks {
         let rounding = self.kind.rounding();
-        let percentiles = self
-            .percentiles
-            .iter()
-            .filter_map(|p| Rank::percent(*p, rounding));
-        Ranks::new(
-            std::iter::once(Rank::median(rounding))
-                .chain(percentiles)
-                .collect(),
-        )
+        let percents = std::iter::once(50.0).chain(self.percentiles.iter().copied());
+        let ranks = percents.filter_map(|percent| Rank::percent(percent, rounding));
+        Ranks::new(ranks.collect())
     }
 
     /// The same report in the columns of the native form, with percentiles of choice: what it counts, for how long and
@@ -288,9 +282,7 @@ impl KeySource {
             None => Self::TimerTag(name.to_owned()),
         }
     }
-}
 
-impl KeySource {
     /// Whether the value comes from the timer.
     #[must_use]
     pub const fn is_of_timer(&self) -> bool {

@@ -73,9 +73,7 @@ impl Totals {
             errors: errors as u64,
         }
     }
-}
 
-impl Totals {
     /// Packs the sums.
     pub(crate) fn push(&self, to: &mut Vec<u8>) {
         for sum in self.sums() {

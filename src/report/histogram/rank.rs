@@ -21,15 +21,6 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// The middle: count / 2, at least 1.
-    #[must_use]
-    pub const fn median(rounding: Rounding) -> Self {
-        Self {
-            millionths: 50_000_000,
-            rounding,
-        }
-    }
-
     /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when out of range.
     #[must_use]
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
@@ -45,23 +36,14 @@ impl Rank {
     #[inline]
     #[must_use]
     pub fn target(self, count: u64) -> u64 {
-        const WHOLE: u64 = 100_000_000;
-        let millionths = u64::from(self.millionths);
-        let place = match (count.checked_mul(millionths), self.rounding) {
-            (Some(product), Rounding::Down) => product / WHOLE,
-            (Some(product), Rounding::Up) => product.div_ceil(WHOLE),
-            // Past 2^37 samples.
-            (None, rounding) => {
-                let product = u128::from(count) * u128::from(millionths);
-                let place = match rounding {
-                    Rounding::Down => product / u128::from(WHOLE),
-                    Rounding::Up => product.div_ceil(u128::from(WHOLE)),
-                };
-                // At most count: millionths is at most WHOLE.
-                place as u64
-            }
+        const WHOLE: u128 = 100_000_000;
+        let product = u128::from(count) * u128::from(self.millionths);
+        let place = match self.rounding {
+            Rounding::Down => product / WHOLE,
+            Rounding::Up => product.div_ceil(WHOLE),
         };
-        place.max(1)
+        // At most count: millionths are at most WHOLE.
+        (place as u64).max(1)
     }
 }
 

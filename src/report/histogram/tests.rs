@@ -32,7 +32,7 @@ fn linear_buckets_give_the_vectors_of_pinba() {
     let layout = BucketLayout::linear(10, 1024).unwrap();
     let three: Vec<(u64, u64)> = [1_000, 5_000, 25_000].map(|us| (us, 1)).to_vec();
     let hundred: Vec<(u64, u64)> = (1..=100).map(|ms| (ms * 1000, 1)).collect();
-    let median = Rank::median(Rounding::Down);
+    let median = down(50.0);
     for (samples, rank, want) in [
         (&three, median, 0.004_882_812),
         (&three, down(95.0), 0.009_765_625),
