@@ -5,6 +5,9 @@ use std::thread::JoinHandle;
 
 use super::signals::Signals;
 use super::{Failure, load};
+
+use tracing_subscriber::filter::LevelFilter;
+
 use crate::clock::SystemClock;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::socket_activation::ActivatedSockets;
@@ -18,7 +21,7 @@ use crate::telemetry::log::{self, LogControl};
 /// When the configuration is not valid, the daemon cannot start, or the last snapshot cannot be written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
     let mut config = Config::load(flags, std::env::vars_os())?;
-    let log = log::init(config.log.format, config.log.level.as_str()).map_err(Failure::failed)?;
+    let log = log::init(config.log.format, config.log.level).map_err(Failure::failed)?;
     // Before any thread: it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
     // Signals first: one that arrives while the daemon is starting must not kill it half way.
@@ -58,9 +61,8 @@ fn reload(daemon: &Daemon, flags: &ConfigFlags, config: &mut Config, log: &LogCo
     let errors = match Config::load(flags, std::env::vars_os()) {
         Ok(new) => match daemon.reload(config, &new) {
             Ok(()) => {
-                if let Err(error) = log.set(new.log.level.as_str()) {
-                    tracing::error!(%error, "Cannot change the log level.");
-                }
+                // The log is there as long as the program is.
+                let _set = log.reload(LevelFilter::from_level(new.log.level));
                 return;
             }
             Err(error) => vec![error.to_string()],

@@ -146,8 +146,11 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
             std::thread::yield_now();
             let rows = live.pool.requests.next_id() - 1;
             let socket = counters.sockets[0].counts();
-            assert_eq!(counters.merge.counts().requests_merged, rows);
-            assert_eq!(socket.requests_popped + socket.requests_overwritten, rows);
+            assert_eq!(counters.merge.counts().requests_merged.get(), rows);
+            assert_eq!(
+                socket.requests_popped.get() + socket.requests_overwritten.get(),
+                rows
+            );
             drop(live);
             std::thread::yield_now();
         }

@@ -93,7 +93,7 @@ impl Status {
         let mut all = readings! {
             Alias current_temp_pool_size = depth, "";
             Alias current_timer_pool_size = timers, "";
-            Alias lost_tmp_records = total.requests_overwritten, "";
+            Alias lost_tmp_records = total.requests_overwritten.get(), "";
             Alias invalid_packets = total.datagrams_invalid.total(), "";
             Alias invalid_request_data = not_accepted, "";
             Gauge build_string = BUILD, "The daemon's version.";

@@ -40,7 +40,7 @@ use crate::report::definition::{Defaults, Definition};
 use crate::report::form::{FormError, ReportForm};
 use crate::report::{DefinedBy, Usage};
 use crate::telemetry::cpu::CpuTimes;
-use crate::telemetry::{MergeCounts, SocketCounts};
+use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::Value;
 
 mod active;
@@ -187,9 +187,9 @@ pub struct StatusSnapshot {
     /// Monotonic milliseconds when the daemon started.
     pub started_ms: u64,
     /// The sockets, added up.
-    pub sockets: SocketCounts,
+    pub sockets: SocketCounters,
     /// The merger.
-    pub merge: MergeCounts,
+    pub merge: MergeCounters,
     /// Requests in the temporary pool.
     pub ring_depth: u64,
     /// Rows of the timer pool.

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
+use crate::telemetry::counters::Counter;
 use crate::telemetry::reading::{Kind, Reading};
-use crate::telemetry::{Counters, SocketCounters, SocketCounts};
+use crate::telemetry::{Counters, SocketCounters};
 
 /// No counter is taken up at more than this, so that sums over all sockets do not overflow.
 const COUNT_MAX: u64 = 1 << 53;
@@ -41,12 +42,14 @@ impl SocketName {
 }
 
 /// The counts without what is under way.
-fn settled(counts: SocketCounts) -> SocketCounts {
-    let pushed = counts.requests_popped + counts.requests_overwritten;
-    SocketCounts {
-        datagrams_received: counts.datagrams_accepted + counts.datagrams_invalid.total(),
-        requests_pushed: pushed,
-        requests_decoded: pushed + counts.requests_invalid.total(),
+fn settled(counts: SocketCounters) -> SocketCounters {
+    let received = counts.datagrams_accepted.get() + counts.datagrams_invalid.total();
+    let pushed = counts.requests_popped.get() + counts.requests_overwritten.get();
+    let decoded = pushed + counts.requests_invalid.total();
+    SocketCounters {
+        datagrams_received: Counter::new(received),
+        requests_pushed: Counter::new(pushed),
+        requests_decoded: Counter::new(decoded),
         ..counts
     }
 }
@@ -101,7 +104,8 @@ impl SavedCounters {
         let mut merge = counters.merge.counts();
         let counts: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
         let settled: Vec<_> = counts.into_iter().map(settled).collect();
-        merge.requests_merged = settled.iter().map(|it| it.requests_popped).sum();
+        let popped = settled.iter().map(|it| it.requests_popped.get());
+        merge.requests_merged = Counter::new(popped.sum());
         let mut others = merge.readings();
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
@@ -205,17 +209,20 @@ mod tests {
         saved.restore(&after, &swapped);
         let counts = after.sockets[1].counts();
         assert_eq!(
-            (counts.datagrams_received, counts.datagrams_accepted),
+            (
+                counts.datagrams_received.get(),
+                counts.datagrams_accepted.get()
+            ),
             (97, 90)
         );
-        assert_eq!(counts.requests_decoded, 80 + 3 + 7);
-        assert_eq!(counts.requests_pushed, 83);
-        assert_eq!(counts.kernel_drops, 11);
-        assert_eq!(after.merge.counts().requests_merged, 85);
-        assert_eq!(after.merge.counts().rows_evicted, 9);
-        assert_eq!(after.mysql.counts().mysql_statements, 21);
-        assert_eq!(after.mysql.counts().mysql_connections_open, 0);
-        assert_eq!(after.logins.counts().logins_failed, 22);
+        assert_eq!(counts.requests_decoded.get(), 80 + 3 + 7);
+        assert_eq!(counts.requests_pushed.get(), 83);
+        assert_eq!(counts.kernel_drops.get(), 11);
+        assert_eq!(after.merge.counts().requests_merged.get(), 85);
+        assert_eq!(after.merge.counts().rows_evicted.get(), 9);
+        assert_eq!(after.mysql.counts().mysql_statements.get(), 21);
+        assert_eq!(after.mysql.counts().mysql_connections_open.get(), 0);
+        assert_eq!(after.logins.counts().logins_failed.get(), 22);
         // The kernel goes on from its last reading, not from nothing.
         after.sockets[1].kernel_drops.raise_to(14);
         assert_eq!(after.sockets[1].kernel_drops.get(), 14);

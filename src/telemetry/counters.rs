@@ -2,7 +2,7 @@
 //! the status, `SHOW STATUS`, the metrics with their kind and help, and the snapshot follow from it.
 //!
 //! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of [`MergeCounters`].
-//! Readers take a plain copy ([`SocketCounts`], [`MergeCounts`]) that can be summed up and listed as [`Reading`]s.
+//! Readers take a copy, a set of their own, that can be summed up and listed as [`Reading`]s.
 //! Counters only grow, across restarts too when there is a snapshot; gauges are not in it.
 //!
 //! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
@@ -10,7 +10,6 @@
 //! sees that it came.
 
 use std::marker::PhantomData;
-use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,43 +19,40 @@ use serde_json::Value as Json;
 use super::reading::{Kind, Reading};
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 
-/// What is to be known of a field: how it is copied, summed up over sockets, shown, and restored.
+/// What is to be known of a field: how it is summed up, shown, and restored.
 pub trait Cell {
-    /// The value, without the atomics.
-    type Plain: Copy + Default + AddAssign;
     /// How it moves.
     const KIND: Kind = Kind::Counter;
-    /// Copies the value.
-    fn plain(&self) -> Self::Plain;
+    /// Adds the value of another one.
+    fn absorb(&self, more: &Self);
     /// Goes on from what another process had counted, for this reason if it counts by reason.
     fn restore(&self, reason: Option<&str>, value: u64);
     /// The value as it is shown.
-    fn value(value: &Self::Plain) -> Json;
+    fn value(&self) -> Json;
 }
 
 /// A field that is one number.
 macro_rules! number {
-    ($cell:ident, $kind:ident, $restore:expr) => {
+    ($cell:ident, $kind:ident, $to:tt, $restore:expr) => {
         impl Cell for $cell {
-            type Plain = u64;
             const KIND: Kind = Kind::$kind;
-            fn plain(&self) -> u64 {
-                self.get()
+            fn absorb(&self, more: &Self) {
+                self.$to.fetch_add(more.get(), Ordering::AcqRel);
             }
             fn restore(&self, _reason: Option<&str>, value: u64) {
                 let restore: fn(&Self, u64) = $restore;
                 restore(self, value);
             }
-            fn value(value: &u64) -> Json {
-                (*value).into()
+            fn value(&self) -> Json {
+                self.get().into()
             }
         }
     };
 }
 
-number!(Counter, Counter, Self::add);
-number!(Gauge, Gauge, |_, _| {});
-number!(WrappedCounter, Counter, |cell, value| {
+number!(Counter, Counter, 0, Self::add);
+number!(Gauge, Gauge, 0, |_, _| {});
+number!(WrappedCounter, Counter, offset, |cell, value| {
     cell.offset.fetch_add(value, Ordering::AcqRel);
 });
 
@@ -65,6 +61,12 @@ number!(WrappedCounter, Counter, |cell, value| {
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    /// One that has counted so far.
+    #[must_use]
+    pub const fn new(count: u64) -> Self {
+        Self(AtomicU64::new(count))
+    }
+
     /// Adds `count`; nothing is written for 0.
     #[inline]
     pub fn add(&self, count: u64) {
@@ -188,6 +190,12 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
     pub fn get(&self) -> [u64; N] {
         std::array::from_fn(|reason| self.counts[reason].get())
     }
+
+    /// Over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.get().iter().sum()
+    }
 }
 
 impl<R, const N: usize> Default for CounterBy<R, N> {
@@ -199,46 +207,19 @@ impl<R, const N: usize> Default for CounterBy<R, N> {
     }
 }
 
-/// The plain copy of a [`CounterBy`]: counts by reason, in the order of the reasons' numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CountsBy<const N: usize>(pub [u64; N]);
-
-impl<const N: usize> CountsBy<N> {
-    /// Over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-}
-
-impl<const N: usize> AddAssign for CountsBy<N> {
-    fn add_assign(&mut self, more: Self) {
-        for (into, more) in self.0.iter_mut().zip(more.0) {
-            *into += more;
-        }
-    }
-}
-
-impl<const N: usize> Default for CountsBy<N> {
-    fn default() -> Self {
-        Self([0; N])
-    }
-}
-
 impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
-    type Plain = CountsBy<N>;
-    fn plain(&self) -> CountsBy<N> {
-        CountsBy(self.get())
+    fn absorb(&self, more: &Self) {
+        self.add(&more.get());
     }
     fn restore(&self, reason: Option<&str>, value: u64) {
         if let Some(at) = (0..N).find(|&at| reason == Some(R::name_of(at))) {
             self.counts[at].add(value);
         }
     }
-    fn value(value: &CountsBy<N>) -> Json {
-        let counts = value.0.iter().enumerate();
+    fn value(&self) -> Json {
+        let counts = self.get().into_iter().enumerate();
         counts
-            .map(|(at, &count)| (R::name_of(at).to_owned(), count.into()))
+            .map(|(at, count)| (R::name_of(at).to_owned(), count.into()))
             .collect::<serde_json::Map<_, _>>()
             .into()
     }
@@ -246,61 +227,48 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
 
 /// A field on cache lines of its own, because another thread writes it than its neighbours.
 impl<C: Cell> Cell for CachePadded<C> {
-    type Plain = C::Plain;
     const KIND: Kind = C::KIND;
-    fn plain(&self) -> C::Plain {
-        C::plain(self)
+    fn absorb(&self, more: &Self) {
+        C::absorb(self, more);
     }
     fn restore(&self, reason: Option<&str>, value: u64) {
         C::restore(self, reason, value);
     }
-    fn value(value: &C::Plain) -> Json {
-        C::value(value)
+    fn value(&self) -> Json {
+        C::value(self)
     }
 }
 
-/// Declares a struct of counters and the plain struct that copies of it are, both from one list.
+/// Declares a struct of counters.
 macro_rules! counters {
-    (
-        $(#[$live_doc:meta])* $live:ident;
-        $(#[$plain_doc:meta])* $plain:ident;
-        $( $(#[doc = $help:literal])+ $field:ident: $cell:ty, )+
-    ) => {
-        $(#[$live_doc])*
+    ( $(#[$about:meta])* $name:ident; $( $(#[doc = $help:literal])+ $field:ident: $cell:ty, )+ ) => {
+        $(#[$about])*
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub struct $live {
+        pub struct $name {
             $( $(#[doc = $help])+ pub $field: $cell, )+
         }
 
-        $(#[$plain_doc])*
-        #[derive(Debug, Clone, Copy, Default)]
-        pub struct $plain {
-            $( $(#[doc = $help])+ pub $field: <$cell as Cell>::Plain, )+
-        }
-
-        impl $live {
-            /// A copy of all values; those that are listed later are read first.
+        impl $name {
+            /// A copy of all values.
             #[must_use]
-            pub fn counts(&self) -> $plain {
-                let mut counts = $plain::default();
-                counters!(@copy self, counts, [ $($field)+ ]);
+            pub fn counts(&self) -> Self {
+                let counts = Self::default();
+                counts.absorb(self);
                 counts
+            }
+
+            /// Adds the values of `more`, field by field; those that are listed later are read first.
+            pub fn absorb(&self, more: &Self) {
+                counters!(@absorb self, more, [ $($field)+ ]);
             }
 
             /// Goes on from what another process had counted; nothing when there is no such counter any more.
             pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
                 match name {
-                    $( stringify!($field) => <$cell as Cell>::restore(&self.$field, reason, value), )+
+                    $( stringify!($field) => Cell::restore(&self.$field, reason, value), )+
                     _ => {}
                 }
-            }
-        }
-
-        impl $plain {
-            /// Adds the values of `more`, field by field.
-            pub fn sum(&mut self, more: &Self) {
-                $( self.$field += more.$field; )+
             }
 
             /// All values, in the order of declaration.
@@ -311,24 +279,22 @@ macro_rules! counters {
                     metric: None,
                     help: concat!($($help),+).trim_ascii(),
                     kind: <$cell as Cell>::KIND,
-                    value: <$cell as Cell>::value(&self.$field),
+                    value: Cell::value(&self.$field),
                 } ),+ ]
             }
         }
     };
     // Last field first.
-    (@copy $from:ident, $to:ident, [ $first:ident $($rest:ident)* ]) => {
-        counters!(@copy $from, $to, [ $($rest)* ]);
-        $to.$first = $from.$first.plain();
+    (@absorb $to:ident, $from:ident, [ $first:ident $($rest:ident)* ]) => {
+        counters!(@absorb $to, $from, [ $($rest)* ]);
+        Cell::absorb(&$to.$first, &$from.$first);
     };
-    (@copy $from:ident, $to:ident, []) => {};
+    (@absorb $to:ident, $from:ident, []) => {};
 }
 
 counters! {
     /// What happened at one socket: its receiver's work, and what became of the requests it brought.
     SocketCounters;
-    /// A copy of [`SocketCounters`], or the sum over several sockets.
-    SocketCounts;
 
     /// Datagrams taken from the socket. Each is accepted or invalid.
     datagrams_received: Counter,
@@ -378,8 +344,6 @@ impl SocketCounters {
 counters! {
     /// What the merger did. It alone writes them.
     MergeCounters;
-    /// A copy of [`MergeCounters`].
-    MergeCounts;
 
     /// Runs of the merger.
     merges: Counter,
@@ -398,8 +362,6 @@ counters! {
 counters! {
     /// What the MySQL wire did.
     MySqlCounters;
-    /// A copy of [`MySqlCounters`].
-    MySqlCounts;
 
     /// Connections that MySQL clients opened.
     mysql_connections: Counter,
@@ -418,8 +380,6 @@ counters! {
 counters! {
     /// How logins went, over all front ends.
     LoginCounters;
-    /// A copy of [`LoginCounters`].
-    LoginCounts;
 
     /// Logins that were refused because the secret was wrong or the user unknown.
     logins_failed: Counter,
@@ -454,11 +414,9 @@ impl Counters {
 
     /// The sum over all sockets.
     #[must_use]
-    pub fn total(&self) -> SocketCounts {
-        let mut total = SocketCounts::default();
-        for socket in &self.sockets {
-            total.sum(&socket.counts());
-        }
+    pub fn total(&self) -> SocketCounters {
+        let total = SocketCounters::default();
+        self.sockets.iter().for_each(|it| total.absorb(it));
         total
     }
 }
@@ -503,10 +461,10 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut readings = SocketCounts::default().readings();
-        readings.extend(MergeCounts::default().readings());
-        readings.extend(MySqlCounts::default().readings());
-        readings.extend(LoginCounts::default().readings());
+        let mut readings = SocketCounters::default().readings();
+        readings.extend(MergeCounters::default().readings());
+        readings.extend(MySqlCounters::default().readings());
+        readings.extend(LoginCounters::default().readings());
         let mut names: Vec<_> = readings.iter().map(|reading| reading.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -524,9 +482,9 @@ mod tests {
             socket.requests_popped.add(count);
         }
         let total = counters.total();
-        assert_eq!(total.requests_decoded, 321);
+        assert_eq!(total.requests_decoded.get(), 321);
         assert_eq!(total.requests_invalid.total(), 321);
-        assert_eq!(total.requests_popped, 321);
+        assert_eq!(total.requests_popped.get(), 321);
     }
 
     #[test]
@@ -543,13 +501,22 @@ mod tests {
         counters.add_decoded(&counts);
         counters.add_decoded(&counts);
         let booked = counters.counts();
-        assert_eq!((booked.datagrams_accepted, booked.requests_decoded), (2, 4));
-        assert_eq!(booked.datagrams_invalid.0[RejectReason::Empty as usize], 6);
         assert_eq!(
-            booked.requests_invalid.0[RejectReason::TooLarge as usize],
+            (
+                booked.datagrams_accepted.get(),
+                booked.requests_decoded.get()
+            ),
+            (2, 4)
+        );
+        assert_eq!(
+            booked.datagrams_invalid.get()[RejectReason::Empty as usize],
+            6
+        );
+        assert_eq!(
+            booked.requests_invalid.get()[RejectReason::TooLarge as usize],
             8
         );
-        assert_eq!(booked.elements_mended.0[Repair::TextCut as usize], 10);
+        assert_eq!(booked.elements_mended.get()[Repair::TextCut as usize], 10);
         assert_eq!(
             booked.datagrams_invalid.total() + booked.requests_invalid.total(),
             14

@@ -14,5 +14,5 @@ pub mod memory;
 
 pub mod reading;
 
-pub use counters::{Counters, MergeCounters, MergeCounts, SocketCounters, SocketCounts};
+pub use counters::{Counters, MergeCounters, SocketCounters};
 pub use reading::Reading;

@@ -14,7 +14,7 @@ fn table_path(report: &ReportStatus) -> Value<'static> {
 pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Vec<Value<'static>>> {
     let texts = |report: &ReportStatus| ActiveText::new(&report.definition);
     let ids: Vec<String> = look.reports.iter().map(|it| texts(it).id).collect();
-    let requests = look.merge.requests_merged;
+    let requests = look.merge.requests_merged.get();
     let per_packet = |secs: f64| (requests > 0).then(|| secs * 1e6 / requests as f64);
     look.listed()
         .map(|report| {

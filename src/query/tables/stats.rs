@@ -4,7 +4,7 @@
 
 use super::{StatusSnapshot, float, int, text};
 use crate::input::record::RejectReason;
-use crate::telemetry::SocketCounts;
+use crate::telemetry::SocketCounters;
 use crate::telemetry::cpu::CpuTimes;
 use crate::value::Value;
 
@@ -13,11 +13,11 @@ pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERS
 
 /// Datagrams that could not be decoded, and datagrams and requests that were decoded and not accepted. What was refused
 /// for where it came from is neither.
-pub(in crate::query) fn refusals(sockets: &SocketCounts) -> (u64, u64) {
+pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     let sum = |of: fn(RejectReason) -> bool| {
         let counts = RejectReason::ALL
             .into_iter()
-            .zip(sockets.datagrams_invalid.0);
+            .zip(sockets.datagrams_invalid.get());
         let counts = counts.filter(|(reason, _)| of(*reason));
         counts.map(|(_, count)| count).sum::<u64>()
     };
@@ -32,7 +32,7 @@ pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
     vec![
         int(look.ring_depth),
         int(look.timer_rows),
-        int(look.sockets.requests_overwritten),
+        int(look.sockets.requests_overwritten.get()),
         int(look.sockets.datagrams_invalid.total()),
         int(not_accepted),
         text(BUILD),
@@ -50,15 +50,18 @@ pub(super) fn v2_stats(look: &StatusSnapshot) -> Vec<(&'static str, Value<'stati
         ("uptime", Value::Float(look.uptime_secs())),
         ("ru_utime", user(look.process_cpu)),
         ("ru_stime", system(look.process_cpu)),
-        ("udp_recv_total", int(sockets.batches_received)),
-        ("udp_recv_bytes", int(sockets.received_bytes)),
-        ("udp_recv_packets", int(sockets.datagrams_received)),
+        ("udp_recv_total", int(sockets.batches_received.get())),
+        ("udp_recv_bytes", int(sockets.received_bytes.get())),
+        ("udp_recv_packets", int(sockets.datagrams_received.get())),
         ("udp_packet_decode_err", int(undecodable)),
-        ("udp_packet_send_total", int(sockets.requests_pushed)),
-        ("udp_packet_send_err", int(sockets.requests_overwritten)),
+        ("udp_packet_send_total", int(sockets.requests_pushed.get())),
+        (
+            "udp_packet_send_err",
+            int(sockets.requests_overwritten.get()),
+        ),
         ("udp_ru_utime", user(look.receivers_cpu)),
         ("udp_ru_stime", system(look.receivers_cpu)),
-        ("repacker_recv_packets", int(sockets.requests_decoded)),
+        ("repacker_recv_packets", int(sockets.requests_decoded.get())),
         ("repacker_packet_validate_err", int(not_accepted)),
         ("coordinator_ru_utime", user(look.merger_cpu)),
         ("coordinator_ru_stime", system(look.merger_cpu)),

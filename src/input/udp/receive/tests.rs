@@ -13,7 +13,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, Record, RejectReason, TextLimits};
 use crate::input::udp::socket;
 use crate::ring::{Consumer, RingPlan, TempRing};
-use crate::telemetry::{Counters, SocketCounts};
+use crate::telemetry::{Counters, SocketCounters};
 
 const SECOND: u32 = 1_700_000_000;
 
@@ -107,7 +107,7 @@ impl Drop for StopAtEnd<'_> {
 }
 
 /// Waits until the receivers have got on so far.
-fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounts) -> bool) {
+fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounters) -> bool) {
     let start = std::time::Instant::now();
     while !reached(&counters.total()) {
         assert!(
@@ -132,8 +132,8 @@ fn send(to: SocketAddr, count: u64, counters: &Counters) -> Expected {
             _ => &small[index / HOSTS.len() % small.len()],
         };
         wait(counters, |now| {
-            sent.datagrams - now.datagrams_received < UNDER_WAY_MAX
-                && sent.bytes - now.received_bytes < UNDER_WAY_BYTES_MAX
+            sent.datagrams - now.datagrams_received.get() < UNDER_WAY_MAX
+                && sent.bytes - now.received_bytes.get() < UNDER_WAY_BYTES_MAX
         });
         assert_eq!(source.send_to(datagram, to).unwrap(), datagram.len());
         sent.datagrams += 1;
@@ -142,7 +142,7 @@ fn send(to: SocketAddr, count: u64, counters: &Counters) -> Expected {
         sent.decoded += expected.decoded;
         sent.requests_invalid += expected.requests_invalid;
     }
-    wait(counters, |now| now.datagrams_received == count);
+    wait(counters, |now| now.datagrams_received.get() == count);
     sent
 }
 
@@ -210,38 +210,43 @@ fn run_mix(
 }
 
 /// The sums that hold at rest, for one socket as for all.
-fn assert_sums(counts: &SocketCounts) {
+fn assert_sums(counts: &SocketCounters) {
     assert_eq!(
-        counts.datagrams_received,
-        counts.datagrams_accepted + counts.datagrams_invalid.total()
+        counts.datagrams_received.get(),
+        counts.datagrams_accepted.get() + counts.datagrams_invalid.total()
     );
     assert_eq!(
-        counts.requests_decoded,
-        counts.requests_popped + counts.requests_overwritten + counts.requests_invalid.total()
+        counts.requests_decoded.get(),
+        counts.requests_popped.get()
+            + counts.requests_overwritten.get()
+            + counts.requests_invalid.total()
     );
     assert_eq!(
-        counts.requests_decoded,
-        counts.requests_pushed + counts.requests_invalid.total()
+        counts.requests_decoded.get(),
+        counts.requests_pushed.get() + counts.requests_invalid.total()
     );
-    assert_eq!(counts.kernel_drops, 0);
-    assert_eq!(counts.receive_errors, 0);
+    assert_eq!(counts.kernel_drops.get(), 0);
+    assert_eq!(counts.receive_errors.get(), 0);
 }
 
-fn assert_all_counted(counters: &Counters, sent: Expected) -> SocketCounts {
+fn assert_all_counted(counters: &Counters, sent: Expected) -> SocketCounters {
     for socket in &counters.sockets {
         assert_sums(&socket.counts());
     }
     let total = counters.total();
     assert_sums(&total);
     let seen = Expected {
-        datagrams: total.datagrams_received,
-        bytes: total.received_bytes,
-        accepted: total.datagrams_accepted,
-        decoded: total.requests_decoded,
+        datagrams: total.datagrams_received.get(),
+        bytes: total.received_bytes.get(),
+        accepted: total.datagrams_accepted.get(),
+        decoded: total.requests_decoded.get(),
         requests_invalid: total.requests_invalid.total(),
     };
     assert_eq!(seen, sent);
-    assert!(total.batches_received > 0 && total.batches_received <= total.datagrams_received);
+    assert!(
+        total.batches_received.get() > 0
+            && total.batches_received.get() <= total.datagrams_received.get()
+    );
     total
 }
 
@@ -249,7 +254,7 @@ fn assert_all_counted(counters: &Counters, sent: Expected) -> SocketCounts {
 fn twenty_thousand_mixed_datagrams_are_all_accounted_for() {
     let (counters, sent, by_host) = run_mix(100_000, 20_000, true);
     let total = assert_all_counted(&counters, sent);
-    assert_eq!(total.requests_overwritten, 0);
+    assert_eq!(total.requests_overwritten.get(), 0);
     assert_eq!(
         by_host.iter().sum::<u64>(),
         sent.decoded - sent.requests_invalid
@@ -258,12 +263,12 @@ fn twenty_thousand_mixed_datagrams_are_all_accounted_for() {
         by_host[0], by_host[1],
         "every kind was sent from both as often"
     );
-    let by = |reason: RejectReason| total.datagrams_invalid.0[reason as usize];
+    let by = |reason: RejectReason| total.datagrams_invalid.get()[reason as usize];
     assert_eq!(by(RejectReason::Empty), sent_of_kind(6));
     assert_eq!(by(RejectReason::TimerCounts), sent_of_kind(7));
     assert_eq!(by(RejectReason::Lz4Header), sent_of_kind(8));
     assert_eq!(
-        total.requests_invalid.0[RejectReason::RequestTagCounts as usize],
+        total.requests_invalid.get()[RejectReason::RequestTagCounts as usize],
         sent_of_kind(2)
     );
 }
@@ -278,11 +283,11 @@ fn sent_of_kind(kind: usize) -> u64 {
 fn a_ring_that_overflows_loses_requests_but_no_count() {
     let (counters, sent, by_host) = run_mix(100, 5_000, false);
     let total = assert_all_counted(&counters, sent);
-    assert!(total.requests_overwritten > 0);
+    assert!(total.requests_overwritten.get() > 0);
     let kept: u64 = by_host.iter().sum();
-    assert_eq!(kept, total.requests_popped);
+    assert_eq!(kept, total.requests_popped.get());
     assert_eq!(
-        kept + total.requests_overwritten,
+        kept + total.requests_overwritten.get(),
         sent.decoded - sent.requests_invalid
     );
 }
@@ -316,13 +321,14 @@ fn what_the_kernel_dropped_stands_beside_what_was_received() {
             );
         });
         wait(&counters, |now| {
-            now.kernel_drops > 0 && now.kernel_drops + now.datagrams_received == 100
+            now.kernel_drops.get() > 0
+                && now.kernel_drops.get() + now.datagrams_received.get() == 100
         });
     });
     let counts = counters.total();
-    assert_eq!(counts.recv_buffer_asked_bytes, 1);
+    assert_eq!(counts.recv_buffer_asked_bytes.get(), 1);
     assert!(
-        counts.recv_buffer_granted_bytes > 1,
+        counts.recv_buffer_granted_bytes.get() > 1,
         "the kernel has a least size"
     );
 }
