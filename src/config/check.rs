@@ -63,7 +63,7 @@ impl RawConfig {
         let given = self.settings.get(key.name);
         let value = given.and_then(|given| kind.read(key.name, given, &mut self.errors));
         value.unwrap_or_else(|| {
-            let default = Given::from_text(default_location(key), kind.unquoted);
+            let default = Given::from_text(default_location(key));
             let value = kind.read(key.name, &default, &mut self.errors);
             value.expect("defaults are within their ranges, which a test checks")
         })

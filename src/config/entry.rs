@@ -51,9 +51,9 @@ impl EntryReader<'_> {
                 true => String::new(),
                 false => format!(" = {}", value.location.given()),
             };
-            let meant = || nearest(key, keys.iter().copied());
+            let meant = nearest(key, keys.iter().copied());
             let hint = hint(key)
-                .or_else(|| meant().map(|meant| format!("did you mean {list}.{meant}?")))
+                .or_else(|| meant.map(|meant| format!("did you mean {list}.{meant}?")))
                 .unwrap_or_else(|| format!("[[{list}]] takes {}", keys.join(", ")));
             let problem = format!("{list}.{key}{given}: unknown setting; {hint}");
             let error = ConfigError::new(value.location.clone(), problem);

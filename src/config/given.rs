@@ -7,16 +7,7 @@ use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
 use super::location::Location;
-
-/// Keys of a `[[user]]` whose values are no secrets, so that errors may repeat them.
-const SHOWN_OF_USERS: [&str; 6] = [
-    "name",
-    "role",
-    "password_file",
-    "password_env",
-    "token_file",
-    "token_env",
-];
+use super::user;
 
 /// A value with its location.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,17 +55,6 @@ impl Entry {
     }
 }
 
-/// What a text of a flag or a variable means that has no quotes of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unquoted {
-    /// TOML, or else itself.
-    Text,
-    /// Itself, also when it could be TOML: a directory may be called `2024`.
-    TextAlways,
-    /// TOML, or else a list with commas.
-    List,
-}
-
 impl Given {
     /// A TOML value in the text of `location`.
     pub(super) fn from_toml(toml: &Spanned<DeValue<'_>>, text: &Location) -> Self {
@@ -95,54 +75,32 @@ impl Given {
             DeValue::Table(keys) => {
                 let values = keys.iter().map(|(key, value)| {
                     let mut value = Self::from_toml(value, text);
-                    value.location.hidden &= !SHOWN_OF_USERS.contains(&&**key.get_ref());
+                    value.location.hidden &= !user::SHOWN.contains(&&**key.get_ref());
                     (key.get_ref().to_string(), value)
                 });
-                toml::Table::deserialize(ValueDeserializer::from(toml.clone())).map_or(
-                    Value::Other,
-                    |table| {
-                        Value::Table(Entry {
-                            location: location.clone(),
-                            table,
-                            values: values.collect(),
-                        })
-                    },
-                )
+                match toml::Table::deserialize(ValueDeserializer::from(toml.clone())) {
+                    Ok(table) => Value::Table(Entry {
+                        location: location.clone(),
+                        table,
+                        values: values.collect(),
+                    }),
+                    Err(_) => Value::Other,
+                }
             }
             DeValue::Datetime(_) => Value::Other,
         };
         Self { value, location }
     }
 
-    /// The text of a flag or a variable.
-    ///
-    /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; what is left of a list
-    /// (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
-    pub(super) fn from_text(location: Location, unquoted: Unquoted) -> Self {
-        let text = location.text();
-        let quoted = text.starts_with(['"', '\'']);
-        let toml = match unquoted {
-            Unquoted::TextAlways if !quoted => None,
-            _ => DeValue::parse(text).ok(),
-        };
-        let value = match toml {
-            Some(value) => return Self::from_toml(&value, &location),
-            None if unquoted == Unquoted::List && !quoted => {
-                let inner = text
-                    .strip_prefix('[')
-                    .and_then(|text| text.strip_suffix(']'))
-                    // "[::1]" is one address without its port, not a list.
-                    .filter(|inner| !inner.starts_with(':'))
-                    .unwrap_or(text);
-                let items = inner.split(',').map(|item| Self {
-                    value: Value::Text(item.trim().trim_matches(['"', '\'']).to_owned()),
-                    location: Location::whole(location.origin().clone(), item),
-                });
-                Value::List(items.collect())
-            }
-            None => Value::Text(text.to_owned()),
-        };
-        Self { value, location }
+    /// The text of a flag or a variable: TOML, or else itself.
+    pub(super) fn from_text(location: Location) -> Self {
+        match DeValue::parse(location.text()) {
+            Ok(value) => Self::from_toml(&value, &location),
+            Err(_) => Self {
+                value: Value::Text(location.text().to_owned()),
+                location,
+            },
+        }
     }
 
     /// The text, if it is one.
@@ -162,14 +120,29 @@ impl Given {
     }
 
     /// The items of a list; a value alone is a list of one, and "" or what a shell leaves of `[]` one of none.
-    pub(super) fn items(&self) -> &[Self] {
+    ///
+    /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; what is left of a list
+    /// (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
+    pub(super) fn items(&self) -> Vec<Self> {
         let items = match &self.value {
-            Value::List(items) => items,
-            _ => std::slice::from_ref(self),
+            Value::List(items) => items.clone(),
+            Value::Text(text) if !self.location.is_in_file() => {
+                let inner = text
+                    .strip_prefix('[')
+                    .and_then(|text| text.strip_suffix(']'))
+                    // "[::1]" is one address without its port, not a list.
+                    .filter(|inner| !inner.starts_with(':'));
+                let items = inner.unwrap_or(text).split(',').map(|item| Self {
+                    value: Value::Text(item.trim().trim_matches(['"', '\'']).to_owned()),
+                    location: Location::whole(self.location.origin().clone(), item),
+                });
+                items.collect()
+            }
+            _ => vec![self.clone()],
         };
-        match items {
-            [only] if only.text() == Some("") => &[],
-            items => items,
+        match &items[..] {
+            [only] if only.text() == Some("") => Vec::new(),
+            _ => items,
         }
     }
 

@@ -10,15 +10,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::error::ConfigError;
-use super::given::{Given, Unquoted, Value};
+use super::given::{Given, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 
 /// A kind of values that become a `T`.
 pub(super) struct Kind<T> {
     /// What it accepts, in words.
     pub(super) accepted: String,
-    /// What a text that is not TOML means, as a shell leaves it when it eats the quotes.
-    pub(super) unquoted: Unquoted,
     reader: Reader<T>,
 }
 
@@ -49,7 +47,6 @@ impl<T: 'static> Kind<T> {
     ) -> Self {
         Self {
             accepted: accepted.into(),
-            unquoted: Unquoted::Text,
             reader: Box::new(reader),
         }
     }
@@ -73,8 +70,10 @@ impl<T: 'static> Kind<T> {
             Ok(value) => return Some(value),
             Err(problem) => problem,
         };
-        let item = problem.item.and_then(|index| given.items().get(index));
-        let location = item.unwrap_or(given).location.clone();
+        let item = problem
+            .item
+            .and_then(|index| given.items().into_iter().nth(index));
+        let location = item.map_or(given.location.clone(), |item| item.location);
         let error = ConfigError::value(location, name, &problem.text, &self.accepted);
         errors.push(error);
         None
@@ -187,13 +186,14 @@ pub(super) fn front_address() -> Kind<Option<SocketAddr>> {
 /// The path of a file or a directory, or "".
 pub(super) fn path(of: &str) -> Kind<Option<PathBuf>> {
     let accepted = format!("the path of a {of}, or \"\" for none");
-    Kind {
-        unquoted: Unquoted::TextAlways,
-        ..Kind::new(accepted, |given| {
-            let path = given.text().ok_or("not a path")?;
-            Ok((!path.is_empty()).then(|| path.into()))
-        })
-    }
+    Kind::new(accepted, |given| {
+        let path = match given.text() {
+            // A directory may be called `2024`, without quotes.
+            None if !given.location.is_in_file() => given.location.text(),
+            path => path.ok_or("not a path")?,
+        };
+        Ok((!path.is_empty()).then(|| path.into()))
+    })
 }
 
 /// A list of at most `most` items (and what they are called); a value that is none is a list of one. `item` reads an item,
@@ -203,7 +203,7 @@ fn list<T: 'static>(
     accepted: &str,
     item: fn(&Given, &[T]) -> Result<T, Problem>,
 ) -> Kind<Vec<T>> {
-    let reader = move |given: &Given| {
+    Kind::new(accepted, move |given| {
         let items = given.items();
         if items.len() > most {
             return Err(format!("more than {most} {items_are}").into());
@@ -217,11 +217,7 @@ fn list<T: 'static>(
             values.push(item(given, &values).map_err(item_of)?);
         }
         Ok(values)
-    };
-    Kind {
-        unquoted: Unquoted::List,
-        ..Kind::new(accepted, reader)
-    }
+    })
 }
 
 pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
@@ -234,14 +230,10 @@ pub(super) fn addresses() -> Kind<Vec<SocketAddr>> {
             false => Ok(address),
         }
     });
-    let reader = move |given: &Given| match (any.reader)(given)? {
+    Kind::new(accepted, move |given| match (any.reader)(given)? {
         none if none.is_empty() => Err("no address at all".into()),
         addresses => Ok(addresses),
-    };
-    Kind {
-        unquoted: Unquoted::List,
-        ..Kind::new(accepted, reader)
-    }
+    })
 }
 
 pub(super) fn networks() -> Kind<Vec<IpNet>> {

@@ -69,6 +69,11 @@ impl Location {
         &self.text
     }
 
+    /// Whether it is in a file.
+    pub(super) fn is_in_file(&self) -> bool {
+        matches!(*self.origin, Origin::File(_))
+    }
+
     /// Where the text comes from.
     #[must_use]
     pub fn origin(&self) -> &Origin {

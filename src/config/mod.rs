@@ -47,17 +47,15 @@ impl Config {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
-        let in_variable = variables
-            .iter()
-            .find(|(name, path)| name == CONFIG_VARIABLE && !path.is_empty());
-        let path = match (&flags.config, in_variable) {
-            (Some(path), _) => Some((Origin::Flag("--config"), path.clone())),
-            (None, Some((_, path))) => {
-                let origin = Origin::Variable(CONFIG_VARIABLE.to_owned());
-                Some((origin, PathBuf::from(path)))
-            }
-            (None, None) => None,
-        };
+        let in_flag = flags.config.clone();
+        let in_variable = variables.iter().find_map(|(name, path)| {
+            let given = name == CONFIG_VARIABLE && !path.is_empty();
+            given.then(|| PathBuf::from(path))
+        });
+        let of_variable = Origin::Variable(CONFIG_VARIABLE.to_owned());
+        let path = in_flag
+            .map(|path| (Origin::Flag("--config"), path))
+            .or(in_variable.map(|path| (of_variable, path)));
         let mut raw = RawConfig::default();
         if let Some((named_by, path)) = path {
             let shown = path.display();
@@ -104,13 +102,11 @@ impl Config {
     pub fn reload(&mut self, new: &Self) -> Changes {
         let mut changes = self.take_live_keys(new);
         // Not their locations: a line that was moved is no other rule.
-        let rules = |config: &Self| -> Vec<_> {
-            let rules = config.rewrites.iter();
-            rules
-                .map(|rule| (rule.field.clone(), rule.change.clone(), rule.stop))
-                .collect()
+        let is_same = |(old, new): (&RewriteRule, &RewriteRule)| {
+            (&old.field, &old.change, old.stop) == (&new.field, &new.change, new.stop)
         };
-        if rules(self) != rules(new) {
+        let mut pairs = self.rewrites.iter().zip(&new.rewrites);
+        if self.rewrites.len() != new.rewrites.len() || !pairs.all(is_same) {
             changes.needs_restart.push("rewrite");
         }
         if self.users != new.users {

@@ -6,15 +6,16 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use regex::Regex;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 use super::flags::ConfigFlags;
-use super::given::{Entry, Given, Unquoted, Value};
+use super::given::{Entry, Given, Value};
 use super::location::{Location, Origin};
 use super::settings::{self, KEYS};
-use super::suggest::nearest;
+use super::suggest::{hint, nearest};
 
 /// The lists of tables.
 pub(super) const LISTS: [&str; 3] = ["report", "rewrite", "user"];
@@ -148,9 +149,7 @@ impl RawConfig {
 
     /// The text of a flag or a variable for the key or list `name`.
     fn add_text(&mut self, name: &'static str, location: Location) {
-        let key = settings::find(name);
-        let unquoted = key.map_or(Unquoted::Text, |key| (key.unquoted)());
-        let given = Given::from_text(of_list(name, location), unquoted);
+        let given = Given::from_text(of_list(name, location));
         self.settings.insert(name, given);
     }
 
@@ -164,9 +163,8 @@ impl RawConfig {
                 "rewrite" => "[{field = \"script_name\", ..}]",
                 _ => "[{name = \"x\", ..}]",
             };
-            let in_file = matches!(given.location.origin(), Origin::File(_));
             let (problem, accepted) = match given.value {
-                Value::Text(_) if !in_file => (
+                Value::Text(_) if !given.location.is_in_file() => (
                     "not valid TOML",
                     format!("a list of tables, quoted for the shell: --set '{list}={example}'"),
                 ),
@@ -243,22 +241,16 @@ fn unknown_key(name: &str, location: Location) -> ConfigError {
         false => location,
     };
     let section = name.split('.').next().unwrap_or(name);
-    let in_section = settings::names_in(section);
-    let hint = if let Some(meant) = nearest_key(name).or_else(|| nearest(name, LISTS)) {
-        format!("did you mean {meant}?")
-    } else if in_section.is_empty() {
-        format!(
+    let meant = nearest_key(name).or_else(|| nearest(name, LISTS));
+    let hint = hint(meant, || match &settings::names_in(section)[..] {
+        [] => format!(
             "accepted are the sections {}",
             settings::sections().join(", ")
-        )
-    } else {
-        format!("[{section}] takes {}", in_section.join(", "))
-    };
-    let given = location.given();
-    ConfigError::new(
-        location,
-        format!("{name} = {given}: unknown setting; {hint}"),
-    )
+        ),
+        names => format!("[{section}] takes {}", names.join(", ")),
+    });
+    let problem = format!("{name} = {}: unknown setting; {hint}", location.given());
+    ConfigError::new(location, problem)
 }
 
 /// A section, or a key outside of all sections, that does not exist.
@@ -284,13 +276,11 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
 fn unknown_variable(name: &str, location: Location) -> ConfigError {
     let mut known: Vec<String> = names().map(settings::variable).collect();
     known.push(CONFIG_VARIABLE.to_owned());
-    let hint = match nearest(name, known.iter().map(String::as_str)) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None => {
-            "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY"
-                .to_owned()
-        }
-    };
+    let meant = nearest(name, known.iter().map(String::as_str));
+    let hint = hint(meant, || {
+        "accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in PINBAD_POOL_STATS_HISTORY"
+            .to_owned()
+    });
     let problem = format!("no setting has this variable; {hint}");
     let mut error = ConfigError::new(location, problem);
     error.is_unknown_variable = true;
@@ -301,19 +291,9 @@ fn unknown_variable(name: &str, location: Location) -> ConfigError {
 /// `PINBAD_SERVICE_HOST`, `PINBAD_PORT=udp://10.0.0.7:30002`, `PINBAD_PORT_30002_UDP_ADDR` and the like into every
 /// container. They are neither settings nor slips, so they are ignored.
 fn is_service_link(name: &str, value: &str) -> bool {
-    let protocols = ["tcp://", "udp://", "sctp://"];
-    let is_port = |rest: &str| {
-        let (number, rest) = rest.split_once('_').unwrap_or((rest, ""));
-        let protocol = rest.split('_').next().unwrap_or(rest);
-        number.parse::<u16>().is_ok() && ["TCP", "UDP", "SCTP"].contains(&protocol)
-    };
-    name.ends_with("_SERVICE_HOST")
-        || name.ends_with("_SERVICE_PORT")
-        || name.contains("_SERVICE_PORT_")
-        || (name.ends_with("_PORT") && protocols.iter().any(|start| value.starts_with(start)))
-        || name
-            .split_once("_PORT_")
-            .is_some_and(|(_, rest)| is_port(rest))
+    let links = "^[^=]*_(SERVICE_HOST=|SERVICE_PORT[_=]|PORT=(tcp|udp|sctp)://|PORT_[0-9]+_(TCP|UDP|SCTP)[_=])";
+    let links = Regex::new(links).expect("a test uses it");
+    links.is_match(&format!("{name}={value}"))
 }
 
 #[cfg(test)]

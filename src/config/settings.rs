@@ -11,10 +11,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
-use super::given::{Entry, Unquoted};
+use super::given::Entry;
 use super::kinds::{
-    Kind, addresses, buckets, choice, front_address, host_names, networks, path, report_names,
-    size, span, switch, whole,
+    addresses, buckets, choice, front_address, host_names, networks, path, report_names, size,
+    span, switch, whole,
 };
 use super::raw::RawConfig;
 use super::rewrite::RewriteRule;
@@ -31,8 +31,6 @@ pub(crate) struct Key {
     /// The lines above it in `config/pinbad.toml`.
     #[cfg(test)]
     pub(super) comment: &'static [&'static str],
-    /// What a text that is not TOML means.
-    pub(super) unquoted: fn() -> Unquoted,
 }
 
 impl Key {
@@ -82,10 +80,6 @@ macro_rules! settings {
             default: $default,
             #[cfg(test)]
             comment: &[$($doc),*],
-            unquoted: || {
-                let kind: Kind<$Type> = $kind;
-                kind.unquoted
-            },
         },)*)*];
 
         impl Config {

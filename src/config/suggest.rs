@@ -17,3 +17,11 @@ pub(super) fn nearest<'a>(
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
+
+/// What an unknown name is answered with: the one that was meant, or else what there is.
+pub(super) fn hint(meant: Option<&str>, there_is: impl FnOnce() -> String) -> String {
+    match meant {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => there_is(),
+    }
+}

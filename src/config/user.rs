@@ -86,17 +86,17 @@ impl ConfiguredUser {
     }
 }
 
-/// The keys of an entry.
-const KEYS: [&str; 8] = [
+/// The keys of an entry whose values are no secrets, so that errors may repeat them.
+pub(super) const SHOWN: [&str; 6] = [
     "name",
     "role",
     "password_file",
     "password_env",
-    "password",
-    "mysql_native_hash",
     "token_file",
     "token_env",
 ];
+/// The others.
+const SECRETS: [&str; 2] = ["password", "mysql_native_hash"];
 
 const NAME: &str = "1 to 64 bytes without a colon, without control characters, and not used twice";
 const HASH: &str = "\"*\" and 40 hexadecimal digits, as MySQL's mysql.user has it and SELECT PASSWORD('...') gives it";
@@ -120,7 +120,7 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Conf
 
 impl EntryReader<'_> {
     fn user(&mut self) -> Result<ConfiguredUser, Refused> {
-        self.refuse_unknown(&KEYS, |key| {
+        self.refuse_unknown(&[&SHOWN[..], &SECRETS].concat(), |key| {
             let hint = "a token is kept in a file (token_file) or in the environment (token_env)";
             (key == "token").then(|| hint.to_owned())
         });

@@ -37,18 +37,40 @@ pub struct RewriteRule {
 /// The text that a rule is about. Shows as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RewriteField {
-    /// `hostname`
+    /// `script_name` and the like.
+    Text(TextField),
+    /// `+name` or `@name`: the value of the tags of this name.
+    Tag(TagOf, String),
+}
+
+/// A text of a request, tags apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TextField {
+    /// The physical host.
     Hostname,
-    /// `server_name`
+    /// The virtual host.
     ServerName,
-    /// `script_name`
+    /// The script.
     ScriptName,
-    /// `schema`
+    /// The schema; a rule is asked about it only when it was sent.
     Schema,
-    /// `+name`: the value of the request tags of this name.
-    RequestTag(String),
-    /// `@name`: the value of the timer tags of this name.
-    TimerTag(String),
+}
+
+/// The names of the fields, by `TextField as usize`.
+pub const TEXT_FIELDS: [(&str, TextField); 4] = [
+    ("hostname", TextField::Hostname),
+    ("server_name", TextField::ServerName),
+    ("script_name", TextField::ScriptName),
+    ("schema", TextField::Schema),
+];
+
+/// Whose tag it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TagOf {
+    /// The request's: `+name`.
+    Request,
+    /// A timer's: `@name`.
+    Timer,
 }
 
 /// What a rule does to a text. All comparing is by case unless a pattern says `(?i)`.
@@ -100,7 +122,7 @@ impl Change {
     #[must_use]
     pub fn replace(&self) -> &str {
         match self {
-            Self::Pattern(_, template) => template.source(),
+            Self::Pattern(_, template) => &template.source,
             Self::Cut(_) => "",
             Self::Digits(text) | Self::Prefix(_, text) => text,
         }
@@ -110,12 +132,9 @@ impl Change {
 impl fmt::Display for RewriteField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hostname => write!(f, "hostname"),
-            Self::ServerName => write!(f, "server_name"),
-            Self::ScriptName => write!(f, "script_name"),
-            Self::Schema => write!(f, "schema"),
-            Self::RequestTag(name) => write!(f, "+{name}"),
-            Self::TimerTag(name) => write!(f, "@{name}"),
+            Self::Text(field) => f.write_str(TEXT_FIELDS[*field as usize].0),
+            Self::Tag(TagOf::Request, name) => write!(f, "+{name}"),
+            Self::Tag(TagOf::Timer, name) => write!(f, "@{name}"),
         }
     }
 }
@@ -201,17 +220,16 @@ fn field() -> Kind<RewriteField> {
     let accepted = "hostname, server_name, script_name, schema, \"+tag\" for the value of a request tag, \"@tag\" \
                     for that of a timer tag";
     Kind::new(accepted, |given| {
-        Ok(match given.text().unwrap_or_default() {
-            "hostname" => RewriteField::Hostname,
-            "server_name" => RewriteField::ServerName,
-            "script_name" => RewriteField::ScriptName,
-            "schema" => RewriteField::Schema,
-            other => match other.split_at_checked(1) {
-                Some(("+", name)) if !name.is_empty() => RewriteField::RequestTag(name.to_owned()),
-                Some(("@", name)) if !name.is_empty() => RewriteField::TimerTag(name.to_owned()),
-                _ => return Err("not a text that rules can change".into()),
-            },
-        })
+        let text = given.text().unwrap_or_default();
+        if let Some((_, field)) = TEXT_FIELDS.iter().find(|(name, _)| *name == text) {
+            return Ok(RewriteField::Text(*field));
+        }
+        let of = match text.as_bytes() {
+            [b'+', _, ..] => TagOf::Request,
+            [b'@', _, ..] => TagOf::Timer,
+            _ => return Err("not a text that rules can change".into()),
+        };
+        Ok(RewriteField::Tag(of, text[1..].to_owned()))
     })
 }
 

@@ -9,8 +9,10 @@ use regex::Regex;
 /// What a match becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    source: String,
-    pieces: Vec<Piece>,
+    /// As it was given.
+    pub source: String,
+    /// Its pieces, in order.
+    pub pieces: Vec<Piece>,
 }
 
 /// A piece of a [`Template`].
@@ -28,45 +30,34 @@ impl Template {
     /// # Errors
     /// What is wrong with it, in a few words.
     pub fn parse(source: &str, regex: &Regex) -> Result<Self, String> {
+        let marks = r"\$(?:(?<dollar>\$)|\{(?<name>[^}]*)(?<end>\}?)|(?<number>[0-9]{1,2}))?|\\(?<escaped>[0-9])";
+        let marks = Regex::new(marks).expect("a test uses it");
         let mut pieces = Vec::new();
-        let mut rest = source;
-        while let Some(at) = rest.find(['$', '\\']) {
-            let (text, marked) = rest.split_at(at);
-            push_text(&mut pieces, text);
-            let mut after = marked.chars();
-            let mark = after.next();
-            rest = after.as_str();
-            if mark == Some('\\') {
-                if let Some(digit) = after.next().filter(char::is_ascii_digit) {
-                    return Err(format!("\\{digit} is written ${digit} here"));
-                }
-                push_text(&mut pieces, "\\");
-            } else if let Some(after) = rest.strip_prefix('$') {
+        let mut done = 0;
+        for mark in marks.captures_iter(source) {
+            let whole = mark.get_match();
+            push_text(&mut pieces, &source[done..whole.start()]);
+            done = whole.end();
+            let part = |name| mark.name(name).map(|part| part.as_str());
+            if let Some(digit) = part("escaped") {
+                return Err(format!("\\{digit} is written ${digit} here"));
+            } else if part("end") == Some("") {
+                return Err(format!("{} has no closing brace", whole.as_str()));
+            } else if part("dollar").is_some() {
                 push_text(&mut pieces, "$");
-                rest = after;
             } else {
-                let (group, after) = reference(rest)?;
+                // Of digits two at most, as PHP has it: "$1000" is the first group and "000" in nobody's mind, but
+                // `${1}000` is there.
+                let group = part("name").or(part("number"));
+                let group = group.ok_or("a dollar that stands for no group")?;
                 pieces.push(Piece::Group(number(group, regex)?));
-                rest = after;
             }
         }
-        push_text(&mut pieces, rest);
+        push_text(&mut pieces, &source[done..]);
         Ok(Self {
             source: source.to_owned(),
             pieces,
         })
-    }
-
-    /// As it was given.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Its pieces, in order.
-    #[must_use]
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
     }
 
     /// Whether it needs to know the groups of a match.
@@ -85,21 +76,6 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
         Some(Piece::Text(before)) => before.push_str(text),
         _ => pieces.push(Piece::Text(text.to_owned())),
     }
-}
-
-/// The group named after a dollar, and what comes behind.
-fn reference(rest: &str) -> Result<(&str, &str), String> {
-    if let Some(braced) = rest.strip_prefix('{') {
-        return braced
-            .split_once('}')
-            .ok_or_else(|| format!("${rest} has no closing brace"));
-    }
-    // Two digits at most, as PHP has it: "$1000" is the first group and "000" in nobody's mind, but `${1}000` is there.
-    let digits = rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
-    if digits == 0 {
-        return Err("a dollar that stands for no group".to_owned());
-    }
-    Ok(rest.split_at(digits))
 }
 
 fn number(group: &str, regex: &Regex) -> Result<usize, String> {
@@ -144,8 +120,8 @@ mod tests {
             ("Größe→$2", vec![text("Größe→"), Group(2)]),
         ] {
             let template = parse(typed).unwrap();
-            assert_eq!(template.pieces(), pieces, "{typed}");
-            assert_eq!(template.source(), typed);
+            assert_eq!(template.pieces, pieces, "{typed}");
+            assert_eq!(template.source, typed);
             assert_eq!(
                 template.has_groups(),
                 pieces

@@ -52,7 +52,10 @@ fn every_form_is_read_in_order_with_its_place() {
             (at(12), field("@server"), "prefix", Some("db-"), "", false),
         ]
     );
-    assert_eq!(rules[3].field, RewriteField::TimerTag("server".to_owned()));
+    assert_eq!(
+        rules[3].field,
+        RewriteField::Tag(TagOf::Timer, "server".to_owned())
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A receiver counts in plain numbers and adds them here once a batch. `tried` is added first and read last, so no
 //! reader sees a rule that matched more often than it was tried.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::telemetry::counters::Counter;
 
 /// Counters of all rules, in their order. They only grow.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub struct RuleCounters(Box<[OneRule]>);
 
 #[derive(Debug, Default)]
 struct OneRule {
-    tried: AtomicU64,
-    matched: AtomicU64,
+    tried: Counter,
+    matched: Counter,
 }
 
 /// What one rule has seen.
@@ -36,8 +36,8 @@ impl RuleCounters {
     #[must_use]
     pub fn counts(&self) -> Vec<RuleCounts> {
         let counts = self.0.iter().map(|rule| {
-            let matched = rule.matched.load(Ordering::Acquire);
-            let tried = rule.tried.load(Ordering::Acquire);
+            let matched = rule.matched.get();
+            let tried = rule.tried.get();
             RuleCounts { tried, matched }
         });
         counts.collect()
@@ -47,12 +47,9 @@ impl RuleCounters {
     pub(super) fn take(&self, counts: &mut [RuleCounts]) {
         for (rule, counts) in self.0.iter().zip(counts) {
             let RuleCounts { tried, matched } = std::mem::take(counts);
-            // Most batches have nothing for most rules of tags.
-            if tried > 0 {
-                // Release: with the reader's Acquire, who sees `matched` sees `tried` too.
-                rule.tried.fetch_add(tried, Ordering::Release);
-                rule.matched.fetch_add(matched, Ordering::Release);
-            }
+            // Release: with the reader's Acquire, who sees `matched` sees `tried` too.
+            rule.tried.add(tried);
+            rule.matched.add(matched);
         }
     }
 }

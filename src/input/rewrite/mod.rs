@@ -14,27 +14,7 @@ mod rules;
 pub use counts::{RuleCounters, RuleCounts};
 pub use rules::NameRules;
 
-/// A text of a request, tags apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TextField {
-    /// The physical host.
-    Hostname,
-    /// The virtual host.
-    ServerName,
-    /// The script.
-    ScriptName,
-    /// The schema; a rule is asked about it only when it was sent.
-    Schema,
-}
-
-/// Whose tag it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TagOf {
-    /// The request's: `+name`.
-    Request,
-    /// A timer's: `@name`.
-    Timer,
-}
+pub use crate::config::rewrite::{TagOf, TextField};
 
 /// The rules that one text has to pass, by a number of which only the set of rules knows the meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,6 @@ use crate::limits::{
 /// The rules of a configuration, for one receiver.
 #[derive(Debug)]
 pub struct NameRules {
-    rules: Box<[Rule]>,
     /// By the number of a [`Chain`].
     chains: Box<[Links]>,
     /// By `TextField as usize`.
@@ -47,6 +46,8 @@ struct Rule {
     /// Where the groups of a match go, if its template has any.
     groups: Option<CaptureLocations>,
     stop: bool,
+    /// Its place in the configuration.
+    number: usize,
     /// Its own in an [`Outcome`].
     bit: u64,
 }
@@ -54,8 +55,8 @@ struct Rule {
 /// The rules of a chain.
 #[derive(Debug)]
 struct Links {
-    /// Positions in the list of all rules.
-    rules: Box<[u16]>,
+    /// In their order.
+    rules: Box<[Rule]>,
     /// Results are kept for texts to come. Looking one up takes longer than a single `cut` or `prefix`, and less than
     /// anything else.
     keep: bool,
@@ -86,54 +87,38 @@ impl NameRules {
     #[must_use]
     pub fn new(configured: &[RewriteRule], hasher: Hasher, shared: Arc<RuleCounters>) -> Self {
         assert!(configured.len() <= REWRITES_MAX);
-        let mut about: Vec<(&RewriteField, Vec<u16>)> = Vec::new();
+        let mut about: Vec<(&RewriteField, Vec<Rule>)> = Vec::new();
         for (number, rule) in (0..).zip(configured) {
+            let made = Rule::new(rule, number);
             match about.iter_mut().find(|(field, _)| **field == rule.field) {
-                Some((_, rules)) => rules.push(number),
-                None => about.push((&rule.field, vec![number])),
+                Some((_, rules)) => rules.push(made),
+                None => about.push((&rule.field, vec![made])),
             }
         }
-        let rules: Box<[Rule]> = (0..)
-            .zip(configured)
-            .map(|(n, rule)| Rule::new(rule, n))
-            .collect();
-        let is_slow = |number: &u16| {
-            let rule = rules.get(usize::from(*number));
-            rule.is_some_and(|rule| matches!(rule.change, Change::Pattern(..) | Change::Digits(_)))
-        };
         let mut fields = [None; 4];
         let mut tags = Vec::new();
         for (number, (field, _)) in (0..).zip(&about) {
             let chain = Chain::new(number);
-            let mut tag = |of, name: &str| {
-                let name = name.as_bytes().into();
-                tags.push(TagChain { of, name, chain });
-            };
-            let field = match field {
-                RewriteField::Hostname => TextField::Hostname,
-                RewriteField::ServerName => TextField::ServerName,
-                RewriteField::ScriptName => TextField::ScriptName,
-                RewriteField::Schema => TextField::Schema,
-                RewriteField::RequestTag(name) => {
-                    tag(TagOf::Request, name);
-                    continue;
+            match field {
+                RewriteField::Text(field) => {
+                    if let Some(place) = fields.get_mut(*field as usize) {
+                        *place = Some(chain);
+                    }
                 }
-                RewriteField::TimerTag(name) => {
-                    tag(TagOf::Timer, name);
-                    continue;
-                }
-            };
-            if let Some(place) = fields.get_mut(field as usize) {
-                *place = Some(chain);
+                RewriteField::Tag(of, name) => tags.push(TagChain {
+                    of: *of,
+                    name: name.as_bytes().into(),
+                    chain,
+                }),
             }
         }
-        let chains = about.iter().map(|(_, numbers)| Links {
-            rules: numbers.as_slice().into(),
-            keep: numbers.len() > 1 || numbers.iter().any(is_slow),
+        let is_slow = |rule: &Rule| matches!(rule.change, Change::Pattern(..) | Change::Digits(_));
+        let chains = about.into_iter().map(|(_, rules)| Links {
+            keep: rules.len() > 1 || rules.iter().any(is_slow),
+            rules: rules.into(),
         });
         Self {
             chains: chains.collect(),
-            rules,
             fields,
             tags: tags.into_boxed_slice(),
             recent: Recent::new(hasher),
@@ -143,19 +128,6 @@ impl NameRules {
             },
             counts: vec![RuleCounts::default(); configured.len()].into_boxed_slice(),
             shared,
-        }
-    }
-
-    /// Counts once more what a chain did.
-    #[inline]
-    fn count(counts: &mut [RuleCounts], rules: &[Rule], links: &Links, outcome: Outcome) {
-        for number in links.rules.iter().map(|number| usize::from(*number)) {
-            let (Some(counts), Some(rule)) = (counts.get_mut(number), rules.get(number)) else {
-                continue;
-            };
-            let is_in = |set: u64| u64::from(set & rule.bit != 0);
-            counts.tried = counts.tried.wrapping_add(is_in(outcome.tried));
-            counts.matched = counts.matched.wrapping_add(is_in(outcome.matched));
         }
     }
 }
@@ -178,12 +150,12 @@ impl Rewrite for NameRules {
     }
 
     fn apply(&mut self, chain: Chain, text: &[u8], fresh: &mut Vec<u8>) -> bool {
-        let Some(links) = self.chains.get(usize::from(chain.0)) else {
+        let Some(links) = self.chains.get_mut(usize::from(chain.0)) else {
             return false;
         };
         let key = links.keep.then(|| self.recent.key(chain, text));
         if let Some(Known { outcome, made }) = key.and_then(|key| self.recent.find(key, text)) {
-            Self::count(&mut self.counts, &self.rules, links, outcome);
+            links.count(&mut self.counts, outcome);
             if let Some(made) = made {
                 fresh.extend_from_slice(made);
             }
@@ -193,8 +165,8 @@ impl Rewrite for NameRules {
         let Ok(sent) = std::str::from_utf8(text) else {
             return false;
         };
-        let outcome = links.run(&mut self.rules, sent, &mut self.made);
-        Self::count(&mut self.counts, &self.rules, links, outcome);
+        let outcome = links.run(sent, &mut self.made);
+        links.count(&mut self.counts, outcome);
         let made = self.made.now.as_str();
         let made = (outcome.matched != 0 && made != sent).then_some(made.as_bytes());
         if let Some(key) = key {
@@ -213,17 +185,13 @@ impl Rewrite for NameRules {
 
 impl Links {
     /// Runs the rules on `sent`. What they make of it is in `made.now`, if any matched.
-    fn run(&self, rules: &mut [Rule], sent: &str, made: &mut Made) -> Outcome {
+    fn run(&mut self, sent: &str, made: &mut Made) -> Outcome {
         let mut outcome = Outcome::default();
-        for number in &self.rules {
-            let Some(rule) = rules.get_mut(usize::from(*number)) else {
-                continue;
-            };
+        for rule in &mut self.rules {
             outcome.tried |= rule.bit;
-            let text = if outcome.matched == 0 {
-                sent
-            } else {
-                &made.now
+            let text = match outcome.matched {
+                0 => sent,
+                _ => &made.now,
             };
             made.next.clear();
             if rule.run(text, &mut made.next) {
@@ -236,10 +204,22 @@ impl Links {
         }
         outcome
     }
+
+    /// Counts once more what the rules did.
+    #[inline]
+    fn count(&self, counts: &mut [RuleCounts], outcome: Outcome) {
+        for rule in &self.rules {
+            if let Some(counts) = counts.get_mut(rule.number) {
+                let is_in = |set: u64| u64::from(set & rule.bit != 0);
+                counts.tried = counts.tried.wrapping_add(is_in(outcome.tried));
+                counts.matched = counts.matched.wrapping_add(is_in(outcome.matched));
+            }
+        }
+    }
 }
 
 impl Rule {
-    fn new(configured: &RewriteRule, number: u32) -> Self {
+    fn new(configured: &RewriteRule, number: usize) -> Self {
         let groups = match &configured.change {
             Change::Pattern(pattern, template) if template.has_groups() => {
                 Some(pattern.0.capture_locations())
@@ -252,7 +232,8 @@ impl Rule {
             change: configured.change.clone(),
             groups,
             stop: configured.stop,
-            bit: 1_u64.wrapping_shl(number),
+            number,
+            bit: 1_u64.wrapping_shl(number as u32),
         }
     }
 
@@ -333,7 +314,7 @@ fn replace_all(
             // The same match again, now with its groups.
             regex.captures_read_at(groups, text, found.start());
         }
-        for piece in template.pieces() {
+        for piece in &template.pieces {
             out.push(match piece {
                 Piece::Text(text) => text,
                 Piece::Group(group) => groups
