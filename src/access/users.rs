@@ -27,7 +27,7 @@ pub struct SecretError {
     /// Where the entry stands.
     place: String,
     /// `user.password_file` and the like.
-    key: &'static str,
+    key: String,
     /// The file or variable.
     from: String,
     problem: String,
@@ -76,22 +76,13 @@ impl Users {
     ) -> Result<Self, SecretError> {
         let mut users = Self::none();
         for user in configured {
-            let read = |key: [&'static str; 3], from: &SecretFrom, accepted: &'static str| {
-                read(key, from, accepted, &variable).map_err(|(key, from, problem)| SecretError {
-                    place: user.location.to_string(),
-                    key,
-                    from,
-                    problem,
-                    accepted,
-                })
-            };
+            let read = |name, from: &SecretFrom| read(user, name, from, &variable);
             let password = match &user.password {
                 None => None,
                 Some(ConfiguredPassword::NativeHash(hash)) => {
                     hash.reveal().try_into().ok().map(Password::of_native_hash)
                 }
                 Some(ConfiguredPassword::Plain(from)) => {
-                    let keys = ["user.password_file", "user.password_env", "user.password"];
                     if matches!(from, SecretFrom::Inline(_)) {
                         warn!(
                             user = user.name,
@@ -100,16 +91,11 @@ impl Users {
                              it out."
                         );
                     }
-                    Some(Password::of(&read(keys, from, PASSWORD)?))
+                    Some(Password::of(&read("password", from)?))
                 }
             };
-            let token = match &user.token {
-                None => None,
-                Some(from) => {
-                    let keys = ["user.token_file", "user.token_env", "user.token"];
-                    Some(Token::of(&read(keys, from, TOKEN)?))
-                }
-            };
+            let token = user.token.as_ref().map(|from| read("token", from));
+            let token = token.transpose()?.map(|token| Token::of(&token));
             users.users.push(User {
                 name: user.name.as_str().into(),
                 role: user.role,
@@ -182,29 +168,27 @@ fn identity(user: &User) -> Identity {
     }
 }
 
-/// The bytes of a secret. What is wrong comes with key and source.
+/// The bytes of a password or token, which `name` says.
 fn read(
-    [file_key, variable_key, typed_key]: [&'static str; 3],
+    user: &ConfiguredUser,
+    name: &str,
     from: &SecretFrom,
-    accepted: &'static str,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<Vec<u8>, (&'static str, String, String)> {
-    let (key, shown, bytes) = match from {
-        SecretFrom::Inline(secret) => {
-            let bytes = Ok(secret.reveal().to_vec());
-            (typed_key, "(not shown)".to_owned(), bytes)
-        }
+) -> Result<Vec<u8>, SecretError> {
+    let (source, shown, bytes) = match from {
+        SecretFrom::Inline(secret) => ("", "(not shown)".to_owned(), Ok(secret.reveal().to_vec())),
         // Two more than fit: a line end, and one that shows that it is too long.
         SecretFrom::File(path) => {
             let bytes = read_file(path, SECRET_BYTES_MAX + 3, true);
-            (file_key, path.display().to_string(), bytes)
+            ("_file", path.display().to_string(), bytes)
         }
         SecretFrom::Variable(name) => {
             let bytes = variable(name).map(OsString::into_encoded_bytes);
             let bytes = bytes.ok_or_else(|| "there is no such variable".to_owned());
-            (variable_key, name.clone(), bytes)
+            ("_env", name.clone(), bytes)
         }
     };
+    let is_token = name == "token";
     let checked = bytes.and_then(|mut bytes| {
         while let Some(b'\n' | b'\r') = bytes.last() {
             bytes.pop();
@@ -214,16 +198,22 @@ fn read(
             "empty"
         } else if bytes.len() > SECRET_BYTES_MAX {
             "too long"
-        } else if accepted == TOKEN && bytes.len() < TOKEN_BYTES_MIN {
+        } else if is_token && bytes.len() < TOKEN_BYTES_MIN {
             "too short, it could be guessed"
-        } else if accepted == TOKEN && !bytes.iter().all(fits) {
+        } else if is_token && !bytes.iter().all(fits) {
             "a character that a token cannot have"
         } else {
             return Ok(bytes);
         };
         Err(problem.to_owned())
     });
-    checked.map_err(|problem| (key, shown, problem))
+    checked.map_err(|problem| SecretError {
+        place: user.location.to_string(),
+        key: format!("user.{name}{source}"),
+        from: shown,
+        problem,
+        accepted: if is_token { TOKEN } else { PASSWORD },
+    })
 }
 
 /// The first bytes of a file. One that holds a `secret` is warned about when all users of the machine may read it.

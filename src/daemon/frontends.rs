@@ -29,13 +29,6 @@ use crate::sql::{Engine, SqlSettings};
 #[cfg(feature = "sql")]
 use crate::telemetry::Counters;
 
-/// What answers SQL.
-#[cfg(feature = "sql")]
-pub(super) type FrontEngine = Engine;
-/// Nothing does.
-#[cfg(not(feature = "sql"))]
-pub(super) type FrontEngine = ();
-
 /// What front ends answer from.
 pub(super) struct Served<'a> {
     pub(super) config: &'a Config,
@@ -43,7 +36,8 @@ pub(super) struct Served<'a> {
     pub(super) users: &'a Arc<UserStore>,
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
-    pub(super) engine: FrontEngine,
+    #[cfg(feature = "sql")]
+    pub(super) engine: Engine,
     #[cfg(feature = "sql")]
     pub(super) counters: &'a Counters,
 }
@@ -85,8 +79,13 @@ impl Frontends {
         if let Some(listener) = listeners.http {
             frontends.http = Some(frontends.start_http(served, listener)?);
         }
+        #[cfg(feature = "sql")]
         if let Some(listener) = listeners.mysql {
             frontends.mysql = Some(frontends.start_mysql(served, listener)?);
+        }
+        #[cfg(not(feature = "sql"))]
+        if listeners.mysql.is_some() {
+            info!("Not listening for MySQL clients: this program was built without SQL.");
         }
         Ok(frontends)
     }
@@ -164,11 +163,17 @@ impl Frontends {
             .enable_all()
             .build()
             .map_err(failed("the threads of a front end"))?;
-        let (listener, bound) =
-            listen(&runtime, listener).map_err(failed("the listener of a front end"))?;
+        let on_runtime = |listener: TcpListener| {
+            let _entered = runtime.enter();
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        };
+        let listener = on_runtime(listener).map_err(failed("the listener of a front end"))?;
+        let bound = listener.local_addr();
+        let bound = bound.map_err(failed("the listener of a front end"))?;
         let address = front.listen.unwrap_or(bound);
-        let tls = front.tls().as_ref().map(Tls::load).transpose()?;
-        let tls = tls.map(Arc::new);
+        let tls = front.tls().map(|files| Tls::load(&files).map(Arc::new));
+        let tls = tls.transpose()?;
         let encrypted = tls.is_some();
         self.certificates.extend(tls.clone());
         if !encrypted && !address.ip().to_canonical().is_loopback() && !config.users.is_empty() {
@@ -191,22 +196,6 @@ impl Frontends {
         });
         info!(address = %bound, tls = encrypted, "Listening for {clients}.");
         Ok(bound)
-    }
-
-    /// Nobody is served who speaks SQL.
-    #[cfg(not(feature = "sql"))]
-    #[expect(clippy::needless_pass_by_value, reason = "with SQL it is taken")]
-    fn start_mysql(
-        &mut self,
-        _served: &Served<'_>,
-        listener: TcpListener,
-    ) -> Result<SocketAddr, StartError> {
-        info!("Not listening for MySQL clients: this program was built without SQL.");
-        let bound = listener.local_addr();
-        bound.map_err(|source| StartError::Thread {
-            what: "the MySQL listener",
-            source,
-        })
     }
 
     /// Done when the front ends are to stop.
@@ -238,24 +227,16 @@ impl Drop for Frontends {
 
 /// Where the HTTP front end's answers come from.
 fn answers(served: &Served<'_>) -> Answers {
-    let source: Arc<dyn ReadModel> = Arc::clone(served.catalog) as Arc<dyn ReadModel>;
-    #[cfg_attr(
-        not(feature = "sql"),
-        expect(unused_mut, reason = "there is nothing to add")
-    )]
-    let mut answers = Answers::new(source);
-    #[cfg(feature = "sql")]
-    {
-        answers.sql = Some(served.engine.clone());
+    Answers {
+        source: Arc::clone(served.catalog) as Arc<dyn ReadModel>,
+        #[cfg(feature = "sql")]
+        sql: Some(served.engine.clone()),
     }
-    #[cfg(not(feature = "sql"))]
-    let () = served.engine;
-    answers
 }
 
 /// The one engine of all front ends: what bounds queries bounds those of all together.
 #[cfg(feature = "sql")]
-pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
+pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<Engine, StartError> {
     let sql = &config.sql;
     let settings = SqlSettings {
         threads: sql.threads,
@@ -271,20 +252,4 @@ pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<FrontEng
         what: "the SQL threads",
         source,
     })
-}
-
-#[cfg(not(feature = "sql"))]
-pub(super) fn engine(_config: &Config, _catalog: &Arc<Catalog>) -> Result<FrontEngine, StartError> {
-    Ok(())
-}
-
-/// Hands a listener to a front end's runtime; also gives its address.
-fn listen(
-    runtime: &tokio::runtime::Runtime,
-    listener: TcpListener,
-) -> std::io::Result<(tokio::net::TcpListener, SocketAddr)> {
-    let _entered = runtime.enter();
-    let bound = listener.local_addr()?;
-    listener.set_nonblocking(true)?;
-    Ok((tokio::net::TcpListener::from_std(listener)?, bound))
 }

@@ -144,6 +144,7 @@ impl Daemon {
             users: &users,
             series,
             metrics,
+            #[cfg(feature = "sql")]
             engine: frontends::engine(config, &catalog)?,
             #[cfg(feature = "sql")]
             counters: &counters,

@@ -53,18 +53,18 @@ impl ActivatedSockets {
         name: &str,
         config: &Config,
     ) -> Result<(), SocketActivationError> {
-        let refused = |what: String| {
+        let refused = |what: &str| {
             let name = match name {
                 "" => String::new(),
                 name => format!(" ('{name}')"),
             };
-            let fd = at + 3;
-            SocketActivationError(format!(
-                "descriptor {fd}{name} was handed over (LISTEN_FDS) and {what}"
-            ))
+            let problem = format!(
+                "descriptor {}{name} was handed over (LISTEN_FDS) and {what}",
+                at + 3
+            );
+            SocketActivationError(problem)
         };
-        if name != "http"
-            && name != "mysql"
+        if !["http", "mysql"].contains(&name)
             && let Ok(Some(socket)) = fds.take_udp_socket(at)
         {
             self.udp.push(socket);
@@ -73,23 +73,20 @@ impl ActivatedSockets {
         let Ok(Some(listener)) = fds.take_tcp_listener(at) else {
             return Err(refused(
                 "is neither a UDP socket nor a TCP listener; accepted: ListenDatagram= for packets, ListenStream= for \
-                 HTTP and MySQL"
-                    .to_owned(),
+                 HTTP and MySQL",
             ));
         };
-        let address = listener
-            .local_addr()
-            .map_err(|error| refused(format!("cannot be used: {error}")))?;
+        let address = listener.local_addr();
+        let address = address.map_err(|error| refused(&format!("cannot be used: {error}")))?;
         let at_port = |listen: Option<SocketAddr>| {
             listen.is_some_and(|listen| listen.port() == address.port())
         };
         let (slot, section) = match name {
-            "http" => (&mut self.http, "http"),
             "mysql" => (&mut self.mysql, "mysql"),
-            _ if at_port(config.http.listen) => (&mut self.http, "http"),
+            _ if name == "http" || at_port(config.http.listen) => (&mut self.http, "http"),
             _ if at_port(config.mysql.listen) => (&mut self.mysql, "mysql"),
             _ => {
-                return Err(refused(format!(
+                return Err(refused(&format!(
                     "listens at {address}, where neither http.listen nor mysql.listen is; accepted: the port of one of \
                      them, or FileDescriptorName=http or mysql"
                 )));

@@ -178,16 +178,10 @@ fn open_front(
         return Ok(handed);
     };
     let open = || -> std::io::Result<TcpListener> {
-        let socket = socket2::Socket::new(
-            socket2::Domain::for_address(address),
-            socket2::Type::STREAM.cloexec(),
-            Some(socket2::Protocol::TCP),
-        )?;
-        // What tokio does too: the port is free again although connections of the last process linger.
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(1024)?;
-        Ok(socket.into())
+        let listener = TcpListener::bind(address)?;
+        // More may wait to be accepted than the standard library has it.
+        rustix::net::listen(&listener, 1024)?;
+        Ok(listener)
     };
     open().map(Some).map_err(|source| StartError::FrontEnd {
         section,

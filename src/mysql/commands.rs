@@ -139,11 +139,8 @@ impl Client {
         let prepared = wait(&mut self.frames, &mut self.watch, prepare).await??;
         let (parameters, columns) = (prepared.parameters, Arc::clone(&prepared.columns));
         let too_many = |_| {
-            error(
-                1390,
-                "HY000",
-                "Prepared statement contains too many placeholders or columns",
-            )
+            let problem = "Prepared statement contains too many placeholders or columns";
+            error(1390, "HY000", problem)
         };
         let counts = [
             u16::try_from(columns.len()).map_err(too_many)?,

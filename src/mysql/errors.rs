@@ -20,11 +20,8 @@ pub(super) fn not_utf8() -> SqlError {
 
 /// A packet that ends too early, or has not the values that were announced.
 pub(super) fn malformed(what: &str) -> SqlError {
-    error(
-        1835,
-        "HY000",
-        format!("Malformed communication packet{what}"),
-    )
+    let message = format!("Malformed communication packet{what}");
+    error(1835, "HY000", message)
 }
 
 /// A command that MySQL has and this server has not, or that neither has.
@@ -50,18 +47,17 @@ impl FrameError {
         Some(match self {
             Self::Gone(_) | Self::Tls(_) | Self::Late(_) => return None,
             Self::OutOfOrder => error(1156, "08S01", "Got packets out of order"),
-            Self::TooLarge(limit) => error(
-                1153,
-                "08S01",
-                format!(
+            Self::TooLarge(limit) => {
+                let message = format!(
                     "Got a packet bigger than 'max_allowed_packet' bytes ({limit}; mysql.packet_max)"
-                ),
-            ),
-            Self::NoMemory => error(
-                1041,
-                "HY000",
-                "the memory for large packets is used up (mysql.memory); ask again in a moment",
-            ),
+                );
+                error(1153, "08S01", message)
+            }
+            Self::NoMemory => {
+                let message =
+                    "the memory for large packets is used up (mysql.memory); ask again in a moment";
+                error(1041, "HY000", message)
+            }
         })
     }
 }

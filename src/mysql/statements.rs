@@ -58,14 +58,11 @@ impl Statements {
     /// Keeps a statement and gives its number.
     pub(super) fn add(&mut self, prepared: Prepared) -> Result<u32, SqlError> {
         if self.list.len() >= self.max {
-            return Err(error(
-                1461,
-                "42000",
-                format!(
-                    "Can't create more than {} prepared statements on one connection (mysql.statements_max); close some",
-                    self.max
-                ),
-            ));
+            let problem = format!(
+                "Can't create more than {} prepared statements on one connection (mysql.statements_max); close some",
+                self.max
+            );
+            return Err(error(1461, "42000", problem));
         }
         let mut share = Share::default();
         let names = prepared
@@ -104,11 +101,8 @@ impl Statements {
     pub(super) fn get(&mut self, id: u32, command: &str) -> Result<&mut Statement, SqlError> {
         let id = if id == LAST { self.last } else { id };
         self.list.get_mut(&id).ok_or_else(|| {
-            error(
-                1243,
-                "HY000",
-                format!("Unknown prepared statement handler ({id}) given to {command}"),
-            )
+            let problem = format!("Unknown prepared statement handler ({id}) given to {command}");
+            error(1243, "HY000", problem)
         })
     }
 
@@ -122,53 +116,52 @@ impl Statements {
 
     /// Keeps a piece of a value. What is wrong comes out when the statement is executed: there is no answer to this.
     pub(super) fn add_long(&mut self, body: &[u8], value_max: usize) {
-        let Some((id, rest)) = body.split_first_chunk::<4>() else {
-            return;
-        };
-        let Some((parameter, piece)) = rest.split_first_chunk::<2>() else {
-            return;
-        };
-        let (id, parameter) = (u32::from_le_bytes(*id), u16::from_le_bytes(*parameter));
         let budget = self.budget.clone();
-        let Ok(statement) = self.get(id, "mysqld_stmt_send_long_data") else {
-            return;
-        };
-        if statement.spoilt.is_some() {
-            return;
-        }
-        if usize::from(parameter) >= statement.prepared.parameters {
-            statement.spoilt = Some(SqlError::wrong_arguments(
-                "Incorrect arguments to mysqld_stmt_send_long_data",
-            ));
-            return;
-        }
-        let value = statement.long.entry(parameter).or_default();
-        let wanted = value.len() + piece.len();
-        if wanted > value_max {
-            statement.spoilt = Some(error(
-                1153,
-                "08S01",
-                format!(
-                    "Parameter of prepared statement is longer than {value_max} bytes (mysql.packet_max)"
-                ),
-            ));
-            statement.forget_long();
-            return;
-        }
-        if wanted > value.capacity() {
-            let more = wanted.max(2 * value.capacity()) - value.capacity();
-            if !budget.take(&mut statement.long_share, more) {
-                statement.spoilt = Some(no_statement_memory());
+        if let Some((id, rest)) = body.split_first_chunk()
+            && let Some((parameter, piece)) = rest.split_first_chunk()
+            && let Ok(statement) = self.get(u32::from_le_bytes(*id), "mysqld_stmt_send_long_data")
+            && statement.spoilt.is_none()
+        {
+            let parameter = u16::from_le_bytes(*parameter);
+            if let Err(error) = statement.add_long(parameter, piece, value_max, &budget) {
                 statement.forget_long();
-                return;
+                statement.spoilt = Some(error);
             }
-            value.reserve_exact(value.capacity() + more - value.len());
         }
-        value.extend_from_slice(piece);
     }
 }
 
 impl Statement {
+    fn add_long(
+        &mut self,
+        parameter: u16,
+        piece: &[u8],
+        value_max: usize,
+        budget: &Budget,
+    ) -> Result<(), SqlError> {
+        if usize::from(parameter) >= self.prepared.parameters {
+            let problem = "Incorrect arguments to mysqld_stmt_send_long_data";
+            return Err(SqlError::wrong_arguments(problem));
+        }
+        let value = self.long.entry(parameter).or_default();
+        let wanted = value.len() + piece.len();
+        if wanted > value_max {
+            let problem = format!(
+                "Parameter of prepared statement is longer than {value_max} bytes (mysql.packet_max)"
+            );
+            return Err(error(1153, "08S01", problem));
+        }
+        if wanted > value.capacity() {
+            let more = wanted.max(2 * value.capacity()) - value.capacity();
+            if !budget.take(&mut self.long_share, more) {
+                return Err(no_statement_memory());
+            }
+            value.reserve_exact(value.capacity() + more - value.len());
+        }
+        value.extend_from_slice(piece);
+        Ok(())
+    }
+
     fn forget_long(&mut self) {
         self.long.clear();
         self.long_share = Share::default();

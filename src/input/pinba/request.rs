@@ -206,7 +206,7 @@ impl Lists {
         mut cursor: Cursor<'a>,
         outer: bool,
     ) -> Result<Cursor<'a>, RejectReason> {
-        let lists = [
+        let numbers = [
             (key::TIMER_HIT_COUNT, &mut self.timer_hit_counts),
             (key::TIMER_TAG_COUNT, &mut self.timer_tag_counts),
             (key::TIMER_TAG_NAME, &mut self.timer_tag_names),
@@ -214,28 +214,15 @@ impl Lists {
             (key::TAG_NAME, &mut self.tag_names),
             (key::TAG_VALUE, &mut self.tag_values),
         ];
-        for (of, list) in lists {
-            if key == key::packed(of) {
-                let mut packed = Cursor::new(cursor.bytes()?);
-                while packed.left() > 0 {
-                    list.push(packed.uint32()?);
-                }
-                return Ok(cursor);
-            }
-        }
-        let lists = [
+        let floats = [
             (key::TIMER_VALUE, &mut self.timer_values),
             (key::TIMER_RU_UTIME, &mut self.timer_ru_utimes),
             (key::TIMER_RU_STIME, &mut self.timer_ru_stimes),
         ];
-        for (of, list) in lists {
-            if key == key::packed(of) {
-                let mut packed = Cursor::new(cursor.bytes()?);
-                while packed.left() > 0 {
-                    list.push(packed.float()?);
-                }
-                return Ok(cursor);
-            }
+        if unpack(key, &mut cursor, numbers, Cursor::uint32)?
+            || unpack(key, &mut cursor, floats, Cursor::float)?
+        {
+            return Ok(cursor);
         }
         match key {
             // Wire types 6 and 7 do not exist, whatever the field.
@@ -284,6 +271,24 @@ impl Lists {
             Err(RejectReason::TimerCounts)
         }
     }
+}
+
+/// Reads the packed form of one of these lists, if `key` is that of one; elements by `next`.
+fn unpack<'a, T, const N: usize>(
+    key: u32,
+    cursor: &mut Cursor<'a>,
+    lists: [(u32, &mut Vec<T>); N],
+    next: fn(&mut Cursor<'a>) -> Result<T, RejectReason>,
+) -> Result<bool, RejectReason> {
+    let of_key = |(of, _): &(u32, _)| key == key::packed(*of);
+    let Some((_, list)) = lists.into_iter().find(of_key) else {
+        return Ok(false);
+    };
+    let mut packed = Cursor::new(cursor.bytes()?);
+    while packed.left() > 0 {
+        list.push(next(&mut packed)?);
+    }
+    Ok(true)
 }
 
 /// How deep groups may go in a message: a nested message is itself one level deep.

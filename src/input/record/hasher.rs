@@ -98,13 +98,8 @@ impl Hasher {
         status: u32,
     ) -> u64 {
         let joined = [hostname, server_name, script_name, schema.unwrap_or(&[])].concat();
-        let lengths = [
-            length_code(Some(hostname)),
-            length_code(Some(server_name)),
-            length_code(Some(script_name)),
-            length_code(schema),
-        ];
-        self.hash_joined(&joined, lengths, status)
+        let lengths = [Some(hostname), Some(server_name), Some(script_name), schema];
+        self.hash_joined(&joined, lengths.map(length_code), status)
     }
 
     /// The same over the four texts end to end, as a record has them, with their lengths (absent:

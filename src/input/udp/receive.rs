@@ -31,6 +31,9 @@ use crate::telemetry::log::Limit;
 /// How often the kernel is asked for its drops.
 const KERNEL_GAUGE_MS: u64 = 1000;
 
+/// One line about its not saying them in this time: it will not get better.
+const GAUGE_LOG_MS: u64 = 3_600_000;
+
 /// Pause after an error of the kernel, so that one which stays (no memory) does not take a whole processor.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
@@ -52,13 +55,18 @@ pub fn run(
     clock: &dyn Clock,
     shutdown: &Shutdown,
 ) {
-    counters
-        .recv_buffer_asked_bytes
-        .set(socket.buffer.asked_bytes as u64);
-    counters
-        .recv_buffer_granted_bytes
-        .set(socket.buffer.granted_bytes as u64);
-    let mut kernel = KernelWatch::new(socket, counters);
+    let (asked, granted) = (socket.buffer.asked_bytes, socket.buffer.granted_bytes);
+    counters.recv_buffer_asked_bytes.set(asked as u64);
+    counters.recv_buffer_granted_bytes.set(granted as u64);
+    let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
+    let (mut gauge_due_ms, gauge_errors) = (0, Limit::new(GAUGE_LOG_MS));
+    let refresh = |now_ms| {
+        if let Err(error) = gauge.refresh()
+            && let Some(repeated) = gauge_errors.pass(now_ms)
+        {
+            warn!(%error, repeated, "Cannot see what the kernel drops; `kernel_drops` stays as it is.");
+        }
+    };
     let errors = Limit::new(ERROR_LOG_MS);
     let mut batch = match senders {
         Some(_) => Batch::with_senders(),
@@ -72,7 +80,7 @@ pub fn run(
         counters,
         clock,
     };
-    let mut pauses = Pauses::new(socket.buffer.granted_bytes);
+    let mut pauses = Pauses::new(granted);
     while !shutdown.requested() {
         match batch.receive(socket.socket.as_fd()) {
             Ok(0) => {}
@@ -88,7 +96,11 @@ pub fn run(
                 thread::sleep(ERROR_PAUSE);
             }
         }
-        kernel.watch(clock.mono_ms());
+        let now_ms = clock.mono_ms();
+        if now_ms >= gauge_due_ms {
+            gauge_due_ms = now_ms.saturating_add(KERNEL_GAUGE_MS);
+            refresh(now_ms);
+        }
     }
     if !socket.handed_over && socket.socket.set_nonblocking(true).is_ok() {
         let start = Instant::now();
@@ -99,7 +111,7 @@ pub fn run(
             }
         }
     }
-    kernel.refresh(clock.mono_ms());
+    refresh(clock.mono_ms());
 }
 
 /// Longest pause of a receiver that has taken all there was.
@@ -185,40 +197,6 @@ impl<D: Decode> BatchHandler<'_, D> {
         self.counters.add_decoded(&self.decoder.take_counts());
         // Last: what can be popped has been counted.
         self.producer.publish();
-    }
-}
-
-/// Asks the kernel for its figures once a second.
-struct KernelWatch {
-    gauge: KernelGauge,
-    due_ms: u64,
-    errors: Limit,
-}
-
-impl KernelWatch {
-    fn new(socket: &ReceiveSocket, counters: &Arc<SocketCounters>) -> Self {
-        let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
-        // It will not get better: one line an hour.
-        Self {
-            gauge,
-            due_ms: 0,
-            errors: Limit::new(3_600_000),
-        }
-    }
-
-    fn watch(&mut self, now_ms: u64) {
-        if now_ms >= self.due_ms {
-            self.due_ms = now_ms.saturating_add(KERNEL_GAUGE_MS);
-            self.refresh(now_ms);
-        }
-    }
-
-    fn refresh(&self, now_ms: u64) {
-        if let Err(error) = self.gauge.refresh()
-            && let Some(repeated) = self.errors.pass(now_ms)
-        {
-            warn!(%error, repeated, "Cannot see what the kernel drops; `kernel_drops` stays as it is.");
-        }
     }
 }
 

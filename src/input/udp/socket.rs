@@ -114,50 +114,34 @@ fn open_group(
     recv_buffer_bytes: usize,
     sockets: &mut Vec<ReceiveSocket>,
 ) -> Result<(), SocketError> {
-    let refused = |action| {
-        move |source| SocketError::Refused {
-            address,
-            action,
-            source,
-        }
-    };
     let mut bind_to = address;
     for index in 0..receivers {
         let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))
-            .map_err(refused("making a socket"))?;
+        let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP));
+        let socket = at(address, "making a socket", socket)?;
         if address.is_ipv6() {
             // Else [::] would take IPv4 too, and collide with 0.0.0.0 beside it.
-            socket
-                .set_only_v6(true)
-                .map_err(refused("setting IPV6_V6ONLY"))?;
+            at(address, "setting IPV6_V6ONLY", socket.set_only_v6(true))?;
         }
-        socket
-            .set_read_timeout(Some(RECEIVE_TIMEOUT))
-            .map_err(refused("setting SO_RCVTIMEO"))?;
+        let timeout = socket.set_read_timeout(Some(RECEIVE_TIMEOUT));
+        at(address, "setting SO_RCVTIMEO", timeout)?;
         // Before it is bound: from then on datagrams arrive.
-        let buffer = set_recv_buffer(&socket, recv_buffer_bytes)
-            .map_err(refused("setting the receive buffer"))?;
-        let alone = index == 0;
-        if !alone {
-            socket
-                .set_reuse_port(true)
-                .map_err(refused("setting SO_REUSEPORT"))?;
+        let buffer = set_recv_buffer(&socket, recv_buffer_bytes);
+        let buffer = at(address, "setting the receive buffer", buffer)?;
+        let share = || at(address, "setting SO_REUSEPORT", socket.set_reuse_port(true));
+        if index > 0 {
+            share()?;
         }
-        socket
-            .bind(&bind_to.into())
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AddrInUse => SocketError::InUse { address },
-                _ => refused("binding")(source),
-            })?;
-        if alone && receivers > 1 {
-            socket
-                .set_reuse_port(true)
-                .map_err(refused("setting SO_REUSEPORT"))?;
+        match socket.bind(&bind_to.into()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                return Err(SocketError::InUse { address });
+            }
+            bound => at(address, "binding", bound)?,
         }
-        let local = socket
-            .local_addr()
-            .map_err(refused("asking for the address"))?;
+        if index == 0 && receivers > 1 {
+            share()?;
+        }
+        let local = at(address, "asking for the address", socket.local_addr())?;
         bind_to = local.as_socket().unwrap_or(bind_to);
         sockets.push(ReceiveSocket {
             socket: Arc::new(socket),
@@ -167,6 +151,15 @@ fn open_group(
         });
     }
     Ok(())
+}
+
+/// What came of an action for `address`.
+fn at<T>(address: SocketAddr, action: &'static str, done: io::Result<T>) -> Result<T, SocketError> {
+    done.map_err(|source| SocketError::Refused {
+        address,
+        action,
+        source,
+    })
 }
 
 /// Takes sockets that somebody else has opened and bound: they get the options that [`open`] gives its own.
