@@ -83,3 +83,20 @@ impl Value<'_> {
         }
     }
 }
+
+/// A whole number with commas, as people read it: `12,345`.
+#[must_use]
+pub fn grouped(number: f64) -> String {
+    let digits = format!("{:.0}", number.abs());
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if number < 0.0 && digits != "0" {
+        text.push('-');
+    }
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

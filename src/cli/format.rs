@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+pub use crate::value::grouped;
+
 /// What is cut off is marked with this.
 const CUT: char = '…';
 
@@ -118,22 +120,6 @@ pub fn seconds(secs: f64) -> String {
         _ if secs < 99.95 => format!("{secs:.1} s"),
         _ => format!("{} s", grouped(secs)),
     }
-}
-
-/// A whole number with commas: `12,345`.
-pub fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
-    if number < 0.0 && digits != "0" {
-        text.push('-');
-    }
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Bytes as a person reads them: `13.1 MB`.

@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ struct Progress {
     moved_ms: AtomicU64,
     /// When the oldest answer that is not fully sent began; 0: there is none.
     answering_ms: AtomicU64,
-    /// Answers whose bodies hyper has not taken in full.
-    bodies: AtomicUsize,
+    /// Held once more by each answer whose body hyper has not taken in full.
+    bodies: Arc<()>,
 }
 
 impl Progress {
@@ -59,7 +59,7 @@ impl Progress {
             opened: Instant::now(),
             moved_ms: AtomicU64::new(0),
             answering_ms: AtomicU64::new(0),
-            bodies: AtomicUsize::new(0),
+            bodies: Arc::default(),
         }
     }
 
@@ -73,13 +73,12 @@ impl Progress {
         self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
-    /// A request has come.
-    fn begin(self: &Arc<Self>) -> Answering {
+    /// A request has come; what is returned lives as long as the body of its answer.
+    fn begin(&self) -> Arc<()> {
         if self.answering_ms.load(Ordering::Relaxed) == 0 {
             self.answering_ms.store(self.now_ms(), Ordering::Relaxed);
         }
-        self.bodies.fetch_add(1, Ordering::Relaxed);
-        Answering(Arc::clone(self))
+        Arc::clone(&self.bodies)
     }
 
     /// The answer that has begun has no end to wait for.
@@ -89,7 +88,7 @@ impl Progress {
 
     /// hyper's own buffer is with the kernel.
     fn flushed(&self) {
-        if self.bodies.load(Ordering::Relaxed) == 0 {
+        if Arc::strong_count(&self.bodies) == 1 {
             self.answering_ms.store(0, Ordering::Relaxed);
         }
     }
@@ -107,16 +106,6 @@ impl Progress {
         } else {
             None
         }
-    }
-}
-
-/// Lives as long as the body of one answer.
-#[derive(Debug)]
-struct Answering(Arc<Progress>);
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.0.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

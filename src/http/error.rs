@@ -59,11 +59,11 @@ impl Problem {
 
     /// 401: no credentials, or none that are right.
     pub(super) fn login(detail: impl Into<String>) -> Self {
-        let challenges = CHALLENGES.map(HeaderValue::from_static).into_iter();
+        let [basic, bearer] = CHALLENGES.map(HeaderValue::from_static);
         let problem = Self::new(StatusCode::UNAUTHORIZED, detail);
-        challenges.fold(problem, |problem, challenge| {
-            problem.header(WWW_AUTHENTICATE, challenge)
-        })
+        problem
+            .header(WWW_AUTHENTICATE, basic)
+            .header(WWW_AUTHENTICATE, bearer)
     }
 
     /// Seconds after which asking again makes sense.

@@ -28,20 +28,16 @@ impl Format {
     pub(in crate::http) const ROWS: &[Self] = &[Self::Json, Self::Ndjson, Self::Csv];
 
     /// The name of the format, its media type, and other names of that.
-    const fn names(self) -> (&'static str, &'static [&'static str]) {
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Json => ("json", &["application/json"]),
+            Self::Json => ("json", "application/json"),
             Self::Ndjson => (
                 "ndjson",
-                &[
-                    "application/x-ndjson",
-                    "application/ndjson",
-                    "application/jsonl",
-                ],
+                "application/x-ndjson application/ndjson application/jsonl",
             ),
-            Self::Csv => ("csv", &["text/csv"]),
-            Self::Arrow => ("arrow", &["application/vnd.apache.arrow.stream"]),
-            Self::Sse => ("sse", &["text/event-stream"]),
+            Self::Csv => ("csv", "text/csv"),
+            Self::Arrow => ("arrow", "application/vnd.apache.arrow.stream"),
+            Self::Sse => ("sse", "text/event-stream"),
         }
     }
 
@@ -51,12 +47,12 @@ impl Format {
     }
 
     /// The media type without its parameters.
-    pub(in crate::http) const fn essence(self) -> &'static str {
-        self.names().1[0]
+    pub(in crate::http) fn essence(self) -> &'static str {
+        self.names().1.split(' ').next().unwrap_or_default()
     }
 
     /// The `content-type` it is sent with.
-    pub(in crate::http) const fn media_type(self) -> &'static str {
+    pub(in crate::http) fn media_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8; header=present",
             other => other.essence(),
@@ -85,7 +81,7 @@ impl Format {
             let matches = |format: &&Self| {
                 let (_, names) = format.names();
                 let group = range.strip_suffix('*');
-                names.contains(&range.as_str())
+                names.split(' ').any(|name| name == range)
                     || group.is_some_and(|group| format.essence().starts_with(group))
             };
             let found = match range.as_str() {

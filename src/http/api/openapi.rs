@@ -35,18 +35,7 @@ fn text<'a>(of: &'a Json, member: &str) -> &'a str {
 }
 
 fn document(tables: &Json) -> Json {
-    let tags = [
-        "health", "overview", "reports", "requests", "sql", "control",
-    ];
-    let mut document = json!({
-        "openapi": "3.1.0",
-        "info": tables["info"],
-        "servers": [{"url": "/"}],
-        "tags": tags.map(|name| json!({"name": name})),
-        "paths": {},
-        "components": {"responses": {}, "schemas": tables["schemas"], "securitySchemes": tables["security"]},
-        "security": [{"basic": []}, {"bearer": []}, {}],
-    });
+    let mut document = tables["document"].clone();
     document["info"]["version"] = env!("CARGO_PKG_VERSION").into();
     for refusal in list(tables, "refusals") {
         document["components"]["responses"][text(refusal, "name")] = json!({

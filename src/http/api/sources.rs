@@ -33,11 +33,11 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
     let (list, other) = sources.await?;
     let list = list.into_iter().map(|source| {
         let mut object = counts(source.counts);
-        object["address"] = json!(source.address.to_string());
-        object["silent_seconds"] = json!(source.silent_ms as f64 / 1000.0);
+        object["address"] = source.address.to_string().into();
+        object["silent_seconds"] = (source.silent_ms as f64 / 1000.0).into();
         object
     });
-    let body = json!({"sources": list.collect::<Vec<Json>>(), "other": counts(other)});
+    let body = json!({"sources": list.collect::<Json>(), "other": counts(other)});
     Ok(format::json(StatusCode::OK, body.to_string()))
 }
 

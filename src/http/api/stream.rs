@@ -52,8 +52,8 @@ struct Options {
     format: Format,
     /// At most so many rows a second, and the others are not missed.
     rate: Option<u64>,
-    /// The end after so many rows.
-    limit: Option<u64>,
+    /// Rows until its end.
+    left: u64,
     timers: bool,
     after_id: Option<u64>,
 }
@@ -80,7 +80,6 @@ pub(in crate::http) async fn read(
         app,
         after_id: options.after_id.unwrap_or(last),
         allowance: Allowance::new(options.rate.unwrap_or(RATE_MAX), now),
-        left: options.limit.unwrap_or(u64::MAX),
         options,
         sent: now,
         more: true,
@@ -98,7 +97,7 @@ pub(in crate::http) async fn read(
 
 fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
     let rate = params.number_in("rate", 1..=RATE_MAX)?;
-    let limit = params.number_in("limit", 1..=u64::MAX)?;
+    let left = params.number_in("limit", 1..=u64::MAX)?;
     let after_id = params.number("after_id")?;
     let timers = with_timers(&mut params)?;
     let mut search = RequestSearch::default();
@@ -117,7 +116,7 @@ fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
         search: Arc::new(search),
         format,
         rate,
-        limit,
+        left: left.unwrap_or(u64::MAX),
         timers,
         after_id: seen.and_then(|id| id.parse().ok()).or(after_id),
     })
@@ -130,8 +129,6 @@ struct Follower {
     /// What the client has.
     after_id: u64,
     allowance: Allowance,
-    /// Rows until its limit.
-    left: u64,
     /// When something was sent last.
     sent: Instant,
     /// Whether there is more for it already.
@@ -143,7 +140,7 @@ impl Follower {
     /// The next piece, once there is one. `None`: the client has what it wanted, or the read model refuses to go on, which in
     /// the middle of an answer can only be its end.
     async fn next(&mut self) -> Option<Bytes> {
-        while self.left > 0 {
+        while self.options.left > 0 {
             if !self.more {
                 sleep(POLL).await;
             } else if self.allowance.whole(Instant::now()) == 0 {
@@ -168,7 +165,7 @@ impl Follower {
     /// Takes the rows that may be sent now.
     async fn step(&mut self) -> Result<Vec<u8>, Problem> {
         let allowed = self.allowance.whole(Instant::now());
-        let rows_max = allowed.min(self.left).min(PIECE_ROWS as u64);
+        let rows_max = allowed.min(self.options.left).min(PIECE_ROWS as u64);
         if rows_max == 0 {
             return Ok(Vec::new());
         }
@@ -192,7 +189,7 @@ impl Follower {
         let (rows, after_id, more, piece) = followed.await?;
         self.after_id = after_id;
         self.more = more;
-        self.left -= rows;
+        self.options.left -= rows;
         self.allowance.spend(rows);
         Ok(piece)
     }

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
-use axum::http::{HeaderMap, HeaderValue, Response};
+use axum::http::{HeaderMap, Response};
+use axum::response::IntoResponse as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -21,46 +22,40 @@ const LEVEL: u32 = 5;
 
 /// A text that may be sent compressed.
 #[derive(Debug, Clone)]
-pub(super) struct Text(Arc<Forms>);
-
-#[derive(Debug)]
-struct Forms {
+pub(super) struct Text {
     plain: Bytes,
-    compressed: OnceLock<Bytes>,
+    compressed: Arc<OnceLock<Bytes>>,
 }
 
 impl Text {
     pub(super) fn new(plain: impl Into<Bytes>) -> Self {
-        Self(Arc::new(Forms {
+        Self {
             plain: plain.into(),
-            compressed: OnceLock::new(),
-        }))
+            compressed: Arc::default(),
+        }
     }
 
     /// As it is.
     pub(super) fn plain(&self) -> &Bytes {
-        &self.0.plain
+        &self.plain
     }
 
-    fn compressed(&self) -> Bytes {
-        let compressed = self.0.compressed.get_or_init(|| gzip(&self.0.plain));
-        compressed.clone()
+    fn compressed(&self) -> &Bytes {
+        self.compressed.get_or_init(|| gzip(&self.plain))
     }
 
     /// An answer with this text, compressed where it is worth it and the request has headers that allow it.
     pub(super) fn response(&self, request: &HeaderMap, media_type: &'static str) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.plain().clone()));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-        if self.plain().len() < WORTH_BYTES {
-            return response;
+        let media_type = (CONTENT_TYPE, media_type);
+        if self.plain.len() < WORTH_BYTES {
+            return ([media_type], self.plain.clone()).into_response();
         }
-        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        if is_accepted(request) {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            *response.body_mut() = Body::from(self.compressed());
+        let headers = [media_type, (VARY, "accept-encoding")];
+        if !is_accepted(request) {
+            return (headers, self.plain.clone()).into_response();
         }
-        response
+        let encoding = [(CONTENT_ENCODING, "gzip")];
+        (headers, encoding, self.compressed().clone()).into_response()
     }
 }
 
@@ -81,6 +76,8 @@ fn is_accepted(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+
+    use axum::http::HeaderValue;
 
     use super::*;
 

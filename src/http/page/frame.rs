@@ -8,24 +8,13 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::{assets, show};
 
-/// The part of the site that a page belongs to, for the navigation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Section {
-    Overview,
-    Reports,
-    Requests,
-    Timers,
-    Daemon,
-    /// An error page.
-    None,
-}
-
-const SECTIONS: [(Section, &str, &str); 5] = [
-    (Section::Overview, "/", "Overview"),
-    (Section::Reports, "/reports", "Reports"),
-    (Section::Requests, "/requests", "Requests"),
-    (Section::Timers, "/timers", "Timers"),
-    (Section::Daemon, "/daemon", "Daemon"),
+/// The parts of the site, for the navigation.
+const SECTIONS: [(&str, &str); 5] = [
+    ("/", "Overview"),
+    ("/reports", "Reports"),
+    ("/requests", "Requests"),
+    ("/timers", "Timers"),
+    ("/daemon", "Daemon"),
 ];
 
 /// A document with this title, what else stands in its head, and its body. `title` may hold names out of packets, made visible
@@ -45,8 +34,8 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page.
-pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
+/// A whole page, of the section with this address.
+pub(super) fn page(section: &str, title: &str, main: &Markup) -> Markup {
     let [style, script, icon] = assets::paths();
     let head = html! {
         link rel="icon" type="image/svg+xml" href=(icon);
@@ -58,8 +47,8 @@ pub(super) fn page(section: Section, title: &str, main: &Markup) -> Markup {
         header.top {
             a.brand href="/" { "pinbad" }
             nav aria-label="Pages" {
-                @for (other, path, name) in SECTIONS {
-                    a href=(path) aria-current=[(other == section).then_some("page")] { (name) }
+                @for (path, name) in SECTIONS {
+                    a href=(path) aria-current=[(path == section).then_some("page")] { (name) }
                 }
             }
             div.switches {
@@ -94,7 +83,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
         @if !stranger { p { a href="/" { "To the overview" } } }
     };
     if !stranger {
-        return page(Section::None, title, &main);
+        return page("", title, &main);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 
 use super::columns::{Show, columns};
-use super::frame::{self, Section};
+use super::frame;
 use super::render::View;
 use super::show::{self, visible};
 use super::table::{Head, bar, narrow_table, table};
@@ -41,7 +41,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (memory_plan(&view.app.settings.memory_plan))
         div #sockets data-live { (sockets(&status)) }
     };
-    Ok(frame::page(Section::Daemon, "Daemon", &main))
+    Ok(frame::page("/daemon", "Daemon", &main))
 }
 
 /// A row of a name and a number; with what there is room for, also as a part of that.

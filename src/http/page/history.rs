@@ -4,9 +4,13 @@
 //! light to be kept, the page says why there is no chart. `span` is how far back a chart goes: what there is, up to an hour, when
 //! it is not given.
 
+use std::sync::LazyLock;
+
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::chart::{Chart, Line, Theme};
+use super::columns::Show;
 use super::frame;
 use super::show::{self, visible};
 use crate::http::error::Problem;
@@ -21,42 +25,32 @@ const SPANS: [(&str, u64, u64); 4] = [
     ("1h", 3600, 20),
 ];
 
-/// What a chart shows: its name in the address, heading, unit, and lines by name, colour and metric.
-type Kind = (
-    &'static str,
-    &'static str,
-    fn(f64) -> String,
-    &'static [(&'static str, usize, Metric)],
-);
+/// What is drawn: `charts.toml`.
+#[derive(Debug, Deserialize)]
+struct Kinds {
+    /// For rows of requests.
+    requests: Vec<Kind>,
+    timers: Vec<Kind>,
+}
 
-const TIMES: &[(&str, usize, Metric)] = &[
-    ("p99", 2, Metric::P99),
-    ("p95", 1, Metric::P95),
-    ("p50", 0, Metric::P50),
-];
+/// One chart.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    /// In the address.
+    name: String,
+    title: String,
+    show: Show,
+    /// By name, colour and metric.
+    lines: Vec<(String, usize, String)>,
+}
 
-#[rustfmt::skip]
-const REQUESTS: [Kind; 4] = [
-    ("traffic", "Requests per second", show::number, &[("requests", 0, Metric::ReqPerSec)]),
-    ("times", "Request time", show::secs, TIMES),
-    ("errors", "Errors per second", show::number, &[("errors", 2, Metric::ErrorsPerSec)]),
-    ("cpu", "CPU, cores", show::number, &[("busy", 3, Metric::CpuPerSec)]),
-];
-
-const TIMERS: [Kind; 3] = [
-    (
-        "traffic",
-        "Hits per second",
-        show::number,
-        &[("hits", 0, Metric::HitPerSec)],
-    ),
-    ("times", "Time per hit", show::secs, TIMES),
-    REQUESTS[3],
-];
+static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
+    toml::from_str(include_str!("charts.toml")).expect("the charts are well formed")
+});
 
 /// The names of all charts.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    REQUESTS.iter().map(|kind| kind.0)
+    KINDS.requests.iter().map(|kind| kind.name.as_str())
 }
 
 /// The parameter `span`, checked.
@@ -95,11 +89,11 @@ impl History<'_> {
             return html! { p.note { "No charts: " (visible(&why)) } };
         }
         let more = self.span.map(|span| ("span", span));
-        let address = |name| row_link(self.report, &format!("{name}.svg"), self.keys, more);
+        let address = |name: &str| row_link(self.report, &format!("{name}.svg"), self.keys, more);
         html! {
-            @for kind @ (name, title, ..) in self.kinds() {
-                div id={ "past-" (name) } data-live {
-                    @if let Some(chart) = self.chart(kind, title) { (chart.figure(name, &address(name))) }
+            @for kind in self.kinds() {
+                div id={ "past-" (kind.name) } data-live {
+                    @if let Some(chart) = self.chart(kind, &kind.title) { (chart.figure(&kind.name, &address(&kind.name))) }
                 }
             }
         }
@@ -116,7 +110,10 @@ impl History<'_> {
     }
 
     fn kinds(&self) -> &'static [Kind] {
-        if self.timers { &TIMERS } else { &REQUESTS }
+        match self.timers {
+            true => &KINDS.timers,
+            false => &KINDS.requests,
+        }
     }
 
     /// How far back: the name, seconds, step. Without a choice, as far as there is anything.
@@ -133,9 +130,9 @@ impl History<'_> {
 
     /// One chart alone; `of` is what its row is called.
     pub(super) fn picture(&self, name: &str, of: &str, theme: Theme) -> Result<Markup, Problem> {
-        let kind = self.kinds().iter().find(|kind| kind.0 == name);
+        let kind = self.kinds().iter().find(|kind| kind.name == name);
         let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
-        let chart = self.chart(kind, &format!("{of}: {}", kind.1));
+        let chart = self.chart(kind, &format!("{of}: {}", kind.title));
         let chart = chart.ok_or_else(|| {
             let why = self.why_not();
             Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))
@@ -143,28 +140,27 @@ impl History<'_> {
         Ok(chart.svg("alone", theme))
     }
 
-    fn chart(&self, (_, _, unit, lines): &Kind, title: &str) -> Option<Chart> {
+    fn chart(&self, kind: &'static Kind, title: &str) -> Option<Chart> {
         let to = self.series.coverage()?.to;
         let (_, span, step) = self.reach();
         let from = to.saturating_sub(span);
-        let metrics: Vec<Metric> = lines.iter().map(|(_, _, metric)| *metric).collect();
-        let key = self.key();
+        let metrics = kind.lines.iter();
+        let metrics = metrics.filter_map(|(_, _, metric)| Metric::parse(metric));
+        let (metrics, key): (Vec<Metric>, _) = (metrics.collect(), self.key());
         let found = self
             .series
             .lines(self.report, key.as_deref(), &metrics, from, to, step)?;
         let step_secs = found.first()?.step as f64;
         let points = |points: Vec<Option<f64>>| points.into_iter().map(|it| it.unwrap_or(f64::NAN));
-        let lines = lines
-            .iter()
-            .zip(found)
-            .map(|((name, colour, _), line)| Line {
-                name,
-                colour: *colour,
-                points: points(line.points).collect(),
-            });
+        let lines = kind.lines.iter().zip(found);
+        let lines = lines.map(|((name, colour, _), line)| Line {
+            name,
+            colour: *colour,
+            points: points(line.points).collect(),
+        });
         Some(Chart {
             title: title.to_owned(),
-            unit: *unit,
+            unit: kind.show,
             lines: lines.collect(),
             step_secs,
         })
@@ -186,6 +182,14 @@ mod tests {
         assert_eq!(span("span=15m"), Ok(Some("15m")));
         let problem = span("span=2h").unwrap_err();
         assert!(problem.detail().contains("1m, 5m, 15m, 1h"), "{problem:?}");
+    }
+
+    #[test]
+    fn every_line_of_a_chart_has_a_metric() {
+        let kinds = KINDS.requests.iter().chain(&KINDS.timers);
+        for (name, _, metric) in kinds.flat_map(|kind| &kind.lines) {
+            assert!(Metric::parse(metric).is_some(), "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
-use super::frame::{self, Section};
+use super::frame;
 use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
@@ -90,7 +90,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @for (other, ranking) in others.into_iter().zip([&servers, &hosts, &statuses]) { (panel(ranking, other, order)?) }
         }
     };
-    Ok(frame::page(Section::Overview, "Overview", &main))
+    Ok(frame::page("/", "Overview", &main))
 }
 
 /// All requests in a few numbers.

@@ -158,6 +158,12 @@ impl Ranking {
         link(&format!("/reports/{}/row", encode(report)), keys)
     }
 
+    /// A value of the only row, by the name of its column, as the text by which it can be searched for.
+    pub(super) fn plain(&self, column: &str) -> String {
+        let at = self.table().column(column);
+        at.map_or_else(String::new, |at| show::plain(&self.table().value(0, at)))
+    }
+
     /// A key of a row as text.
     pub(super) fn key(&self, row: usize, column: usize) -> Markup {
         match self.table().value(row, column) {
@@ -242,7 +248,7 @@ impl Ranking {
     }
 
     /// A value as it is shown, without what is around it.
-    fn shown(&self, column: &Column, row: usize) -> Markup {
+    pub(super) fn shown(&self, column: &Column, row: usize) -> Markup {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {

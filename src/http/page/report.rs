@@ -6,7 +6,7 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 
-use super::frame::{self, Section};
+use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, visible};
@@ -87,7 +87,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }))
         }
     };
-    Ok(frame::page(Section::Reports, &visible(name), &main))
+    Ok(frame::page("/reports", &visible(name), &main))
 }
 
 /// What the report is.

@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::frame::{self, Section};
+use super::frame;
 use super::render::View;
 use super::show::{self, visible};
 use super::table::{Head, pager, table};
@@ -58,7 +58,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }))
         (form(definition.as_deref()))
     };
-    Ok(frame::page(Section::Reports, "Reports", &main))
+    Ok(frame::page("/reports", "Reports", &main))
 }
 
 fn row(report: &ReportSummary) -> Markup {

@@ -10,19 +10,21 @@ use std::collections::HashMap;
 
 use maud::{Markup, html};
 
-use super::frame::{self, Section};
+use super::frame;
+use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, Name, visible};
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
 use crate::http::params::{id, link, row_link};
 use crate::query::read_model::{RequestDetail, TimerDetail};
-use crate::value::Value;
 
 mod palette;
 
 use palette::Palette;
 
+/// What requests are searched by from here.
+const LINKED: [&str; 4] = ["status", "hostname", "server_name", "schema"];
 /// Bars on one page.
 const ROWS_MAX: usize = 150;
 /// Names of tags that are offered for grouping.
@@ -36,19 +38,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let from = params.count("from", 0)?;
     params.finish()?;
     let RequestDetail { row, tags, timers } = view.source.request(id)?;
-    let get = |name: &str| match row.is_empty() {
-        true => Value::Null,
-        false => row.column(name).map_or(Value::Null, |at| row.value(0, at)),
-    };
-    let script = show::plain(&get("script_name"));
-    let time_us = match get("req_time") {
-        Value::Micros(us) => us,
-        _ => 0,
-    };
+    let request = Ranking::made(row, Vec::new(), "request_facts", "");
+    let script = request.plain("script_name");
+    let time = request.number("req_time", 0).unwrap_or(0.0);
+    let time_us = (time * 1e6).round() as u64;
     let main = html! {
         (frame::crumbs(&[("/requests", "Requests")], &format!("#{id}")))
         h1 { (Name(&script)) }
-        (facts(&get))
+        (facts(&request, &script))
         @if !tags.is_empty() {
             h2 { "Tags" }
             ul.tags {
@@ -61,40 +58,27 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (waterfall(&format!("/requests/{id}"), time_us, &timers, by.as_deref(), from))
     };
     let title = format!("#{id} {}", visible(&script));
-    Ok(frame::page(Section::Requests, &title, &main))
+    Ok(frame::page("/requests", &title, &main))
 }
 
-/// What is known of the request beside tags and timers.
-fn facts<'a>(get: &impl Fn(&str) -> Value<'a>) -> Markup {
-    let text = |name: &str| show::plain(&get(name));
-    let kib = |name: &str| match get(name) {
-        Value::Float(kib) => show::bytes(kib * 1024.0),
-        _ => "\u{2013}".to_owned(),
-    };
-    let script = text("script_name");
-    let all_of = |name: &str, value: &str| link("/requests", [(name, value)]);
-    let status = text("status");
+/// What is known of the request beside tags and timers. Some of it leads to all requests that have the same.
+fn facts(request: &Ranking, script: &str) -> Markup {
     html! {
         dl.facts {
-            div { dt { "Time" } dd.big { (show::value("req_time", &get("req_time"))) } }
-            div { dt { "Status" } dd.big { a href=(all_of("status", &status)) { (status) } } }
-            div { dt { "User CPU" } dd { (show::value("ru_utime", &get("ru_utime"))) } }
-            div { dt { "System CPU" } dd { (show::value("ru_stime", &get("ru_stime"))) } }
-            div { dt { "Peak memory" } dd { (kib("mem_peak_usage")) } }
-            div { dt { "Size" } dd { (kib("doc_size")) } }
-            @for (name, title) in [("hostname", "Host"), ("server_name", "Server"), ("schema", "Schema")] {
-                @let value = text(name);
-                @if !value.is_empty() {
-                    div { dt { (title) } dd { a href=(all_of(name, &value)) { (Name(&value)) } } }
+            @for (at, column) in request.columns.iter().enumerate() {
+                @let (name, value) = (column.name.as_str(), request.plain(&column.name));
+                @let shown = request.shown(column, 0);
+                @if !value.is_empty() && (name != "req_count" || value != "1") {
+                    div { dt { (column.title) } dd.big[at < 2] {
+                        @if LINKED.contains(&name) { a href=(link("/requests", [(name, value.as_str())])) { (shown) } } @else { (shown) }
+                    } }
                 }
             }
-            div { dt { "Received" } dd { @if let Value::Int(secs) = get("timestamp") { (show::moment(secs.unsigned_abs())) } } }
-            @if let Value::Int(count @ 2..) = get("req_count") { div { dt { "Requests in packet" } dd { (count) } } }
         }
         p.about {
-            a href=(row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.clone())], None)) { "This script" }
+            a href=(row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(link("/requests", [("script_name", script.as_str()), ("order", "slowest")])) { "its slowest requests" }
+            a href=(link("/requests", [("script_name", script), ("order", "slowest")])) { "its slowest requests" }
         }
     }
 }

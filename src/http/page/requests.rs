@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
-use super::frame::{self, Section};
+use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
@@ -56,7 +56,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
         }
     };
-    Ok(frame::page(Section::Requests, "Requests", &main))
+    Ok(frame::page("/requests", "Requests", &main))
 }
 
 /// Columns that are the same in every row, since the search says so.

@@ -7,7 +7,7 @@
 use maud::{Markup, html};
 
 use super::chart::{self, Theme};
-use super::frame::{self, Section};
+use super::frame;
 use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
@@ -136,9 +136,9 @@ impl Row {
                     section.panel #row-timers data-live aria-label="Timers" { (table) }
                 }
             }
-            @if self.ranking.timers { (longest(source, search, &conditions)?) } @else { (slowest(source, search, &conditions)?) }
+            (self.slowest(source, search, &conditions)?)
         };
-        Ok(frame::page(Section::Reports, &self.title(), &main))
+        Ok(frame::page("/reports", &self.title(), &main))
     }
 
     /// Its last hour, if that is kept.
@@ -207,62 +207,46 @@ impl Row {
         let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
         Ok(self.drawn("spread", theme, &self.title(), at, &spread))
     }
-}
 
-/// A list of raw rows below the rest, or why there is none.
-fn section<T>(
-    id: &str,
-    title: &Markup,
-    conditions: &Conditions,
-    found: Result<T, QueryError>,
-    table: impl FnOnce(T) -> Markup,
-) -> Result<Markup, Problem> {
-    let found = match found {
-        Ok(found) => found,
-        Err(QueryError::RawDataOff) => return Ok(html! { p.note { (QueryError::RawDataOff) } }),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(html! {
-        section aria-labelledby={ (id) "-h" } {
-            h2 id={ (id) "-h" } { (title) }
-            (conditions.note())
-            div id=(id) data-live { (table(found)) }
-        }
-    })
-}
-
-/// The slowest raw requests of the row.
-fn slowest(
-    source: &dyn ReadModel,
-    mut search: RequestSearch,
-    conditions: &Conditions,
-) -> Result<Markup, Problem> {
-    search.limit = SLOWEST;
-    let all = link("/requests", pairs(&conditions.requests));
-    let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
-    let found = source.slowest(&search, SEARCHED_MAX);
-    section("slowest", &title, conditions, found, |found| {
-        let order = format!("the slowest of {}", searched(&found.scanned));
-        rows(found.table, &order, &columns_of(&search))
-    })
-}
-
-/// The longest single timers of the row.
-fn longest(
-    source: &dyn ReadModel,
-    requests: RequestSearch,
-    conditions: &Conditions,
-) -> Result<Markup, Problem> {
-    let found = source.timer_groups(&TimerSearch {
-        requests,
-        tags: conditions.timers.clone(),
-        by: Vec::new(),
-        scanned_max: SEARCHED_MAX,
-        groups_max: 1,
-        slowest_max: SLOWEST,
-    });
-    let title = html! { "Longest timers" };
-    section("longest", &title, conditions, found, |found| {
-        timers::slow_table(&found)
-    })
+    /// The slowest raw requests of the row, or the longest of its timers; or why there are none.
+    fn slowest(
+        &self,
+        source: &dyn ReadModel,
+        mut search: RequestSearch,
+        conditions: &Conditions,
+    ) -> Result<Markup, Problem> {
+        let found = if self.ranking.timers {
+            let found = source.timer_groups(&TimerSearch {
+                requests: search,
+                tags: conditions.timers.clone(),
+                by: Vec::new(),
+                scanned_max: SEARCHED_MAX,
+                groups_max: 1,
+                slowest_max: SLOWEST,
+            });
+            found.map(|found| (html! { "Longest timers" }, timers::slow_table(&found)))
+        } else {
+            search.limit = SLOWEST;
+            let all = link("/requests", pairs(&conditions.requests));
+            let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
+            source.slowest(&search, SEARCHED_MAX).map(|found| {
+                let order = format!("the slowest of {}", searched(&found.scanned));
+                (title, rows(found.table, &order, &columns_of(&search)))
+            })
+        };
+        let (title, table) = match found {
+            Ok(found) => found,
+            Err(QueryError::RawDataOff) => {
+                return Ok(html! { p.note { (QueryError::RawDataOff) } });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(html! {
+            section aria-labelledby="slowest-h" {
+                h2 #slowest-h { (title) }
+                (conditions.note())
+                div #slowest data-live { (table) }
+            }
+        })
+    }
 }

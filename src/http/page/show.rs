@@ -7,7 +7,7 @@
 use maud::{Markup, Render, html};
 
 use crate::http::params::rfc3339;
-use crate::value::Value;
+use crate::value::{Value, grouped};
 
 /// A name out of a packet, as text of a page.
 #[derive(Debug, Clone, Copy)]
@@ -44,40 +44,20 @@ const fn is_hidden(character: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// For what is no number.
+const UNKNOWN: &str = "\u{2013}";
+
 /// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`.
 pub(super) fn number(number: f64) -> String {
-    let size = number.abs();
-    if !number.is_finite() {
-        "\u{2013}".to_owned()
-    } else if size >= 1e15 {
-        format!("{number:.2e}")
-    } else if size >= 99.95 || size == 0.0 {
-        grouped(number)
-    } else if size >= 9.995 {
-        format!("{number:.1}")
-    } else if size >= 0.0995 {
-        format!("{number:.2}")
-    } else if size >= 0.000_05 {
-        format!("{number:.4}")
-    } else {
-        format!("{number:.1e}")
+    match number.abs() {
+        size if !size.is_finite() => UNKNOWN.to_owned(),
+        1e15.. => format!("{number:.2e}"),
+        99.95.. | 0.0 => grouped(number),
+        9.995.. => format!("{number:.1}"),
+        0.0995.. => format!("{number:.2}"),
+        0.000_05.. => format!("{number:.4}"),
+        _ => format!("{number:.1e}"),
     }
-}
-
-/// Rounded to a whole number, with a comma every three digits.
-fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut out = String::with_capacity(digits.len() + 6);
-    if number <= -0.5 {
-        out.push('-');
-    }
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A whole number in full.
@@ -87,21 +67,14 @@ pub(super) fn count(count: u64) -> String {
 
 /// Seconds in the unit that fits: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.2 h`.
 pub(super) fn secs(secs: f64) -> String {
-    let size = secs.abs();
-    if !secs.is_finite() {
-        "\u{2013}".to_owned()
-    } else if size == 0.0 {
-        "0".to_owned()
-    } else if size < 0.000_999_5 {
-        format!("{} \u{b5}s", number((secs * 1e6).round()))
-    } else if size < 0.9995 {
-        format!("{} ms", number(secs * 1e3))
-    } else if size < 9999.5 {
-        format!("{} s", number(secs))
-    } else if size < 172_800.0 {
-        format!("{} h", number(secs / 3600.0))
-    } else {
-        format!("{} d", number(secs / 86_400.0))
+    match secs.abs() {
+        size if !size.is_finite() => UNKNOWN.to_owned(),
+        0.0 => "0".to_owned(),
+        ..0.000_999_5 => format!("{} \u{b5}s", number((secs * 1e6).round())),
+        ..0.9995 => format!("{} ms", number(secs * 1e3)),
+        ..9999.5 => format!("{} s", number(secs)),
+        ..172_800.0 => format!("{} h", number(secs / 3600.0)),
+        _ => format!("{} d", number(secs / 86_400.0)),
     }
 }
 
@@ -112,26 +85,22 @@ pub(super) fn micros(us: u64) -> String {
 
 /// `12.3 %`; what rounds to nothing and is not nothing says so.
 pub(super) fn percent(percent: f64) -> String {
-    if !percent.is_finite() {
-        "\u{2013}".to_owned()
-    } else if percent == 0.0 {
-        "0 %".to_owned()
-    } else if percent < 0.05 {
-        "<0.1 %".to_owned()
-    } else if percent < 99.95 {
-        format!("{percent:.1} %")
-    } else {
-        format!("{} %", grouped(percent))
+    match percent {
+        percent if !percent.is_finite() => UNKNOWN.to_owned(),
+        0.0 => "0 %".to_owned(),
+        ..0.05 => "<0.1 %".to_owned(),
+        ..99.95 => format!("{percent:.1} %"),
+        _ => format!("{} %", grouped(percent)),
     }
 }
 
 /// A number of seconds that need not be exact: `21 s`, `15 min`.
 pub(super) fn roughly(secs: f64) -> String {
     match secs {
-        secs if secs < 120.0 => format!("{secs:.0} s"),
-        secs if secs < 7200.0 => format!("{:.0} min", secs / 60.0),
-        secs if secs < 172_800.0 => format!("{:.0} h", secs / 3600.0),
-        secs => format!("{:.0} d", secs / 86_400.0),
+        ..120.0 => format!("{secs:.0} s"),
+        ..7200.0 => format!("{:.0} min", secs / 60.0),
+        ..172_800.0 => format!("{:.0} h", secs / 3600.0),
+        _ => format!("{:.0} d", secs / 86_400.0),
     }
 }
 
@@ -139,7 +108,7 @@ pub(super) fn roughly(secs: f64) -> String {
 pub(super) fn bytes(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     if !bytes.is_finite() {
-        return "\u{2013}".to_owned();
+        return UNKNOWN.to_owned();
     }
     let mut scaled = bytes;
     let mut unit = 0;
@@ -164,7 +133,7 @@ pub(super) fn moment(unix_secs: u64) -> Markup {
 /// A value of a report's own columns, by the name of its column. Names of keys decide nothing: the type of the value does.
 pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
     match value {
-        Value::Null => html! { span.none { "\u{2013}" } },
+        Value::Null => html! { span.none { (UNKNOWN) } },
         Value::Text(text) => Name(text).render(),
         Value::Int(number) => html! { (grouped(*number as f64)) },
         Value::Micros(us) => html! { (micros(*us)) },

@@ -13,8 +13,8 @@ pub(super) struct Head {
     class: Option<&'static str>,
     /// What the column means, in full.
     hint: String,
-    /// For a column that sorts: where a click leads, and the order if rows are sorted by it now.
-    sort: Option<(String, Option<&'static str>)>,
+    /// For a column that sorts: where a click leads, and whether it is descending if rows are sorted by it now.
+    sort: Option<(String, Option<bool>)>,
 }
 
 impl Head {
@@ -62,12 +62,7 @@ impl Head {
         let is_number = self.class.is_none();
         let descending = if is_this { !sort.descending } else { is_number };
         let next = format!("{}{column}", if descending { "-" } else { "" });
-        let order = if sort.descending {
-            "descending"
-        } else {
-            "ascending"
-        };
-        self.sort = Some((address(&next), is_this.then_some(order)));
+        self.sort = Some((address(&next), is_this.then_some(sort.descending)));
         self
     }
 }
@@ -75,15 +70,12 @@ impl Head {
 impl Render for Head {
     fn render(&self) -> Markup {
         let (address, order) = self.sort.clone().unzip();
-        let order = order.flatten();
-        let hint = (!self.hint.is_empty()).then_some(&self.hint);
-        let arrow = order.map(|order| {
-            if order == "descending" {
-                " \u{2193}"
-            } else {
-                " \u{2191}"
-            }
+        let order = order.flatten().map(|descending| match descending {
+            true => ("descending", " \u{2193}"),
+            false => ("ascending", " \u{2191}"),
         });
+        let (order, arrow) = order.unzip();
+        let hint = (!self.hint.is_empty()).then_some(&self.hint);
         html! {
             th class=[self.class] scope="col" title=[hint] aria-sort=[order] {
                 @if let Some(address) = address {

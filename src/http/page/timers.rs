@@ -9,7 +9,7 @@
 
 use maud::{Markup, html};
 
-use super::frame::{self, Section};
+use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::show::{self, Name, visible};
@@ -66,7 +66,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         (make_report(&params, &keys))
     };
-    Ok(frame::page(Section::Timers, "Timers", &main))
+    Ok(frame::page("/timers", "Timers", &main))
 }
 
 /// The fields of the form by which a key or a condition is added, as the parameters that they mean.

@@ -8,6 +8,7 @@ use std::ops::Range;
 use maud::{Markup, PreEscaped, html};
 
 use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, Theme, coordinate, frame, tick};
+use crate::http::page::columns::Show;
 
 /// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
 #[cfg(test)]
@@ -30,7 +31,7 @@ pub(in crate::http::page) struct Chart {
     /// What is shown, plain text made visible.
     pub(in crate::http::page) title: String,
     /// How a value is written.
-    pub(in crate::http::page) unit: fn(f64) -> String,
+    pub(in crate::http::page) unit: Show,
     pub(in crate::http::page) lines: Vec<Line>,
     /// Seconds from one point to the next.
     pub(in crate::http::page) step_secs: f64,
@@ -47,7 +48,7 @@ impl Chart {
         let x = |at: usize| f64::from(LEFT) + f64::from(RIGHT - LEFT) * at as f64 / steps;
         let span = steps * self.step_secs;
         let body = html! {
-            (scale.grid(|value| super::round(&(self.unit)(value)), theme))
+            (scale.grid(|value| super::round(&self.unit.text(value)), theme))
             @for (ago, text) in time_ticks(span) {
                 @let at = f64::from(RIGHT) - f64::from(RIGHT - LEFT) * ago / span;
                 (tick(at, &text, theme))
@@ -74,7 +75,7 @@ impl Chart {
                         @for line in &self.lines {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
-                                b { (Self::newest(line).map_or_else(|| "\u{2013}".to_owned(), self.unit)) }
+                                b { (self.unit.text(Self::newest(line).unwrap_or(f64::NAN))) }
                             }
                         }
                     }
@@ -96,7 +97,7 @@ impl Chart {
             let Some(newest) = Self::newest(line) else {
                 return format!("{}: no data. ", line.name);
             };
-            let [newest, least, most] = [newest, least, most].map(self.unit);
+            let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
             format!("{}: now {newest}, between {least} and {most}. ", line.name)
         };
         self.lines.iter().map(described).collect()
@@ -179,12 +180,11 @@ fn time_ticks(span: f64) -> Vec<(f64, String)> {
 mod tests {
     use super::super::TOP;
     use super::*;
-    use crate::http::page::show;
 
     fn chart(points: Vec<f64>) -> Chart {
         Chart {
             title: "<b>".into(),
-            unit: show::secs,
+            unit: Show::Secs,
             lines: vec![Line {
                 name: "p95",
                 colour: 0,
