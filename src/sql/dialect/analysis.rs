@@ -168,13 +168,10 @@ impl MysqlOperators {
 fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let classes = call_of.args.iter();
     let classes = classes.map(|argument| Ok(class(&argument.get_type(schema)?)));
-    let classes: Vec<Class> = classes.collect::<Result<_>>()?;
-    let mixed = is_mixed(classes.iter().copied());
+    let mixed = is_mixed(classes.collect::<Result<Vec<_>>>()?.into_iter());
     if mixed {
-        for (argument, class) in call_of.args.iter_mut().zip(&classes) {
-            if !matches!(class, Class::Text | Class::Null) {
-                *argument = call("__text", std::mem::take(argument));
-            }
+        for argument in &mut call_of.args {
+            *argument = call("__text", std::mem::take(argument));
         }
     }
     let made = Expr::ScalarFunction(call_of);

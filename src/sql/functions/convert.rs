@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::DataType;
 
 use super::value::{Prefix, Value, parse_datetime};
-use super::{ArgumentInfo, FunctionDef, Returns, SECONDS, strict, typed};
+use super::{ArgumentInfo, FunctionDef, Returns, seconds_type, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
@@ -33,9 +33,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             other => Some(other.clone()),
         }),
         moment("__date date", |_| DataType::Date32),
-        moment("__datetime", |_| SECONDS)
+        moment("__datetime", seconds_type)
             .identity_for(|given| matches!(given, DataType::Timestamp(..))),
-        moment("timestamp", |_| SECONDS),
+        moment("timestamp", seconds_type),
         strict("__time", (1, 1), |a| match &a[0] {
             Value::Text(text) if parse_datetime(text).is_none() => Some(text.to_string()),
             other => Some(other.date_time()?.format("%H:%M:%S").to_string()),

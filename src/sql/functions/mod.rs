@@ -105,6 +105,10 @@ type Returns = fn(&ArgumentInfo<'_>) -> DataType;
 /// Whole seconds.
 const SECONDS: DataType = DataType::Timestamp(TimeUnit::Second, None);
 
+fn seconds_type(_: &ArgumentInfo<'_>) -> DataType {
+    SECONDS
+}
+
 /// What a function does with the arguments of one row.
 type RowKernel = Box<dyn for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync>;
 

@@ -19,7 +19,7 @@ use self::arithmetic::{
 };
 use self::bits::{conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
-use self::types::{arithmetic_type, common_type, is_number, number_type, sum_type, whole_type};
+use self::types::{arithmetic_type, common_type, is_number, sum_type, whole_type};
 use super::value::{Prefix, Value, aligned};
 use super::{Answer, FunctionDef, MANY, nullable, of_text, strict, typed};
 
@@ -34,7 +34,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("__neg", (1, 1), arithmetic_type, |a| {
             Some(negate(a[0].number()))
         }),
-        typed("__number", (1, 1), number_type, |a| Some(a[0].number())).identity_for(is_number),
+        typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number())).identity_for(is_number),
         typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
             .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
         typed("abs", (1, 1), arithmetic_type, |a| match a[0].number() {

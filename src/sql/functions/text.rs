@@ -138,6 +138,23 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         nullable("charset", (1, 1), |_| "utf8mb4".to_owned()),
         nullable("collation", (1, 1), |_| "utf8mb4_general_ci".to_owned()),
+        // A pattern of LIKE with another escape as one with backslashes.
+        strict("__escaped", (2, 2), |a| {
+            let (pattern, escape) = (a[0].to_text(), a[1].to_text());
+            let mut made = String::with_capacity(pattern.len());
+            let mut signs = pattern.chars();
+            while let Some(sign) = signs.next() {
+                if escape.starts_with(sign) {
+                    made.push('\\');
+                    made.extend(signs.next());
+                } else if sign == '\\' {
+                    made.push_str("\\\\");
+                } else {
+                    made.push(sign);
+                }
+            }
+            made
+        }),
         // One text for several values, for COUNT(DISTINCT a, b).
         strict("__tuple", (1, MANY), |a| {
             let texts = a.iter().map(Value::to_text);

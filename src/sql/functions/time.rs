@@ -14,7 +14,7 @@ use self::formats::{formatted, read};
 use self::zones::unix;
 pub(crate) use self::zones::{shown, zone};
 use super::value::{Value, date_time, rescale};
-use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, strict, typed};
+use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, seconds_type, strict, typed};
 
 /// Microseconds.
 const SECOND: i64 = 1_000_000;
@@ -33,19 +33,11 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             let micros = a[0].micros().and_then(|shown| unix(shown, &a[1].to_text()));
             micros.map_or(0, |micros| micros.div_euclid(SECOND).max(0))
         }),
-        typed(
-            "convert_tz",
-            (3, 3),
-            |_| SECONDS,
-            |a| {
-                let micros = unix(a[0].micros()?, &a[1].to_text())?;
-                shown(micros, &a[2].to_text()).map(Value::Datetime)
-            },
-        ),
-        strict("date_format", (2, 3), |a| {
-            Some(formatted(a[0].date_time()?, &a[1].to_text()))
+        typed("convert_tz", (3, 3), seconds_type, |a| {
+            let micros = unix(a[0].micros()?, &a[1].to_text())?;
+            shown(micros, &a[2].to_text()).map(Value::Datetime)
         }),
-        strict("time_format", (2, 2), |a| {
+        strict("date_format time_format", (2, 3), |a| {
             Some(formatted(a[0].date_time()?, &a[1].to_text()))
         }),
         strict("__extract", (2, 2), |a| {
@@ -101,12 +93,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         strict("timestampdiff", (3, 3), |a| {
             difference(&a[0].to_text(), a[1].date_time()?, a[2].date_time()?)
         }),
-        typed(
-            "timestampadd",
-            (3, 3),
-            |_| SECONDS,
-            |a| added(&a[2], &a[1].to_text(), &a[0].to_text()),
-        ),
+        typed("timestampadd", (3, 3), seconds_type, |a| {
+            added(&a[2], &a[1].to_text(), &a[0].to_text())
+        }),
         typed("__date_add", (3, 3), added_type, |a| {
             added(&a[0], &a[1].to_text(), &a[2].to_text())
         }),

@@ -33,39 +33,14 @@ pub(super) fn like(
 
 /// A pattern whose escape is the backslash.
 fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, SqlError> {
-    let Some(escape) = escape else {
-        return Ok(pattern);
-    };
-    let escape = escape.into_string().unwrap_or_default();
-    let mut signs = escape.chars();
-    let (escape, None) = (signs.next(), signs.next()) else {
-        return Err(SqlError::wrong_arguments("ESCAPE takes one character"));
-    };
-    if escape == Some('\\') {
-        return Ok(pattern);
-    }
-    let value = match &pattern {
-        Expr::Value(literal) => literal.clone().into_string(),
-        _ => None,
-    };
-    let Some(value) = value else {
-        return Err(SqlError::not_supported(
-            "LIKE ... ESCAPE with a pattern that is not a text in the statement",
-        ));
-    };
-    let mut made = String::with_capacity(value.len());
-    let mut signs = value.chars();
-    while let Some(sign) = signs.next() {
-        if Some(sign) == escape {
-            made.push('\\');
-            made.extend(signs.next());
-        } else if sign == '\\' {
-            made.push_str("\\\\");
-        } else {
-            made.push(sign);
+    let escape = escape.map(|escape| escape.into_string().unwrap_or_default());
+    match escape {
+        Some(escape) if escape.chars().count() > 1 => {
+            Err(SqlError::wrong_arguments("ESCAPE takes one character"))
         }
+        Some(escape) if escape != "\\" => Ok(call("__escaped", vec![pattern, text(escape)])),
+        _ => Ok(pattern),
     }
-    Ok(text(made))
 }
 
 /// REGEXP and RLIKE; a pattern that is written out is checked now.

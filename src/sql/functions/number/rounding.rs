@@ -4,7 +4,7 @@
 
 use datafusion::arrow::datatypes::DataType;
 
-use super::types::{common, digits};
+use super::types::common;
 use crate::sql::functions::ArgumentInfo;
 use crate::sql::functions::value::{Value, rescale};
 
@@ -17,24 +17,19 @@ pub(super) enum Rounding {
 
 /// The type after ROUND: as many digits after the point as are asked for, and room for a carry.
 pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
-    match (&known.types[0], digits(&known.types[0])) {
-        (DataType::Decimal128(all, scale), _) => {
-            let wanted = match known.types.len() {
-                1 => Some(0),
-                _ => known.int(1),
-            };
-            match wanted {
-                Some(wanted) => {
-                    let wanted = i8::try_from(wanted.clamp(0, i64::from(*scale))).unwrap_or(*scale);
-                    let all = i16::from(*all) - i16::from(*scale) + i16::from(wanted) + 1;
-                    DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), wanted)
-                }
-                None => known.types[0].clone(),
-            }
-        }
-        (_, Some(_)) => common(&known.types[..1], true),
-        (_, None) => DataType::Float64,
-    }
+    let DataType::Decimal128(all, scale) = known.types[0] else {
+        return common(&known.types[..1], true);
+    };
+    let wanted = match known.types.len() {
+        1 => Some(0),
+        _ => known.int(1),
+    };
+    let Some(wanted) = wanted else {
+        return known.types[0].clone();
+    };
+    let wanted = i8::try_from(wanted.clamp(0, i64::from(scale))).unwrap_or(scale);
+    let all = i16::from(all) - i16::from(scale) + i16::from(wanted) + 1;
+    DataType::Decimal128(u8::try_from(all).unwrap_or(38).clamp(1, 38), wanted)
 }
 
 /// ROUND and TRUNCATE

@@ -1,8 +1,8 @@
 //! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits, anything else makes a double.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::DataType;
 
-use crate::sql::functions::ArgumentInfo;
+use crate::sql::functions::{ArgumentInfo, SECONDS};
 
 /// Whether it is a number as it stands.
 pub(super) fn is_number(given: &DataType) -> bool {
@@ -25,18 +25,6 @@ pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
         DataType::Null => Some((1, 0)),
         whole if is_whole(whole) => Some((19, 0)),
         _ => None,
-    }
-}
-
-/// The type of a number that an argument is taken for.
-pub(super) fn number_type(known: &ArgumentInfo<'_>) -> DataType {
-    match &known.types[0] {
-        DataType::Float32 => DataType::Float32,
-        DataType::UInt64 => DataType::UInt64,
-        DataType::Null => DataType::Null,
-        whole if is_whole(whole) => DataType::Int64,
-        decimal @ DataType::Decimal128(..) => decimal.clone(),
-        _ => DataType::Float64,
     }
 }
 
@@ -70,25 +58,17 @@ pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
 pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
     let is_text = |given: &DataType| given.is_string() || matches!(given, DataType::Dictionary(..));
     let is_time = |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
-    let known: Vec<&DataType> = types.iter().filter(|given| !given.is_null()).collect();
-    let Some(first) = known.first().copied() else {
-        return DataType::Null;
-    };
-    let same = known.iter().all(|given| *given == first);
-    if !arithmetic && known.iter().all(|given| is_text(given)) {
-        return DataType::Utf8View;
-    }
-    if !arithmetic && known.iter().all(|given| is_time(given) || is_text(given)) {
-        return match same {
-            true => first.clone(),
-            false => DataType::Timestamp(TimeUnit::Second, None),
-        };
-    }
-    if same && *first == DataType::UInt64 {
-        return DataType::UInt64;
-    }
-    if known.iter().all(|given| is_whole(given)) {
-        return DataType::Int64;
+    let mut known: Vec<&DataType> = types.iter().filter(|given| !given.is_null()).collect();
+    known.dedup();
+    let all = |is: &dyn Fn(&DataType) -> bool| known.iter().all(|given| is(given));
+    match known.as_slice() {
+        [] => return DataType::Null,
+        _ if !arithmetic && all(&is_text) => return DataType::Utf8View,
+        [time] if !arithmetic && is_time(time) => return DataType::clone(time),
+        _ if !arithmetic && all(&|given| is_time(given) || is_text(given)) => return SECONDS,
+        [DataType::UInt64] => return DataType::UInt64,
+        _ if all(&is_whole) => return DataType::Int64,
+        _ => {}
     }
     let digits: Option<Vec<(u8, i8)>> = known.iter().map(|given| digits(given)).collect();
     let Some(digits) = digits else {
