@@ -11,7 +11,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group};
 use pinbad::cli::format::bytes;
 use pinbad::cli::load::{Distribution, TrafficOptions};
-use pinbad::report::form::ReportForm;
+use pinbad::report::native::ReportForm;
 
 use crate::stage::{Plan, Stage};
 

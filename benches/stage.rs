@@ -14,7 +14,7 @@ use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
-use pinbad::report::form::ReportForm;
+use pinbad::report::native::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
 

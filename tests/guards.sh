@@ -20,11 +20,11 @@ lines_only=''
 # another part of the guard above, where two look at the same.
 guards() {
     cat <<'LIST'
-credentials|src/http/login.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
-roles|src/http/login.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
-probes|src/http/login.rs|if settings.open_health &&|if (settings.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
+credentials|src/http/auth.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
+roles|src/http/auth.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
+probes|src/http/auth.rs|if settings.open_health &&|if (settings.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
 revoked-sessions|src/mysql/interruption.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
-revoked-streams|src/http/login.rs|async move { pass.revoked().await }|async move { if out! { std::future::pending::<()>().await } pass.revoked().await }|it::access::streams_end_when_their_user_goes
+revoked-streams|src/http/auth.rs|async move { pass.revoked().await }|async move { if out! { std::future::pending::<()>().await } pass.revoked().await }|it::access::streams_end_when_their_user_goes
 guessing|src/access/attempts.rs|let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|if out! { return Ok(()); } let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;|it::access::guessing_is_slow_and_the_guessed_password_waits_too
 open-address|src/config/check.rs|let Some(address) = front.listen else { return };|let Some(address) = front.listen.filter(\|_\| !out!) else { return };|it::access::an_open_address_wants_users_or_the_operators_word
 target-length|src/http/request_checks.rs|if uri_bytes > URI_BYTES_MAX {|if uri_bytes > URI_BYTES_MAX && !out! {|http::tests::refusals::long_heads

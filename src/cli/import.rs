@@ -21,7 +21,7 @@ use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::comment::{Comment, FixedTable};
 use crate::report::definition::Defaults;
-use crate::report::form::{FormError, ReportForm, read_comment};
+use crate::report::native::{FormError, ReportForm, read_comment};
 
 pub mod dump;
 

@@ -6,10 +6,10 @@
 use std::net::SocketAddr;
 
 use super::error::ConfigError;
-use super::given::Given;
 use super::kinds::Kind;
+use super::layers::{LISTS, RawConfig};
 use super::location::{Location, Origin};
-use super::raw::{LISTS, RawConfig};
+use super::raw_value::Given;
 use super::settings::{self, Key};
 use super::{Config, FrontConfig, rewrite, user};
 use crate::limits::BLOCK_BYTES;

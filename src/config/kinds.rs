@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::error::ConfigError;
-use super::given::{Given, Value};
+use super::raw_value::{Given, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 
 /// A kind of values that become a `T`.

@@ -6,13 +6,13 @@
 //! [`crate::daemon::memory_plan`].
 
 mod check;
-mod entry;
 pub mod error;
 pub mod flags;
-mod given;
 mod kinds;
+mod layers;
+mod list_entry;
 pub mod location;
-mod raw;
+mod raw_value;
 pub mod rewrite;
 pub mod secret;
 pub(crate) mod settings;
@@ -26,10 +26,10 @@ use std::path::PathBuf;
 
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::ConfigFlags;
-pub use given::Entry;
+pub use layers::TOKEN_VARIABLE;
+use layers::{CONFIG_VARIABLE, RawConfig};
 use location::{Location, Origin};
-pub use raw::TOKEN_VARIABLE;
-use raw::{CONFIG_VARIABLE, RawConfig};
+pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
     Changes, Config, HttpConfig, IngestConfig, LogConfig, MetricsConfig, MySqlConfig, PoolConfig,

@@ -11,12 +11,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
-use super::given::Entry;
 use super::kinds::{
     addresses, buckets, choice, front_address, host_names, networks, path, report_names, size,
     span, switch, whole,
 };
-use super::raw::RawConfig;
+use super::layers::RawConfig;
+use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
 use super::user::ConfiguredUser;
 use crate::limits::BLOCK_BYTES;

@@ -150,7 +150,7 @@ fn the_sample_file_is_what_the_settings_declare() {
 #[test]
 fn no_two_keys_share_a_name_or_a_variable() {
     let mut variables: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
-    variables.extend(raw::LISTS.map(variable));
+    variables.extend(layers::LISTS.map(variable));
     variables.push("PINBAD_CONFIG".to_owned());
     variables.push("PINBAD_TOKEN".to_owned());
     let count = variables.len();

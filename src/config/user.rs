@@ -6,11 +6,11 @@
 
 use std::path::PathBuf;
 
-use super::entry::{EntryReader, Refused};
 use super::error::ConfigError;
-use super::given::Entry;
 use super::kinds::{Kind, choice};
+use super::list_entry::{EntryReader, Refused};
 use super::location::{Location, Origin};
+use super::raw_value::Entry;
 use super::secret::Secret;
 use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 

@@ -14,7 +14,7 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::merger::Live;
 use crate::pool::Pool;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::row_key::key_texts;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
 

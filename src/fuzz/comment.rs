@@ -12,7 +12,7 @@ use crate::input::record::TextLimits;
 use crate::report::DefinedBy;
 use crate::report::comment::{ActiveText, Comment};
 use crate::report::ddl;
-use crate::report::form::{self, ReportForm};
+use crate::report::native::{self, ReportForm};
 
 /// Any text as COMMENT.
 pub fn comment(bytes: &[u8]) {
@@ -20,7 +20,7 @@ pub fn comment(bytes: &[u8]) {
         return;
     };
     let defaults = live::defaults();
-    let definition = match form::read_comment("r", text, &defaults) {
+    let definition = match native::read_comment("r", text, &defaults) {
         Err(error) => {
             assert!(!error.to_string().is_empty());
             return;

@@ -16,7 +16,7 @@ use crate::pool::Pool;
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::Want;
 use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::ring::{RingPlan, TempRing};

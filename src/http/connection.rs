@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::answer::endless::Endless;
-use super::login::Peer;
+use super::auth::Peer;
 use super::settings::{HEADER_BYTES_MAX, HttpSettings};
 
 /// Room for a head: its first line and headers, twice what the checks let through, so that it is they that refuse

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::answer::endless::Endless;
-use super::login::Peer;
+use super::auth::Peer;
 use super::routes;
 use super::settings::{Answers, HttpSettings};
 

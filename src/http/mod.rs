@@ -17,12 +17,12 @@
 mod answer;
 mod api;
 mod app;
+mod auth;
 mod concurrency_limit;
 mod connection;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod login;
 mod page;
 mod params;
 mod request_checks;

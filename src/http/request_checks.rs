@@ -23,8 +23,8 @@ use serde_json::Value as Json;
 
 use super::answer::endless::Endless;
 use super::app::App;
+use super::auth;
 use super::error::{PROBLEM_JSON, Problem};
-use super::login;
 use super::page::render;
 use super::settings::HEADER_BYTES_MAX;
 
@@ -53,9 +53,9 @@ pub(super) async fn around(
     next: Next,
 ) -> Response {
     let settings = &app.settings;
-    let checked = login::identify(settings, &request).and_then(|pass| {
+    let checked = auth::identify(settings, &request).and_then(|pass| {
         check(&request, &settings.host_names)?;
-        login::permit(&pass.identity, request.method(), request.uri().path())?;
+        auth::permit(&pass.identity, request.method(), request.uri().path())?;
         Ok(pass)
     });
     let mut response = match checked {
@@ -70,7 +70,7 @@ pub(super) async fn around(
             let method = request.method().clone();
             let response = as_problem(&method, next.run(request).await).await;
             match response.extensions().get::<Endless>() {
-                Some(Endless) => login::until_revoked(pass, response),
+                Some(Endless) => auth::until_revoked(pass, response),
                 None => response,
             }
         }

@@ -16,7 +16,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::definition::Defaults;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::{DefinedBy, builtin};
 use crate::ring::{RingPlan, TempRing};

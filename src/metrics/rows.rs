@@ -366,7 +366,7 @@ impl Consumer for Feed {
 mod tests {
     use super::*;
     use crate::report::definition::Defaults;
-    use crate::report::form::ReportForm;
+    use crate::report::native::ReportForm;
 
     #[test]
     fn labels_are_letters_and_none_is_taken() {

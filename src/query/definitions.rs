@@ -14,7 +14,7 @@ use crate::config::Entry;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::{FormError, ReportForm};
+use crate::report::native::{FormError, ReportForm};
 use crate::report::{DefinedBy, builtin};
 
 /// How many reports and tables there may be at once.

@@ -10,7 +10,7 @@ pub use crate::input::rewrite::TextField;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 

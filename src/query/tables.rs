@@ -37,7 +37,7 @@ use std::sync::Arc;
 use super::table::{Rows, Table};
 use crate::report::comment::FixedTable;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::{FormError, ReportForm};
+use crate::report::native::{FormError, ReportForm};
 use crate::report::{DefinedBy, Usage};
 use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounters, SocketCounters};

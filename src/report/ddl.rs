@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::comment::FixedTable;
 use super::definition::{Defaults, Definition, Kind, Level};
-use super::form::ReportForm;
+use super::native::ReportForm;
 use crate::value::{Column, ColumnType};
 
 /// A statement that makes a table.

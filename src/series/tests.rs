@@ -16,7 +16,7 @@ use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{Live, SharedLive};
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::{Reports, Ticks, builtin};
 

@@ -30,7 +30,7 @@ use super::variables;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
 use crate::report::comment::FixedTable;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 
 /// A query that was planned.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use super::entry::{EntryReader, Refused};
 use super::error::ConfigError;
-use super::given::{Entry, Given};
 use super::kinds::{Kind, switch};
+use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
+use super::raw_value::{Entry, Given};
 use crate::limits::{
     REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, REWRITES_MAX,
     TEXT_BYTES_MAX,

@@ -25,7 +25,7 @@ use crate::http::request_checks::JsonBody;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::report::comment;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
 /// `GET /api/v1/reports`

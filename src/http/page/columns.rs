@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::show;
+use super::formatting;
 
 static COLUMNS: LazyLock<HashMap<String, Vec<Column>>> = LazyLock::new(|| {
     toml::from_str(include_str!("columns.toml")).expect("the tables are well formed")
@@ -54,13 +54,13 @@ impl Show {
     /// A number as text.
     pub(super) fn text(self, number: f64) -> String {
         match self {
-            Self::Count | Self::Errors => show::count(number as u64),
-            Self::Secs => show::secs(number),
-            Self::Bytes => show::bytes(number),
-            Self::Kib => show::bytes(number * 1024.0),
-            Self::Share => show::percent(number),
+            Self::Count | Self::Errors => formatting::count(number as u64),
+            Self::Secs => formatting::secs(number),
+            Self::Bytes => formatting::bytes(number),
+            Self::Kib => formatting::bytes(number * 1024.0),
+            Self::Share => formatting::percent(number),
             Self::Status => number.to_string(),
-            Self::Any | Self::Text | Self::Number | Self::Moment => show::number(number),
+            Self::Any | Self::Text | Self::Number | Self::Moment => formatting::number(number),
         }
     }
 }

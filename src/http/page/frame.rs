@@ -6,7 +6,7 @@
 use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{assets, show};
+use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
 const SECTIONS: [(&str, &str); 5] = [
@@ -76,7 +76,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
     };
     let main = html! {
         h1 { (title) }
-        p.problem { (show::visible(detail)) }
+        p.problem { (formatting::visible(detail)) }
         @if log_in {
             p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
         }
@@ -113,9 +113,9 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
 
 /// The time that the data of a table spans, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
-    let covered = show::roughly(covered_seconds as f64);
+    let covered = formatting::roughly(covered_seconds as f64);
     if (covered_seconds as f64) < window_seconds - 1.0 {
-        let window = show::roughly(window_seconds);
+        let window = formatting::roughly(window_seconds);
         format!("last {covered} of a window of {window}")
     } else {
         format!("last {covered}")

@@ -6,9 +6,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 
 use super::columns::{Show, columns};
+use super::formatting::{self, visible};
 use super::frame;
 use super::render::View;
-use super::show::{self, visible};
 use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
 use crate::http::settings::Planned;
@@ -32,7 +32,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         h1 { "Daemon" }
         div #state data-live {
             @if reasons.is_empty() {
-                p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began " (show::micros(lag_us as u64)) " late." }
+                p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began " (formatting::micros(lag_us as u64)) " late." }
             } @else {
                 p.problem { "Not ready: " (visible(&reasons.join("; "))) }
             }
@@ -53,7 +53,7 @@ fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Ma
         }
         td {
             (how.text(number))
-            @if let Some(room) = room { " " small { (show::percent(100.0 * number / room)) } }
+            @if let Some(room) = room { " " small { (formatting::percent(100.0 * number / room)) } }
         }
     }
 }
@@ -95,9 +95,9 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
         html! {
             th.key scope="row" title=(it.name) {
                 (it.title)
-                @for (reason, count) in reasons { br; small { (visible(reason)) ": " (show::count(sum(count) as u64)) } }
+                @for (reason, count) in reasons { br; small { (visible(reason)) ": " (formatting::count(sum(count) as u64)) } }
             }
-            td.bad[count > 0.0] { (show::count(count as u64)) }
+            td.bad[count > 0.0] { (formatting::count(count as u64)) }
         }
     });
     let resident = memory::process_bytes().map_or(f64::NAN, |[_, resident]| resident as f64);
@@ -131,10 +131,10 @@ fn memory_plan(plan: &[Planned]) -> Markup {
         Head::text("Why"),
     ];
     let row = |planned: &Planned| {
-        html! { th.key scope="row" { (planned.name) } td { (show::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
+        html! { th.key scope="row" { (planned.name) } td { (formatting::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
     };
     let total: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (show::bytes(total as f64)) } } td {} };
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total as f64)) } } td {} };
     let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
     let caption = html! { "Memory plan: the most that the daemon uses, whatever is sent to it" };
     html! { @if !plan.is_empty() { (table("Memory plan", &caption, &heads, &rows, "")) } }

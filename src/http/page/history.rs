@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use super::chart::{Chart, Line, Theme};
 use super::columns::Show;
+use super::formatting::{self, visible};
 use super::frame;
-use super::show::{self, visible};
 use crate::http::error::Problem;
 use crate::http::params::{Params, row_link};
 use crate::series::{Metric, Series};
@@ -103,7 +103,7 @@ impl History<'_> {
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
         let (now, _, _) = self.reach();
         let choices = SPANS.map(|(name, secs, _)| {
-            let text = html! { (show::roughly(secs as f64)) };
+            let text = html! { (formatting::roughly(secs as f64)) };
             (address(name), text, name == now)
         });
         frame::views("How far back", "Charts of the last", &choices)

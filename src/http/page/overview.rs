@@ -8,11 +8,11 @@
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
+use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
-use super::show::{self, visible};
 use super::table::{Head, table};
 use super::timer_groups::small_table;
 use crate::http::answer::order::Sort;
@@ -109,7 +109,7 @@ fn numbers(all: &Ranking, source: &dyn ReadModel) -> Markup {
         dl.facts {
             @for column in &columns { (all.fact(column, 0)) }
             div title="Packets and requests lost since the start" {
-                dt { "Lost" } dd.big.bad[lost > 0] { a href="/daemon" { (show::count(lost)) } }
+                dt { "Lost" } dd.big.bad[lost > 0] { a href="/daemon" { (formatting::count(lost)) } }
             }
         }
     }
@@ -144,13 +144,13 @@ fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
     Ok(html! {
         dl.facts.leaders {
             (leader("Takes the most time", first(scripts.time, &any)?, &|row| {
-                format!("{} of all", show::percent(number("req_time_percent", row)))
+                format!("{} of all", formatting::percent(number("req_time_percent", row)))
             }))
-            (leader("Slowest", slow, &|row| format!("p95 {}", show::secs(number("p95", row)))))
+            (leader("Slowest", slow, &|row| format!("p95 {}", formatting::secs(number("p95", row)))))
             (leader("Fails the most", failing, &|row| {
                 let (errors, all) = (number("error_count", row), number("req_count", row).max(1.0));
                 let word = if errors == 1.0 { "error" } else { "errors" };
-                format!("{} {word}, {}", show::count(errors as u64), show::percent(100.0 * errors / all))
+                format!("{} {word}, {}", formatting::count(errors as u64), formatting::percent(100.0 * errors / all))
             }))
         }
     })
@@ -176,7 +176,7 @@ fn start(source: &dyn ReadModel) -> Markup {
                 p { "For traffic to look at right away: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
                 h2 { "No requests in this window" }
-                p { (show::count(received.unwrap_or(0))) " packets were received since the daemon was started, none of them lately. "
+                p { (formatting::count(received.unwrap_or(0))) " packets were received since the daemon was started, none of them lately. "
                     "If there should be some, " a href="/daemon" { "the daemon's page" } " says what became of them." }
             }
         }
@@ -202,7 +202,7 @@ fn panel(
     let by = format!("-{}", order.2);
     let caption = html! {
         a href=(link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
-        " " small { @if total > limit { (limit) " of " (show::count(total as u64)) ", " } "by " (order.1) }
+        " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1) }
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {

@@ -7,7 +7,7 @@
 use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
-use super::show::{self, Name, visible};
+use super::formatting::{self, Name, visible};
 use super::table::{Head, bar};
 use crate::http::answer::order::{Sort, choose};
 use crate::http::error::Problem;
@@ -151,7 +151,7 @@ impl Ranking {
 
     /// The address of a row's own page.
     pub(super) fn row_link(&self, report: &str, row: usize) -> String {
-        let value = |key: &usize| show::plain(&self.table().value(row, *key));
+        let value = |key: &usize| formatting::plain(&self.table().value(row, *key));
         let values: Vec<String> = self.answer.key_columns.iter().map(value).collect();
         let names = self.answer.keys().into_iter();
         let keys = names.zip(values.iter().map(String::as_str));
@@ -161,7 +161,9 @@ impl Ranking {
     /// A value of the only row, by the name of its column, as the text by which it can be searched for.
     pub(super) fn plain(&self, column: &str) -> String {
         let at = self.table().column(column);
-        at.map_or_else(String::new, |at| show::plain(&self.table().value(0, at)))
+        at.map_or_else(String::new, |at| {
+            formatting::plain(&self.table().value(0, at))
+        })
     }
 
     /// A key of a row as text.
@@ -169,7 +171,7 @@ impl Ranking {
         match self.table().value(row, column) {
             Value::Null => html! { (self.missing) },
             Value::Text(text) => html! { (Name(&text)) },
-            other => html! { (show::plain(&other)) },
+            other => html! { (formatting::plain(&other)) },
         }
     }
 
@@ -252,11 +254,11 @@ impl Ranking {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {
-            (Show::Moment, Some(secs)) => show::moment(secs as u64),
-            (Show::Any | Show::Text, _) | (_, None) => show::value(&column.name, &value),
+            (Show::Moment, Some(secs)) => formatting::moment(secs as u64),
+            (Show::Any | Show::Text, _) | (_, None) => formatting::value(&column.name, &value),
             (how, Some(number)) => html! {
                 (how.text(number))
-                @if how == Show::Errors && number > 0.0 { " " small { (show::percent(100.0 * self.failing(row))) } }
+                @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
             },
         }
     }

@@ -6,10 +6,10 @@
 use axum::http::StatusCode;
 use maud::{Markup, html};
 
+use super::formatting::{self, visible};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::show::{self, visible};
 use super::table::{conditions, pager, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -110,7 +110,7 @@ fn keep<'a>(
 ) -> Result<impl Fn(usize) -> bool + use<'a>, Problem> {
     let table = answer.table.as_ref();
     let equal = params.keys(&answer.keys(), table.columns())?;
-    let text = |row: usize, key: usize| show::plain(&table.value(row, key));
+    let text = |row: usize, key: usize| formatting::plain(&table.value(row, key));
     Ok(move |row: usize| {
         equal
             .iter()

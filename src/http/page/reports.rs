@@ -5,9 +5,9 @@
 
 use maud::{Markup, html};
 
+use super::formatting::{self, visible};
 use super::frame;
 use super::render::View;
-use super::show::{self, visible};
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
 use crate::http::params::encode;
@@ -43,7 +43,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         Head::text("Defined"),
         Head::hidden("Drop"),
     ];
-    let caption = html! { (show::count(reports.len() as u64)) " reports" };
+    let caption = html! { (formatting::count(reports.len() as u64)) " reports" };
     let empty = "No report has this in its name or COMMENT.";
     let main = html! {
         h1 { "Reports" }
@@ -73,8 +73,8 @@ fn row(report: &ReportSummary) -> Markup {
         th.key scope="row" { a href={ "/reports/" (encode(&report.name)) } { (name) } }
         td.key { (visible(&report.kind)) }
         td.key { (visible(&keys.join(", "))) }
-        td { (show::count(report.rows)) }
-        td { @if report.window_seconds > 0.0 { (show::roughly(report.window_seconds)) } }
+        td { (formatting::count(report.rows)) }
+        td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
         td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
         td.key { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
         td {

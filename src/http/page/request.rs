@@ -10,10 +10,10 @@ use std::collections::HashMap;
 
 use maud::{Markup, html};
 
+use super::formatting::{self, Name, visible};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::show::{self, Name, visible};
 use super::table::{Head, pager, table};
 use crate::http::error::Problem;
 use crate::http::params::{id, link, row_link};
@@ -163,7 +163,7 @@ fn waterfall(
         Head::number("CPU")
             .class("aside")
             .hint("User and system CPU"),
-        Head::number(format!("0 \u{2013} {}", show::micros(whole_us))).class("fall"),
+        Head::number(format!("0 \u{2013} {}", formatting::micros(whole_us))).class("fall"),
     ];
     if by.is_none() {
         heads.remove(2);
@@ -173,16 +173,16 @@ fn waterfall(
             td.aside { (at + 1) }
             th.key scope="row" {
                 @match (by, bar.tags.first()) {
-                    (None, _) => (show::tags(bar.tags.iter().copied())),
+                    (None, _) => (formatting::tags(bar.tags.iter().copied())),
                     (Some(_), Some((_, value))) => span.tag { (Name(value)) },
                     (Some(_), None) => span.none { "without this tag" },
                 }
             }
-            @if by.is_some() { td.aside { (show::count(bar.timers as u64)) } }
-            td.aside { (show::count(bar.hits)) }
-            td { (show::micros(bar.value_us)) }
-            td { (show::percent(share(bar.value_us))) }
-            td.aside { (show::micros(bar.ru_us)) }
+            @if by.is_some() { td.aside { (formatting::count(bar.timers as u64)) } }
+            td.aside { (formatting::count(bar.hits)) }
+            td { (formatting::micros(bar.value_us)) }
+            td { (formatting::percent(share(bar.value_us))) }
+            td.aside { (formatting::micros(bar.ru_us)) }
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };
@@ -196,7 +196,7 @@ fn waterfall(
             p.note {
                 "The packet says how long each timer ran, not when it began: bars stand end to end "
                 @if by.is_some() { "from the longest to the shortest" } @else { "in the order in which they were sent" }
-                ". Timers cover " b { (show::micros(sum_us)) } " of " b { (show::micros(time_us)) } " (" (show::percent(share(sum_us))) ")"
+                ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } " (" (formatting::percent(share(sum_us))) ")"
                 @if sum_us > time_us { "; more than the request took: some ran inside others, or side by side" }
                 "."
             }

@@ -6,11 +6,11 @@
 use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
+use super::formatting;
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::show;
 use super::table::{self, Head};
 use super::timer_groups::searched;
 use crate::http::api::search;
@@ -115,14 +115,14 @@ pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str]) -> Mar
     let mut heads = vec![Head::text("Request")];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
-        let id = show::plain(&ranking.table().value(row, id));
+        let id = formatting::plain(&ranking.table().value(row, id));
         html! {
             th.key scope="row" { a href={ "/requests/" (id) } { "#" (id) } }
             @for column in &ranking.columns { (ranking.cell(column, row)) }
         }
     };
     let cells: Vec<Markup> = (0..count).map(cells).collect();
-    let caption = html! { (show::count(count as u64)) " requests, " (order) };
+    let caption = html! { (formatting::count(count as u64)) " requests, " (order) };
     html! {
         (table::table("Requests", &caption, &heads, &cells, ""))
         @if count == 0 {

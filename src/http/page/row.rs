@@ -7,12 +7,12 @@
 use maud::{Markup, html};
 
 use super::chart::{self, Theme};
+use super::formatting::{self, Name, visible};
 use super::frame;
 use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
 use super::requests::{SEARCHED_MAX, columns_of, rows};
-use super::show::{self, Name, visible};
 use super::timer_groups::{searched, small_table};
 use super::{report, timers};
 use crate::http::error::Problem;
@@ -82,7 +82,9 @@ impl Row {
         let table = ranking.table();
         let is_it = |row: &usize| {
             let mut wanted = ranking.answer.key_columns.iter().zip(&keys);
-            wanted.all(|(column, (_, wanted))| show::plain(&table.value(*row, *column)) == *wanted)
+            wanted.all(|(column, (_, wanted))| {
+                formatting::plain(&table.value(*row, *column)) == *wanted
+            })
         };
         let at = (0..table.len()).find(is_it);
         Ok(Self {
@@ -166,7 +168,7 @@ impl Row {
             figure.chart {
                 figcaption {
                     a href=(address) { "Distribution of the " (self.what()) }
-                    span.legend { (show::count(spread.count)) " in all" }
+                    span.legend { (formatting::count(spread.count)) " in all" }
                 }
                 (self.drawn("spread-svg", Theme::Page, self.what(), at, spread))
             }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, Render, html};
 
-use super::show;
+use super::formatting;
 use crate::http::answer::order::Sort;
 
 /// The head of one column.
@@ -134,8 +134,8 @@ pub(super) fn pager(
             }
             span {
                 @if shown == 0 { "no rows" } @else {
-                    (show::count(offset as u64 + 1)) "\u{2013}" (show::count((offset + shown) as u64))
-                    " of " (show::count(total as u64))
+                    (formatting::count(offset as u64 + 1)) "\u{2013}" (formatting::count((offset + shown) as u64))
+                    " of " (formatting::count(total as u64))
                 }
             }
             @if offset + shown < total {
@@ -156,9 +156,9 @@ pub(super) fn conditions<'a>(
         @if !conditions.is_empty() {
             ul.conditions aria-label=(label) {
                 @for (name, value) in conditions {
-                    @let shown = show::visible(name.strip_prefix("tag.").or(name.strip_prefix("t.")).unwrap_or(name));
+                    @let shown = formatting::visible(name.strip_prefix("tag.").or(name.strip_prefix("t.")).unwrap_or(name));
                     li {
-                        (shown) " = " (show::Name(value)) " "
+                        (shown) " = " (formatting::Name(value)) " "
                         a href=(without(name)) aria-label={ "Without the condition on " (shown) } { "\u{d7}" }
                     }
                 }

@@ -7,8 +7,8 @@
 use maud::{Markup, html};
 
 use super::columns::columns;
+use super::formatting::{self, visible};
 use super::ranking::Ranking;
-use super::show::{self, visible};
 use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -71,7 +71,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
 
 /// Which requests were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
-    let requests = show::count(searched.requests);
+    let requests = formatting::count(searched.requests);
     match searched.all {
         true => format!("all {requests} raw requests in memory"),
         false => format!("the newest {requests} raw requests"),

@@ -9,10 +9,10 @@
 
 use maud::{Markup, html};
 
+use super::formatting::{self, Name, visible};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::show::{self, Name, visible};
 use super::table::{Head, conditions, table};
 use super::timer_groups::{self, GROUPS_MAX};
 use crate::http::answer::order::Sort;
@@ -160,7 +160,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups) -> Markup {
 
 /// Which timers were searched, in words.
 fn searched(groups: &TimerGroups) -> String {
-    let timers = show::count(groups.timers_scanned);
+    let timers = formatting::count(groups.timers_scanned);
     let requests = timer_groups::searched(&groups.scanned);
     format!("{timers} timers of {requests}")
 }
@@ -193,7 +193,7 @@ fn rows(
     }
     let caption = html! {
         (searched(groups))
-        @if other > limit { ", the first " (limit) " of " (show::count(other as u64)) " rows" }
+        @if other > limit { ", the first " (limit) " of " (formatting::count(other as u64)) " rows" }
     };
     Ok(html! {
         (table("Timers", &caption, &heads, &cells, ""))
@@ -234,11 +234,11 @@ pub(super) fn slow_table(groups: &TimerGroups) -> Markup {
         let hits = u64::from(slow.timer.hit_count.max(1));
         html! {
             th.key scope="row" { a href={ "/requests/" (slow.request_id) } { "#" (slow.request_id) } }
-            td { (show::micros(slow.timer.value_us / hits)) }
-            td { (show::count(hits)) }
-            td.key { (show::tags(pairs(&slow.timer.tags))) }
+            td { (formatting::micros(slow.timer.value_us / hits)) }
+            td { (formatting::count(hits)) }
+            td.key { (formatting::tags(pairs(&slow.timer.tags))) }
             td.key { (Name(&slow.script_name)) }
-            td { (show::moment(u64::from(slow.timestamp))) }
+            td { (formatting::moment(u64::from(slow.timestamp))) }
         }
     });
     let rows: Vec<Markup> = rows.collect();

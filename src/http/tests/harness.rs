@@ -19,7 +19,7 @@ use crate::query::read_model::{
 };
 use crate::query::table::Table;
 use crate::report::DefinedBy;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::telemetry::reading::{Group, Kind, Place, Reading};
 use crate::value::{Column, ColumnType, Value};
 

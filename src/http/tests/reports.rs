@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::harness::{COLUMNS, Reply, Rows, Server, summary};
 use crate::query::table::Table;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::value::Value;
 
 fn names(reply: &Reply, member: &str) -> Vec<Json> {

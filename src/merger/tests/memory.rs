@@ -12,7 +12,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::definition::{Defaults, Level};
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Reading, Want};
 use crate::report::totals::Totals;
 use crate::report::{DefinedBy, builtin};

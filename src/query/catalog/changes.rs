@@ -13,7 +13,7 @@ use crate::query::read_model::ReportSummary;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
-use crate::report::form::{FormError, ReportForm};
+use crate::report::native::{FormError, ReportForm};
 use crate::state::{State, StateError};
 
 /// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.

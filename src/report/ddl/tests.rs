@@ -3,7 +3,7 @@
 use super::*;
 use crate::report::builtin;
 use crate::report::comment::Comment;
-use crate::report::form::read_comment;
+use crate::report::native::read_comment;
 
 fn report(definition: &Definition) -> String {
     super::report(definition).pinba()

@@ -4,7 +4,7 @@ use super::*;
 use crate::report::comment::{self, Comment};
 use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::{Extremes, KeyCell};
 
 fn read(comment: &str) -> Definition {

@@ -16,7 +16,7 @@ use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
-use crate::report::form::ReportForm;
+use crate::report::native::ReportForm;
 use crate::report::reading::Want;
 use crate::report::totals::Totals;
 use crate::report::{Reports, Ticks, builtin};

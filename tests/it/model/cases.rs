@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pinbad::input::pinba::model::Request;
 use pinbad::report::DefinedBy;
 use pinbad::report::definition::Defaults;
-use pinbad::report::form::ReportForm;
+use pinbad::report::native::ReportForm;
 use pinbad::report::reading::{KeyValue, Reading, Want};
 use prost::Message as _;
 

@@ -11,7 +11,7 @@ use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::{HELD_MS, Pool};
 use pinbad::report::definition::{Defaults, Definition};
-use pinbad::report::form::ReportForm;
+use pinbad::report::native::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use prost::Message as _;
 

@@ -5,7 +5,7 @@
 use maud::{Markup, html};
 
 use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, tick};
-use crate::http::page::show;
+use crate::http::page::formatting;
 use crate::query::read_model::DistributionBucket;
 
 /// Bars for one doubling of time.
@@ -49,25 +49,25 @@ pub(in crate::http::page) fn histogram(
     let edge = |bar: f64| (bar / BARS_A_DOUBLING).exp2() / 1e6;
     let described_marks = marks.iter();
     let described_marks =
-        described_marks.map(|(name, secs)| format!("{name} {}. ", show::secs(*secs)));
+        described_marks.map(|(name, secs)| format!("{name} {}. ", formatting::secs(*secs)));
     let described = format!(
         "{} values in {bars} classes from {} to {}. {}",
-        show::count(total as u64),
-        show::secs(edge(first)),
-        show::secs(edge(last)),
+        formatting::count(total as u64),
+        formatting::secs(edge(first)),
+        formatting::secs(edge(last)),
         described_marks.collect::<String>()
     );
     let body = html! {
-        (scale.grid(|count| show::count(count as u64), theme))
+        (scale.grid(|count| formatting::count(count as u64), theme))
         @for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
             @let y = scale.y(*count).min(f64::from(BOTTOM) - 1.0);
             rect.column x=(coordinate(x(first + at as f64) + 0.5)) y=(coordinate(y)) width=(coordinate((width - 1.0).max(0.5)))
                 height=(coordinate(f64::from(BOTTOM) - y)) fill=(theme.colour(COLOURS[0])) {
-                title { (show::secs(edge(first + at as f64))) " to " (show::secs(edge(first + at as f64 + 1.0))) ": " (show::count(*count as u64)) " (" (show::percent(100.0 * count / total)) ")" }
+                title { (formatting::secs(edge(first + at as f64))) " to " (formatting::secs(edge(first + at as f64 + 1.0))) ": " (formatting::count(*count as u64)) " (" (formatting::percent(100.0 * count / total)) ")" }
             }
         }
         @for us in decades(edge(first) * 1e6, edge(last) * 1e6) {
-            (tick(x(us.log2() * BARS_A_DOUBLING), &round(&show::secs(us / 1e6)), theme))
+            (tick(x(us.log2() * BARS_A_DOUBLING), &round(&formatting::secs(us / 1e6)), theme))
         }
         @for (at, (name, secs)) in marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0) {
             @let x = coordinate(x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT)));

@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::{Bar, bars, track};
-use crate::http::page::show::{self, Name, visible};
+use crate::http::page::formatting::{self, Name, visible};
 use crate::query::read_model::TimerDetail;
 
 /// Values with a colour of their own; the style sheet has as many. All others share one more.
@@ -52,7 +52,7 @@ impl<'a> Palette<'a> {
     pub(super) fn shares(&self, time_us: u64, sum_us: u64) -> Markup {
         let whole_us = time_us.max(sum_us).max(1);
         let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
-        let share = |us: u64| show::percent(100.0 * us as f64 / time_us.max(1) as f64);
+        let share = |us: u64| formatting::percent(100.0 * us as f64 / time_us.max(1) as f64);
         let named = self.parts.iter().take(COLOURS);
         let others: u64 = self.parts.iter().skip(COLOURS).map(|(_, _, us)| us).sum();
         let mut legend: Vec<(Markup, usize, u64)> = named
@@ -76,10 +76,10 @@ impl<'a> Palette<'a> {
                 (track(1000.0, bars))
                 ul.legend aria-label="Where the time went" {
                     @for (value, colour, us) in &legend {
-                        li class={ "key c" (colour) } { (value) " " b { (show::micros(*us)) } " " (share(*us)) }
+                        li class={ "key c" (colour) } { (value) " " b { (formatting::micros(*us)) } " " (share(*us)) }
                     }
                     @if time_us > sum_us {
-                        li.key.rest { "outside of timers " b { (show::micros(time_us - sum_us)) } " " (share(time_us - sum_us)) }
+                        li.key.rest { "outside of timers " b { (formatting::micros(time_us - sum_us)) } " " (share(time_us - sum_us)) }
                     }
                 }
             }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::page::show::visible;
+use crate::http::page::formatting::visible;
 use crate::http::params::Params;
 use crate::query::read_model::RequestSearch;
 use crate::report::layout::OTHER;

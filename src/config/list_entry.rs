@@ -1,8 +1,8 @@
 //! Reading the entries of `[[rewrite]]` and `[[user]]` key by key; what is wrong is collected.
 
 use super::error::ConfigError;
-use super::given::Entry;
 use super::kinds::Kind;
+use super::raw_value::Entry;
 use super::suggest::nearest;
 
 /// Something in an entry is not accepted; the error has been recorded.

@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 use super::flags::ConfigFlags;
-use super::given::{Entry, Given, Value};
 use super::location::{Location, Origin};
+use super::raw_value::{Entry, Given, Value};
 use super::settings::{self, KEYS};
 use super::suggest::{hint, nearest};
 
