@@ -1,5 +1,5 @@
 //! The row of a report in which a group counts, for readers of [`Deltas`](super::delta_log::Deltas): from the texts of the
-//! group's key, by the rules that [`RowMap`](super::row_map) has for their numbers.
+//! group's key, by the rules that `RowMap` has for their numbers.
 
 use super::definition::{DEFINITION_KEYS_MAX, Key};
 use super::group_key::lacks;

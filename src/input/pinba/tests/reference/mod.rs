@@ -26,6 +26,7 @@ impl DecodeCounts {
         self.datagrams_invalid[reason as usize]
     }
 
+    #[cfg(test)]
     pub(crate) fn requests_invalid_by(&self, reason: RejectReason) -> u64 {
         self.requests_invalid[reason as usize]
     }
