@@ -41,14 +41,17 @@ pub(in crate::http) fn float<F: zmij::Float + Into<f64> + Copy>(
     let wide: f64 = number.into();
     // A cast saturates, so what is too large or not whole does not come back as itself.
     let whole = wide as i64;
-    // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number.
-    let us = (wide * 1e6).round() as u64;
+    // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number. What
+    // is not near a whole number is spared the division, which takes longer than all the rest.
+    let scaled = wide * 1e6;
+    let us = (scaled + 0.5) as u64;
+    let is_near = (scaled - us as f64).abs() <= scaled * (2.0 * f64::EPSILON);
     if !wide.is_finite() {
         return false;
     }
     if whole as f64 == wide && wide.abs() < exact {
         int(out, whole);
-    } else if us < 1_000_000_000_000_000 && us as f64 / 1e6 == wide {
+    } else if is_near && us < 1_000_000_000_000_000 && us as f64 / 1e6 == wide {
         micros(out, us);
     } else {
         out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes());
@@ -59,17 +62,13 @@ pub(in crate::http) fn float<F: zmij::Float + Into<f64> + Copy>(
 /// Microseconds as seconds: up to six decimals, none that is a trailing zero.
 pub(in crate::http) fn micros(out: &mut Vec<u8>, us: u64) {
     int(out, us / 1_000_000);
-    let mut part = us % 1_000_000;
-    if part == 0 {
-        return;
+    let part = us % 1_000_000;
+    if part != 0 {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(1_000_000 + part)[1..].trim_end_matches('0');
+        out.push(b'.');
+        out.extend_from_slice(digits.as_bytes());
     }
-    let mut digits = *b".000000";
-    for digit in digits[1..].iter_mut().rev() {
-        *digit += (part % 10) as u8;
-        part /= 10;
-    }
-    let zeros = digits.iter().rev().take_while(|digit| **digit == b'0');
-    out.extend_from_slice(&digits[..digits.len() - zeros.count()]);
 }
 
 /// A text with its quotes.
