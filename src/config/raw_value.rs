@@ -7,7 +7,16 @@ use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
 use super::location::Location;
-use super::user;
+
+/// The keys of `[[user]]` whose values are no secrets, so that errors may repeat them.
+pub(super) const SHOWN: [&str; 6] = [
+    "name",
+    "role",
+    "password_file",
+    "password_env",
+    "token_file",
+    "token_env",
+];
 
 /// A value with its location.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +84,7 @@ impl Given {
             DeValue::Table(keys) => {
                 let values = keys.iter().map(|(key, value)| {
                     let mut value = Self::from_toml(value, text);
-                    value.location.hidden &= !user::SHOWN.contains(&&**key.get_ref());
+                    value.location.hidden &= !SHOWN.contains(&&**key.get_ref());
                     (key.get_ref().to_string(), value)
                 });
                 match toml::Table::deserialize(ValueDeserializer::from(toml.clone())) {

@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::kinds::{Kind, choice};
 use super::list_entry::{EntryReader, Refused};
 use super::location::{Location, Origin};
-use super::raw_value::Entry;
+use super::raw_value::{Entry, SHOWN};
 use super::secret::Secret;
 use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 
@@ -86,16 +86,7 @@ impl ConfiguredUser {
     }
 }
 
-/// The keys of an entry whose values are no secrets, so that errors may repeat them.
-pub(super) const SHOWN: [&str; 6] = [
-    "name",
-    "role",
-    "password_file",
-    "password_env",
-    "token_file",
-    "token_env",
-];
-/// The others.
+/// The keys whose values are secrets.
 const SECRETS: [&str; 2] = ["password", "mysql_native_hash"];
 
 const NAME: &str = "1 to 64 bytes without a colon, without control characters, and not used twice";
