@@ -249,7 +249,7 @@ settings! {
         /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept.
         /// Cost: some time of that thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
-            report_names(), "each costs every packet a little";
+            report_names(), "each is added up every second";
     }
 
     /// `[metrics]`: what Prometheus is shown.

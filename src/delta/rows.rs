@@ -56,8 +56,6 @@ pub struct ReportRows {
     pub ids: RowIds,
     aggregate: usize,
     keys: RowKeys,
-    /// Id of the row, place of the record.
-    groups: Vec<(u64, u32)>,
     key: Vec<u8>,
 }
 
@@ -72,30 +70,24 @@ impl ReportRows {
             ids: RowIds::default(),
             aggregate,
             keys,
-            groups: Vec::new(),
             key: Vec::new(),
         })
     }
 
     /// Gives every row that gained something to `each`, in the order of their ids.
     pub fn each(&mut self, second: &Second, mut each: impl FnMut(RowDelta<'_>)) {
-        let Self {
-            ids,
-            keys,
-            groups,
-            key,
-            ..
-        } = self;
+        let Self { ids, keys, key, .. } = self;
         let Some(deltas) = second.deltas_of(self.aggregate) else {
             return;
         };
-        groups.clear();
+        // Id of the row, place of the record.
+        let mut groups = Vec::new();
         let mut at = 0;
         while let Some((group, next)) = deltas.at(at) {
             match keys.row_of(group.key, key) {
                 RowOf::None => {}
-                RowOf::Other => groups.push((OTHER_ID, at as u32)),
-                RowOf::Own => groups.push((ids.of(key), at as u32)),
+                RowOf::Other => groups.push((OTHER_ID, at)),
+                RowOf::Own => groups.push((ids.of(key), at)),
             }
             at = next;
         }
@@ -103,7 +95,7 @@ impl ReportRows {
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
             let (mut totals, mut histogram) = (Totals::ZERO, Histogram::new());
             for &(_, at) in of_row {
-                let Some((group, _)) = deltas.at(at as usize) else {
+                let Some((group, _)) = deltas.at(at) else {
                     continue;
                 };
                 let (gained, pairs) = group.gained.read();
@@ -112,7 +104,7 @@ impl ReportRows {
                     histogram.add(bucket, count);
                 }
             }
-            if let Some((group, _)) = deltas.at(of_row[0].1 as usize) {
+            if let Some((group, _)) = deltas.at(of_row[0].1) {
                 keys.row_of(group.key, key);
             }
             each(RowDelta {
@@ -122,7 +114,6 @@ impl ReportRows {
                 histogram,
             });
         }
-        groups.shrink_to(1 << 16);
     }
 }
 

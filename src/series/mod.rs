@@ -32,7 +32,7 @@ use crate::delta::{Consumer, ReportRows, RowIds, key_names};
 use crate::report::DefinedBy;
 use crate::report::definition::{Definition, Level};
 
-/// Most reports that can be tracked: each costs every packet a little.
+/// Most reports that can be tracked: each is added up from the groups of every second.
 pub const REPORTS_MAX: usize = 64;
 
 /// The report that is always tracked: everything together.
@@ -87,9 +87,7 @@ pub enum ChoiceError {
         name: String,
     },
     /// Too many.
-    #[error(
-        "{count} reports; accepted: up to {REPORTS_MAX}, since each costs every packet a little"
-    )]
+    #[error("{count} reports; accepted: up to {REPORTS_MAX}, since each is added up every second")]
     TooMany {
         /// How many.
         count: usize,

@@ -77,7 +77,7 @@ impl Hasher {
     }
 
     /// Hash of a text of at most [`SHORT_BYTES`], padded with zeros: as most words are, and a packet's words are the
-    /// bulk of what is hashed. With the copy in `words.rs` that goes with it: 357 ns instead of 422 for a packet with 15 words.
+    /// bulk of what is hashed. With the copy in `strings.rs` that goes with it: 357 ns instead of 422 for a packet with 15 strings.
     #[inline(always)]
     pub(super) fn hash_short(&self, padded: u128, len: usize) -> u64 {
         let [first, second, third] = self.short_keys;
