@@ -20,6 +20,8 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${HOME:?}/.cache/pinbad-target}"
 export -n PINBAD_FUZZ_SECONDS
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-never}"
 export RUST_BACKTRACE="${RUST_BACKTRACE:-1}"
+# What is left of an earlier tree has made the compiler crash.
+export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
 # A new machine may have cargo where rustup puts it, and a shell that does not look there.
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 
