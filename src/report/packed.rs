@@ -1,13 +1,14 @@
 //! Sums and histogram, packed: what a group gained in a second, or a row of the last hour.
 //!
 //! Written once, then read by whoever draws a line. A row of a few requests takes some
-//! fifteen bytes, a busy one little more than a byte for each distinct bucket:
+//! fifteen bytes, a busy one little more than a byte for each distinct bucket. Tick logs have histograms like that too.
 //!
 //! ```text
 //!   | 1: with histogram, 0: without | requests | hits | time | utime | stime | traffic | memory | errors | pair | pair ...
 //!
 //!   number: of variable length (`report::varint`)
-//!   pair:   | steps from the last bucket (4 bits) | count (4 bits) |   0: too large, follows as a number
+//!   pair:   | 8 x steps from the last bucket + count |             count 1 to 7
+//!           | 8 x steps from the last bucket | count |             any other
 //! ```
 
 use super::totals::Totals;
@@ -19,29 +20,27 @@ pub(crate) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bo
     totals.push(to);
 }
 
-/// Appends a histogram: buckets ascending; one that comes again is counted with what came before.
+/// Appends a histogram: buckets ascending; one may come again.
 pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
-    let mut pairs = pairs.peekable();
-    // The first step is from "below 0", so that it is at least 1 as the others are.
-    let mut next = 0;
-    while let Some((bucket, mut count)) = pairs.next() {
-        while let Some((_, more)) = pairs.next_if(|&(other, _)| other == bucket) {
-            count = count.saturating_add(more);
-        }
-        let steps = bucket - next + 1;
-        let (short_steps, short_count) = (
-            if steps < 16 { steps as u8 } else { 0 },
-            if count < 16 { count as u8 } else { 0 },
-        );
-        to.push(short_steps << 4 | short_count);
-        if short_steps == 0 {
-            varint::push(to, steps.into());
-        }
-        if short_count == 0 {
-            varint::push(to, count.into());
-        }
-        next = bucket + 1;
-    }
+    numbers(pairs).for_each(|number| varint::push(to, number));
+}
+
+/// Bytes that [`write_pairs`] appends.
+pub(crate) fn pairs_bytes(pairs: impl Iterator<Item = (u32, u64)>) -> usize {
+    numbers(pairs).map(varint::bytes).sum()
+}
+
+fn numbers(pairs: impl Iterator<Item = (u32, u64)>) -> impl Iterator<Item = u128> {
+    let mut last = 0;
+    pairs.flat_map(move |(bucket, count)| {
+        let steps = u128::from(bucket - last);
+        last = bucket;
+        let (short, long) = match u128::from(count) {
+            count @ 1..8 => (count, None),
+            count => (0, Some(count)),
+        };
+        std::iter::once(steps << 3 | short).chain(long)
+    })
 }
 
 /// A packed row, to be read.
@@ -56,19 +55,23 @@ impl<'a> Packed<'a> {
             return (Totals::ZERO, None);
         };
         let totals = Totals::take(&mut rest);
-        let pairs = (with_histogram == 1).then_some(Pairs {
-            bytes: rest,
-            next: 0,
-        });
+        let pairs = (with_histogram == 1).then(|| Pairs::of(rest));
         (totals, pairs)
     }
 }
 
-/// The (bucket, count) of a packed histogram, buckets ascending.
+/// The (bucket, count) of a packed histogram, buckets ascending. Of any other bytes it makes pairs of any numbers.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
-    bytes: &'a [u8],
-    next: u32,
+    /// What follows.
+    pub(super) bytes: &'a [u8],
+    last: u32,
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, last: 0 }
+    }
 }
 
 impl Iterator for Pairs<'_> {
@@ -76,19 +79,16 @@ impl Iterator for Pairs<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<(u32, u64)> {
-        let (&both, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        let mut steps = u32::from(both >> 4);
-        let mut count = u64::from(both & 15);
-        if steps == 0 {
-            steps = varint::take(&mut self.bytes) as u32;
+        if self.bytes.is_empty() {
+            return None;
         }
-        if count == 0 {
-            count = varint::take(&mut self.bytes) as u64;
-        }
-        let bucket = self.next + steps - 1;
-        self.next = bucket + 1;
-        Some((bucket, count))
+        let first = varint::take(&mut self.bytes) as u64;
+        self.last = self.last.wrapping_add((first >> 3) as u32);
+        let count = match first & 7 {
+            0 => varint::take(&mut self.bytes) as u64,
+            short => short,
+        };
+        Some((self.last, count))
     }
 }
 
@@ -108,10 +108,19 @@ mod tests {
             traffic: 128,
             memory: u128::from(u64::MAX) + 5,
         };
-        let pairs = [(0, 1), (1, 15), (2, 16), (17, 3), (18, 1), (2943, u64::MAX)];
+        let pairs = [
+            (0, 1),
+            (1, 7),
+            (2, 8),
+            (17, 0),
+            (17, 3),
+            (u32::MAX, u64::MAX),
+        ];
         let mut bytes = Vec::new();
         write_totals(&mut bytes, &totals, true);
+        let before = bytes.len();
         write_pairs(&mut bytes, pairs.iter().copied());
+        assert_eq!(bytes.len() - before, pairs_bytes(pairs.iter().copied()));
         let (read, histogram) = Packed(&bytes).read();
         assert_eq!(read, totals);
         assert_eq!(histogram.unwrap().collect::<Vec<_>>(), pairs);

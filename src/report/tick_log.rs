@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::counts::Histogram;
+use super::packed::{Pairs, pairs_bytes, write_pairs};
 use super::totals::Totals;
 use super::varint;
 
@@ -61,25 +62,14 @@ impl TickLogWriter {
         varint::push(&mut self.bytes, group.into());
         totals.push(&mut self.bytes);
         varint::push(&mut self.bytes, len as u128);
-        let mut last = 0;
-        for (bucket, count) in pairs {
-            varint::push(&mut self.bytes, (bucket - last).into());
-            varint::push(&mut self.bytes, count.into());
-            last = bucket;
-        }
+        write_pairs(&mut self.bytes, pairs);
     }
 
     /// Bytes of the entry that [`entry`](Self::entry) would write.
     pub(super) fn entry_bytes(group: u32, totals: &Totals, histogram: &Histogram) -> usize {
         let numbers = [group.into(), histogram.len() as u128];
         let numbers = numbers.into_iter().chain(totals.sums());
-        let mut bytes: usize = numbers.map(varint::bytes).sum();
-        let mut last = 0;
-        for (bucket, count) in histogram.iter() {
-            bytes += varint::bytes((bucket - last).into()) + varint::bytes(count.into());
-            last = bucket;
-        }
-        bytes
+        numbers.map(varint::bytes).sum::<usize>() + pairs_bytes(histogram.iter())
     }
 
     /// What was written since the last one was finished.
@@ -131,13 +121,10 @@ impl<'a> TickLogReader<'a> {
         let group = varint::take(from) as u32;
         let totals = Totals::take(from);
         pairs.clear();
-        let mut bucket = 0;
-        let mut len = varint::take(from);
-        while len > 0 && !from.is_empty() {
-            bucket = u32::wrapping_add(bucket, varint::take(from) as u32);
-            pairs.push((bucket, varint::take(from) as u64));
-            len -= 1;
-        }
+        let len = varint::take(from) as usize;
+        let mut packed = Pairs::of(from);
+        pairs.extend(packed.by_ref().take(len));
+        *from = packed.bytes;
         Some((group, totals))
     }
 }
