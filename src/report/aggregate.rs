@@ -242,6 +242,9 @@ impl Aggregate {
         self.groups.prefetch(assignments, deltas, &buckets);
         self.records += assignments.len();
         let mut before = self.groups.heap_bytes();
+        if self.groups.before_bytes() > memory.budget.little() / 4 {
+            self.cut_second(&memory.pool.strings);
+        }
         let mut grown_before = grown();
         for &(group, at) in assignments {
             let delta = &deltas[at as usize];
@@ -260,8 +263,9 @@ impl Aggregate {
 
     /// From now on, writes down what groups gain, in about `bytes_max` bytes until it is taken.
     pub(super) fn watch(&mut self, bytes_max: usize, strings: &StringInterner) {
+        self.cut_second(strings);
         // What is there already was gained before.
-        self.take_deltas(strings);
+        self.groups.cut();
         self.deltas = Some(Deltas::new(self.group_keys.len(), bytes_max));
     }
 
@@ -271,26 +275,19 @@ impl Aggregate {
         self.deltas.as_mut().map(Deltas::take)
     }
 
-    /// Writes down what groups gained since the last cut. What a report is filled with it did not gain now.
+    /// Writes down what groups gained since the last cut, if somebody wants to know; also before slots are closed or give way.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
         let Self { groups, deltas, .. } = self;
-        if let Some(deltas) = deltas.as_mut().filter(|_| !self.is_filling) {
-            for (group, totals, extremes, histogram) in groups.gained() {
-                let key =
-                    (0..self.group_keys.len()).map(|at| match groups.keys.key_id(group, at) {
-                        NONE => None,
-                        key_id => Some(strings.text(key_id)),
-                    });
-                deltas.write(key, extremes, (&totals, histogram));
-            }
-        }
+        let Some(deltas) = deltas else { return };
+        groups.each_gained(|group, totals, extremes, pairs| {
+            let keys = 0..self.group_keys.len();
+            let key = keys.map(|at| match groups.keys.key_id(group, at) {
+                NONE => None,
+                key_id => Some(strings.text(key_id)),
+            });
+            deltas.write(key, extremes, (totals, pairs));
+        });
         groups.cut();
-    }
-
-    /// Before slots are closed or give way: what they gained is final.
-    pub(super) fn settle(&mut self, strings: &StringInterner) {
-        self.cut_second(strings);
-        self.groups.put_together();
     }
 
     /// The slow path of [`group_of`](Self::group_of): filters, key ids, table.
@@ -450,7 +447,7 @@ impl Aggregate {
 
     /// Drops everything that was counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
-        self.settle(strings);
+        self.cut_second(strings);
         for at in 0..self.groups.dirty() {
             self.groups.close_slot(at, self.tick, false);
         }

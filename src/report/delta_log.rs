@@ -55,24 +55,26 @@ impl Deltas {
         &mut self,
         key: impl Iterator<Item = Option<&'a str>>,
         extremes: Option<&Extremes>,
-        (totals, histogram): (&Totals, &Histogram),
+        (totals, pairs): (&Totals, &[(u32, u64)]),
     ) {
         let extremes = extremes.copied().unwrap_or_default();
         if self.bytes.len() < self.bytes_max {
-            self.push(key, &extremes, (totals, histogram));
+            self.push(key, &extremes, (totals, pairs.iter().copied()));
             return;
         }
         let other = self.other.get_or_insert_default();
         other.0 += totals;
         other.1.widen(&extremes);
-        other.2.add_all(histogram);
+        for &(bucket, count) in pairs {
+            other.2.add(bucket, count);
+        }
     }
 
     /// What was written; this is empty again.
     pub(super) fn take(&mut self) -> Self {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             let key = std::iter::repeat_n(Some(OTHER_TEXT), self.keys);
-            self.push(key, &extremes, (&totals, &histogram));
+            self.push(key, &extremes, (&totals, histogram.iter()));
         }
         let empty = Self::new(self.keys, self.bytes_max);
         std::mem::replace(self, empty)
@@ -82,7 +84,7 @@ impl Deltas {
         &mut self,
         key: impl Iterator<Item = Option<&'a str>>,
         extremes: &Extremes,
-        (totals, histogram): (&Totals, &Histogram),
+        (totals, pairs): (&Totals, impl Iterator<Item = (u32, u64)>),
     ) {
         let bytes = &mut self.bytes;
         let start = bytes.len() + 4;
@@ -99,7 +101,7 @@ impl Deltas {
             varint::push(bytes, number.into());
         }
         write_totals(bytes, totals, true);
-        write_pairs(bytes, histogram.iter());
+        write_pairs(bytes, pairs);
         let len = (bytes.len() - start) as u32;
         bytes[start - 4..start].copy_from_slice(&len.to_le_bytes());
     }

@@ -11,6 +11,7 @@ use super::group_key::KeyIds;
 use super::histogram::BucketLayout;
 use super::key_table::KeyTable;
 use super::reading::Extremes;
+use super::tick_log::TickLogWriter;
 use super::totals::Totals;
 
 pub(super) mod overflow;
@@ -46,7 +47,7 @@ struct Head {
 
 /// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see [`Groups::count`]), and a
 /// hundred bytes less of it are two cache lines less a packet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sums {
     requests: u32,
     errors: u32,
@@ -62,31 +63,17 @@ pub(super) struct Sums {
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) group: u32,
-    /// The cut before the first record that `sums` and `histogram` count; what they have is written down if it is not the
-    /// last one.
+    /// The cut after which `sums` and `histogram` were put down last; they are again if it is not the last one.
     cut: u32,
     sums: Sums,
     pub(super) histogram: Histogram,
     /// The last request counted, so that several timers of one request count it once.
     last_request: u64,
-    /// What was gained in this tick before.
-    earlier: Option<Box<seconds::Earlier>>,
 }
 
 impl Slot {
-    /// Sums and histogram since the last record that came after a cut, and before.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (Totals, &Histogram)> {
-        let earlier = self.earlier.iter().map(|it| (&it.sums, &it.histogram));
-        let parts = std::iter::once((&self.sums, &self.histogram)).chain(earlier);
-        parts.map(|(sums, histogram)| (sums.totals(), histogram))
-    }
-
-    /// All that it has.
     pub(super) fn totals(&self) -> Totals {
-        self.parts().fold(Totals::ZERO, |mut sum, (part, _)| {
-            sum += &part;
-            sum
-        })
+        self.sums.totals()
     }
 }
 
@@ -165,18 +152,18 @@ pub(super) struct Groups {
     pub(super) ticks: u64,
     slots: Chunked<Slot>,
     slots_used: usize,
-    /// The last cut.
+    /// The last cut; 0: none yet, nobody wants to know what is gained in a second.
     cut: u32,
-    /// Slots that gained something since, in the order of their first record.
-    touched: Vec<u32>,
-    /// Bytes that slots hold on the heap: histograms, and what was put aside.
+    /// What groups that gained something since had then in their slots, in the order of their first record.
+    before: TickLogWriter,
+    /// Bytes that the histograms of slots hold on the heap.
     pub(super) slot_histogram_bytes: usize,
     /// Per group the extremes of its closed ticks, when the aggregate keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
     pub(super) extremes_count: usize,
-    /// Per slot the extremes of the running tick, when the aggregate keeps them.
-    slot_extremes: Vec<Extremes>,
+    /// Per slot the extremes of the running tick, and of what came since the last cut, when the aggregate keeps them.
+    slot_extremes: Vec<(Extremes, Extremes)>,
     /// Bytes that histograms hold on the heap.
     pub(super) histogram_bytes: usize,
 }
@@ -186,7 +173,6 @@ impl Groups {
         Self {
             keys: KeyTable::new(stride),
             ticks: 1,
-            cut: 1,
             extremes: extremes.then(Vec::new),
             ..Self::default()
         }
@@ -286,14 +272,15 @@ impl Groups {
             NO_SLOT => self.open_slot(id),
             at => at,
         };
-        if self.slots[at as usize].cut != self.cut && !self.touch(at) {
+        let slot = &self.slots[at as usize];
+        if !slot.sums.has_room() {
             return false;
+        }
+        if slot.cut != self.cut {
+            self.touch(at);
         }
         let slot = &mut self.slots[at as usize];
         let sums = &mut slot.sums;
-        if !sums.has_room() {
-            return false;
-        }
         sums.time += delta.time;
         sums.ru_utime += delta.ru_utime;
         sums.ru_stime += delta.ru_stime;
@@ -308,11 +295,14 @@ impl Groups {
         slot.histogram
             .add(delta.bucket(buckets), u64::from(delta.weight));
         if self.extremes.is_some() {
-            self.slot_extremes[at as usize].widen(&Extremes {
+            let seen = Extremes {
                 time_min: delta.sample,
                 time_max: delta.sample,
                 memory_peak_max: delta.memory_peak,
-            });
+            };
+            let (of_tick, of_second) = &mut self.slot_extremes[at as usize];
+            of_tick.widen(&seen);
+            of_second.widen(&seen);
         }
         true
     }
@@ -331,7 +321,7 @@ impl Groups {
         }
         if self.extremes.is_some() {
             self.slot_extremes.truncate(at);
-            self.slot_extremes.push(Extremes::NOTHING);
+            self.slot_extremes.push(Default::default());
         }
         self.slots_used += 1;
         let slot = &mut self.slots[at];
@@ -342,18 +332,15 @@ impl Groups {
     }
 
     /// The extremes of group `id` in the running tick, if it gained something and the aggregate keeps them.
-    pub(super) fn running_extremes(&self, id: u32) -> Option<Extremes> {
-        let (at, slot) = self.running(id)?;
-        let mut seen = *self.slot_extremes.get(at)?;
-        if let Some(earlier) = &slot.earlier {
-            seen.widen(&earlier.extremes);
-        }
-        Some(seen)
+    pub(super) fn running_extremes(&self, id: u32) -> Option<&Extremes> {
+        let (at, _) = self.running(id)?;
+        self.slot(at).1
     }
 
     /// Slot `at` of the running tick, and its extremes if the aggregate keeps them.
     pub(super) fn slot(&self, at: usize) -> (&Slot, Option<&Extremes>) {
-        (&self.slots[at], self.slot_extremes.get(at))
+        let seen = self.slot_extremes.get(at).map(|(of_tick, _)| of_tick);
+        (&self.slots[at], seen)
     }
 
     /// Groups that gained something in the running tick.
@@ -383,7 +370,7 @@ impl Groups {
             *histogram_bytes = *histogram_bytes + group.histogram.heap_bytes() - before;
         }
         if let Some(extremes) = extremes {
-            let seen = slot_extremes[at];
+            let (seen, _) = slot_extremes[at];
             match extremes[slot.group as usize].last_mut() {
                 Some((last, all)) if *last == tick => all.widen(&seen),
                 _ => {
@@ -444,7 +431,7 @@ impl Groups {
             return 0;
         };
         let lists = extremes.capacity() * size_of::<Vec<(u64, Extremes)>>();
-        lists + self.slot_extremes.capacity() * size_of::<Extremes>()
+        lists + self.slot_extremes.capacity() * size_of::<(Extremes, Extremes)>()
     }
 
     /// Bytes that closed ticks have in groups: histograms, and lists of extremes, which grow by doubling.
@@ -469,7 +456,7 @@ impl Groups {
             + self.slots.heap_bytes()
             + self.slots.len() * 16
             + self.slot_histogram_bytes
-            + self.touched.capacity() * 4
+            + self.before_bytes()
             + self.keys.len() * 16
             + self.extremes_bytes()
             + self.closed_bytes()

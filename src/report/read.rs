@@ -79,9 +79,9 @@ impl Aggregate {
             reading.totals[place] += &slot.totals();
         }
         if let Some(closed) = &self.groups.extremes {
-            let closed = closed[id as usize].iter().map(|(_, seen)| *seen);
+            let closed = closed[id as usize].iter().map(|(_, seen)| seen);
             for seen in closed.chain(self.groups.running_extremes(id)) {
-                reading.extremes[place].widen(&seen);
+                reading.extremes[place].widen(seen);
             }
         }
     }
@@ -124,7 +124,7 @@ impl Aggregate {
         for id in groups {
             all.add_all(&self.groups.get(id).histogram);
             if let Some((_, slot)) = self.groups.running(id) {
-                slot.parts().for_each(|(_, counts)| all.add_all(counts));
+                all.add_all(&slot.histogram);
             }
         }
         all.pairs(pairs);

@@ -230,7 +230,6 @@ impl Reports {
         }
         self.pass_of_filling(at, self.now_ms, pool);
         if let Some(aggregate) = &mut self.aggregates[at] {
-            aggregate.cut_second(&pool.strings);
             aggregate.is_filling = false;
         }
         self.entries.push(filling.entry);

@@ -77,6 +77,11 @@ impl TickLogWriter {
         &self.bytes
     }
 
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Adds entries that were written elsewhere.
     pub(super) fn written(&mut self, entries: &[u8]) {
         self.bytes.extend_from_slice(entries);
@@ -89,9 +94,14 @@ impl TickLogWriter {
             groups: self.entries,
             entries: self.bytes.as_slice().into(),
         };
+        self.clear();
+        log
+    }
+
+    /// Forgets what was written since the last one was finished.
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.entries = 0;
-        log
     }
 
     /// Gives memory back after an unusually large tick.

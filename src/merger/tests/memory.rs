@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use prost::Message as _;
 
+use parking_lot::Mutex;
+
 use super::super::*;
 use crate::config::{PoolConfig, ReportsConfig};
+use crate::delta::{self, ReportRows, Second};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -126,6 +129,21 @@ struct Bounded {
     /// When it was merged, sums of requests, of timers.
     sent: Vec<(u64, Totals, Totals)>,
     most: usize,
+    /// What the stream of deltas has of requests.
+    reader: Reader,
+    gained: Gained,
+}
+
+/// Sums of a report's deltas.
+#[derive(Debug, Clone)]
+struct Gained(Arc<Mutex<(ReportRows, Totals)>>);
+
+impl delta::Consumer for Gained {
+    fn take(&mut self, second: &Second, missed: u64) {
+        assert_eq!(missed, 0);
+        let (rows, sum) = &mut *self.0.lock();
+        rows.each(second, |row| *sum += &row.totals);
+    }
 }
 
 impl Bounded {
@@ -135,8 +153,18 @@ impl Bounded {
 
     fn over(memory: usize, window: Duration) -> Self {
         let hasher = Hasher::new();
+        let mut live = empty(&hasher, memory, window);
+        let names: Vec<_> = live
+            .reports
+            .iter()
+            .map(|it| it.definition.name.clone())
+            .collect();
+        let reader = live.watch(names.iter().map(String::as_str), 1 << 30, 0, 0);
+        let rows = ReportRows::of(&live.reports, "report_by_script_name").unwrap();
         Self {
-            live: empty(&hasher, memory, window),
+            live,
+            reader,
+            gained: Gained(Arc::new(Mutex::new((rows, Totals::ZERO)))),
             decoder: Decoder::new(TextLimits::default(), hasher),
             records: Vec::new(),
             waiting: Vec::new(),
@@ -177,7 +205,9 @@ impl Bounded {
     fn pass(&mut self, ms: u64) {
         self.merge();
         self.now_ms += ms;
+        self.live.advance_second(self.now_ms, self.now_ms);
         self.live.advance(self.now_ms);
+        self.reader.poll(&mut [Box::new(self.gained.clone())]);
         self.look();
     }
 
@@ -262,6 +292,11 @@ impl Bounded {
             self.pass(1_000);
         }
         self.assert_sums();
+        let mut sent = Totals::ZERO;
+        self.sent
+            .iter()
+            .for_each(|(_, requests, _)| sent += requests);
+        assert_eq!(self.gained.0.lock().1, sent);
         assert!(!self.is_short(), "nothing is left under (other)");
         let (used, ..) = self.live.reports.memory();
         assert!(used < self.memory / 2, "{used} of {} kept", self.memory);

@@ -57,7 +57,7 @@ pub(in crate::report) fn close_together(
     memory: &mut Memory<'_>,
 ) {
     for aggregate in &mut *aggregates {
-        aggregate.settle(&memory.pool.strings);
+        aggregate.cut_second(&memory.pool.strings);
     }
     let most: usize = aggregates.iter().map(|it| it.closing_bytes_max()).sum();
     if most > allowance.all.min(allowance.histograms) {

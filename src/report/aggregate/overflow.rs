@@ -35,7 +35,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
     };
     memory.budget.exceeded();
     for aggregate in &mut *aggregates {
-        aggregate.settle(&memory.pool.strings);
+        aggregate.cut_second(&memory.pool.strings);
     }
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
@@ -80,7 +80,7 @@ impl Aggregate {
     #[cold]
     pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
         self.end_piece(false);
-        self.settle(&memory.pool.strings);
+        self.cut_second(&memory.pool.strings);
         let Some((at, _)) = self.groups.running(group) else {
             return;
         };

@@ -124,12 +124,9 @@ impl Aggregate {
         }
         let mut extremes = Vec::new();
         for at in 0..self.groups.dirty() {
-            let (slot, _) = self.groups.slot(at);
-            for (totals, histogram) in slot.parts() {
-                writer.entry(slot.group, &totals, Some(histogram));
-            }
-            let seen = self.groups.running_extremes(slot.group);
-            extremes.extend(seen.map(|seen| (slot.group, seen)));
+            let (slot, seen) = self.groups.slot(at);
+            writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
+            extremes.extend(seen.map(|seen| (slot.group, *seen)));
             if writer.unfinished().len() >= PIECE_BYTES {
                 running.push(writer.finish(self.tick_head()));
             }

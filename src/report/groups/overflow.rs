@@ -75,7 +75,7 @@ impl Groups {
             return false;
         }
         let from = std::mem::take(&mut self.slots[at]);
-        let seen = self.slot_extremes.get(at).copied();
+        let seen = self.slot(at).1.copied();
         self.heads[from.group as usize].slot = NO_SLOT;
         // First of all its place is free: folding never takes another chunk.
         self.fill(at);
@@ -90,7 +90,7 @@ impl Groups {
         self.slot_histogram_bytes += slot.histogram.heap_bytes();
         self.slot_histogram_bytes -= before + from.histogram.heap_bytes();
         if let Some(seen) = seen {
-            self.slot_extremes[to].widen(&seen);
+            self.slot_extremes[to].0.widen(&seen);
         }
         true
     }
