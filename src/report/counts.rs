@@ -1,27 +1,31 @@
 //! The histogram of one row: counts by bucket, in as little memory as the row needs.
 //!
-//! Most rows see a few dozen different buckets: a sorted run of (bucket, count), eight bytes each, is small and quick
+//! Most rows see a few dozen different buckets: a sorted run of (bucket, count), four bytes each, is small and quick
 //! enough. A busy row sees hundreds; there searching costs more than anything else, so it becomes an array of counts over
 //! the span of its buckets, found by subtraction. Counts are integers: what is added can be taken away without a trace.
 //!
 //! ```text
-//! sorted:  | bucket (28 bits), count (36 bits) | ...      a count that outgrows its bits gets a second entry
-//! spread:  | count of `first` | count of `first + 1` | ...
+//! sorted:  | bucket (14 bits), count (18 bits) | ...
+//! dense:   | count of `first` | count of `first + 1` | ...                    32 bits each
+//! wide:    | bucket, count | ...                           sorted, when a count outgrows both
 //! ```
 
 use std::cell::Cell;
 
-const COUNT_BITS: u32 = 36;
+const COUNT_BITS: u32 = 18;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
 /// The largest bucket number that can be kept.
-pub(crate) const BUCKET_MAX: u32 = (1 << (64 - COUNT_BITS)) - 1;
+pub(crate) const BUCKET_MAX: u32 = (1 << (32 - COUNT_BITS)) - 1;
 
-/// Sorted runs of at least so many entries are spread out, if their buckets lie close enough together.
+/// Sorted runs of at least so many entries become dense, if their buckets lie close enough together.
 const DENSE_AT: usize = 24;
 
-/// A spread histogram has at most so many places per bucket in use.
+/// A dense histogram has at most so many places per bucket in use.
 const PLACES_PER_BUCKET: usize = 12;
+
+/// For want of bits, any with fewer places than this becomes dense.
+const DENSE_PLACES: usize = 1024;
 
 /// `first` of a sorted histogram.
 const SORTED: u32 = u32::MAX;
@@ -38,13 +42,28 @@ pub(crate) fn grown() -> usize {
     GROWN.get()
 }
 
+fn changed(before: usize, after: usize) {
+    let grown = after.wrapping_sub(before);
+    GROWN.set(GROWN.get().wrapping_add(grown));
+}
+
 /// Counts by bucket.
 #[derive(Debug, Clone)]
-pub(crate) struct Histogram {
-    entries: Vec<u64>,
+pub(crate) enum Histogram {
+    /// Sorted or dense.
+    Narrow(Counts),
+    Wide(Vec<(u32, u64)>),
+}
+
+const _: () = assert!(size_of::<Histogram>() == size_of::<Counts>());
+
+/// Counts in 32 bits.
+#[derive(Debug, Clone)]
+pub(crate) struct Counts {
+    entries: Vec<u32>,
     /// The bucket of the first place, or [`SORTED`].
     first: u32,
-    /// Buckets in use, when spread.
+    /// Buckets in use, when dense.
     used: u32,
 }
 
@@ -56,192 +75,85 @@ impl Default for Histogram {
 
 impl Histogram {
     pub(crate) const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-            first: SORTED,
-            used: 0,
-        }
+        Self::Narrow(Counts::new())
     }
 
     /// Reads from where [`add`](Self::add) would write, or near it.
     #[inline]
-    pub(crate) fn peek(&self, bucket: u32) -> u64 {
-        let place = if self.first == SORTED {
-            0
-        } else {
-            bucket.wrapping_sub(self.first) as usize
-        };
-        self.entries.get(place).copied().unwrap_or_default()
+    pub(crate) fn peek(&self, bucket: u32) -> u32 {
+        match self {
+            Self::Narrow(counts) => counts.peek(bucket),
+            Self::Wide(_) => 0,
+        }
     }
 
     /// Counts `count` more in `bucket`.
     #[inline]
     pub(crate) fn add(&mut self, bucket: u32, count: u64) {
-        // Sorted: `first` is larger than any bucket, the difference wraps and no place is found.
-        let place = bucket.wrapping_sub(self.first) as usize;
-        if self.first != SORTED
-            && let Some(entry) = self.entries.get_mut(place)
-        {
-            self.used += u32::from(*entry == 0);
-            *entry += count;
-        } else {
-            self.add_elsewhere(bucket, count);
+        let added = match self {
+            Self::Narrow(counts) => counts.add(bucket, count),
+            Self::Wide(_) => false,
+        };
+        if !added {
+            self.add_wide(bucket, count);
         }
     }
 
-    fn add_elsewhere(&mut self, bucket: u32, count: u64) {
-        if self.first == SORTED {
-            self.add_sorted(bucket, count);
-            return;
+    #[cold]
+    fn add_wide(&mut self, bucket: u32, count: u64) {
+        let before = self.heap_bytes();
+        if let Self::Narrow(counts) = self {
+            *self = Self::Wide(counts.iter().collect());
         }
-        let (low, high) = self.span_with(bucket);
-        if high - low < (self.used as usize + 1) * PLACES_PER_BUCKET {
-            self.make_dense(low, high);
-            self.add(bucket, count);
-        } else {
-            self.sort();
-            self.add_sorted(bucket, count);
-        }
-    }
-
-    /// First and last bucket of the places, `bucket` included.
-    fn span_with(&self, bucket: u32) -> (usize, usize) {
-        let first = self.first as usize;
-        let last = first + self.entries.len() - 1;
-        (first.min(bucket as usize), last.max(bucket as usize))
-    }
-
-    fn add_sorted(&mut self, bucket: u32, count: u64) {
-        let mut left = count;
-        let mut at = self.find(bucket);
-        while left > 0 {
-            match self.entries.get_mut(at) {
-                Some(entry) if *entry >> COUNT_BITS == u64::from(bucket) => {
-                    let taken = left.min(COUNT_MAX - (*entry & COUNT_MAX));
-                    *entry += taken;
-                    left -= taken;
-                    at += 1;
-                }
-                _ => {
-                    let taken = left.min(COUNT_MAX);
-                    self.insert(at, (u64::from(bucket) << COUNT_BITS) | taken);
-                    left -= taken;
-                }
+        if let Self::Wide(pairs) = self {
+            match pairs.binary_search_by_key(&bucket, |it| it.0) {
+                Ok(at) => pairs[at].1 = pairs[at].1.saturating_add(count),
+                Err(at) => pairs.insert(at, (bucket, count)),
             }
         }
-        if self.entries.len() >= DENSE_AT {
-            let low = (self.entries[0] >> COUNT_BITS) as usize;
-            let high = (self.entries[self.entries.len() - 1] >> COUNT_BITS) as usize;
-            if high - low < self.entries.len() * PLACES_PER_BUCKET / 2 {
-                self.make_dense(low, high);
-            }
-        }
-    }
-
-    /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more on either side.
-    fn make_dense(&mut self, low: usize, high: usize) {
-        let slack = (high - low) / 8 + 4;
-        let low = low.saturating_sub(slack);
-        let high = (high + slack).min(BUCKET_MAX as usize);
-        let mut places = vec![0; high - low + 1];
-        let mut used = 0;
-        for (bucket, count) in self.iter() {
-            let place = &mut places[bucket as usize - low];
-            used += u32::from(*place == 0);
-            *place += count;
-        }
-        self.become_shape(Self {
-            entries: places,
-            first: low as u32,
-            used,
-        });
-    }
-
-    fn become_shape(&mut self, other: Self) {
-        let grown = other.heap_bytes().wrapping_sub(self.heap_bytes());
-        GROWN.set(GROWN.get().wrapping_add(grown));
-        *self = other;
-    }
-
-    /// Turns a spread histogram into a sorted one.
-    fn sort(&mut self) {
-        let mut sorted = Self::new();
-        sorted.entries.reserve_exact(self.used as usize + 1);
-        for (bucket, mut count) in self.iter() {
-            while count > 0 {
-                let taken = count.min(COUNT_MAX);
-                sorted
-                    .entries
-                    .push((u64::from(bucket) << COUNT_BITS) | taken);
-                count -= taken;
-            }
-        }
-        self.become_shape(sorted);
+        changed(before, self.heap_bytes());
     }
 
     /// Counts `count` less in `bucket`; it was added before.
     #[inline]
     pub(crate) fn subtract(&mut self, bucket: u32, count: u64) {
-        let place = bucket.wrapping_sub(self.first) as usize;
-        if self.first != SORTED
-            && let Some(entry) = self.entries.get_mut(place)
-        {
-            debug_assert!(*entry >= count, "subtracted what was never added");
-            *entry = entry.saturating_sub(count);
-            self.used -= u32::from(*entry == 0);
-        } else {
-            self.subtract_sorted(bucket, count);
-        }
-    }
-
-    fn subtract_sorted(&mut self, bucket: u32, count: u64) {
-        let mut left = count;
-        let at = self.find(bucket);
-        while left > 0 {
-            let entry = self.entries.get_mut(at);
-            let Some(entry) = entry.filter(|e| **e >> COUNT_BITS == u64::from(bucket)) else {
-                debug_assert!(false, "subtracted what was never added");
-                return;
-            };
-            let taken = left.min(*entry & COUNT_MAX);
-            *entry -= taken;
-            left -= taken;
-            if *entry & COUNT_MAX == 0 {
-                self.entries.remove(at);
+        match self {
+            Self::Narrow(counts) => counts.subtract(bucket, count),
+            Self::Wide(pairs) => {
+                if let Ok(at) = pairs.binary_search_by_key(&bucket, |it| it.0) {
+                    pairs[at].1 = pairs[at].1.saturating_sub(count);
+                }
+                pairs.retain(|it| it.1 > 0);
             }
         }
     }
 
     /// Gives back memory that many subtractions have left unused.
     pub(crate) fn tidy(&mut self) {
-        if self.first != SORTED && (self.used as usize) < DENSE_AT / 2 {
-            self.sort();
-        }
-        if self.first == SORTED && self.entries.len() * 4 < self.entries.capacity() {
-            self.entries.shrink_to(self.entries.len() * 2);
+        match self {
+            Self::Narrow(counts) => counts.tidy(),
+            Self::Wide(pairs) => pairs.shrink_to(pairs.len() * 2),
         }
     }
 
-    /// (bucket, count), buckets ascending, counts not 0; a bucket may come more than once.
+    /// (bucket, count), each bucket once, ascending, counts not 0.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let first = self.first;
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(move |(place, &entry)| {
-                let (bucket, count) = if first == SORTED {
-                    ((entry >> COUNT_BITS) as u32, entry & COUNT_MAX)
-                } else {
-                    (first + place as u32, entry)
-                };
-                (count > 0).then_some((bucket, count))
-            })
+        let places = match self {
+            Self::Narrow(counts) => counts.entries.len(),
+            Self::Wide(pairs) => pairs.len(),
+        };
+        let pairs = (0..places).map(|place| match self {
+            Self::Narrow(counts) => counts.pair(place),
+            Self::Wide(pairs) => pairs[place],
+        });
+        pairs.filter(|&(_, count)| count > 0)
     }
 
     /// Counts all that another one has.
     pub(crate) fn add_all(&mut self, other: &Self) {
-        if self.entries.is_empty() {
-            self.become_shape(other.clone());
+        if self.len() == 0 {
+            changed(self.heap_bytes(), other.heap_bytes());
+            *self = other.clone();
             return;
         }
         for (bucket, count) in other.iter() {
@@ -249,33 +161,19 @@ impl Histogram {
         }
     }
 
-    /// Puts (bucket, count) into `pairs`, each bucket once, in ascending order.
-    pub(crate) fn pairs(&self, pairs: &mut Vec<(u32, u64)>) {
-        pairs.clear();
-        for (bucket, count) in self.iter() {
-            match pairs.last_mut() {
-                Some((last, sum)) if *last == bucket => *sum += count,
-                _ => pairs.push((bucket, count)),
-            }
-        }
-    }
-
     /// How many pairs [`iter`](Self::iter) gives.
     pub(crate) fn len(&self) -> usize {
-        if self.first == SORTED {
-            self.entries.len()
-        } else {
-            self.used as usize
+        match self {
+            Self::Narrow(counts) => counts.len(),
+            Self::Wide(pairs) => pairs.len(),
         }
     }
 
-    /// Forgets all counts, keeps the memory and, when spread, the span.
+    /// Forgets all counts, keeps the memory and, when dense, the span.
     pub(crate) fn clear(&mut self) {
-        if self.first == SORTED {
-            self.entries.clear();
-        } else {
-            self.entries.fill(0);
-            self.used = 0;
+        match self {
+            Self::Narrow(counts) => counts.clear(),
+            Self::Wide(pairs) => pairs.clear(),
         }
     }
 
@@ -286,21 +184,211 @@ impl Histogram {
 
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<u64>()
+        match self {
+            Self::Narrow(counts) => counts.heap_bytes(),
+            Self::Wide(pairs) => pairs.capacity() * size_of::<(u32, u64)>(),
+        }
+    }
+}
+
+impl Counts {
+    const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            first: SORTED,
+            used: 0,
+        }
+    }
+
+    #[inline]
+    fn peek(&self, bucket: u32) -> u32 {
+        let place = if self.first == SORTED {
+            0
+        } else {
+            bucket.wrapping_sub(self.first) as usize
+        };
+        self.entries.get(place).copied().unwrap_or_default()
+    }
+
+    /// Adds; false, and nothing is added, when there are too few bits for it.
+    #[inline]
+    fn add(&mut self, bucket: u32, count: u64) -> bool {
+        // Sorted: `first` is larger than any bucket, the difference wraps and no place is found.
+        let place = bucket.wrapping_sub(self.first) as usize;
+        if self.first != SORTED
+            && let Some(entry) = self.entries.get_mut(place)
+        {
+            let Ok(sum) = u32::try_from(u64::from(*entry) + count) else {
+                return false;
+            };
+            self.used += u32::from(*entry == 0);
+            *entry = sum;
+            true
+        } else {
+            self.add_elsewhere(bucket, count)
+        }
+    }
+
+    fn add_elsewhere(&mut self, bucket: u32, count: u64) -> bool {
+        if self.first == SORTED {
+            return self.add_sorted(bucket, count);
+        }
+        let (low, high) = self.span_with(bucket);
+        if high - low < (self.used as usize + 1) * PLACES_PER_BUCKET {
+            self.make_dense(low, high);
+            self.add(bucket, count)
+        } else {
+            self.sort() && self.add_sorted(bucket, count)
+        }
+    }
+
+    /// First and last bucket, `bucket` included.
+    fn span_with(&self, bucket: u32) -> (usize, usize) {
+        let last = self.entries.len().saturating_sub(1);
+        let ends = [0, last].map(|at| self.entries.get(at).map_or(bucket, |_| self.pair(at).0));
+        (ends[0].min(bucket) as usize, ends[1].max(bucket) as usize)
+    }
+
+    fn add_sorted(&mut self, bucket: u32, count: u64) -> bool {
+        let at = self.find(bucket);
+        let has = self.entries.get(at).map(|_| self.pair(at));
+        let has = has.filter(|it| it.0 == bucket).map(|it| it.1);
+        if has.unwrap_or(0) + count > COUNT_MAX {
+            let (low, high) = self.span_with(bucket);
+            let fits = high - low < DENSE_PLACES;
+            if fits {
+                self.make_dense(low, high);
+            }
+            return fits && self.add(bucket, count);
+        }
+        if has.is_some() {
+            self.entries[at] += count as u32;
+            return true;
+        }
+        self.insert(at, bucket << COUNT_BITS | count as u32);
+        if self.entries.len() >= DENSE_AT {
+            let (low, high) = self.span_with(bucket);
+            if high - low < self.entries.len() * PLACES_PER_BUCKET / 2 {
+                self.make_dense(low, high);
+            }
+        }
+        true
+    }
+
+    /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more on either side.
+    fn make_dense(&mut self, low: usize, high: usize) {
+        let slack = (high - low) / 8 + 4;
+        let low = low.saturating_sub(slack);
+        let high = (high + slack).min(BUCKET_MAX as usize);
+        let mut places = vec![0; high - low + 1];
+        for (bucket, count) in self.iter() {
+            places[bucket as usize - low] = count as u32;
+        }
+        self.become_shape(Self {
+            used: self.len() as u32,
+            entries: places,
+            first: low as u32,
+        });
+    }
+
+    fn become_shape(&mut self, other: Self) {
+        changed(self.heap_bytes(), other.heap_bytes());
+        *self = other;
+    }
+
+    /// Turns a dense histogram into a sorted one; false when it has counts for which that is too narrow.
+    fn sort(&mut self) -> bool {
+        let fits = self.iter().all(|(_, count)| count <= COUNT_MAX);
+        if fits {
+            let mut entries = Vec::with_capacity(self.used as usize + 1);
+            let pairs = self.iter();
+            entries.extend(pairs.map(|(bucket, count)| bucket << COUNT_BITS | count as u32));
+            self.become_shape(Self {
+                entries,
+                ..Self::new()
+            });
+        }
+        fits
+    }
+
+    #[inline]
+    fn subtract(&mut self, bucket: u32, count: u64) {
+        let is_sorted = self.first == SORTED;
+        let at = match is_sorted {
+            true => self.find(bucket),
+            false => bucket.wrapping_sub(self.first) as usize,
+        };
+        let has = self.entries.get(at).map(|_| self.pair(at));
+        let Some((_, has)) = has.filter(|it| it.0 == bucket && it.1 >= count) else {
+            debug_assert!(false, "subtracted what was never added");
+            return;
+        };
+        self.entries[at] -= count as u32;
+        if has == count {
+            match is_sorted {
+                true => drop(self.entries.remove(at)),
+                false => self.used -= 1,
+            }
+        }
+    }
+
+    fn tidy(&mut self) {
+        if self.first != SORTED && (self.used as usize) < DENSE_AT / 2 {
+            self.sort();
+        }
+        if self.first == SORTED && self.entries.len() * 4 < self.entries.capacity() {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+    }
+
+    /// The bucket of a place, and its count.
+    #[inline]
+    fn pair(&self, place: usize) -> (u32, u64) {
+        let entry = self.entries[place];
+        if self.first == SORTED {
+            (entry >> COUNT_BITS, u64::from(entry) & COUNT_MAX)
+        } else {
+            (self.first + place as u32, entry.into())
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let pairs = (0..self.entries.len()).map(|place| self.pair(place));
+        pairs.filter(|&(_, count)| count > 0)
+    }
+
+    fn len(&self) -> usize {
+        if self.first == SORTED {
+            self.entries.len()
+        } else {
+            self.used as usize
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.first == SORTED {
+            self.entries.clear();
+        } else {
+            self.entries.fill(0);
+            self.used = 0;
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<u32>()
     }
 
     fn find(&self, bucket: u32) -> usize {
-        let wanted = u64::from(bucket) << COUNT_BITS;
+        let wanted = bucket << COUNT_BITS;
         self.entries.partition_point(|&entry| entry < wanted)
     }
 
-    fn insert(&mut self, at: usize, entry: u64) {
-        // Small steps: most histograms stay small, and there are as many as rows.
+    fn insert(&mut self, at: usize, entry: u32) {
+        // Small steps: most histograms stay small, and there are as many as rows. The allocator gives six at least.
         if self.entries.len() == self.entries.capacity() {
             let before = self.heap_bytes();
-            self.entries.reserve_exact((self.entries.len() / 2).max(2));
-            let grown = self.heap_bytes() - before;
-            GROWN.set(GROWN.get().wrapping_add(grown));
+            self.entries.reserve_exact((self.entries.len() / 2).max(6));
+            changed(before, self.heap_bytes());
         }
         self.entries.insert(at, entry);
     }
@@ -327,35 +415,36 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_an_entry_take_a_second_one() {
+    fn counts_beyond_all_bits_are_kept() {
         let mut histogram = Histogram::new();
         histogram.add(7, COUNT_MAX - 1);
         histogram.add(7, 5);
-        histogram.add(7, COUNT_MAX * 3);
         histogram.add(8, 1);
-        let total: u64 = histogram
-            .iter()
-            .filter(|&(bucket, _)| bucket == 7)
-            .map(|(_, c)| c)
-            .sum();
-        assert_eq!(total, COUNT_MAX * 4 + 4);
-        histogram.subtract(7, COUNT_MAX * 4 + 4);
+        assert!(matches!(histogram, Histogram::Narrow(_)));
+        histogram.add(7, u64::from(u32::MAX) * 3);
+        histogram.add(BUCKET_MAX, COUNT_MAX + 1);
+        let most = COUNT_MAX + 4 + u64::from(u32::MAX) * 3;
+        let pairs = [(7, most), (8, 1), (BUCKET_MAX, COUNT_MAX + 1)];
+        assert_eq!(histogram.iter().collect::<Vec<_>>(), pairs);
+        histogram.subtract(7, most);
+        histogram.subtract(BUCKET_MAX, COUNT_MAX + 1);
         assert_eq!(histogram.iter().collect::<Vec<_>>(), [(8, 1)]);
     }
 
     /// Whatever shape it takes, it counts like a map.
     #[test]
-    fn counts_like_a_map_in_either_shape() {
+    fn counts_like_a_map_in_any_shape() {
         let mut seed = 1u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
-        let (mut distribution, mut sorted) = (false, false);
-        for round in 0..200 {
+        let (mut dense, mut sorted, mut wide) = (false, false, false);
+        for round in 0..300 {
             let mut histogram = Histogram::new();
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
-            let width = [4, 60, 900, 70_000, u64::from(BUCKET_MAX)][round % 5];
+            let width = [4, 60, 900, 7_000, u64::from(BUCKET_MAX)][round % 5];
+            let counts = [1_000, 1 << 17, 1 << 31][round % 3];
             for step in 0..600 {
                 let bucket = if next(40) == 0 {
                     next(width * 3 + 1)
@@ -373,12 +462,15 @@ mod tests {
                     model.retain(|_, count| *count > 0);
                     histogram.tidy();
                 } else {
-                    let count = next(1000) + 1;
+                    let count = next(counts) + 1;
                     histogram.add(bucket, count);
                     *model.entry(bucket).or_default() += count;
                 }
-                distribution |= histogram.first != SORTED;
-                sorted |= histogram.first == SORTED && step > 100;
+                match &histogram {
+                    Histogram::Narrow(counts) if counts.first == SORTED => sorted |= step > 100,
+                    Histogram::Narrow(_) => dense = true,
+                    Histogram::Wide(_) => wide = true,
+                }
                 assert_eq!(histogram.len(), model.len(), "round {round} step {step}");
             }
             let pairs: Vec<_> = histogram.iter().collect();
@@ -390,6 +482,6 @@ mod tests {
             histogram.clear();
             assert_eq!((histogram.len(), histogram.iter().next()), (0, None));
         }
-        assert!(distribution && sorted, "both shapes were tried");
+        assert!(dense && sorted && wide, "all shapes were tried");
     }
 }

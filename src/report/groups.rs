@@ -258,7 +258,7 @@ impl Groups {
         for (id, at) in assignments {
             if let Some((_, slot)) = self.running(*id) {
                 let bucket = deltas[*at as usize].bucket(buckets);
-                seen ^= slot.last_request ^ slot.histogram.peek(bucket);
+                seen ^= slot.last_request ^ u64::from(slot.histogram.peek(bucket));
             }
         }
         std::hint::black_box(seen);

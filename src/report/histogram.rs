@@ -31,7 +31,9 @@ const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::
 
 /// Sub-buckets per octave of the log-linear layout: 2^6. The midpoint of a bucket is then at most
 /// 1/128 (0.78 %) away from anything in it.
-const SUB_BITS: u32 = 6;
+const LOG_LINEAR_BITS: u32 = 6;
+/// The same of pinba2's.
+const V2_BITS: u32 = 7;
 
 /// How times are put into buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -57,8 +59,8 @@ pub enum BucketLayout {
 /// pinba2's buckets: units of one width, counted from 0 (not from the minimum), each time rounded up to a whole
 /// unit; two sentinels for what is below the minimum and above the maximum.
 ///
-/// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on, under the
-/// number of the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
+/// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on; pinba2 shows the number of
+/// the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct V2Buckets {
     /// Lower end, milliseconds.
@@ -79,6 +81,8 @@ pub struct V2Buckets {
 const V2_MIN: u32 = 0;
 /// The bucket of times above an `hv=` maximum.
 const V2_MAX: u32 = BUCKET_MAX;
+/// No unit of pinba2's has a number as large.
+const V2_UNITS_MAX: u64 = 1 << 28;
 
 impl BucketLayout {
     /// Linear buckets over `[0, max_secs]`.
@@ -232,22 +236,32 @@ impl fmt::Display for BucketLayout {
     }
 }
 
+/// The number of a bucket where values below 2^(`SUB_BITS` + 1) have one each, and each octave above 2^`SUB_BITS`.
+#[inline]
+fn octave_bucket<const SUB_BITS: u32>(value: u64) -> u32 {
+    // How far the value is shifted right to leave SUB_BITS + 1 bits, the highest of them set; 0 for small ones. Then
+    // `value >> shift` is 2^SUB_BITS at least, and `shift << SUB_BITS` puts each octave behind the one before it.
+    let shift = (64 - 1 - SUB_BITS).saturating_sub(value.leading_zeros());
+    (shift << SUB_BITS) + (value >> shift) as u32
+}
+
+/// Lowest value and number of values of such a bucket.
+#[inline]
+fn octave_bounds<const SUB_BITS: u32>(bucket: u32) -> (u64, u64) {
+    let shift = (bucket >> SUB_BITS).saturating_sub(1);
+    (u64::from(bucket - (shift << SUB_BITS)) << shift, 1 << shift)
+}
+
+/// At most 2943.
 #[inline]
 fn log_linear_bucket(us: u64) -> u32 {
-    let us = us.min(TIME_US_MAX);
-    // How far the time is shifted right to leave 7 bits, the highest of them set; 0 below 128 us. Then
-    // `us >> shift` is 64..=127, and 64 x shift puts each octave behind the one before it.
-    let shift = (64 - 1 - SUB_BITS).saturating_sub(us.leading_zeros());
-    // At most 2943, by the line above.
-    (shift << SUB_BITS) + (us >> shift) as u32
+    octave_bucket::<LOG_LINEAR_BITS>(us.min(TIME_US_MAX))
 }
 
 /// Lowest time and number of times (whole microseconds) of a log-linear bucket.
 #[inline]
 fn log_linear_bounds(bucket: u32) -> (u64, u64) {
-    let bucket = bucket.min(LOG_LINEAR_BUCKETS - 1);
-    let shift = (bucket >> SUB_BITS).saturating_sub(1);
-    (u64::from(bucket - (shift << SUB_BITS)) << shift, 1 << shift)
+    octave_bounds::<LOG_LINEAR_BITS>(bucket.min(LOG_LINEAR_BUCKETS - 1))
 }
 
 #[inline]
@@ -282,7 +296,7 @@ impl V2Buckets {
         let width_ns = ns(max_ms - min_ms) / u64::from(buckets);
         let [unit_min, unit_max] = [min_ms, max_ms].map(|ms| ns(ms).checked_div(width_ns));
         let units = unit_min.map(|min| min.max(1)).zip(unit_max);
-        let units = units.filter(|(min, max)| 2 * min <= *max && *max < u64::from(V2_MAX));
+        let units = units.filter(|(min, max)| 2 * min <= *max && *max < V2_UNITS_MAX - 1);
         let (unit_min, unit_max) = units.ok_or(
             "these buckets leave too little between minimum and maximum: with w = (max - min) / buckets, \
              2 x max(1, min / w) must not exceed max / w (so there must be at least 2 buckets, \
@@ -306,9 +320,7 @@ impl V2Buckets {
         } else if unit > self.unit_max {
             V2_MAX
         } else {
-            // Below u32::MAX, as unit_max is.
-            let unit = unit as u32;
-            unit & !(v2_group(unit) - 1)
+            octave_bucket::<V2_BITS>(unit)
         }
     }
 
@@ -317,9 +329,10 @@ impl V2Buckets {
             V2_MIN => f64::from(self.min_ms) / 1e3,
             V2_MAX => f64::from(self.max_ms) / 1e3,
             // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is in it already.
-            id => {
+            bucket => {
+                let (low, shared_by) = octave_bounds::<V2_BITS>(bucket);
                 let share = needed as f64 / has as f64;
-                let units = f64::from(id - 1) + f64::from(v2_group(id)) * share;
+                let units = (low - 1) as f64 + shared_by as f64 * share;
                 self.width_ns as f64 * units / 1e9
             }
         }
@@ -330,9 +343,9 @@ impl V2Buckets {
         match bucket {
             V2_MIN => (0, edge(self.unit_min.saturating_sub(1))),
             V2_MAX => (edge(self.unit_max), TIME_US_MAX),
-            id => {
-                let low = u64::from(id - 1);
-                (edge(low), edge(low + u64::from(v2_group(id))))
+            bucket => {
+                let (low, shared_by) = octave_bounds::<V2_BITS>(bucket);
+                (edge(low - 1), edge(low - 1 + shared_by))
             }
         }
     }
@@ -356,7 +369,8 @@ impl V2Buckets {
             match bucket {
                 V2_MIN => low = Some(count),
                 V2_MAX => high = Some(count),
-                id => {
+                bucket => {
+                    let (id, _) = octave_bounds::<V2_BITS>(bucket);
                     let _ = write!(text, "{separator}{id}{gap}{count}");
                     separator = ", ";
                 }
@@ -372,12 +386,6 @@ impl V2Buckets {
         text.push(']');
         text
     }
-}
-
-/// How many units share the bucket of this unit: 1 up to 255, 2 up to 511, 4 up to 1023, ...
-#[inline]
-fn v2_group(unit: u32) -> u32 {
-    1 << 24_u32.saturating_sub(unit.leading_zeros())
 }
 
 #[cfg(test)]

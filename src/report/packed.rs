@@ -20,7 +20,7 @@ pub(crate) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bo
     totals.push(to);
 }
 
-/// Appends a histogram: buckets ascending; one may come again.
+/// Appends a histogram: buckets ascending.
 pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
     numbers(pairs).for_each(|number| varint::push(to, number));
 }

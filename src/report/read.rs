@@ -127,7 +127,8 @@ impl Aggregate {
                 all.add_all(&slot.histogram);
             }
         }
-        all.pairs(pairs);
+        pairs.clear();
+        pairs.extend(all.iter());
     }
 }
 

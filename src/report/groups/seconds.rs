@@ -33,14 +33,12 @@ impl Groups {
             };
             let mut totals = slot.totals();
             totals -= &before;
-            slot.histogram.pairs(&mut pairs);
             let mut had = had.iter().peekable();
-            for (bucket, count) in &mut pairs {
-                while let Some((_, less)) = had.next_if(|it| it.0 == *bucket) {
-                    *count -= less;
-                }
-            }
-            pairs.retain(|&(_, count)| count > 0);
+            pairs.clear();
+            pairs.extend(slot.histogram.iter().filter_map(|(bucket, count)| {
+                let less = had.next_if(|it| it.0 == bucket).map_or(0, |it| it.1);
+                (count > less).then(|| (bucket, count - less))
+            }));
             let seen = self.slot_extremes.get(at).map(|(_, of_second)| of_second);
             each(group, &totals, seen, &pairs);
         }
