@@ -9,7 +9,7 @@ use pinbad::cli::format::{grouped, seconds};
 use pinbad::shutdown::Shutdown;
 
 use crate::Result;
-use crate::load::Load;
+use crate::load::{Load, pace};
 use crate::receiver::{Daemon, Receiver as _};
 
 /// How long answers took.
@@ -91,7 +91,7 @@ pub(crate) fn beside(
             scope.spawn(move || fetch_until(stop, &client, &mut path, per_second))
         };
         let threads: Vec<_> = clients.into_iter().map(start).collect();
-        let trial = load.run(daemon, rate, time);
+        let trial = load.run(daemon, &pace(rate, time));
         stop.request();
         let times: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         (trial, times)

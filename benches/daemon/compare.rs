@@ -10,25 +10,25 @@ use std::time::Duration;
 use pinbad::cli::format::{bytes, grouped, seconds};
 
 use crate::clients::{Times, median};
-use crate::load::{FILL_KEYS, Load};
+use crate::load::{FILL, FILLING, Load, Trial, pace};
 use crate::receiver::{Daemon, Receiver, Sink};
 use crate::table::Table;
 use crate::{Options, Result};
 
 /// A name; which packets (0 without timers, 1 with five); tag reports; the lossless rate in parts of the bare loop's, at
-/// least; and processor time a packet at most, microseconds.
-type Case = (&'static str, usize, usize, f64, Option<f64>);
+/// least; and processor time a packet at the paced rate at most, microseconds.
+type Case = (&'static str, usize, usize, f64, f64);
 
 const CASES: [Case; 3] = [
-    ("no timers", 0, 0, 0.9, Some(2.5)),
-    ("5 timers of 3 tags", 1, 0, 0.85, None),
-    ("5 timers, 5 tag reports", 1, 5, 0.8, Some(3.5)),
+    ("no timers", 0, 0, 0.9, 1.7),
+    ("5 timers of 3 tags", 1, 0, 0.85, 3.0),
+    ("5 timers, 5 tag reports", 1, 5, 0.8, 4.0),
 ];
 
 pub(crate) fn run(options: &Options) -> Result<Table> {
     let loads = [
-        Load::with_timers(options, 0)?,
-        Load::with_timers(options, 5)?,
+        Load::new(options, "--timers=0 --corpus=10000")?,
+        Load::new(options, "--timers=5 --corpus=10000")?,
     ];
     let rounds = if options.quick { 1 } else { 3 };
     // The bare loop and the daemon, in each case.
@@ -69,35 +69,40 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
             reached(ratio >= goal),
         ]);
     }
-    for ((name, ..), found) in CASES.into_iter().zip(&found) {
-        let name = format!("lost with the sender at full speed, {name}");
-        let lost = found.each_ref().map(|it| {
-            let part = it.flood_lost as f64 / it.flood_sent.max(1) as f64;
-            format!("{:.1} %", part * 100.0)
-        });
-        table.row([name].into_iter().chain(lost));
-    }
-    let rate = grouped(f64::from(options.rate));
-    for ((name, .., goal), found) in CASES.into_iter().zip(&found) {
-        let [bare, ours] = found.each_ref().map(|it| median(it.cpu_us.clone()));
-        let mut row = vec![
-            format!("CPU a packet at {rate}/s, {name}"),
-            format!("{bare:.2} us"),
-            format!("{ours:.2} us"),
-            format!("{:.2}", ours / bare.max(1e-9)),
-        ];
-        if let Some(goal) = goal {
-            row.extend([format!("at most {goal:.1} us"), reached(ours <= goal)]);
+    let paced = format!("{}/s", grouped(f64::from(options.paced_rate)));
+    let paces = ["full speed", &paced].into_iter().enumerate();
+    for (at, pace) in paces.clone() {
+        for ((name, ..), found) in CASES.into_iter().zip(&found) {
+            let lost = found.each_ref().map(|it| {
+                let sum = |of: fn(&Trial) -> u64| it.trials[at].iter().map(of).sum::<u64>() as f64;
+                let (lost, sent) = (sum(|it| it.lost), sum(|it| it.sent));
+                format!("{} of {}", grouped(lost), grouped(sent))
+            });
+            table.row([format!("lost at {pace}, {name}")].into_iter().chain(lost));
         }
-        table.row(row);
     }
-    let steady_lost: u64 = found.iter().flatten().map(|it| it.steady_lost).sum();
+    for (at, pace) in paces {
+        for ((name, .., goal), found) in CASES.into_iter().zip(&found) {
+            let cpu_us = |it: &Found| median(it.trials[at].iter().map(Trial::cpu_us));
+            let [bare, ours] = found.each_ref().map(cpu_us);
+            let mut row = vec![
+                format!("CPU a packet at {pace}, {name}"),
+                format!("{bare:.2} us"),
+                format!("{ours:.2} us"),
+                format!("{:.2}", ours / bare.max(1e-9)),
+            ];
+            if pace == paced {
+                row.extend([format!("at most {goal:.1} us"), reached(ours <= goal)]);
+            }
+            table.row(row);
+        }
+    }
     let fill_rate = (found[1][1].rate * 0.6).clamp(10_000.0, 200_000.0);
     let table = memory_and_answers(options, fill_rate, table)?;
     Ok(table
         .note(format!(
             "Lossless: every packet sent is received and merged, and nothing is left in buffers soon after the last; (sender): \
-             the sender could not send faster. The best round counts. {steady_lost} packets were lost where CPU was measured."
+             the sender could not send faster. The best round counts. At {paced} another process sends, `pinbad load`."
         ))
         .note(format!(
             "{rounds} round(s); {} receiver(s) with {} of receive buffer granted, {} sending thread(s), up to {} packets in one \
@@ -118,13 +123,8 @@ struct Found {
     /// The highest lossless rate, and whether somebody else than the sender was ever the limit.
     rate: f64,
     bound: bool,
-    /// At full speed.
-    flood_sent: u64,
-    flood_lost: u64,
-    /// Of a packet, in each round.
-    cpu_us: Vec<f64>,
-    /// Packets lost while that was measured.
-    steady_lost: u64,
+    /// Of each round: with the sender at full speed, and paced.
+    trials: [Vec<Trial>; 2],
 }
 
 impl Found {
@@ -133,20 +133,17 @@ impl Found {
         let time = |quick: f64, thorough: f64| {
             Duration::from_secs_f64(if options.quick { quick } else { thorough })
         };
-        let rate = f64::from(options.rate);
-        load.run(to, rate / 2.0, time(0.3, 1.0))?;
+        let rate = f64::from(options.paced_rate);
+        load.run(to, &pace(rate / 2.0, time(0.3, 1.0)))?;
         let trials_max = if options.quick { 3 } else { 5 };
         let lossless = load.highest_lossless(to, time(0.7, 2.5), trials_max)?;
-        let steady = load.run(to, rate, time(1.0, 4.0))?;
+        let paced = load.run_apart(to, &pace(rate, time(1.0, 4.0)))?;
         self.rate = self.rate.max(lossless.rate);
         self.bound |= !lossless.sender_bound;
-        self.flood_sent += lossless.flood.sent;
-        self.flood_lost += lossless.flood.lost;
-        self.cpu_us.push(steady.cpu_us());
-        self.steady_lost += steady.lost;
-        let rate = grouped(lossless.rate);
-        let cpu_us = steady.cpu_us();
-        eprintln!("    {rate} packets/s lossless, {cpu_us:.2} us a packet");
+        self.trials[0].push(lossless.flood);
+        self.trials[1].push(paced);
+        let (rate, cpu_us) = (grouped(lossless.rate), paced.cpu_us());
+        eprintln!("    {rate} packets/s lossless, {cpu_us:.2} us a packet when paced");
         Ok(())
     }
 
@@ -163,15 +160,14 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     // What it does at start is done then.
     thread::sleep(Duration::from_millis(500));
     let empty = daemon.resident_bytes()?;
-    let filled = Load::filling(options, rate)?.run_all(&daemon)?;
+    let filled = Load::new(options, FILLING)?.run(&daemon, &format!("--rate={rate} {FILL}"))?;
     let full = daemon.resident_bytes()?;
     let status = daemon.get("/api/v1/status")?;
     let count = |name: &str| grouped(status[name].as_f64().unwrap_or(0.0));
     let held = format!(
-        "resident, {} requests and {} timers held, {} keys",
+        "resident, {} requests and {} timers held, 100,000 keys",
         count("request_rows"),
         count("timer_rows"),
-        grouped(f64::from(FILL_KEYS)),
     );
     let mut row = |name: String, shown: fn(f64) -> String, found: f64, goal: f64| {
         let (ours, goal_cell) = (shown(found), format!("at most {}", shown(goal)));
@@ -205,8 +201,7 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     )))
 }
 
-/// The daemon that cargo built beside this program, with what the options ask for, more settings, and reports with these
-/// COMMENTs.
+/// A daemon with what the options ask for, more settings, and reports with these COMMENTs.
 pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Result<Daemon> {
     let mut settings = vec![
         format!("ingest.recv_buffer={}", options.recv_buffer),
@@ -217,7 +212,7 @@ pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Resu
     let report = |(n, comment)| format!("{{name = \"bench_{n}\", comment = \"{comment}\"}}");
     let reports: Vec<String> = comments.iter().enumerate().map(report).collect();
     settings.push(format!("report=[{}]", reports.join(", ")));
-    Daemon::start(env!("CARGO_BIN_EXE_pinbad"), &settings)
+    Daemon::start(&settings)
 }
 
 pub(crate) fn reached(reached: bool) -> String {

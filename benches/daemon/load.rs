@@ -3,17 +3,22 @@
 //! A trial waits until each of its packets is accounted for, so that it costs the next one nothing.
 
 use std::io;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pinbad::cli::load::{Distribution, LoadOptions, Packets, TrafficOptions};
+use clap::{Args as _, FromArgMatches as _};
+use pinbad::cli::load::{LoadOptions, Packets};
 use pinbad::shutdown::Shutdown;
+use serde_json::Value as Json;
 
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, program};
 use crate::{Options, Result};
 
-/// Each combination of 20 hosts, 10 servers and 500 scripts.
-pub(crate) const FILL_KEYS: u32 = 100_000;
+/// Packets with five timers over each combination of 20 hosts, 10 servers and 500 scripts.
+pub(crate) const FILLING: &str = "--timers=5 --distribution=each --corpus=100000";
+/// How many of them fill the pools of a daemon with default settings.
+pub(crate) const FILL: &str = "--count=1000000";
 /// How long after the last packet all may take to be accounted for.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 /// A receiver keeps up if what waits in buffers after the last packet is gone within this share of the trial, or within a
@@ -22,92 +27,57 @@ const BACKLOG_MAX: (f64, Duration) = (0.05, Duration::from_millis(60));
 /// How narrow the bounds of the search become, as a share of the rate.
 const PRECISION: f64 = 0.04;
 
+/// How packets are sent at `rate` a second (0: as fast as the sender can), as flags of `pinbad load`.
+pub(crate) fn pace(rate: f64, duration: Duration) -> String {
+    format!("--rate={rate} --duration={}ms", duration.as_millis())
+}
+
 /// Packets encoded ahead, and how they are sent.
 pub(crate) struct Load {
     packets: Packets,
-    options: LoadOptions,
+    /// As `pinbad load` has them.
+    flags: String,
 }
 
 impl Load {
-    pub(crate) fn new(options: LoadOptions) -> Result<Self> {
-        let packets = Packets::prepare(&options)?;
-        Ok(Self { packets, options })
-    }
-
-    /// So many timers a packet, and otherwise the defaults of `pinbad load`.
-    pub(crate) fn with_timers(options: &Options, timers: u32) -> Result<Self> {
-        let traffic = TrafficOptions {
-            timers,
-            ..TrafficOptions::default()
-        };
-        Self::new(load_options(options, traffic))
-    }
-
-    /// What fills the pools of a daemon with default settings: a million requests with five timers each.
-    pub(crate) fn filling(options: &Options, rate: f64) -> Result<Self> {
-        let traffic = TrafficOptions {
-            timers: 5,
-            distribution: Distribution::Each,
-            ..TrafficOptions::default()
-        };
-        Self::new(LoadOptions {
-            rate,
-            count: Some(1_000_000),
-            corpus: FILL_KEYS,
-            ..load_options(options, traffic)
-        })
+    /// What `pinbad load` makes with these flags.
+    pub(crate) fn new(options: &Options, flags: &str) -> Result<Self> {
+        let Options { senders, gso, .. } = options;
+        let flags = format!("{flags} --sockets=16 --senders={senders} --gso={gso}");
+        let packets = Packets::prepare(&parsed(&format!("{flags} --rate=0"))?)?;
+        Ok(Self { packets, flags })
     }
 
     pub(crate) fn packet_bytes(&self) -> f64 {
         self.packets.bytes_mean()
     }
 
-    /// Sends at `rate` packets a second (0: as fast as the sender can).
-    pub(crate) fn run(&self, to: &dyn Receiver, rate: f64, duration: Duration) -> Result<Trial> {
-        let options = LoadOptions {
-            rate,
-            duration: Some(duration),
-            count: None,
-            ..self.options.clone()
-        };
-        self.send(options, to)
+    fn flags(&self, to: &dyn Receiver, pace: &str) -> String {
+        format!("{} {pace} --target={}", self.flags, to.udp())
     }
 
-    /// Sends as many as the options say.
-    pub(crate) fn run_all(&self, to: &dyn Receiver) -> Result<Trial> {
-        self.send(self.options.clone(), to)
+    /// Sends from here.
+    pub(crate) fn run(&self, to: &dyn Receiver, pace: &str) -> Result<Trial> {
+        let options = parsed(&self.flags(to, pace))?;
+        Trial::of(to, || {
+            let packets = &self.packets;
+            let sent = packets.send(&options, &Shutdown::new(), &mut io::sink())?;
+            let done = (sent.packets, sent.seconds);
+            Ok(sent.ended_by.map_or(Ok(done), Err)?)
+        })
     }
 
-    fn send(&self, mut options: LoadOptions, to: &dyn Receiver) -> Result<Trial> {
-        options.target = to.udp();
-        let (before, cpu) = (to.counts()?, to.cpu());
-        let sent = self
-            .packets
-            .send(&options, &Shutdown::new(), &mut io::sink())?;
-        let end = Instant::now();
-        if let Some(error) = sent.ended_by {
-            return Err(error.into());
-        }
-        let all = before.done + before.lost + sent.packets;
-        let after = loop {
-            let counts = to.counts()?;
-            if counts.done + counts.lost >= all {
-                break counts;
-            }
-            if end.elapsed() > SETTLE_MAX {
-                let missing = all - counts.done - counts.lost;
-                return Err(
-                    format!("{missing} packets are neither done nor counted as lost").into(),
-                );
-            }
-            thread::sleep(Duration::from_millis(5));
-        };
-        Ok(Trial {
-            sent: sent.packets,
-            seconds: sent.seconds,
-            settle: end.elapsed(),
-            lost: after.lost - before.lost,
-            cpu: to.cpu().since(&cpu, |_| true),
+    /// Has a process of its own send the same.
+    pub(crate) fn run_apart(&self, to: &dyn Receiver, pace: &str) -> Result<Trial> {
+        let mut load = program();
+        load.args(["load", "--format=json"]);
+        load.args(self.flags(to, pace).split_whitespace());
+        Trial::of(to, || {
+            let output = load.stderr(Stdio::inherit()).output()?;
+            let sent: Json = serde_json::from_slice(&output.stdout)?;
+            let (packets, seconds) = (&sent["totals"]["packets"], &sent["seconds"]);
+            let sent = packets.as_u64().zip(seconds.as_f64());
+            sent.ok_or("load does not say what it sent".into())
         })
     }
 
@@ -119,7 +89,7 @@ impl Load {
         duration: Duration,
         trials_max: u32,
     ) -> Result<Lossless> {
-        let flood = self.run(to, 0.0, duration)?;
+        let flood = self.run(to, &pace(0.0, duration))?;
         let mut found = Lossless {
             rate: flood.rate(),
             sender_bound: flood.kept_up(),
@@ -133,7 +103,7 @@ impl Load {
         // Near what was merged of the flood.
         let mut next = flood.done_rate().min(high * 0.97);
         for _ in 0..trials_max {
-            let trial = self.run(to, next, duration)?;
+            let trial = self.run(to, &pace(next, duration))?;
             if trial.kept_up() {
                 low = low.max(next);
                 // A sender that does not reach the rate has shown less.
@@ -153,14 +123,11 @@ impl Load {
     }
 }
 
-pub(crate) fn load_options(options: &Options, traffic: TrafficOptions) -> LoadOptions {
-    LoadOptions {
-        senders: options.senders,
-        sockets: 16,
-        gso: options.gso,
-        traffic,
-        ..LoadOptions::default()
-    }
+/// The options that flags of `pinbad load` stand for.
+fn parsed(flags: &str) -> Result<LoadOptions> {
+    let load = LoadOptions::augment_args(clap::Command::new("load").no_binary_name(true));
+    let flags = load.try_get_matches_from(flags.split_whitespace())?;
+    Ok(LoadOptions::from_arg_matches(&flags)?)
 }
 
 /// How a trial went.
@@ -178,6 +145,34 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
+    /// Runs `send`, which returns how many packets it sent in how many seconds, and waits until they are accounted for.
+    fn of(to: &dyn Receiver, send: impl FnOnce() -> Result<(u64, f64)>) -> Result<Self> {
+        let (before, cpu) = (to.counts()?, to.cpu());
+        let (sent, seconds) = send()?;
+        let end = Instant::now();
+        let all = before.done + before.lost + sent;
+        let after = loop {
+            let counts = to.counts()?;
+            if counts.done + counts.lost >= all {
+                break counts;
+            }
+            if end.elapsed() > SETTLE_MAX {
+                let missing = all - counts.done - counts.lost;
+                return Err(
+                    format!("{missing} packets are neither done nor counted as lost").into(),
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        Ok(Self {
+            sent,
+            seconds,
+            settle: end.elapsed(),
+            lost: after.lost - before.lost,
+            cpu: to.cpu().since(&cpu, |_| true),
+        })
+    }
+
     /// Packets a second that were sent.
     pub(crate) fn rate(&self) -> f64 {
         self.sent as f64 / self.seconds.max(1e-9)

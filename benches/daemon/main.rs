@@ -30,7 +30,10 @@ struct Options {
     /// One round of short trials instead of three: half a minute instead of a few
     #[arg(long)]
     quick: bool,
-    /// The rate at which processor time is measured, packets a second
+    /// The rate at which another process sends while processor time is measured, packets a second
+    #[arg(long, default_value_t = 150_000)]
+    paced_rate: u32,
+    /// The rate of packets beside queries, packets a second
     #[arg(long, default_value_t = 100_000)]
     rate: u32,
     /// Sockets (and threads) that receive: one less than there are cores

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::clients::{BESIDE, Times, beside, cells};
 use crate::compare::{reached, start};
-use crate::load::Load;
+use crate::load::{FILL, FILLING, Load};
 use crate::receiver::Daemon;
 use crate::table::Table;
 use crate::{Options, Result};
@@ -43,8 +43,8 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         toml::from_str(include_str!("statements.toml"))?;
     let statements = file.remove("statements").unwrap_or_default();
     eprintln!("filling the pools");
-    let load = Load::filling(options, 50_000.0)?;
-    let lost = load.run_all(&daemon)?.lost;
+    let load = Load::new(options, FILLING)?;
+    let lost = load.run(&daemon, &format!("--rate=50000 {FILL}"))?.lost;
     let status = daemon.get("/api/v1/status")?;
     let count = |name: &str| grouped(status[name].as_f64().unwrap_or(0.0));
     let (requests, timers) = (count("request_rows"), count("timer_rows"));

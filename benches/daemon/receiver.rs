@@ -124,19 +124,18 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` with these settings beside the defaults.
-    pub(crate) fn start(program: &str, settings: &[String]) -> Result<Self> {
+    /// Starts it with these settings beside the defaults.
+    pub(crate) fn start(settings: &[String]) -> Result<Self> {
         // Free a moment ago, and nobody else is looking for one.
         let udp = UdpSocket::bind(LOCAL)?.local_addr()?;
         let http = TcpListener::bind(LOCAL)?.local_addr()?;
-        let mut command = Command::new(program);
+        let mut command = program();
         command
-            .env_clear()
             .args(["serve", "--mysql", "", "--set", "log.level=warn"])
             .args(["--udp", &udp.to_string(), "--http", &http.to_string()])
             .args(settings.iter().flat_map(|setting| ["--set", setting]));
         let mut daemon = Self {
-            child: ended_with_us(&mut command).spawn()?,
+            child: command.spawn()?,
             udp,
             client: Client::new(&format!("http://{http}"), None, None)?,
         };
@@ -195,12 +194,15 @@ impl Drop for Daemon {
     }
 }
 
-/// Has the child end when this process is gone.
+/// The program that cargo built beside this one, as a child that ends when this process is gone.
 #[expect(unsafe_code, reason = "there is no safe call between fork and exec")]
-fn ended_with_us(command: &mut Command) -> &mut Command {
-    let ask = || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pinbad"));
+    let end_with_us =
+        || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
     // SAFETY: it makes one system call (prctl) and allocates nothing, which is allowed after fork.
-    unsafe { command.pre_exec(ask) }
+    unsafe { command.env_clear().pre_exec(end_with_us) };
+    command
 }
 
 /// Processor time, user and system, by thread: its number, its name.
