@@ -84,8 +84,6 @@ pub(super) struct Aggregate {
     overflows: bool,
     /// Groups that lost what they had in the running tick, and had nothing else then.
     emptied: Vec<u32>,
-    /// Records counted in the running tick.
-    records: usize,
     /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
     overflow_remainder: Option<(u32, Totals)>,
     /// First and last merge of the running tick, milliseconds.
@@ -159,7 +157,6 @@ impl Aggregate {
             overflowed_tick_logs: 0,
             overflows: false,
             emptied: Vec::new(),
-            records: 0,
             overflow_remainder: None,
             seen: None,
             version: 0,
@@ -240,7 +237,6 @@ impl Aggregate {
     ) {
         let buckets = self.scope.buckets;
         self.groups.prefetch(assignments, deltas, &buckets);
-        self.records += assignments.len();
         let mut before = self.groups.heap_bytes();
         if self.groups.before_bytes() > memory.budget.little() / 4 {
             self.cut_second(&memory.pool.strings);
@@ -466,7 +462,6 @@ impl Aggregate {
         self.tick_without_histograms = false;
         self.overflowed_tick_logs = 0;
         self.overflows = false;
-        self.records = 0;
         self.overflow_remainder = None;
         self.give_end_back();
         self.reset_cache();

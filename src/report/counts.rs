@@ -161,6 +161,19 @@ impl Histogram {
         }
     }
 
+    /// The most bytes by which [`add_all`](Self::add_all) makes it grow: reckoned, not looked at.
+    pub(crate) fn growth_max(&self, other: &Self) -> usize {
+        let buckets = self.len() + other.len();
+        let bytes = match (self, other) {
+            _ if self.len() == 0 => other.heap_bytes(),
+            (Self::Narrow(counts), Self::Narrow(others)) if counts.spans(others) => 0,
+            (Self::Narrow(_), _) if buckets < DENSE_AT => (buckets * 3 / 2 + 6) * 4,
+            (Self::Narrow(_), _) => (buckets + 2) * PLACES_PER_BUCKET * 5 / 4 * 4,
+            (Self::Wide(_), _) => buckets * 2 * size_of::<(u32, u64)>(),
+        };
+        bytes.saturating_sub(self.heap_bytes())
+    }
+
     /// How many pairs [`iter`](Self::iter) gives.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -242,11 +255,23 @@ impl Counts {
         }
     }
 
-    /// First and last bucket, `bucket` included.
+    /// The first and the last bucket.
+    fn span(&self) -> Option<(u32, u32)> {
+        let last = self.entries.len().checked_sub(1)?;
+        Some((self.pair(0).0, self.pair(last).0))
+    }
+
+    /// The same with `bucket` included.
     fn span_with(&self, bucket: u32) -> (usize, usize) {
-        let last = self.entries.len().saturating_sub(1);
-        let ends = [0, last].map(|at| self.entries.get(at).map_or(bucket, |_| self.pair(at).0));
-        (ends[0].min(bucket) as usize, ends[1].max(bucket) as usize)
+        let (low, high) = self.span().unwrap_or((bucket, bucket));
+        (low.min(bucket) as usize, high.max(bucket) as usize)
+    }
+
+    /// Whether it is dense, with places for all that others have.
+    fn spans(&self, others: &Self) -> bool {
+        let spans = self.span().zip(others.span());
+        self.first != SORTED
+            && spans.is_some_and(|(own, others)| own.0 <= others.0 && others.1 <= own.1)
     }
 
     fn add_sorted(&mut self, bucket: u32, count: u64) -> bool {
@@ -445,6 +470,7 @@ mod tests {
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
             let width = [4, 60, 900, 7_000, u64::from(BUCKET_MAX)][round % 5];
             let counts = [1_000, 1 << 17, 1 << 31][round % 3];
+            let mut parts = vec![Histogram::new()];
             for step in 0..600 {
                 let bucket = if next(40) == 0 {
                     next(width * 3 + 1)
@@ -464,6 +490,10 @@ mod tests {
                 } else {
                     let count = next(counts) + 1;
                     histogram.add(bucket, count);
+                    match parts.last_mut() {
+                        Some(part) if next(1 + width % 50) > 0 => part.add(bucket, 1),
+                        _ => parts.push(Histogram::new()),
+                    }
                     *model.entry(bucket).or_default() += count;
                 }
                 match &histogram {
@@ -472,6 +502,12 @@ mod tests {
                     Histogram::Wide(_) => wide = true,
                 }
                 assert_eq!(histogram.len(), model.len(), "round {round} step {step}");
+            }
+            let mut all = Histogram::new();
+            for part in parts {
+                let (before, most) = (all.heap_bytes(), all.growth_max(&part));
+                all.add_all(&part);
+                assert!(all.heap_bytes() <= before + most, "round {round}");
             }
             let pairs: Vec<_> = histogram.iter().collect();
             assert_eq!(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::counts::Histogram;
-use super::packed::{Pairs, pairs_bytes, write_pairs};
+use super::packed::{Pairs, write_pairs};
 use super::totals::Totals;
 use super::varint;
 
@@ -63,13 +63,6 @@ impl TickLogWriter {
         totals.push(&mut self.bytes);
         varint::push(&mut self.bytes, len as u128);
         write_pairs(&mut self.bytes, pairs);
-    }
-
-    /// Bytes of the entry that [`entry`](Self::entry) would write.
-    pub(super) fn entry_bytes(group: u32, totals: &Totals, histogram: &Histogram) -> usize {
-        let numbers = [group.into(), histogram.len() as u128];
-        let numbers = numbers.into_iter().chain(totals.sums());
-        numbers.map(varint::bytes).sum::<usize>() + pairs_bytes(histogram.iter())
     }
 
     /// What was written since the last one was finished.
@@ -160,8 +153,6 @@ mod tests {
         };
         let mut writer = TickLogWriter::default();
         writer.entry(9, &large, Some(&histogram));
-        let bytes = TickLogWriter::entry_bytes(9, &large, &histogram);
-        assert_eq!(writer.unfinished().len(), bytes);
         writer.entry(u32::MAX - 9, &Totals::ZERO, None);
         let head = TickHead {
             tick: 1,

@@ -14,8 +14,8 @@ pub(crate) fn push(to: &mut Vec<u8>, mut value: u128) {
 }
 
 /// Bytes that a number takes.
-pub(crate) fn bytes(value: u128) -> usize {
-    (128 - (value | 1).leading_zeros()).div_ceil(7) as usize
+pub(crate) fn bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Takes a number off the front.

@@ -18,13 +18,6 @@ use crate::report::totals::Totals;
 /// A tick log is cut into pieces of about this size, so that none has to be copied as a whole.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// The most that a group without times can take of closed ticks: its entry's numbers, the first of its histogram, extremes.
-const GROUP_BYTES_MAX: usize = 78 + 32 + 48;
-
-/// The most that one more time takes in an entry and in a group's histogram (a place in twelve is used there, with some to
-/// either side).
-const TIME_BYTES_MAX: usize = 10 + 120;
-
 /// How much closed ticks may still take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::report) struct Allowance {
@@ -59,12 +52,14 @@ pub(in crate::report) fn close_together(
     for aggregate in &mut *aggregates {
         aggregate.cut_second(&memory.pool.strings);
     }
-    let most: usize = aggregates.iter().map(|it| it.closing_bytes_max()).sum();
+    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
+    let costs: Vec<_> = aggregates.iter().map(costs).collect();
+    let most: usize = costs.iter().flatten().sum();
     if most > allowance.all.min(allowance.histograms) {
         // What the others fold into needs entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
-        let mut rest = close_within(aggregates, allowance, memory);
+        let mut rest = close_within(aggregates, &costs, allowance, memory);
         rest.all += kept.all;
         rest.histograms += kept.histograms;
         for aggregate in &mut *aggregates {
@@ -81,14 +76,13 @@ pub(in crate::report) fn close_together(
 /// Closes or overflows all slots but those into which others fold, from the highest level down; returns what is left.
 fn close_within(
     aggregates: &mut [&mut Aggregate],
+    costs: &[[usize; LEVELS]],
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) -> Allowance {
-    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
-    let costs: Vec<_> = aggregates.iter().map(costs).collect();
     for level in (0..LEVELS).rev() {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
-        for (aggregate, costs) in aggregates.iter_mut().zip(&costs) {
+        for (aggregate, costs) in aggregates.iter_mut().zip(costs) {
             if costs[level] == 0 {
                 continue;
             }
@@ -165,7 +159,6 @@ impl Aggregate {
             self.end_piece(false);
         }
         self.groups.slots_closed();
-        self.records = 0;
         if let Some((other, totals)) = self.overflow_remainder.take() {
             self.writer.entry(other, &totals, None);
         }
@@ -194,11 +187,6 @@ impl Aggregate {
             let tick_log = self.writer.finish(self.tick_head());
             self.keep(tick_log);
         }
-    }
-
-    /// The most that closing the running tick takes: reckoned, not looked at.
-    fn closing_bytes_max(&self) -> usize {
-        self.groups.dirty() * GROUP_BYTES_MAX + self.records * TIME_BYTES_MAX
     }
 
     /// What slots cost, by level.

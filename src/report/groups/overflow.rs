@@ -3,8 +3,8 @@
 //! Used by `aggregate::close` and `aggregate::overflow` when there is less memory than the tick wants, on the merger's
 //! thread. The last slot takes the place of one that goes, so the slots in use can be walked while they shrink.
 
-use super::super::tick_log::TickLogWriter;
 use super::super::totals::Totals;
+use super::super::varint;
 use super::{Groups, NO_SLOT, Slot, UNUSED};
 
 /// Unused groups at the end that are worth giving back, when there are others.
@@ -29,18 +29,18 @@ impl Groups {
         self.slots[at].group
     }
 
-    /// Bytes that the tick log entry of slot `at` takes.
-    pub(in crate::report) fn entry_bytes(&self, at: usize) -> usize {
-        let slot = &self.slots[at];
-        TickLogWriter::entry_bytes(slot.group, &slot.totals(), &slot.histogram)
-    }
-
-    /// About how many bytes it takes to close slot `at`: its entry, and what the group's histogram grows by.
+    /// The most bytes that it takes to close slot `at`, reckoned: its entry, and what the group's histogram grows by.
     pub(in crate::report) fn closing_bytes(&self, at: usize) -> usize {
-        let slot = &self.slots[at];
-        let has = self.groups[slot.group as usize].histogram.len();
-        let more = slot.histogram.len().saturating_sub(has);
-        self.entry_bytes(at) + more * 12 + usize::from(has == 0) * 16 + self.extremes_each()
+        let Slot {
+            group,
+            sums,
+            histogram,
+            ..
+        } = &self.slots[at];
+        let count = varint::bytes(sums.hits | u64::from(sums.requests));
+        let entry = 8 + 8 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
+        let closed = &self.groups[*group as usize].histogram;
+        entry + closed.growth_max(histogram) + self.extremes_each()
     }
 
     /// Whether the group's histogram has to grow when slot `at` is closed.
