@@ -17,7 +17,7 @@ use crate::delta::{Reader, Stream};
 use crate::input::record::Record;
 use crate::pool::Pool;
 use crate::pool::timers::TimerRow;
-use crate::report::{Arrivals, Reports, Ticks};
+use crate::report::{Arrivals, Choice, Reports, Ticks, Watchlist};
 use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
@@ -72,16 +72,12 @@ impl Live {
         }
     }
 
-    /// From now on, what the groups of these reports gain is there to be read; about `bytes_max` of it at most.
-    pub fn watch<'a>(
-        &mut self,
-        reports: impl Iterator<Item = &'a str>,
-        bytes_max: usize,
-        now_ms: u64,
-        unix_ms: u64,
-    ) -> Reader {
-        self.reports.watch(reports, bytes_max / 2, &self.pool);
-        self.deltas.subscribe(bytes_max / 2, now_ms, unix_ms)
+    /// From now on, what the groups of these reports gain is there to be read: the list of them, and where it is read. Half of
+    /// the bytes is for the second that runs, half for those that are over.
+    pub fn watch(&mut self, mut choice: Choice, now_ms: u64, unix_ms: u64) -> (Watchlist, Reader) {
+        choice.bytes_max /= 2;
+        let reader = self.deltas.subscribe(choice.bytes_max, now_ms, unix_ms);
+        (self.reports.watch(choice, &self.pool), reader)
     }
 
     /// The wall clock shows `unix_ms`: a new second of it ends the one before.

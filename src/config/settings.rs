@@ -246,7 +246,8 @@ settings! {
         memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";
 
-        /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept.
+        /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept, and
+        /// so is each report that is made at run time, as long as there are fewer than 64 in all.
         /// Cost: some time of that thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each is added up every second";

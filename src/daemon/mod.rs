@@ -136,7 +136,7 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        let (series, metrics, deltas, consumers) = past.begin(config, &mut live.write(), &*clock);
+        let (series, metrics, deltas, take) = past.begin(config, &mut live.write(), &*clock);
         let catalog = Arc::new(catalog.keeping(definitions.tables, state));
         let served = Served {
             config,
@@ -160,7 +160,7 @@ impl Daemon {
         };
         let merge = move |stop: &Shutdown| merger.run(stop);
         let merger = Worker::start("merge", "the merger thread", merge)?;
-        let run = move |stop: &Shutdown| deltas.run(consumers, stop);
+        let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {

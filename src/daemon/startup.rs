@@ -14,7 +14,7 @@ use super::error::StartError;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::daemon::memory_plan::MemoryPlan;
-use crate::delta::{Consumer, Reader, ReportRows};
+use crate::delta::{Reader, Second};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::query::definitions::Definitions;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::{DefinedBy, NotRestored, Reports, Ticks};
+use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
 use crate::series::{self, Series};
 use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
@@ -192,58 +192,63 @@ fn open_front(
 
 /// What the last hour and the metrics keep.
 pub(super) struct Past {
-    /// The reports of the last hour, those of the metrics among them.
-    reports: Vec<Definition>,
+    /// The reports of both, by name.
+    names: Vec<String>,
     /// The reports of the metrics.
     shown: Vec<Definition>,
 }
 
+/// What takes seconds in, and the requests that were missed before each.
+pub(super) type TakeSecond = Box<dyn FnMut(&Second, u64) + Send>;
+
 impl Past {
     pub(super) fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
+        let everything = || vec![series::EVERYTHING.to_owned()];
         let chosen = |key: &'static str, names: &[String]| {
-            let everything = std::iter::once(series::EVERYTHING.to_owned());
-            let names: Vec<String> = everything.chain(names.iter().cloned()).collect();
+            let names = [everything(), names.to_vec()].concat();
             series::chosen(&names, &definitions.reports)
                 .map_err(|source| StartError::Choice { key, source })
         };
         let shown = chosen("metrics.reports", &config.metrics.reports)?;
-        let mut reports = chosen("series.reports", &config.series.reports)?;
-        if config.series.memory == 0 {
-            reports.clear();
+        chosen("series.reports", &config.series.reports)?;
+        let mut names = [everything(), config.metrics.reports.clone()].concat();
+        if config.series.memory > 0 {
+            names.extend_from_slice(&config.series.reports);
         }
-        for definition in &shown {
-            if reports.iter().all(|known| known.name != definition.name) {
-                reports.push(definition.clone());
-            }
-        }
-        Ok(Self { reports, shown })
+        Ok(Self { names, shown })
     }
 
-    /// Makes both, and what fills them from now on.
+    /// Makes both, what gives them seconds from now on, and what takes those in.
     pub(super) fn begin(
-        &self,
+        self,
         config: &Config,
         live: &mut Live,
         clock: &dyn Clock,
-    ) -> (Option<Series>, Metrics, Reader, Vec<Box<dyn Consumer>>) {
-        let rows = |reports: &[Definition]| -> Vec<ReportRows> {
-            let live = &live.reports;
-            let rows = reports.iter().map(|it| ReportRows::of(live, &it.name));
-            rows.flatten().collect()
-        };
+    ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let metrics = Metrics::new(rows(&self.shown), buckets, series_max);
-        let mut consumers = vec![metrics.feed()];
-        let series = (memory > 0).then(|| {
-            let (series, hour) = Series::new(rows(&self.reports), memory);
-            consumers.push(hour);
-            series
-        });
-        let names = self.reports.iter().map(|it| it.name.as_str());
-        let bytes = Series::stream_bytes(memory);
-        let reader = live.watch(names, bytes, clock.mono_ms(), clock.unix_ms());
-        (series, metrics, reader, consumers)
+        let metrics = Metrics::new(self.shown, buckets, series_max);
+        let choice = Choice {
+            names: self.names,
+            reports_max: if memory > 0 { series::REPORTS_MAX } else { 0 },
+            bytes_max: Series::stream_bytes(memory),
+        };
+        let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
+        let (series, hour) = match memory {
+            0 => (None, None),
+            _ => {
+                let (series, hour) = Series::new(watched, memory);
+                (Some(series), Some(hour))
+            }
+        };
+        let (of_rows, mut hour) = (metrics.clone(), hour);
+        let take = move |second: &Second, missed: u64| {
+            of_rows.take(second);
+            if let Some(hour) = &mut hour {
+                hour.take(second, missed);
+            }
+        };
+        (series, metrics, reader, Box::new(take))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deltas: what every group gained, second by second. The one stream that the last hour and the rows of `/metrics` read.
 //!
 //! ```text
-//!   merger: groups --(the wall clock's second is over)--> Second --> queue of each reader --> ReportRows: rows of a report
+//!   merger: groups --(the wall clock's second is over)--> Second --> queue --> rows of each report --> charts, metrics
 //! ```
 //!
 //! A [`Second`] has a record of each group that gained something, by aggregate: its key as text, its sums, its extremes and
@@ -11,6 +11,7 @@
 //!   more was gained in them. Set forward, it leaves a gap. Nothing comes twice, and nothing is lost.
 //! - A second that is over is final. What overflows into `(other)` for want of memory did so after its delta was written.
 //! - What a new report is filled with, and what a snapshot brings back, was gained before: it makes no deltas.
+//! - A report that is made in a second has what was gained since; one that is dropped, what was gained until then.
 //! - Reset and the end of a tick write down first what the running second has so far.
 //!
 //! Memory is bounded. When the groups of one second take more than a log may, the further ones share a record of `(other)`.
@@ -25,8 +26,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::warn;
 
-pub use self::rows::{FIRST_ID, OTHER_ID, ReportRows, RowDelta, RowIds, TOTAL_ID, key_names};
-use crate::report::Deltas;
+pub use self::rows::RowDelta;
+use crate::report::Gained;
 use crate::shutdown::Shutdown;
 
 /// How often a reader looks for seconds that are over.
@@ -43,39 +44,26 @@ pub struct Second {
     mono_ms: u64,
     /// Requests merged.
     pub requests: u64,
-    /// By number of the aggregate.
-    aggregates: Vec<(usize, Deltas)>,
-}
-
-impl Second {
-    fn deltas_of(&self, aggregate: usize) -> Option<&Deltas> {
-        let mut aggregates = self.aggregates.iter();
-        aggregates
-            .find(|(at, _)| *at == aggregate)
-            .map(|(_, it)| it)
-    }
-
-    fn bytes(&self) -> usize {
-        self.aggregates.iter().map(|(_, it)| it.bytes()).sum()
-    }
+    /// One after the other, where the reports changed in it.
+    gained: Vec<Gained>,
 }
 
 /// Where the merger puts seconds.
 #[derive(Debug, Default)]
 pub struct Stream {
     running: Second,
-    queues: Vec<Arc<Mutex<Queue>>>,
+    queue: Option<Arc<Mutex<Queue>>>,
 }
 
 impl Stream {
-    /// A reader of the seconds from now on, which may have seconds of so many bytes before it.
+    /// The reader of the seconds from now on, which may have seconds of so many bytes before it.
     pub fn subscribe(&mut self, bytes_max: usize, now_ms: u64, unix_ms: u64) -> Reader {
         self.begin(now_ms, unix_ms);
         let queue = Arc::new(Mutex::new(Queue {
             bytes_max,
             ..Queue::default()
         }));
-        self.queues.push(Arc::clone(&queue));
+        self.queue = Some(Arc::clone(&queue));
         Reader { queue }
     }
 
@@ -93,11 +81,12 @@ impl Stream {
         &mut self,
         now_ms: u64,
         unix_ms: u64,
-        take: impl FnOnce() -> Vec<(usize, Deltas)>,
+        take: impl FnOnce() -> Vec<Gained>,
     ) {
-        if self.queues.is_empty() || self.running.unix_secs == unix_ms / 1000 {
+        let queue = self.queue.clone();
+        let Some(queue) = queue.filter(|_| self.running.unix_secs != unix_ms / 1000) else {
             return;
-        }
+        };
         let mut over = self.begin(now_ms, unix_ms);
         let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
         over.secs = passed.max(1);
@@ -107,11 +96,8 @@ impl Stream {
         {
             over.secs = secs;
         }
-        over.aggregates = take();
-        let over = Arc::new(over);
-        for queue in &self.queues {
-            queue.lock().push(Arc::clone(&over));
-        }
+        over.gained = take();
+        queue.lock().push(over);
     }
 
     /// So many requests were merged.
@@ -120,10 +106,11 @@ impl Stream {
     }
 }
 
-/// Seconds that wait for a reader.
+/// Seconds that wait for the reader.
 #[derive(Debug, Default)]
 struct Queue {
-    seconds: VecDeque<Arc<Second>>,
+    /// Each with its bytes.
+    seconds: VecDeque<(Second, usize)>,
     bytes: usize,
     bytes_max: usize,
     /// Requests of seconds that were dropped.
@@ -131,26 +118,21 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, second: Arc<Second>) {
-        self.bytes += second.bytes();
-        self.seconds.push_back(second);
+    fn push(&mut self, second: Second) {
+        let bytes = second.gained.iter().map(Gained::bytes).sum();
+        self.bytes += bytes;
+        self.seconds.push_back((second, bytes));
         while self.bytes > self.bytes_max && self.seconds.len() > 1 {
             let dropped = self.pop();
             self.missed += dropped.map_or(0, |second| second.requests);
         }
     }
 
-    fn pop(&mut self) -> Option<Arc<Second>> {
-        let second = self.seconds.pop_front()?;
-        self.bytes -= second.bytes();
+    fn pop(&mut self) -> Option<Second> {
+        let (second, bytes) = self.seconds.pop_front()?;
+        self.bytes -= bytes;
         Some(second)
     }
-}
-
-/// What reads seconds.
-pub trait Consumer: Send + std::fmt::Debug {
-    /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
-    fn take(&mut self, second: &Second, missed: u64);
 }
 
 /// The stream's end to read from.
@@ -160,28 +142,26 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Gives the seconds that are over to consumers.
-    pub fn poll(&self, consumers: &mut [Box<dyn Consumer>]) {
+    /// Gives the seconds that are over to `take`, each with the requests of seconds before it that were dropped unread.
+    pub fn poll(&self, mut take: impl FnMut(&Second, u64)) {
         loop {
             let (second, missed) = {
                 let mut queue = self.queue.lock();
                 (queue.pop(), std::mem::take(&mut queue.missed))
             };
             let Some(second) = second else { return };
-            for consumer in &mut *consumers {
-                consumer.take(&second, missed);
-            }
+            take(&second, missed);
         }
     }
 
     /// The same until a stop is asked for, on a thread of its own.
-    pub fn run(&self, mut consumers: Vec<Box<dyn Consumer>>, shutdown: &Shutdown) {
+    pub fn run(&self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
         // On Linux this is the thread's own: whoever receives or merges goes first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
             warn!(%error, "The series thread keeps its priority.");
         }
         while !shutdown.requested() {
-            self.poll(&mut consumers);
+            self.poll(&mut take);
             std::thread::sleep(PERIOD);
         }
     }

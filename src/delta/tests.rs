@@ -1,9 +1,9 @@
-//! Every second against a naive recount, over resets, new reports, jumps of the clock and too little memory.
+//! Every second, every point of a line and every scraped counter against a naive recount: over resets, reports made and dropped
+//! meanwhile, jumps of the clock both ways, and too little memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parking_lot::Mutex as Shared;
 use prost::Message as _;
 
 use super::*;
@@ -12,53 +12,112 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::merger::Live;
+use crate::metrics::{Format, Metrics};
 use crate::pool::Pool;
 use crate::report::definition::{Defaults, Definition};
+use crate::report::histogram::BucketLayout;
 use crate::report::native::ReportForm;
 use crate::report::row_key::key_texts;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::report::{Choice, DefinedBy, OTHER_ID, Reports, Ticks, Watchlist, builtin};
+use crate::series::{Fold, Metric, Series};
 
-/// Requests, microseconds, hits and samples.
-type Sums = (u64, u128, u128, u64);
+/// Upper bounds of times, microseconds, away from all that are sent.
+const BOUNDS: [u64; 2] = [100_000, 508_000];
 
-/// By second, report and key.
-type Gains = BTreeMap<(u64, String, String), Sums>;
-
-fn add(gains: &mut Gains, second: u64, report: &str, key: &str, more: Sums) {
-    let sums = gains
-        .entry((second, report.to_owned(), key.to_owned()))
-        .or_default();
-    sums.0 += more.0;
-    sums.1 += more.1;
-    sums.2 += more.2;
-    sums.3 += more.3;
+/// Requests, microseconds, hits, and times by bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sums {
+    requests: u64,
+    time: u128,
+    hits: u128,
+    times: [u64; 3],
 }
 
-/// Writes down all that it is given.
-#[derive(Debug)]
-struct Recorder {
-    rows: Vec<ReportRows>,
-    gains: Arc<Shared<(Gains, u64)>>,
+impl Sums {
+    /// Of a request, or its timers of one group: so many of one length.
+    fn of(requests: u64, hits: u64, each_us: u64) -> Self {
+        let mut times = [0; 3];
+        times[BOUNDS.partition_point(|&bound| bound < each_us)] = hits;
+        Self {
+            requests,
+            time: u128::from(hits * each_us),
+            hits: hits.into(),
+            times,
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.requests += more.requests;
+        self.time += more.time;
+        self.hits += more.hits;
+        let times = self.times.iter_mut().zip(more.times);
+        times.for_each(|(time, more)| *time += more);
+    }
 }
 
-impl Consumer for Recorder {
+/// By second in the order of the stream, report and key.
+type Gains = BTreeMap<(usize, String, String), Sums>;
+
+fn add(gains: &mut Gains, second: usize, report: &str, key: &str, more: Sums) {
+    let at = (second, report.to_owned(), key.to_owned());
+    gains.entry(at).or_default().add(&more);
+}
+
+/// Adds up seconds or keys: `part` says what is left of one.
+fn summed<K: Ord>(
+    gains: &Gains,
+    part: impl Fn(&(usize, String, String)) -> K,
+) -> BTreeMap<K, Sums> {
+    let mut sums: BTreeMap<K, Sums> = BTreeMap::new();
+    for (at, more) in gains {
+        sums.entry(part(at)).or_default().add(more);
+    }
+    sums
+}
+
+/// What readers came to know.
+#[derive(Debug, Default)]
+struct Seen {
+    gains: Gains,
+    /// Of each second how many passed until the next.
+    secs: Vec<u64>,
+    requests: u64,
+    missed: u64,
+}
+
+impl Seen {
     fn take(&mut self, second: &Second, missed: u64) {
-        let mut gains = self.gains.lock();
-        gains.1 += missed + second.requests;
-        for rows in &mut self.rows {
-            let report = rows.definition.name.clone();
-            rows.each(second, |row| {
+        self.requests += second.requests;
+        self.missed += missed;
+        for report in second.reports() {
+            second.rows(report, |row| {
                 let key: Vec<&str> = key_texts(row.key).collect();
                 let key = match row.id {
                     OTHER_ID => "(other)".to_owned(),
                     _ => key.join(" "),
                 };
-                let samples = row.histogram.iter().map(|(_, count)| count).sum();
-                let of = row.totals;
-                let more = (of.requests, of.time, of.hits, samples);
-                add(&mut gains.0, second.unix_secs, &report, &key, more);
+                let mut times = [0; 3];
+                for (bucket, count) in row.sum.histogram().unwrap().iter() {
+                    let (low, high) = BucketLayout::LogLinear.bounds(bucket);
+                    times[BOUNDS.partition_point(|&bound| bound < u64::midpoint(low, high))] +=
+                        count;
+                }
+                let more = Sums {
+                    requests: row.sum.totals.requests,
+                    time: row.sum.totals.time,
+                    hits: row.sum.totals.hits,
+                    times,
+                };
+                add(
+                    &mut self.gains,
+                    self.secs.len(),
+                    &report.definition.name,
+                    &key,
+                    more,
+                );
             });
         }
+        self.secs.push(second.secs);
     }
 }
 
@@ -67,20 +126,52 @@ fn definition(name: &str, members: &str) -> Definition {
     form.definition(&Defaults::default()).unwrap()
 }
 
+/// A report that is made while requests come in.
+struct Made {
+    name: String,
+    kind: &'static str,
+    is_watched: bool,
+}
+
 struct World {
     live: Live,
     decoder: Decoder,
     reader: Reader,
-    consumers: [Box<dyn Consumer>; 1],
-    seen: Arc<Shared<(Gains, u64)>>,
+    watched: Watchlist,
+    series: Series,
+    fold: Fold,
+    metrics: Metrics,
+    seen: Seen,
     expected: Gains,
+    made: Vec<Made>,
+    /// How many seconds are over.
+    seconds: usize,
     sent: u64,
     now_ms: u64,
     unix_ms: u64,
     seed: u64,
 }
 
+/// What is watched from the start; what is made later counts as one of these do.
 const WATCHED: [&str; 4] = ["info", "report_by_script_name", "by_group", "by_both"];
+const REPORTS_MAX: usize = 7;
+
+/// Reports as they are made later, and as which they count.
+const KINDS: [(&str, &str); 4] = [
+    (
+        "by_group",
+        r#"{"level": "timer", "keys": ["@group"], "window": "30s"}"#,
+    ),
+    (
+        "report_by_script_name",
+        r#"{"level": "request", "keys": ["script_name"]}"#,
+    ),
+    (
+        "by_both",
+        r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "8s"}"#,
+    ),
+    ("info", r#"{"level": "packet", "window": "20s"}"#),
+];
 
 impl World {
     fn new(memory: usize, stream: usize) -> Self {
@@ -95,25 +186,33 @@ impl World {
             "by_group",
             r#"{"level": "timer", "keys": ["@group"]}"#,
         ));
-        let both = r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "8s"}"#;
-        all.push(definition("by_both", both));
+        all.push(definition("by_both", KINDS[2].1));
+        let shown = all.iter().filter(|it| WATCHED.contains(&it.name.as_str()));
+        let bounds = BOUNDS.map(Duration::from_micros);
+        let metrics = Metrics::new(shown.cloned().collect(), &bounds, 1_000_000);
         let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
         reports.define_at_start(all, &pool, 0);
         let mut live = Live::new(pool, reports, history);
         let unix_ms = 1_700_000_000_000;
-        let seen = Arc::new(Shared::new(Default::default()));
-        let rows = WATCHED.map(|name| ReportRows::of(&live.reports, name).unwrap());
-        let recorder = Recorder {
-            rows: rows.into(),
-            gains: Arc::clone(&seen),
+        let choice = Choice {
+            names: WATCHED.map(str::to_owned).to_vec(),
+            reports_max: REPORTS_MAX,
+            bytes_max: stream,
         };
+        let (watched, reader) = live.watch(choice, 0, unix_ms);
+        let (series, fold) = Series::new(watched.clone(), 256 << 20);
         Self {
-            reader: live.watch(WATCHED.into_iter(), stream, 0, unix_ms),
             live,
             decoder: Decoder::new(TextLimits::default(), hasher),
-            consumers: [Box::new(recorder)],
-            seen,
+            reader,
+            watched,
+            series,
+            fold,
+            metrics,
+            seen: Seen::default(),
             expected: Gains::new(),
+            made: Vec::new(),
+            seconds: 0,
             sent: 0,
             now_ms: 0,
             unix_ms,
@@ -129,98 +228,329 @@ impl World {
         (self.seed >> 33) % below
     }
 
+    /// Counts what a row gained in all reports that are of a kind.
+    fn expect(&mut self, kind: &str, key: &str, more: Sums) {
+        add(&mut self.expected, self.seconds, kind, key, more);
+        for made in self
+            .made
+            .iter()
+            .filter(|it| it.kind == kind && it.is_watched)
+        {
+            add(&mut self.expected, self.seconds, &made.name, key, more);
+        }
+    }
+
     /// Merges some requests with two timers each, of which the second sometimes has no tag, and counts them.
     fn send(&mut self, requests: u64, scripts: u64) {
-        let second = self.unix_ms / 1000;
         let mut records = Vec::new();
         for _ in 0..requests {
             let script = format!("/{}", self.random(scripts));
             let steps = self.random(1000);
             let mut request = model::Request::named("host", "server", &*script);
             request.request_time = Some(steps as f32 / 64.0);
-            request.add_timer(3, 0.25, &[("group", "db")]);
+            request.add_timer(3, 0.75, &[("group", "db")]);
             let group = ["db", "web"][self.random(2) as usize];
             let tagged = self.random(4) > 0;
-            request.add_timer(2, 0.5, &[(if tagged { "group" } else { "else" }, group)]);
+            request.add_timer(2, 0.125, &[(if tagged { "group" } else { "else" }, group)]);
             let packet = request.encode_to_vec();
-            self.decoder
-                .decode(&packet, second as u32, &mut records)
-                .unwrap();
+            self.decoder.decode(&packet, 7, &mut records).unwrap();
 
-            let of_request = (1, u128::from(steps) * 15_625, 2, 1);
-            add(&mut self.expected, second, "info", "", of_request);
-            add(
-                &mut self.expected,
-                second,
-                "report_by_script_name",
-                &script,
-                of_request,
-            );
+            let of_request = Sums {
+                hits: 2,
+                ..Sums::of(1, 1, steps * 15_625)
+            };
+            self.expect("info", "", of_request);
+            self.expect("report_by_script_name", &script, of_request);
             let same = tagged && group == "db";
-            let timers = [("db", 3, 1), (group, 2, u64::from(!same))];
-            for (group, hits, requests) in &timers[..1 + usize::from(tagged)] {
-                let time = if *hits == 3 { 250_000 } else { 500_000 };
-                let more = (*requests, time, u128::from(*hits), *hits);
-                add(&mut self.expected, second, "by_group", group, more);
-                add(
-                    &mut self.expected,
-                    second,
-                    "by_both",
-                    &format!("{script} {group}"),
-                    more,
-                );
+            let timers = [
+                ("db", Sums::of(1, 3, 250_000)),
+                (group, Sums::of(u64::from(!same), 2, 62_500)),
+            ];
+            for (group, more) in &timers[..1 + usize::from(tagged)] {
+                self.expect("by_group", group, *more);
+                self.expect("by_both", &format!("{script} {group}"), *more);
             }
         }
         self.sent += requests;
         self.live.merge(&records, self.now_ms);
     }
 
-    fn pass(&mut self, ms: u64) {
+    /// The wall clock is set, and some time passes.
+    fn pass(&mut self, ms: u64, set_ms: i64) {
+        let second = self.unix_ms / 1000;
         self.now_ms += ms;
-        self.unix_ms += ms;
+        self.unix_ms = (self.unix_ms + ms).saturating_add_signed(set_ms);
         self.live.advance_second(self.now_ms, self.unix_ms);
         self.live.advance(self.now_ms);
+        self.seconds += usize::from(self.unix_ms / 1000 != second);
     }
 
-    fn read(&mut self) -> (Gains, u64) {
-        self.pass(1000);
-        self.reader.poll(&mut self.consumers);
-        self.seen.lock().clone()
+    fn read(&mut self) {
+        let Self {
+            reader,
+            seen,
+            fold,
+            metrics,
+            ..
+        } = self;
+        reader.poll(|second, missed| {
+            seen.take(second, missed);
+            fold.take(second, missed);
+            metrics.take(second);
+        });
     }
+
+    /// Makes a report, with requests coming in while it is filled, or drops it if there is one of this number.
+    fn make_or_drop(&mut self, number: u64) {
+        let name = format!("made_{number}");
+        if let Some(at) = self.made.iter().position(|it| it.name == name) {
+            let Live { reports, pool, .. } = &mut self.live;
+            assert!(reports.remove(&name, pool));
+            self.made.remove(at);
+            self.watch_made();
+            return;
+        }
+        let (kind, members) = KINDS[self.random(4) as usize];
+        let new = Arc::new(definition(&name, members));
+        let Live { reports, pool, .. } = &mut self.live;
+        let mut filling = reports.define(new, DefinedBy::RunTime, pool);
+        while let Some(rest) = filling {
+            self.send(3, 30);
+            let Live { reports, pool, .. } = &mut self.live;
+            filling = reports.fill(rest, pool, 500);
+        }
+        self.made.push(Made {
+            name,
+            kind,
+            is_watched: false,
+        });
+        self.watch_made();
+    }
+
+    /// The oldest are watched as long as there may be more.
+    fn watch_made(&mut self) {
+        let mut watched = self.made.iter().filter(|it| it.is_watched).count();
+        for made in &mut self.made {
+            if !made.is_watched && watched < REPORTS_MAX - WATCHED.len() {
+                made.is_watched = true;
+                watched += 1;
+            }
+        }
+        let list = self.watched.now();
+        assert_eq!(list.len(), WATCHED.len() + watched);
+    }
+}
+
+/// Points of lines are what was gained in those seconds.
+fn check_series(world: &World) {
+    let series = &world.series;
+    let reach = series.coverage().unwrap();
+    // When each second began, by the count of seconds that goes on when the clock is set.
+    let mut end = reach.to;
+    let mut began: Vec<u64> = Vec::new();
+    for secs in world.seen.secs.iter().rev() {
+        end -= secs;
+        began.push(end);
+    }
+    began.reverse();
+    let known = |name: &str| {
+        !name.starts_with("made") || {
+            let mut made = world.made.iter();
+            made.any(|it| it.name == name && it.is_watched)
+        }
+    };
+    let rows = summed(&world.expected, |(_, report, key)| {
+        (report.clone(), key.clone())
+    });
+    let mut lines = 0;
+    for (report, key) in rows.keys().filter(|(report, _)| known(report)) {
+        let keys: Vec<String> = key.split_whitespace().map(str::to_owned).collect();
+        let of_row = world.expected.iter();
+        let of_row = of_row.filter(|((_, of, its), _)| of == report && its == key);
+        let of_row: Vec<(u64, &Sums)> = of_row.map(|((at, ..), sums)| (began[*at], sums)).collect();
+        let metrics = ["req_count", "hit_count", "time_total"].map(|it| Metric::parse(it).unwrap());
+        for (from, step) in [
+            (reach.fine_from, 1),
+            (reach.fine_from + 7, 7),
+            (reach.from, 10),
+        ] {
+            let span = (from, reach.to, step);
+            let found = series.lines(report, Some(&keys), &metrics, span);
+            let Ok(found) = found else {
+                assert!(report.starts_with("made"), "{report} {key}: {found:?}");
+                continue;
+            };
+            lines += 1;
+            assert_eq!(found.step, step);
+            // One that was made meanwhile is not known before, and another of its name may have been dropped just then.
+            let is_made = report.starts_with("made");
+            let mut known = found.points[0].iter();
+            let known = known.position(|it| it.is_some()).unwrap_or_default();
+            for at in known + usize::from(is_made)..found.points[0].len() {
+                let begin = found.from + step * at as u64;
+                let in_point = |second: &u64| (begin..begin + step).contains(second);
+                let mut expected = Sums::default();
+                let seconds = of_row.iter().filter(|(second, _)| in_point(second));
+                seconds.for_each(|(_, sums)| expected.add(sums));
+                let [requests, hits, time] = [0, 1, 2].map(|metric| found.points[metric][at]);
+                // Tens are made when the wall clock shows the end of one: set, it makes longer ones.
+                if step == 10 {
+                    continue;
+                }
+                let place = format!("{report} {key:?} {begin} by {step}");
+                assert_eq!(requests, Some(expected.requests as f64), "{place}");
+                assert_eq!(hits, Some(expected.hits as f64), "{place}");
+                assert_eq!(time, Some(expected.time as f64 / 1e6), "{place}");
+            }
+            if !is_made {
+                let sum: f64 = found.points[0].iter().flatten().sum();
+                let seconds = of_row.iter().filter(|(second, _)| *second >= found.from);
+                let expected: u64 = seconds.map(|(_, sums)| sums.requests).sum();
+                assert_eq!(sum, expected as f64, "{report} {key:?} by {step}");
+            }
+        }
+    }
+    assert!(lines > 150, "{lines}");
+}
+
+/// Counters are what was gained ever.
+fn check_metrics(world: &World) {
+    let text = world.metrics.write(Vec::new(), Format::Classic);
+    let samples: BTreeMap<&str, f64> = text
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect();
+    let rows = summed(&world.expected, |(_, report, key)| {
+        (report.clone(), key.clone())
+    });
+    let shown = rows
+        .iter()
+        .filter(|((report, _), _)| WATCHED.contains(&report.as_str()));
+    let mut rows = 0;
+    for ((report, key), sums) in shown {
+        let names: &[&str] = match report.as_str() {
+            "info" => &[],
+            "report_by_script_name" => &["script_name"],
+            "by_group" => &["timer_group"],
+            _ => &["script_name", "timer_group"],
+        };
+        let mut labels = format!("report=\"{report}\"");
+        for (name, text) in names.iter().zip(key.split(' ')) {
+            labels.push_str(&format!(",{name}=\"{text}\""));
+        }
+        let of_timers = report.starts_with("by_");
+        let kind = if of_timers { "timer" } else { "request" };
+        let sample = |name: &str, labels: &str| {
+            let name = format!("pinbad_{kind}_{name}{{{labels}}}");
+            let found = samples.get(name.as_str());
+            *found.unwrap_or_else(|| panic!("no {name} in {text}"))
+        };
+        let count: u64 = sums.times.iter().sum();
+        assert_eq!(sample("duration_seconds_count", &labels), count as f64);
+        let time = sample("duration_seconds_sum", &labels);
+        assert_eq!(time, sums.time as f64 / 1e6, "{labels}");
+        let mut below = 0;
+        for (bound, count) in ["0.1", "0.508", "+Inf"].iter().zip(sums.times) {
+            below += count;
+            let labels = format!("le=\"{bound}\",{labels}");
+            assert_eq!(
+                sample("duration_seconds_bucket", &labels),
+                below as f64,
+                "{labels}"
+            );
+        }
+        if of_timers {
+            assert_eq!(sample("requests_total", &labels), sums.requests as f64);
+        }
+        rows += 1;
+    }
+    assert!(rows > 60, "{rows}");
+    assert!(!text.contains("made_"), "those are not chosen");
 }
 
 #[test]
 fn every_second_is_what_a_recount_says() {
     let mut world = World::new(64 << 20, 16 << 20);
-    for round in 0..600 {
-        let requests = world.random(40);
+    for _ in 0..1_600 {
+        let requests = world.random(30);
         world.send(requests, 30);
+        let mut set_ms = 0;
         match world.random(60) {
-            0 => world.unix_ms -= 3_500,
-            1 => world.unix_ms += 7_000,
+            0 => set_ms = -3_500,
+            1 => set_ms = 7_000,
             2 => world.live.clear(),
-            3 => {
-                // Filled with what was gained before.
-                let name = format!("new_{round}");
-                let members = r#"{"level": "timer", "keys": ["@group"], "window": "30s"}"#;
-                let new = Arc::new(definition(&name, members));
-                let Live { reports, pool, .. } = &mut world.live;
-                let mut filling = reports.define(new, DefinedBy::RunTime, pool);
-                while let Some(rest) = filling {
-                    filling = reports.fill(rest, pool, 50);
-                }
-                reports.remove(&name, pool);
+            3..9 => {
+                let number = world.random(6);
+                world.make_or_drop(number);
             }
             _ => {}
         }
         let ms = world.random(700);
-        world.pass(ms);
-        world.reader.poll(&mut world.consumers);
+        world.pass(ms, set_ms);
+        if world.random(8) > 0 {
+            world.read();
+        }
     }
-    let (seen, requests) = world.read();
-    assert_eq!(requests, world.sent);
-    assert_eq!(seen, world.expected);
-    assert!(seen.len() > 1_000, "{}", seen.len());
+    world.pass(1000, 0);
+    world.read();
+    assert_eq!(world.seen.requests, world.sent);
+    assert_eq!(world.seen.gains, world.expected);
+    assert!(world.expected.len() > 20_000, "{}", world.expected.len());
+    check_series(&world);
+    check_metrics(&world);
+    assert_eq!(
+        world.series.status().count("reports") as usize,
+        world.watched.now().len()
+    );
+}
+
+/// What is dropped leaves nothing; what is made again under its name, nothing that the first had.
+#[test]
+fn a_series_goes_with_its_report() {
+    let mut world = World::new(64 << 20, 16 << 20);
+    let run = |world: &mut World, seconds: u32| {
+        for _ in 0..seconds {
+            world.send(20, 30);
+            world.pass(1000, 0);
+            world.read();
+        }
+    };
+    run(&mut world, 30);
+    let bytes = |world: &World| world.series.status().count("memory_bytes");
+    for (round, (_, members)) in KINDS.iter().enumerate() {
+        let new = Arc::new(definition("made", members));
+        let Live { reports, pool, .. } = &mut world.live;
+        let mut filling = reports.define(Arc::clone(&new), DefinedBy::RunTime, pool);
+        while let Some(rest) = filling {
+            filling = reports.fill(rest, pool, 50);
+        }
+        let requests = [Metric::parse("req_count").unwrap()];
+        let line = |world: &World| {
+            let span = (0, u64::MAX, 1);
+            world
+                .series
+                .lines("made", None, &requests, span)
+                .map(|it| it.points[0].clone())
+        };
+        let points = line(&world).unwrap();
+        assert!(
+            points.iter().all(Option::is_none),
+            "nothing is known before"
+        );
+        run(&mut world, 5);
+        let points = line(&world).unwrap();
+        assert_eq!(points.iter().flatten().count(), 5, "round {round}");
+        let before = bytes(&world);
+        let Live { reports, pool, .. } = &mut world.live;
+        assert!(reports.remove("made", pool));
+        assert!(line(&world).is_err(), "at once");
+        world.pass(1000, 0);
+        world.read();
+        let after = bytes(&world);
+        assert!(after < before, "round {round}: {before} {after}");
+        assert_eq!(world.series.status().count("reports"), 4);
+    }
 }
 
 /// Too many names for the reports, then for the stream: rows are fewer, sums by second and report the same.
@@ -228,27 +558,37 @@ fn every_second_is_what_a_recount_says() {
 fn sums_are_exact_whatever_the_memory() {
     for (memory, stream) in [(1 << 20, 16 << 20), (64 << 20, 100_000), (1 << 20, 50_000)] {
         let mut world = World::new(memory, stream);
-        for _ in 0..40 {
-            world.send(500, 1 << 40);
-            world.pass(500);
-            world.reader.poll(&mut world.consumers);
-        }
-        let (seen, requests) = world.read();
-        assert_eq!(requests, world.sent);
-        let sums = |gains: &Gains| {
-            let mut sums = Gains::new();
-            for ((second, report, _), more) in gains {
-                add(&mut sums, *second, report, "", *more);
+        for round in 0..40 {
+            if round % 5 == 0 {
+                world.make_or_drop(round / 5 % 3);
             }
-            sums
+            world.send(500, 1 << 40);
+            world.pass(500, 0);
+            world.read();
+        }
+        world.pass(1000, 0);
+        world.read();
+        assert_eq!((world.seen.requests, world.seen.missed), (world.sent, 0));
+        let by_report = |gains| summed(gains, |(second, report, _)| (*second, report.clone()));
+        let (seen, expected) = (by_report(&world.seen.gains), by_report(&world.expected));
+        let mut keys = world.seen.gains.keys();
+        assert!(keys.any(|(_, _, key)| key == "(other)"));
+        assert_eq!(seen.len(), expected.len());
+        let of_timers = |(_, report): &(usize, String)| {
+            let made = world.made.iter().find(|it| it.name == *report);
+            made.map_or(report.starts_with("by"), |it| it.kind.starts_with("by"))
         };
-        let (seen_sums, expected) = (sums(&seen), sums(&world.expected));
-        assert!(seen.keys().any(|(_, _, key)| key == "(other)"));
-        for (at, (requests, time, hits, samples)) in &expected {
-            let seen = seen_sums[at];
-            assert_eq!((seen.1, seen.2, seen.3), (*time, *hits, *samples), "{at:?}");
+        for (at, expected) in &expected {
+            let seen = seen[at];
             // Of timers under `(other)` those of one request count once.
-            assert!(seen.0 <= *requests && (at.1.starts_with("by") || seen.0 == *requests));
+            assert!(seen.requests <= expected.requests, "{at:?}");
+            let is_same = seen.requests == expected.requests;
+            assert!(
+                is_same || of_timers(at) || at.1.starts_with("made"),
+                "{at:?}"
+            );
+            let requests = expected.requests;
+            assert_eq!(Sums { requests, ..seen }, *expected, "{at:?}");
         }
     }
 }
@@ -258,15 +598,19 @@ fn who_falls_behind_is_cut_off_and_that_is_counted() {
     let mut world = World::new(64 << 20, 200_000);
     for _ in 0..50 {
         world.send(100, 30);
-        world.pass(1000);
+        world.pass(1000, 0);
     }
-    let (seen, requests) = world.read();
-    assert_eq!(requests, world.sent, "read or missed");
-    let read: u64 = seen
-        .iter()
-        .filter(|((_, report, _), _)| report == "info")
-        .map(|(_, sums)| sums.0)
-        .sum();
-    assert!(read > 0 && read < world.sent, "{read}");
-    assert!(seen.iter().all(|(at, sums)| world.expected[at] == *sums));
+    world.read();
+    let (read, missed) = (world.seen.requests, world.seen.missed);
+    assert_eq!(read + missed, world.sent, "read or missed");
+    assert!(read > 0 && missed > 0, "{read} {missed}");
+    // Those that were read are the newest.
+    let first = world.seconds - world.seen.secs.len();
+    let newest = world
+        .expected
+        .split_off(&(first, String::new(), String::new()));
+    let newest = newest
+        .into_iter()
+        .map(|((at, report, key), sums)| ((at - first, report, key), sums));
+    assert_eq!(world.seen.gains, newest.collect());
 }

@@ -17,8 +17,9 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
-use self::rows::{Feed, Rows};
-use crate::delta::{Consumer, ReportRows};
+use self::rows::Rows;
+use crate::delta::Second;
+use crate::report::definition::Definition;
 use crate::telemetry::reading::Group;
 
 /// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
@@ -54,7 +55,7 @@ impl Format {
 impl Metrics {
     /// Metrics of these reports' rows, with histograms up to these bounds, in `series_max` series.
     #[must_use]
-    pub fn new(reports: Vec<ReportRows>, buckets: &[Duration], series_max: usize) -> Self {
+    pub fn new(reports: Vec<Definition>, buckets: &[Duration], series_max: usize) -> Self {
         let bounds = buckets
             .iter()
             .map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
@@ -65,10 +66,9 @@ impl Metrics {
         }
     }
 
-    /// What the series thread is to feed.
-    #[must_use]
-    pub fn feed(&self) -> Box<dyn Consumer> {
-        Box::new(Feed(Arc::clone(&self.rows)))
+    /// Counts a second; the series thread does. Under one hold of the lock: a scrape finds it in all reports or in none.
+    pub fn take(&self, second: &Second) {
+        self.rows.write().take(second);
     }
 
     /// What the rows take of their budget, for the daemon's status.

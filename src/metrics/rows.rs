@@ -2,27 +2,24 @@
 //!
 //! Fed by the series thread once a second with what each row gained; read by whoever scrapes. A row gets its place
 //! once and keeps it for as long as the daemon lives: a counter that disappears and comes back smaller would ruin every
-//! rate over it. Slots are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
+//! rate over it. Places are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
 //! the rows that are new in a second those that took the most time get their place first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ahash::RandomState;
-use parking_lot::RwLock;
-use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeLabel, EncodeLabelSet,
-    LabelSetEncoder, NoLabelSet,
-};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::delta::{Consumer, OTHER_ID, ReportRows, RowDelta, Second, key_names};
+use crate::delta::{RowDelta, Second};
 use crate::pool::strings::OTHER_TEXT;
+use crate::report::counts::Histogram;
 use crate::report::definition::{Definition, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
+use crate::report::{OTHER_ID, Watched, key_names};
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// The rows of all reports.
@@ -37,39 +34,36 @@ pub(super) struct Rows {
 /// The rows of one report.
 #[derive(Debug)]
 struct ReportMetrics {
-    source: ReportRows,
-    of_timers: bool,
+    definition: Definition,
     /// Names of the labels, one a key.
     labels: Vec<String>,
     /// Of each bound the first bucket of the report that is above it.
     edges: Vec<u32>,
-    rows: Vec<Row>,
-    by_id: HashMap<u64, usize, RandomState>,
+    /// By key.
+    rows: BTreeMap<Box<[u8]>, Row>,
     /// What found no place.
     other: Row,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Row {
-    /// `None`: `(other)`.
-    key: Option<Box<[u8]>>,
     totals: Totals,
     /// Times by bound, the last above all of them.
     buckets: Box<[u64]>,
 }
 
 impl Row {
-    fn new(key: Option<&[u8]>, bounds: usize) -> Self {
+    fn new(bounds: usize) -> Self {
         Self {
-            key: key.map(Box::from),
             totals: Totals::ZERO,
             buckets: vec![0; bounds + 1].into(),
         }
     }
 
     fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
-        self.totals += &gained.totals;
-        for (bucket, count) in gained.histogram.iter() {
+        self.totals += &gained.sum.totals;
+        let times = gained.sum.histogram().into_iter();
+        for (bucket, count) in times.flat_map(Histogram::iter) {
             self.buckets[edges.partition_point(|&edge| edge <= bucket)] += count;
         }
     }
@@ -83,49 +77,45 @@ impl Row {
 }
 
 impl ReportMetrics {
+    fn of_timers(&self) -> bool {
+        self.definition.level == Level::Timer
+    }
+
     /// Series that a row takes: its buckets, their sum and count, and the counters beside them.
     fn series_of_row(&self) -> usize {
-        self.edges.len() + 1 + 2 + if self.of_timers { 3 } else { 4 }
+        self.edges.len() + 1 + 2 + if self.of_timers() { 3 } else { 4 }
     }
 
     /// Counts what rows gained; up to `room` that are new get a place. The only row of a report without keys is what `other`
     /// is to the rest: it is there from the start, so that rates see its first request.
-    fn take(&mut self, second: &Second, room: usize) {
+    fn take(&mut self, second: &Second, report: &Watched, room: usize) {
         let room = if self.labels.is_empty() { 0 } else { room };
-        let mut new: Vec<(u64, Row)> = Vec::new();
+        let mut new: Vec<(Box<[u8]>, Row)> = Vec::new();
         let Self {
-            source,
-            by_id,
-            edges,
-            rows,
-            other,
-            ..
+            edges, rows, other, ..
         } = self;
-        source.each(second, |gained| {
-            if let Some(&at) = by_id.get(&gained.id) {
-                rows[at].add(&gained, edges);
+        second.rows(report, |gained| {
+            if let Some(row) = rows.get_mut(gained.key).filter(|_| gained.id != OTHER_ID) {
+                row.add(gained, edges);
             } else if room == 0 || gained.id == OTHER_ID {
-                other.add(&gained, edges);
+                other.add(gained, edges);
             } else {
-                let mut row = Row::new(Some(gained.key), edges.len());
-                row.add(&gained, edges);
-                new.push((gained.id, row));
+                let mut row = Row::new(edges.len());
+                row.add(gained, edges);
+                new.push((gained.key.into(), row));
                 if new.len() >= 2 * room {
                     heaviest(&mut new, room, other);
                 }
             }
         });
         heaviest(&mut new, room, other);
-        for (id, row) in new {
-            by_id.insert(id, rows.len());
-            rows.push(row);
-        }
+        rows.extend(new);
     }
 }
 
 /// Keeps the `room` rows with the most time, most first, and adds the rest to `other`.
-fn heaviest(rows: &mut Vec<(u64, Row)>, room: usize, other: &mut Row) {
-    rows.sort_unstable_by(|(_, a), (_, b)| (b.totals.time, &b.key).cmp(&(a.totals.time, &a.key)));
+fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, other: &mut Row) {
+    rows.sort_unstable_by(|a, b| (b.1.totals.time, &b.0).cmp(&(a.1.totals.time, &a.0)));
     for (_, row) in rows.drain(room.min(rows.len())..) {
         other.add_row(&row);
     }
@@ -144,18 +134,15 @@ pub(super) const STATUS: Place = Place::Object("metrics");
 
 impl Rows {
     /// No rows yet, of these reports.
-    pub(super) fn new(reports: Vec<ReportRows>, bounds: Arc<[u64]>, series_max: usize) -> Self {
-        let report = |source: ReportRows| {
-            let definition = &source.definition;
+    pub(super) fn new(reports: Vec<Definition>, bounds: Arc<[u64]>, series_max: usize) -> Self {
+        let report = |definition: Definition| {
             let edges = bounds.iter().map(|&bound| edge(&definition.buckets, bound));
             ReportMetrics {
-                of_timers: definition.level == Level::Timer,
-                labels: label_names(definition),
+                labels: label_names(&definition),
                 edges: edges.collect(),
-                source,
-                rows: Vec::new(),
-                by_id: HashMap::default(),
-                other: Row::new(None, bounds.len()),
+                definition,
+                rows: BTreeMap::new(),
+                other: Row::new(bounds.len()),
             }
         };
         let reports: Vec<ReportMetrics> = reports.into_iter().map(report).collect();
@@ -167,12 +154,16 @@ impl Rows {
         }
     }
 
-    /// Counts what rows gained.
-    fn take(&mut self, second: &Second) {
+    /// Counts what rows gained. A report that was dropped goes on where it was when it is made again as it was.
+    pub(super) fn take(&mut self, second: &Second) {
         for report in &mut self.reports {
-            let (each, before) = (report.series_of_row(), report.rows.len());
-            report.take(second, self.series_max.saturating_sub(self.series) / each);
-            self.series += (report.rows.len() - before) * each;
+            let same = |it: &&Arc<Watched>| *it.definition == report.definition;
+            for watched in second.reports().filter(same).collect::<Vec<_>>() {
+                let (each, before) = (report.series_of_row(), report.rows.len());
+                let room = self.series_max.saturating_sub(self.series) / each;
+                report.take(second, watched, room);
+                self.series += (report.rows.len() - before) * each;
+            }
         }
     }
 
@@ -194,8 +185,9 @@ impl Rows {
     /// Writes all of them, one metric after the other.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         for timers in [false, true] {
-            if self.reports.iter().any(|it| it.of_timers == timers) {
+            if self.reports.iter().any(|it| it.of_timers() == timers) {
                 self.encode_durations(encoder, timers)?;
+                self.encode_counters(encoder, timers)?;
             }
         }
         Ok(())
@@ -206,55 +198,67 @@ impl Rows {
         encoder: &mut DescriptorEncoder<'_>,
         timers: bool,
     ) -> std::fmt::Result {
-        let seconds = Unit::Seconds;
         let (name, help) = DURATIONS[usize::from(timers)];
-        let mut metric =
-            encoder.encode_descriptor(name, help, Some(&seconds), MetricType::Histogram)?;
+        let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+        let mut metric = encoder.encode_descriptor(name, help, unit, kind)?;
         self.each(timers, None, |labels, row| {
+            let bounds = self.bounds.iter().map(|&us| seconds(us.into()));
+            let bounds = bounds.chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(row.buckets.iter().copied()).collect();
+            let (sum, count) = (seconds(row.totals.time), row.buckets.iter().sum());
             let mut metric = metric.encode_family(labels)?;
-            let bounds = self.bounds.iter().map(|&us| us as f64 / 1e6);
-            let buckets = bounds
-                .chain([f64::INFINITY])
-                .zip(row.buckets.iter().copied());
-            let buckets: Vec<(f64, u64)> = buckets.collect();
-            let (sum, count) = (row.totals.time as f64 / 1e6, row.buckets.iter().sum());
             metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-        })?;
+        })
+    }
+
+    fn encode_counters(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        timers: bool,
+    ) -> std::fmt::Result {
         for (_, name, help, unit, numbers) in COUNTERS.iter().filter(|it| it.0 == timers) {
             let kind = MetricType::Counter;
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             for (mode, number) in *numbers {
                 self.each(timers, *mode, |labels, row| {
-                    let mut metric = metric.encode_family(labels)?;
                     let number = number(&row.totals);
-                    metric.encode_counter::<NoLabelSet, Number, u64>(&number, None)
+                    let mut metric = metric.encode_family(labels)?;
+                    if let Some(Unit::Seconds) = unit {
+                        return metric.encode_counter::<NoLabelSet, _, u64>(&seconds(number), None);
+                    }
+                    let count = u64::try_from(number).unwrap_or(u64::MAX);
+                    metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
                 })?;
             }
         }
         Ok(())
     }
 
+    /// Gives `write` every row, with the labels `report`, one for each key, and `mode`.
     fn each(
         &self,
         timers: bool,
         mode: Option<&str>,
-        mut write: impl FnMut(&Labels<'_>, &Row) -> std::fmt::Result,
+        mut write: impl FnMut(&Vec<(&str, &str)>, &Row) -> std::fmt::Result,
     ) -> std::fmt::Result {
-        for report in self.reports.iter().filter(|it| it.of_timers == timers) {
+        for report in self.reports.iter().filter(|it| it.of_timers() == timers) {
             let has_other = report.labels.is_empty() || report.other.totals != Totals::ZERO;
-            let other = has_other.then_some(&report.other);
-            for row in report.rows.iter().chain(other) {
-                let labels = Labels {
-                    report: &report.source.definition.name,
-                    names: &report.labels,
-                    key: row.key.as_deref(),
-                    mode,
-                };
+            let other = has_other.then_some((&[][..], &report.other));
+            let rows = report.rows.iter().map(|(key, row)| (&**key, row));
+            for (key, row) in rows.chain(other) {
+                let texts = key_texts(key).chain(std::iter::repeat(OTHER_TEXT));
+                let mut labels = vec![("report", report.definition.name.as_str())];
+                labels.extend(report.labels.iter().map(String::as_str).zip(texts));
+                labels.extend(mode.map(|mode| ("mode", mode)));
                 write(&labels, row)?;
             }
         }
         Ok(())
     }
+}
+
+fn seconds(us: u128) -> f64 {
+    us as f64 / 1e6
 }
 
 /// The histograms of requests and of timers: name, help.
@@ -269,12 +273,12 @@ const DURATIONS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a counter counts, by the label `mode` if it has one.
-type Numbers = &'static [(Option<&'static str>, fn(&Totals) -> Number)];
+/// What a counter counts, microseconds where its unit is seconds, by the label `mode` if it has one.
+type Numbers = &'static [(Option<&'static str>, fn(&Totals) -> u128)];
 
 const CPU: Numbers = &[
-    (Some("user"), |totals| Number::Micros(totals.ru_utime)),
-    (Some("system"), |totals| Number::Micros(totals.ru_stime)),
+    (Some("user"), |totals| totals.ru_utime),
+    (Some("system"), |totals| totals.ru_stime),
 ];
 
 /// The counters: whether of timers, name, help, unit, numbers.
@@ -282,57 +286,13 @@ const CPU: Numbers = &[
 const COUNTERS: [(bool, &str, &str, Option<Unit>, Numbers); 5] = [
     (false, "pinbad_request_cpu", "CPU time of requests, by row of a report", Some(Unit::Seconds), CPU),
     (false, "pinbad_request_errors", "Requests with a status of reports.error_status or above, by row of a report", None,
-        &[(None, |totals| Number::Count(totals.errors))]),
+        &[(None, |totals| totals.errors.into())]),
     (false, "pinbad_request_traffic", "Document sizes, by row of a report", Some(Unit::Bytes),
-        &[(None, |totals| Number::Count(saturated(totals.traffic)))]),
+        &[(None, |totals| totals.traffic)]),
     (true, "pinbad_timer_cpu", "CPU time of timers, by row of a report", Some(Unit::Seconds), CPU),
     (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", None,
-        &[(None, |totals| Number::Count(totals.requests))]),
+        &[(None, |totals| totals.requests.into())]),
 ];
-
-/// A number of a counter.
-enum Number {
-    Count(u64),
-    Micros(u128),
-}
-
-impl EncodeCounterValue for Number {
-    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> std::fmt::Result {
-        match self {
-            Self::Count(count) => count.encode(encoder),
-            Self::Micros(us) => (*us as f64 / 1e6).encode(encoder),
-        }
-    }
-}
-
-fn saturated(count: u128) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// `report`, a label for each key, and `mode`.
-#[derive(Debug)]
-struct Labels<'a> {
-    report: &'a str,
-    names: &'a [String],
-    /// `None`: of what found no place.
-    key: Option<&'a [u8]>,
-    mode: Option<&'a str>,
-}
-
-impl EncodeLabelSet for Labels<'_> {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
-        ("report", self.report).encode(encoder.encode_label())?;
-        let mut texts = key_texts(self.key.unwrap_or_default());
-        for name in self.names {
-            let text = texts.next().unwrap_or(OTHER_TEXT);
-            (name.as_str(), text).encode(encoder.encode_label())?;
-        }
-        match self.mode {
-            Some(mode) => ("mode", mode).encode(encoder.encode_label()),
-            None => Ok(()),
-        }
-    }
-}
 
 /// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.
 fn label_names(definition: &Definition) -> Vec<String> {
@@ -350,16 +310,6 @@ fn label_names(definition: &Definition) -> Vec<String> {
         names.push(name);
     }
     names
-}
-
-/// What the series thread feeds. Under one hold of the lock: a scrape finds a second in all reports or in none.
-#[derive(Debug)]
-pub(super) struct Feed(pub(super) Arc<RwLock<Rows>>);
-
-impl Consumer for Feed {
-    fn take(&mut self, second: &Second, _missed: u64) {
-        self.0.write().take(second);
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //!           | 8 x steps from the last bucket | count |             any other
 //! ```
 
+use super::counts::Histogram;
 use super::totals::Totals;
 use super::varint;
 
@@ -81,6 +82,45 @@ impl Iterator for Pairs<'_> {
             short => short,
         };
         Some((self.last, count))
+    }
+}
+
+/// Packed rows added up.
+#[derive(Debug, Default)]
+pub struct Sum {
+    /// Sums.
+    pub totals: Totals,
+    histogram: Histogram,
+    /// Whether something that was added had no histogram.
+    lacks_some: bool,
+}
+
+impl Sum {
+    /// Adds what a row gained.
+    pub fn add(&mut self, gained: Packed<'_>) {
+        let (totals, pairs) = gained.read();
+        self.totals += &totals;
+        self.lacks_some |= pairs.is_none();
+        for (bucket, count) in pairs.into_iter().flatten() {
+            self.histogram.add(bucket, count);
+        }
+    }
+
+    /// Adds what was added to another one.
+    pub fn add_sum(&mut self, other: &Self) {
+        self.totals += &other.totals;
+        self.lacks_some |= other.lacks_some;
+        self.histogram.add_all(&other.histogram);
+    }
+
+    /// Whether nothing was counted.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.totals == Totals::ZERO
+    }
+
+    /// The histogram, if all that was added had one.
+    pub(crate) fn histogram(&self) -> Option<&Histogram> {
+        (!self.lacks_some).then_some(&self.histogram)
     }
 }
 

@@ -3,7 +3,6 @@
 //! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here reads
 //! a clock. Reports join an aggregate when they are defined (see `aggregate`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
@@ -11,15 +10,14 @@ use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
 use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, Taken};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
-use super::delta_log::Deltas;
 use super::reading::{Reading, Want};
-use super::row_key::RowKeys;
 use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
 
 pub(super) mod snapshot;
 mod time;
+pub(super) mod watch;
 
 /// Records counted before it is looked at what they took.
 const RECORDS_AT_ONCE: usize = 256;
@@ -54,6 +52,7 @@ pub struct Reports {
     now_ms: u64,
     /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
     removals: u64,
+    watch: watch::Watch,
 }
 
 /// A report that is to be filled from the raw rows before it goes live: with [`Reports::fill`], until there is no more of it.
@@ -97,6 +96,7 @@ impl Reports {
             history,
             now_ms: 0,
             removals: 0,
+            watch: watch::Watch::default(),
         }
     }
 
@@ -170,6 +170,7 @@ impl Reports {
             });
         }
         self.entries.push(entry);
+        self.update_watched(pool);
         None
     }
 
@@ -233,6 +234,7 @@ impl Reports {
             aggregate.is_filling = false;
         }
         self.entries.push(filling.entry);
+        self.update_watched(pool);
         None
     }
 
@@ -255,6 +257,7 @@ impl Reports {
         };
         self.removals += 1;
         let entry = self.entries.remove(at);
+        self.update_watched(pool);
         let place = &mut self.aggregates[entry.aggregate];
         if let Some(mut aggregate) = place.take_if(|aggregate| aggregate.leave(entry.report)) {
             aggregate.clear(&mut pool.strings);
@@ -336,40 +339,6 @@ impl Reports {
         for aggregate in self.aggregates.iter_mut().flatten() {
             aggregate.forget(freed);
         }
-    }
-
-    /// From now on, what the groups of these reports gain is written down, all in about `bytes_max` bytes until it is taken.
-    pub fn watch<'a>(
-        &mut self,
-        names: impl Iterator<Item = &'a str>,
-        bytes_max: usize,
-        pool: &Pool,
-    ) {
-        let watched = names.filter_map(|name| self.find(name).map(|entry| entry.aggregate));
-        let watched: BTreeSet<usize> = watched.collect();
-        for &at in &watched {
-            if let Some(aggregate) = &mut self.aggregates[at] {
-                aggregate.watch(bytes_max / watched.len(), &pool.strings);
-            }
-        }
-    }
-
-    /// What groups gained since this was called last, by number of their aggregate. Of a report that was dropped meanwhile
-    /// nothing is left.
-    pub fn take_deltas(&mut self, pool: &Pool) -> Vec<(usize, Deltas)> {
-        let aggregates = self.aggregates.iter_mut().enumerate();
-        let deltas = aggregates.filter_map(|(at, aggregate)| {
-            let deltas = aggregate.as_mut()?.take_deltas(&pool.strings)?;
-            Some((at, deltas))
-        });
-        deltas.collect()
-    }
-
-    /// The number of a report's aggregate, and how its rows are found in the keys of groups.
-    #[must_use]
-    pub fn row_keys(&self, entry: &Entry) -> (usize, RowKeys) {
-        let row_map = self.aggregate(entry).row_map(entry.report);
-        (entry.aggregate, row_map.keys())
     }
 
     /// Drops all data, keeps the reports.

@@ -1,4 +1,4 @@
-//! A block: what all tracked reports gained in one second, or in ten, packed and never changed again.
+//! A block: what all watched reports gained in one second, or in ten, packed and never changed again.
 //!
 //! The series thread makes one from a [`Draft`] when a second is over; readers share it. A draft may be larger than the
 //! memory it is given: then the rows of most weight keep their sums and histogram, lighter ones their sums, and the
@@ -10,12 +10,11 @@
 //!                       bytes | packed rows, one behind the other
 //! ```
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 
-use crate::delta::{OTHER_ID, TOTAL_ID};
-use crate::report::counts::Histogram;
-use crate::report::packed::{Packed, write_pairs, write_totals};
+use crate::report::packed::{Packed, Sum, write_pairs, write_totals};
 use crate::report::totals::Totals;
+use crate::report::{OTHER_ID, TOTAL_ID};
 
 /// Bytes of a row's id and of where it ends.
 const ROW_BYTES: usize = size_of::<u64>() + size_of::<u32>();
@@ -23,19 +22,32 @@ const ROW_BYTES: usize = size_of::<u64>() + size_of::<u32>();
 /// Room for an entry that others are added up in.
 const OTHER_BYTES: usize = ROW_BYTES + 64;
 
+/// A row of a report: the report's number, and the row's id.
+pub(super) type RowId = (u64, u64);
+
 /// One report in one block.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Sheet {
+    report: u64,
     rows: Box<[u64]>,
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
 }
 
 impl Sheet {
-    /// What a row gained; `None` when it is not in here.
-    pub(super) fn get(&self, row: u64) -> Option<Packed<'_>> {
-        let at = self.rows.binary_search(&row).ok()?;
-        Some(self.nth(at))
+    /// Rows of one report, ascending.
+    fn new(rows: &[DraftRow]) -> Self {
+        let mut bytes = Vec::new();
+        let ends = rows.iter().map(|row| {
+            bytes.extend_from_slice(&row.packed);
+            bytes.len() as u32
+        });
+        Self {
+            report: rows[0].id.0,
+            ends: ends.collect(),
+            rows: rows.iter().map(|row| row.id.1).collect(),
+            bytes: bytes.into(),
+        }
     }
 
     /// Every row, with [`TOTAL_ID`] and [`OTHER_ID`].
@@ -50,8 +62,8 @@ impl Sheet {
     }
 }
 
-/// Some seconds of all tracked reports.
-#[derive(Debug)]
+/// Some seconds of all watched reports.
+#[derive(Debug, Clone)]
 pub(super) struct Block {
     /// Its first second, in the count of the series thread.
     pub(super) second: u64,
@@ -59,11 +71,29 @@ pub(super) struct Block {
     pub(super) secs: u64,
     /// Requests of seconds that were lost before it.
     pub(super) missed: u64,
-    /// By number of the report.
+    /// Of reports that gained something.
     pub(super) sheets: Vec<Sheet>,
 }
 
 impl Block {
+    /// What a report gained.
+    pub(super) fn sheet(&self, report: u64) -> Option<&Sheet> {
+        self.sheets.iter().find(|sheet| sheet.report == report)
+    }
+
+    /// What a row gained, when it has an entry of its own.
+    pub(super) fn row(&self, (report, row): RowId) -> Option<Packed<'_>> {
+        let sheet = self.sheet(report)?;
+        let at = sheet.rows.binary_search(&row).ok()?;
+        Some(sheet.nth(at))
+    }
+
+    /// Drops what a report gained.
+    pub(super) fn forget(&mut self, report: u64) {
+        self.sheets.retain(|sheet| sheet.report != report);
+        self.sheets.shrink_to_fit();
+    }
+
     /// Bytes that it takes, the parts that every block has included.
     pub(super) fn bytes(&self) -> usize {
         let rows = |sheet: &Sheet| sheet.rows.len() * ROW_BYTES + sheet.bytes.len();
@@ -79,20 +109,48 @@ pub(super) fn block_bytes(reports: usize) -> usize {
 /// One row of a draft.
 #[derive(Debug)]
 struct DraftRow {
-    report: usize,
-    row: u64,
+    id: RowId,
     /// Who keeps room when there is too little.
     weight: f64,
-    sums: Range<usize>,
-    histogram: Range<usize>,
-    /// Whether it keeps its histogram.
-    full: bool,
+    packed: Vec<u8>,
+    /// How much of it are the sums; the rest is the histogram.
+    sums: usize,
 }
 
 impl DraftRow {
+    fn new(id: RowId, weight: f64, totals: &Totals, sum: Option<&Sum>) -> Self {
+        let histogram = sum.and_then(Sum::histogram);
+        let mut packed = Vec::new();
+        write_totals(&mut packed, totals, histogram.is_some());
+        let sums = packed.len();
+        if let Some(histogram) = histogram {
+            write_pairs(&mut packed, histogram.iter());
+        }
+        packed.shrink_to_fit();
+        Self {
+            id,
+            weight,
+            packed,
+            sums,
+        }
+    }
+
+    fn is_total(&self) -> bool {
+        self.id.1 == TOTAL_ID
+    }
+
     /// Bytes in a sheet without a histogram.
     fn sums_bytes(&self) -> usize {
-        ROW_BYTES + self.sums.len()
+        ROW_BYTES + self.sums
+    }
+
+    fn histogram_bytes(&self) -> usize {
+        self.packed.len() - self.sums
+    }
+
+    /// Bytes in a draft; 16 are the allocator's.
+    fn draft_bytes(&self) -> usize {
+        size_of::<Self>() + 16 + self.packed.len()
     }
 }
 
@@ -100,11 +158,11 @@ impl DraftRow {
 #[derive(Debug)]
 pub(super) struct Draft {
     rows: Vec<DraftRow>,
-    bytes: Vec<u8>,
+    bytes: usize,
     bytes_max: usize,
     /// By number of the report: what has no entry of its own.
-    others: Vec<Totals>,
-    fit: Fit,
+    others: BTreeMap<u64, Totals>,
+    folded: usize,
 }
 
 /// How a draft went into its block.
@@ -119,192 +177,106 @@ pub(super) struct Fit {
 }
 
 impl Draft {
-    /// Nothing yet of so many reports, in about so many bytes.
-    pub(super) fn new(reports: usize, bytes_max: usize) -> Self {
+    /// Nothing yet, in about so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             rows: Vec::new(),
-            bytes: Vec::new(),
+            bytes: 0,
             bytes_max,
-            others: vec![Totals::ZERO; reports],
-            fit: Fit::default(),
+            others: BTreeMap::new(),
+            folded: 0,
         }
     }
 
-    /// Adds a row. Without `histogram`, that is not known.
-    pub(super) fn push(
-        &mut self,
-        (report, row): (usize, u64),
-        weight: f64,
-        totals: &Totals,
-        histogram: Option<&Histogram>,
-    ) {
-        if row == OTHER_ID {
-            self.others[report] += totals;
-            self.fit.folded += 1;
+    /// Adds what a row gained, or a report's rows together.
+    pub(super) fn push(&mut self, id: RowId, weight: f64, sum: &Sum) {
+        if id.1 == OTHER_ID {
+            *self.others.entry(id.0).or_default() += &sum.totals;
+            self.folded += 1;
             return;
         }
-        let sums = self.bytes.len();
-        write_totals(&mut self.bytes, totals, false);
-        let pairs = self.bytes.len();
-        write_pairs(
-            &mut self.bytes,
-            histogram.into_iter().flat_map(Histogram::iter),
-        );
-        self.rows.push(DraftRow {
-            report,
-            row,
-            weight,
-            sums: sums..pairs,
-            histogram: pairs..self.bytes.len(),
-            full: histogram.is_some(),
-        });
-        if self.bytes.len() + self.rows.len() * size_of::<DraftRow>() > self.bytes_max {
-            self.halve();
+        let row = DraftRow::new(id, weight, &sum.totals, Some(sum));
+        self.bytes += row.draft_bytes();
+        self.rows.push(row);
+        if self.bytes > self.bytes_max {
+            self.fit_into(self.bytes_max / 2);
         }
     }
 
-    /// Adds all rows of a report together.
-    pub(super) fn push_total(&mut self, report: usize, totals: &Totals, all: Option<&Histogram>) {
-        self.push((report, TOTAL_ID), f64::INFINITY, totals, all);
-    }
-
-    /// Adds up the lighter half of the rows.
-    fn halve(&mut self) {
-        self.sort_by_weight();
-        self.keep(self.rows.len() / 2);
-        let rows = std::mem::take(&mut self.rows);
-        let bytes = std::mem::take(&mut self.bytes);
-        let mut copy = |range: Range<usize>| {
-            let start = self.bytes.len();
-            self.bytes.extend_from_slice(&bytes[range]);
-            start..self.bytes.len()
-        };
-        let rows = rows.into_iter().map(|row| DraftRow {
-            sums: copy(row.sums),
-            histogram: copy(row.histogram),
-            ..row
-        });
-        self.rows = rows.collect();
-    }
-
-    /// Heaviest first. Ids break ties, so that rows of one weight do not take turns.
-    fn sort_by_weight(&mut self) {
+    /// Decides what is kept in `allowance` bytes.
+    pub(super) fn fit_into(&mut self, allowance: usize) {
+        // Heaviest first, totals before all. Ids break ties, so that rows of one weight do not take turns.
         self.rows
-            .sort_unstable_by(|a, b| b.weight.total_cmp(&a.weight).then(a.row.cmp(&b.row)));
-    }
-
-    /// Keeps so many rows and all totals; adds up the others.
-    fn keep(&mut self, rows: usize) {
-        let mut at = 0;
-        let Self {
-            bytes, others, fit, ..
-        } = self;
-        self.rows.retain(|row| {
-            at += 1;
-            let keeps = at <= rows || row.row == TOTAL_ID;
-            if !keeps {
-                others[row.report] += &Packed(&bytes[row.sums.clone()]).read().0;
-                fit.folded += 1;
-            }
-            keeps
-        });
-    }
-
-    /// Decides what is kept in `allowance` bytes, and tells `kept` the report, id and weight of each row that is.
-    pub(super) fn choose(&mut self, allowance: usize, mut kept: impl FnMut(usize, u64, f64)) {
-        self.sort_by_weight();
+            .sort_unstable_by(|a, b| b.weight.total_cmp(&a.weight).then(a.id.1.cmp(&b.id.1)));
+        let totals = self.rows.partition_point(DraftRow::is_total);
+        let bytes = |row: &DraftRow| row.sums_bytes() + row.histogram_bytes();
+        let of_totals: usize = self.rows[..totals].iter().map(bytes).sum();
+        let all = self.rows.iter().map(bytes).sum::<usize>() + self.others.len() * OTHER_BYTES;
         // Sums first, and if there is too little for all, in a part of the room: a chart of counts is worth more than
         // percentiles of few rows.
-        let bytes = |row: &DraftRow| row.sums_bytes() + row.histogram.len();
-        let all: usize = self.rows.iter().map(bytes).sum();
-        let totals = self.rows.iter().take_while(|row| row.row == TOTAL_ID);
-        let totals = totals.map(bytes).sum();
-        let left = allowance.saturating_sub(totals);
-        let mut for_sums = if all <= allowance { all } else { left / 5 * 3 };
-        let fits = self.rows.iter().take_while(|row| {
-            let wanted = if row.row == TOTAL_ID {
-                0
-            } else {
-                row.sums_bytes()
-            };
-            let fits = wanted <= for_sums;
-            for_sums -= if fits { wanted } else { 0 };
-            fits
+        let room = allowance.saturating_sub(of_totals);
+        let mut for_sums = if all <= allowance { all } else { room / 5 * 3 };
+        let fits = self.rows[totals..].iter().take_while(|row| {
+            let rest = for_sums.checked_sub(row.sums_bytes());
+            for_sums = rest.unwrap_or_default();
+            rest.is_some()
         });
-        let rows = fits.count();
-        self.keep(rows);
-        let sums: usize = self.rows.iter().map(DraftRow::sums_bytes).sum();
-        let others = self.others.iter().filter(|other| **other != Totals::ZERO);
-        let mut left = allowance.saturating_sub(sums + others.count() * OTHER_BYTES);
-        for row in &mut self.rows {
-            row.full &= row.histogram.len() <= left || row.row == TOTAL_ID;
-            left = if row.full {
-                left.saturating_sub(row.histogram.len())
-            } else {
-                0
-            };
-            if row.row != TOTAL_ID {
-                kept(row.report, row.row, row.weight);
+        let kept = totals + fits.count();
+        for row in self.rows.drain(kept..) {
+            let (totals, _) = Packed(&row.packed).read();
+            *self.others.entry(row.id.0).or_default() += &totals;
+            self.folded += 1;
+        }
+        let sums = self.rows[totals..].iter().map(DraftRow::sums_bytes);
+        let mut left = room.saturating_sub(sums.sum::<usize>() + self.others.len() * OTHER_BYTES);
+        for row in &mut self.rows[totals..] {
+            let rest = left.checked_sub(row.histogram_bytes());
+            left = rest.unwrap_or_default();
+            if rest.is_none() {
+                row.packed.truncate(row.sums);
+                row.packed[0] = 0;
             }
         }
+        self.bytes = self.rows.iter().map(DraftRow::draft_bytes).sum();
     }
 
-    /// The sheets; the draft is empty again, and keeps its memory, but not that of an unusual rush.
-    pub(super) fn finish(&mut self) -> (Vec<Sheet>, Fit) {
-        const BYTES_KEPT: usize = 1 << 20;
-        self.rows.sort_unstable_by_key(|row| (row.report, row.row));
-        let mut rows = self.rows.as_slice();
-        let mut sheets = Vec::with_capacity(self.others.len());
-        for report in 0..self.others.len() {
-            let of_report = rows.partition_point(|row| row.report <= report);
-            sheets.push(self.sheet(report, &rows[..of_report]));
-            rows = &rows[of_report..];
-        }
-        let named = self.rows.iter().filter(|row| row.row != TOTAL_ID);
-        let mut fit = self.fit;
-        for row in named {
-            fit.full += usize::from(row.full);
-            fit.sums += usize::from(!row.full);
-        }
-        self.rows.clear();
-        self.bytes.clear();
-        self.rows.shrink_to(BYTES_KEPT / size_of::<DraftRow>());
-        self.bytes.shrink_to(BYTES_KEPT);
-        self.others.fill(Totals::ZERO);
-        self.fit = Fit::default();
-        (sheets, fit)
+    /// The rows that have entries of their own, and their weights.
+    pub(super) fn weights(&self) -> impl Iterator<Item = (RowId, f64)> {
+        let rows = self.rows.iter().filter(|row| !row.is_total());
+        rows.map(|row| (row.id, row.weight))
     }
 
-    fn sheet(&self, report: usize, rows: &[DraftRow]) -> Sheet {
-        let (mut ids, mut ends, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-        let total = rows.iter().take_while(|row| row.row == TOTAL_ID).count();
-        for (at, row) in rows.iter().map(Some).chain([None]).enumerate() {
-            if at == total && self.others[report] != Totals::ZERO {
-                ids.push(OTHER_ID);
-                write_totals(&mut bytes, &self.others[report], false);
-                ends.push(bytes.len() as u32);
-            }
-            let Some(row) = row else { break };
-            ids.push(row.row);
-            bytes.push(u8::from(row.full));
-            let sums = &self.bytes[row.sums.clone()];
-            bytes.extend_from_slice(sums.get(1..).unwrap_or_default());
-            if row.full {
-                bytes.extend_from_slice(&self.bytes[row.histogram.clone()]);
-            }
-            ends.push(bytes.len() as u32);
-        }
-        Sheet {
-            rows: ids.into(),
-            ends: ends.into(),
-            bytes: bytes.into(),
-        }
+    /// The sheets.
+    pub(super) fn finish(mut self) -> (Vec<Sheet>, Fit) {
+        let named = || self.rows.iter().filter(|row| !row.is_total());
+        let full = named().filter(|row| row.packed[0] == 1).count();
+        let fit = Fit {
+            full,
+            sums: named().count() - full,
+            folded: self.folded,
+        };
+        let others = self.others.iter();
+        let others = others.map(|(&it, totals)| DraftRow::new((it, OTHER_ID), 0.0, totals, None));
+        self.rows.extend(others);
+        self.rows.sort_unstable_by_key(|row| row.id);
+        let reports = self.rows.chunk_by(|a, b| a.id.0 == b.id.0);
+        (reports.map(Sheet::new).collect(), fit)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A row of so many requests, of 50 different times.
+    fn sum(requests: u64) -> Sum {
+        let mut packed = Vec::new();
+        write_totals(&mut packed, &totals(requests), true);
+        write_pairs(&mut packed, (100..150).map(|bucket| (bucket, 1)));
+        let mut sum = Sum::default();
+        sum.add(Packed(&packed));
+        sum
+    }
 
     fn totals(requests: u64) -> Totals {
         Totals {
@@ -316,31 +288,40 @@ mod tests {
 
     /// Rows 2 to 101; the heaviest has the largest id.
     fn draft(bytes_max: usize) -> Draft {
-        let mut draft = Draft::new(1, bytes_max);
-        let mut histogram = Histogram::new();
-        (100..150).for_each(|bucket| histogram.add(bucket, 1));
-        let mut sum = Totals::ZERO;
+        let mut draft = Draft::new(bytes_max);
         for row in 2..102 {
-            let totals = totals(row);
-            sum += &totals;
-            draft.push((0, row), row as f64, &totals, Some(&histogram));
+            draft.push((7, row), row as f64, &sum(row));
         }
-        draft.push_total(0, &sum, Some(&histogram));
+        draft.push((7, TOTAL_ID), f64::INFINITY, &sum((2..102).sum()));
         draft
+    }
+
+    fn block(sheets: Vec<Sheet>) -> Block {
+        Block {
+            second: 0,
+            secs: 1,
+            missed: 0,
+            sheets,
+        }
     }
 
     #[test]
     fn with_room_every_row_is_kept_in_full() {
         let mut draft = draft(1 << 20);
-        let mut kept = 0;
-        draft.choose(1 << 20, |_, _, _| kept += 1);
+        draft.fit_into(1 << 20);
+        assert_eq!(draft.weights().count(), 100);
         let (sheets, fit) = draft.finish();
-        assert_eq!((fit.full, fit.sums, fit.folded, kept), (100, 0, 0, 100));
-        let (read, pairs) = sheets[0].get(77).unwrap().read();
+        assert_eq!((fit.full, fit.sums, fit.folded), (100, 0, 0));
+        let mut block = block(sheets);
+        let (read, pairs) = block.row((7, 77)).unwrap().read();
         assert_eq!((read, pairs.unwrap().count()), (totals(77), 50));
-        assert!(sheets[0].get(OTHER_ID).is_none() && sheets[0].get(102).is_none());
-        let sum: u64 = (2..102).sum();
-        assert_eq!(sheets[0].get(TOTAL_ID).unwrap().read().0, totals(sum));
+        for none in [(7, OTHER_ID), (7, 102), (8, 77)] {
+            assert!(block.row(none).is_none());
+        }
+        let all = block.row((7, TOTAL_ID)).unwrap().read().0;
+        assert_eq!(all, totals((2..102).sum()));
+        block.forget(7);
+        assert_eq!(block.bytes(), block_bytes(0));
     }
 
     #[test]
@@ -349,36 +330,30 @@ mod tests {
         for bytes_max in [1 << 20, 10_000] {
             let mut draft = draft(bytes_max);
             let allowance = 2_000;
-            draft.choose(allowance, |_, _, _| {});
+            draft.fit_into(allowance);
             let (sheets, fit) = draft.finish();
-            let block = Block {
-                second: 0,
-                secs: 1,
-                missed: 0,
-                sheets,
-            };
+            let block = block(sheets);
             assert!(block.bytes() <= allowance + block_bytes(1));
             assert!(
                 fit.full > 3 && fit.sums > fit.full && fit.folded > 0,
                 "{fit:?}"
             );
-            let sheet = &block.sheets[0];
             // From the heaviest down: full, sums, folded.
             let shown: Vec<_> = (2..102)
                 .rev()
-                .map(|row| sheet.get(row).map(|packed| packed.read().1.is_some()))
+                .map(|row| block.row((7, row)).map(|it| it.read().1.is_some()))
                 .collect();
             let mut expected = vec![Some(true); fit.full];
             expected.extend(vec![Some(false); fit.sums]);
             expected.extend(vec![None; fit.folded]);
             assert_eq!(shown, expected);
-            let mut sum = Totals::ZERO;
+            let (sheet, mut sum) = (&block.sheets[0], Totals::ZERO);
             for (at, &row) in sheet.rows().iter().enumerate() {
                 if row != TOTAL_ID {
                     sum += &sheet.nth(at).read().0;
                 }
             }
-            assert_eq!(sheet.get(TOTAL_ID).unwrap().read().0, sum);
+            assert_eq!(block.row((7, TOTAL_ID)).unwrap().read().0, sum);
         }
     }
 }

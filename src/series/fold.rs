@@ -1,181 +1,161 @@
 //! From the seconds of the stream to blocks: one a second, and one of ten seconds after every tenth.
 //!
-//! Runs on the series thread alone.
+//! Runs on the series thread alone, which alone writes: what it reads under the lock is still so when it adds a block.
 
 use std::sync::Arc;
 
-use super::block::{Block, Draft};
+use super::block::{Block, Draft, Fit};
 use super::history::{COARSE_SECS, FINE_SECS, each_row};
-use super::{Shared, State};
-use crate::delta::{Consumer, ReportRows, Second, TOTAL_ID};
-use crate::report::counts::Histogram;
-use crate::report::totals::Totals;
+use super::weights::Weights;
+use super::{DRAFT, Shared, WEIGHTS};
+use crate::delta::Second;
+use crate::report::packed::Sum;
+use crate::report::{TOTAL_ID, Watched};
 
-/// What bounds the last hour, bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Budgets {
-    pub(super) blocks: usize,
-    pub(super) weights: usize,
-    pub(super) stream: usize,
-    pub(super) draft: usize,
-}
-
-impl Budgets {
-    /// How `memory` is divided: six tenths for blocks, a tenth for the weights of the rows in them, two for seconds on their way here, one
-    /// for the block that is being made.
-    pub(super) fn of(memory: usize) -> Self {
-        let tenth = memory / 10;
-        Self {
-            blocks: tenth * 6,
-            weights: tenth,
-            stream: tenth * 2,
-            draft: tenth,
-        }
-    }
-}
-
-/// The state of the series thread.
+/// What makes blocks.
 #[derive(Debug)]
-pub(super) struct Fold {
+pub struct Fold {
     shared: Arc<Shared>,
-    reports: Vec<ReportRows>,
-    budgets: Budgets,
+    weights: Weights,
     /// The next second, in the count of the blocks: that goes on although the wall clock is set, for what was a minute ago
     /// still was.
     next: u64,
-    draft: Draft,
-}
-
-impl Consumer for Fold {
-    fn take(&mut self, second: &Second, missed: u64) {
-        let number = self.next;
-        self.next += second.secs;
-        let mut state = self.shared.state.write();
-        state.base = second.unix_secs.saturating_sub(number);
-        state.missed += missed;
-        state.counted += second.requests;
-        drop(state);
-        self.draft(second);
-        self.close(number, missed);
-        // After a long stop there is no point in a block for each second of it.
-        for quiet in (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next {
-            self.close(quiet, 0);
-        }
-    }
 }
 
 impl Fold {
-    pub(super) fn new(shared: Arc<Shared>, reports: Vec<ReportRows>) -> Self {
-        let budgets = Budgets::of(shared.memory);
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            draft: Draft::new(reports.len(), budgets.draft),
-            reports,
-            budgets,
+            weights: Weights::default(),
             // So that the hour before fits.
             next: 2 * 3_600,
         }
     }
 
-    /// Puts what all rows gained into the draft.
-    fn draft(&mut self, second: &Second) {
-        let Self {
-            reports,
-            draft,
-            shared,
-            ..
-        } = self;
-        for (report, rows) in reports.iter_mut().enumerate() {
-            let mut state = shared.state.write();
-            let weights = &mut state.reports[report].weights;
-            let (mut sum, mut all) = (Totals::ZERO, Histogram::new());
-            // The only row of a report without keys is its total.
-            let has_keys = !rows.definition.keys.is_empty();
-            rows.each(second, |row| {
-                sum += &row.totals;
-                all.add_all(&row.histogram);
-                if !has_keys {
-                    return;
-                }
+    /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
+    pub fn take(&mut self, second: &Second, missed: u64) {
+        let number = self.next;
+        self.next += second.secs;
+        self.follow(second, number);
+        let mut state = self.shared.state.write();
+        state.base = second.unix_secs.saturating_sub(number);
+        state.missed += missed;
+        state.counted += second.requests;
+        drop(state);
+        let mut draft = self.draft();
+        for report in second.reports() {
+            self.count(second, report, &mut draft);
+        }
+        self.close(number, missed, draft);
+        // After a long stop there is no point in a block for each second of it.
+        for quiet in (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next {
+            self.close(quiet, 0, self.draft());
+        }
+    }
+
+    /// Begins with the reports that were first watched in a second, and forgets those that are watched no more.
+    fn follow(&mut self, second: &Second, number: u64) {
+        let watched = self.shared.watched.now();
+        let is_watched = |report: u64| watched.iter().any(|it| it.number == report);
+        let mut state = self.shared.state.write();
+        for report in second.reports() {
+            state.since.entry(report.number).or_insert(number);
+        }
+        let gone = state.since.keys().copied().filter(|it| !is_watched(*it));
+        for report in gone.collect::<Vec<u64>>() {
+            state.since.remove(&report);
+            state.history.forget(report);
+            self.weights.forget(report);
+        }
+    }
+
+    fn draft(&self) -> Draft {
+        Draft::new(self.shared.memory / 10 * DRAFT)
+    }
+
+    /// Puts what all rows of a report gained into the draft.
+    fn count(&mut self, second: &Second, report: &Watched, draft: &mut Draft) {
+        let mut all = Sum::default();
+        // The only row of a report without keys is its total.
+        let has_keys = !report.key_names.is_empty();
+        second.rows(report, |row| {
+            all.add_sum(row.sum);
+            if has_keys {
+                let id = (report.number, row.id);
                 // Its time, and a little for each request, so that requests without time count too.
-                let gained = row.totals.time as f64 + row.totals.requests as f64;
-                let weight = weights.add(row.id, gained).unwrap_or(gained);
-                let id = (report, row.id);
-                draft.push(id, weight, &row.totals, Some(&row.histogram));
-            });
-            if sum != Totals::ZERO {
-                draft.push_total(report, &sum, Some(&all));
+                let totals = &row.sum.totals;
+                let gained = totals.time as f64 + totals.requests as f64;
+                let weight = self.weights.add(id, gained).unwrap_or(gained);
+                draft.push(id, weight, row.sum);
             }
+        });
+        if !all.is_nothing() {
+            draft.push((report.number, TOTAL_ID), f64::INFINITY, &all);
         }
     }
 
     /// Makes a block of the draft, and one of ten if it was the last of them.
-    fn close(&mut self, second: u64, missed: u64) {
+    fn close(&mut self, second: u64, missed: u64, mut draft: Draft) {
         let mut state = self.shared.state.write();
-        let State {
-            reports, history, ..
-        } = &mut *state;
-        let allowance = history.fine.allowance(self.reports.len());
-        self.draft.choose(allowance, |report, row, weight| {
-            reports[report].weights.set(row, weight);
-        });
-        let share = self.budgets.weights / self.reports.len().max(1);
-        for tracked in reports {
-            tracked.weights.prune(share);
-        }
-        let (sheets, fit) = self.draft.finish();
-        let block = Block {
-            second,
-            secs: 1,
-            missed,
-            sheets,
-        };
-        history.fine.push(Arc::new(block));
-        state.fit = fit;
-        let last_of_ten = (state.base + second + 1).is_multiple_of(COARSE_SECS);
+        let reports = state.since.len();
+        let allowance = state.history.fine.allowance(reports);
         drop(state);
-        if last_of_ten {
-            self.close_ten(second + 1);
+        draft.fit_into(allowance);
+        for (row, weight) in draft.weights() {
+            self.weights.set(row, weight);
+        }
+        self.weights.prune(self.shared.memory / 10 * WEIGHTS);
+        let (block, fit) = block(draft, second, 1, missed);
+        let mut state = self.shared.state.write();
+        state.history.fine.push(block);
+        state.fit = fit;
+        state.rows = self.weights.len();
+        let end = second + 1;
+        if (state.base + end).is_multiple_of(COARSE_SECS) {
+            self.weights.fade();
+            let allowance = state.history.coarse.allowance(reports);
+            // Ten seconds, unless the wall clock was set meanwhile.
+            let begin = state.history.coarse.end().unwrap_or_default();
+            let ten: Vec<Arc<Block>> = state.history.fine.within(begin, end).cloned().collect();
+            let reports: Vec<u64> = state.since.keys().copied().collect();
+            drop(state);
+            let ten = self.ten(&ten, end, &reports, allowance);
+            self.shared.state.write().history.coarse.push(ten);
         }
     }
 
-    /// Makes a block of the last ten seconds before `end`.
-    fn close_ten(&mut self, end: u64) {
-        let mut state = self.shared.state.write();
-        for tracked in &mut state.reports {
-            tracked.weights.fade();
-        }
-        let allowance = state.history.coarse.allowance(self.reports.len());
-        let fine = &state.history.fine;
-        let blocks = fine.within(end.saturating_sub(COARSE_SECS), end);
-        let blocks: Vec<Arc<Block>> = blocks.cloned().collect();
-        drop(state);
-        // Only this thread writes: what is read here is still so when the block is added.
-        let state = self.shared.state.read();
-        let draft = &mut self.draft;
-        for (report, tracked) in state.reports.iter().enumerate() {
-            each_row(&blocks, report, |row, sum| {
-                let (totals, histogram) = (sum.totals, sum.histogram());
-                if row == TOTAL_ID {
-                    draft.push_total(report, &totals, histogram);
-                } else {
-                    let weight = tracked.weights.get(row).unwrap_or_default();
-                    draft.push((report, row), weight, &totals, histogram);
-                }
+    /// One block of those before `end`.
+    fn ten(
+        &self,
+        blocks: &[Arc<Block>],
+        end: u64,
+        reports: &[u64],
+        allowance: usize,
+    ) -> Arc<Block> {
+        let mut draft = self.draft();
+        for &report in reports {
+            each_row(blocks, report, |row, sum| {
+                let weight = match row {
+                    TOTAL_ID => f64::INFINITY,
+                    row => self.weights.get((report, row)).unwrap_or_default(),
+                };
+                draft.push((report, row), weight, sum);
             });
         }
-        drop(state);
-        draft.choose(allowance, |_, _, _| {});
-        let (sheets, _) = draft.finish();
-        let Some(oldest) = blocks.first().map(|block| block.second) else {
-            return;
-        };
-        let block = Arc::new(Block {
-            second: oldest,
-            secs: end - oldest,
-            missed: blocks.iter().map(|block| block.missed).sum(),
-            sheets,
-        });
-        self.shared.state.write().history.coarse.push(block);
+        draft.fit_into(allowance);
+        let missed = blocks.iter().map(|block| block.missed).sum();
+        let begin = blocks.first().map_or(end, |oldest| oldest.second);
+        block(draft, begin, end - begin, missed).0
     }
+}
+
+fn block(draft: Draft, second: u64, secs: u64, missed: u64) -> (Arc<Block>, Fit) {
+    let (sheets, fit) = draft.finish();
+    let block = Block {
+        second,
+        secs,
+        missed,
+        sheets,
+    };
+    (Arc::new(block), fit)
 }

@@ -7,10 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::{Block, Sheet, block_bytes};
-use crate::report::counts::Histogram;
-use crate::report::packed::Pairs;
-use crate::report::totals::Totals;
+use super::block::{Block, RowId, Sheet, block_bytes};
+use crate::report::packed::Sum;
 
 /// Seconds that are kept one by one.
 pub(super) const FINE_SECS: u64 = 300;
@@ -22,8 +20,7 @@ pub(super) const COARSE_MAX: usize = 360;
 /// Blocks of one width, oldest first.
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) blocks: VecDeque<Arc<Block>>,
-    bytes: usize,
+    blocks: VecDeque<Arc<Block>>,
     budget: usize,
     blocks_max: usize,
 }
@@ -32,7 +29,6 @@ impl Lane {
     fn new(blocks_max: usize, budget: usize) -> Self {
         Self {
             blocks: VecDeque::with_capacity(blocks_max),
-            bytes: 0,
             budget,
             blocks_max,
         }
@@ -40,21 +36,27 @@ impl Lane {
 
     /// Bytes that the next block may take for its rows; the oldest gives way to it first.
     pub(super) fn allowance(&mut self, reports: usize) -> usize {
-        if self.blocks.len() == self.blocks_max
-            && let Some(oldest) = self.blocks.pop_front()
-        {
-            self.bytes -= oldest.bytes();
+        if self.blocks.len() == self.blocks_max {
+            self.blocks.pop_front();
         }
         let share = self.budget / self.blocks_max;
         let to_come = self.blocks_max - self.blocks.len();
-        let spare = self.budget.saturating_sub(self.bytes + share * to_come);
+        let spare = self.budget.saturating_sub(self.bytes() + share * to_come);
         (share + spare / 8).saturating_sub(block_bytes(reports))
     }
 
     /// Adds the next block.
     pub(super) fn push(&mut self, block: Arc<Block>) {
-        self.bytes += block.bytes();
         self.blocks.push_back(block);
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.bytes()).sum()
+    }
+
+    /// The second behind the newest.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.blocks.back().map(|block| block.second + block.secs)
     }
 
     /// The blocks with seconds in `from..to`.
@@ -85,7 +87,20 @@ impl History {
 
     /// Bytes that all blocks take.
     pub(super) fn bytes(&self) -> usize {
-        self.fine.bytes + self.coarse.bytes
+        self.fine.bytes() + self.coarse.bytes()
+    }
+
+    /// Drops what a report gained.
+    pub(super) fn forget(&mut self, report: u64) {
+        for block in self.fine.blocks.iter_mut().chain(&mut self.coarse.blocks) {
+            Arc::make_mut(block).forget(report);
+        }
+    }
+
+    /// Whether a row has an entry of its own in some block.
+    pub(super) fn has(&self, row: RowId) -> bool {
+        let mut blocks = self.fine.blocks.iter().chain(&self.coarse.blocks);
+        blocks.any(|block| block.row(row).is_some())
     }
 
     /// The oldest second that is kept, and the oldest that is kept by itself; `None` before there is any.
@@ -97,7 +112,7 @@ impl History {
 
     /// The second behind the newest.
     pub(super) fn end(&self) -> Option<u64> {
-        self.fine.blocks.back().map(|block| block.second + 1)
+        self.fine.end()
     }
 
     /// The blocks of `from..to`, oldest first, none twice: seconds as far back as there are any, then tens.
@@ -118,58 +133,22 @@ impl History {
     }
 }
 
-/// Sums and histogram of one row over several blocks.
-#[derive(Debug, Default)]
-pub(super) struct Sum {
-    pub(super) totals: Totals,
-    /// Seconds that are known.
-    pub(super) secs: u64,
-    histogram: Histogram,
-    /// Whether something that was added had no histogram.
-    lacks_some: bool,
-}
-
-impl Sum {
-    /// Adds what a row gained.
-    pub(super) fn add(&mut self, gained: &Totals, pairs: Option<Pairs<'_>>) {
-        self.totals += gained;
-        self.lacks_some |= pairs.is_none();
-        for (bucket, count) in pairs.into_iter().flatten() {
-            self.histogram.add(bucket, count);
-        }
-    }
-
-    /// The histogram, if all that was added had one.
-    pub(super) fn histogram(&self) -> Option<&Histogram> {
-        (!self.lacks_some).then_some(&self.histogram)
-    }
-
-    /// Starts again with nothing.
-    pub(super) fn clear(&mut self) {
-        self.totals = Totals::ZERO;
-        self.secs = 0;
-        self.histogram.clear();
-        self.lacks_some = false;
-    }
-}
-
-/// Adds up what each row of report number `report` gained in `blocks`, and gives `each` the row and its sum. What was folded
-/// in one of them stays folded.
-pub(super) fn each_row(blocks: &[Arc<Block>], report: usize, mut each: impl FnMut(u64, &mut Sum)) {
-    let sheets: Vec<&Sheet> = blocks.iter().map(|it| &it.sheets[report]).collect();
-    let mut entries: Vec<(u64, u32, u32)> = Vec::new();
-    for (sheet, of) in sheets.iter().zip(0..) {
-        let rows = sheet.rows().iter().zip(0..);
-        entries.extend(rows.map(|(&row, at)| (row, of, at)));
+/// Adds up what each row of a report gained in `blocks`, and gives `each` the row and its sum. What was folded in one of
+/// them stays folded.
+pub(super) fn each_row(blocks: &[Arc<Block>], report: u64, mut each: impl FnMut(u64, &Sum)) {
+    let sheets = blocks.iter().filter_map(|it| it.sheet(report));
+    let sheets: Vec<&Sheet> = sheets.collect();
+    let mut entries: Vec<(u64, usize, usize)> = Vec::new();
+    for (of, sheet) in sheets.iter().enumerate() {
+        let rows = sheet.rows().iter().enumerate();
+        entries.extend(rows.map(|(at, &row)| (row, of, at)));
     }
     entries.sort_unstable();
-    let mut sum = Sum::default();
     for of_row in entries.chunk_by(|a, b| a.0 == b.0) {
+        let mut sum = Sum::default();
         for &(_, of, at) in of_row {
-            let (gained, pairs) = sheets[of as usize].nth(at as usize).read();
-            sum.add(&gained, pairs);
+            sum.add(sheets[of].nth(at));
         }
-        each(of_row[0].0, &mut sum);
-        sum.clear();
+        each(of_row[0].0, &sum);
     }
 }

@@ -1,4 +1,4 @@
-//! The last hour in memory: what the rows of some reports gained, second by second, so that charts have a past.
+//! The last hour in memory: what the rows of watched reports gained, second by second, so that charts have a past.
 //!
 //! ```text
 //!   Second of the stream --(rows of each report)--> draft --> block --(ten of them)--> block of 10 s
@@ -6,7 +6,8 @@
 //!
 //! One thread, `series`, makes a block a second; it runs at a lower priority than ingest and what it misses is counted.
 //! Readers hold a [`Series`]. Memory is bounded by `series.memory`: when it does not suffice, rows of little weight (time of
-//! late) lose their percentiles, then their counts, never the totals.
+//! late) lose their percentiles, then their counts, never the totals. A report that is made later begins with what it gained
+//! since; of one that is dropped everything goes.
 
 mod block;
 mod fold;
@@ -18,28 +19,31 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use self::block::Fit;
-use self::fold::{Budgets, Fold};
+pub use self::fold::Fold;
 use self::history::History;
-pub use self::metric::{Metric, Percent};
-pub use self::read::{Coverage, Line, TrackedReport};
-use self::weights::Weights;
-use crate::delta::{Consumer, ReportRows, RowIds, key_names};
-use crate::report::DefinedBy;
-use crate::report::definition::{Definition, Level};
+pub use self::metric::Metric;
+pub use self::read::{Coverage, Lines};
+use crate::report::definition::Definition;
+use crate::report::{CONFIGURED, DefinedBy, Watchlist};
 
-/// Most reports that can be tracked: each is added up from the groups of every second.
+/// Most reports of which the past is kept: each is added up from the groups of every second.
 pub const REPORTS_MAX: usize = 64;
 
-/// The report that is always tracked: everything together.
+/// The report of which it is always kept: everything together.
 pub const EVERYTHING: &str = "info";
 
-/// In a list of reports: all of the configuration's own.
-pub const CONFIGURED: &str = "*";
+/// How the memory is divided, in tenths: for blocks, for the weights of the rows in them, for seconds on their way here, for
+/// the block that is being made.
+const BLOCKS: usize = 6;
+const WEIGHTS: usize = 1;
+const STREAM: usize = 2;
+const DRAFT: usize = 1;
 
 /// The last hour, for those who read it.
 #[derive(Debug, Clone)]
@@ -48,30 +52,24 @@ pub struct Series(Arc<Shared>);
 /// What the series thread writes and readers see.
 #[derive(Debug)]
 struct Shared {
+    watched: Watchlist,
     state: RwLock<State>,
     memory: usize,
 }
 
 #[derive(Debug)]
 struct State {
-    reports: Vec<Tracked>,
+    /// The first second of each report, by its number.
+    since: BTreeMap<u64, u64>,
     history: History,
     /// How the last second fitted.
     fit: Fit,
+    /// Rows that have weights.
+    rows: usize,
     /// Unix second of second 0 in the blocks' count. It moves when the wall clock is set: what was a minute ago still was.
     base: u64,
     counted: u64,
     missed: u64,
-}
-
-/// A tracked report.
-#[derive(Debug)]
-struct Tracked {
-    definition: Arc<Definition>,
-    /// The names of its key columns.
-    keys: Vec<String>,
-    weights: Weights,
-    ids: RowIds,
 }
 
 /// A list of reports names one that is not there.
@@ -134,32 +132,27 @@ impl Series {
     /// A series without reports and without data, for tests of those who read one.
     #[must_use]
     pub fn nothing() -> Self {
-        Self::new(Vec::new(), 0).0
+        Self::new(Watchlist::default(), 0).0
     }
 
     /// A series of these reports in so many bytes, and what fills it.
     #[must_use]
-    pub fn new(reports: Vec<ReportRows>, memory: usize) -> (Self, Box<dyn Consumer>) {
-        let tracked = reports.iter().map(|rows| Tracked {
-            definition: Arc::clone(&rows.definition),
-            keys: key_names(&rows.definition),
-            weights: Weights::default(),
-            ids: rows.ids.clone(),
-        });
+    pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
         let state = State {
-            reports: tracked.collect(),
-            history: History::new(Budgets::of(memory).blocks),
+            since: BTreeMap::new(),
+            history: History::new(memory / 10 * BLOCKS),
             fit: Fit::default(),
+            rows: 0,
             base: 0,
             counted: 0,
             missed: 0,
         };
         let shared = Arc::new(Shared {
+            watched,
             state: RwLock::new(state),
             memory,
         });
-        let fold = Fold::new(Arc::clone(&shared), reports);
-        (Self(shared), Box::new(fold))
+        (Self(Arc::clone(&shared)), Fold::new(shared))
     }
 
     /// Bytes that a series of this budget takes: what it may, or what feeding the metrics alone takes.
@@ -171,12 +164,6 @@ impl Series {
     /// Bytes of it for seconds that are on their way here and to the metrics.
     #[must_use]
     pub fn stream_bytes(memory: usize) -> usize {
-        Budgets::of(Self::bytes_max(memory)).stream
-    }
-}
-
-impl Tracked {
-    fn of_timers(&self) -> bool {
-        self.definition.level == Level::Timer
+        Self::bytes_max(memory) / 10 * STREAM
     }
 }

@@ -1,45 +1,33 @@
 //! Reading the last hour: lines of one row, and what there is.
 //!
 //! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
-//! long as it takes to find a name and copy a list of references to blocks; blocks never change, so the rest needs no lock.
+//! long as it takes to find a row and copy a list of references to blocks; blocks never change, so the rest needs no lock.
 
 use std::sync::Arc;
 
-use super::block::Block;
-use super::history::{COARSE_SECS, Sum};
+use super::block::{Block, RowId};
+use super::history::COARSE_SECS;
 use super::metric::{Metric, Span};
-use super::{Series, State, Tracked};
-use crate::delta::{OTHER_ID, TOTAL_ID};
-use crate::report::definition::Definition;
+use super::weights::WEIGHT_BYTES;
+use super::{REPORTS_MAX, Series};
+use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
+use crate::report::{OTHER_ID, TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// Most points of one line: an hour by the second. More are asked for with a larger step.
 pub(super) const POINTS_MAX: u64 = 3_700;
 
-/// A metric of one row over time.
+/// Metrics of one row over time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct Lines {
     /// Unix second at which the first point begins.
     pub from: u64,
     /// Seconds from point to point.
     pub step: u64,
-    /// Point `i` is about `from + i * step` to `from + (i + 1) * step`, the end excluded. `None`: not known, or an average of
-    /// nothing.
-    pub points: Vec<Option<f64>>,
-}
-
-/// A report of which the past is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrackedReport {
-    /// Its name.
-    pub name: String,
-    /// The names of its key columns, in the order in which keys are given.
-    pub keys: Vec<String>,
-    /// Whether it counts timers.
-    pub timers: bool,
-    /// Rows that are known by name now.
-    pub rows: usize,
+    /// By metric. Point `i` is about `from + i * step` to `from + (i + 1) * step`, the end excluded. `None`: not known, or an
+    /// average of nothing.
+    pub points: Vec<Vec<Option<f64>>>,
 }
 
 /// What is kept now, unix seconds.
@@ -53,76 +41,27 @@ pub struct Coverage {
     pub to: u64,
 }
 
-/// The question behind a line, in the blocks' own count of seconds.
-struct Found {
-    row: u64,
-    report: usize,
-    of_timers: bool,
-    definition: Arc<Definition>,
-    blocks: Vec<Arc<Block>>,
-    base: u64,
-    from: u64,
-    to: u64,
-    step: u64,
-}
-
 impl Series {
-    /// Metrics of one row (`key`: a text for each of [`TrackedReport::keys`], in their order), or of all rows of the report
-    /// together (`None`), from `from` (brought down to a multiple of
-    /// the step) to before `to`, unix seconds, but not past the last complete second. The step may be larger than asked
-    /// for: a multiple of ten seconds where seconds are not kept one by one any more. The last point of a
-    /// step of several seconds may still grow. `None`: see [`why_not`](Self::why_not).
-    #[must_use]
+    /// Metrics of one row (`key`: a text for each of [`Watched::key_names`], in their order), or of all rows of the report
+    /// together (`None`), from `from` (brought down to a multiple of the step) to before `to`, unix seconds, but not past the
+    /// last complete second. The step may be larger than asked for: a multiple of ten seconds where seconds are not kept one
+    /// by one any more. The last point of a step of several seconds may still grow.
+    ///
+    /// # Errors
+    /// Why there is none, for the person who asked.
     pub fn lines(
         &self,
         report: &str,
         key: Option<&[String]>,
         metrics: &[Metric],
-        from: u64,
-        to: u64,
-        step: u64,
-    ) -> Option<Vec<Line>> {
-        let found = self.find(report, key, (from, to, step))?;
-        let count = found.to.saturating_sub(found.from).div_ceil(found.step) as usize;
-        let line = Line {
-            from: found.from,
-            step: found.step,
-            points: vec![None; count],
-        };
-        let mut lines = vec![line; metrics.len()];
-        let histogram = metrics.iter().any(Metric::needs_histogram);
-        let mut sum = Sum::default();
-        let mut at = usize::MAX;
-        for block in &found.blocks {
-            let Some(seconds) = (block.second + found.base).checked_sub(found.from) else {
-                continue;
-            };
-            let point = (seconds / found.step) as usize;
-            if point != at {
-                write_point(&mut sum, &found, metrics, at, &mut lines);
-                at = point;
-            }
-            add_block(block, &found, histogram, &mut sum);
-        }
-        write_point(&mut sum, &found, metrics, at, &mut lines);
-        Some(lines)
-    }
-
-    fn find(
-        &self,
-        report: &str,
-        key: Option<&[String]>,
         (from, to, step): (u64, u64, u64),
-    ) -> Option<Found> {
+    ) -> Result<Lines, String> {
+        let (report, row) = self.row(report, key)?;
         let state = self.0.state.read();
-        let (tracked, report) = state.find(report)?;
-        let row = match key {
-            None => TOTAL_ID,
-            Some(key) => tracked.row(key)?,
-        };
         let base = state.base;
-        let end = state.history.end().unwrap_or_default() + base;
-        let to = to.min(end);
+        let since = state.since.get(&report.number).copied();
+        let since = since.unwrap_or(u64::MAX);
+        let to = to.min(state.history.end().unwrap_or_default() + base);
         let mut step = step.clamp(1, 3_600);
         let mut from = from.max(to.saturating_sub(POINTS_MAX * step));
         from -= from % step;
@@ -133,35 +72,86 @@ impl Series {
             step = step.next_multiple_of(COARSE_SECS);
             from -= from % step;
         }
-        let blocks = state
-            .history
-            .blocks(from.saturating_sub(base), to.saturating_sub(base));
-        Some(Found {
-            row,
-            report,
-            of_timers: tracked.of_timers(),
-            definition: Arc::clone(&tracked.definition),
-            blocks,
-            base,
-            from,
-            to,
-            step,
+        let span = (from.saturating_sub(base), to.saturating_sub(base));
+        let blocks = state.history.blocks(span.0, span.1);
+        drop(state);
+        let count = to.saturating_sub(from).div_ceil(step) as usize;
+        let mut points = vec![vec![None; count]; metrics.len()];
+        let point = |block: &Block| {
+            let secs = (block.second + base).checked_sub(from)?;
+            Some((secs / step) as usize)
+        };
+        for of_point in blocks.chunk_by(|a, b| point(a) == point(b)) {
+            let span = span_of(of_point, (report.number, row), since, &report);
+            let place = point(&of_point[0]).filter(|_| span.secs > 0);
+            for (metric, points) in metrics.iter().zip(&mut points) {
+                if let Some(point) = place.and_then(|place| points.get_mut(place)) {
+                    *point = metric.of(&span);
+                }
+            }
+        }
+        Ok(Lines { from, step, points })
+    }
+
+    /// A report of which the past is kept.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn report(&self, name: &str) -> Result<Arc<Watched>, String> {
+        if self.0.memory == 0 {
+            return Err("the past is not kept: series.memory is 0".to_owned());
+        }
+        let watched = self.0.watched.now();
+        let found = watched.iter().find(|it| it.definition.name == name);
+        found.cloned().ok_or_else(|| {
+            let names = watched.iter().map(|it| it.definition.name.as_str());
+            let names: Vec<&str> = names.collect();
+            let why = match names.len() < REPORTS_MAX {
+                true => "series.reports does not name it".to_owned(),
+                false => format!("it is kept of {REPORTS_MAX} reports at most"),
+            };
+            format!(
+                "the past of report {name:?} is not kept: {why}; kept are those of {}",
+                names.join(", ")
+            )
         })
     }
 
-    /// Which reports are tracked.
+    /// Why there are no lines of a row; `None`: there are.
     #[must_use]
-    pub fn tracked(&self) -> Vec<TrackedReport> {
+    pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
+        self.row(report, key).err()
+    }
+
+    fn row(&self, report: &str, key: Option<&[String]>) -> Result<(Arc<Watched>, u64), String> {
+        let report = self.report(report)?;
+        let Some(key) = key else {
+            return Ok((report, TOTAL_ID));
+        };
+        let (name, keys) = (&report.definition.name, &report.key_names);
+        if key.len() != keys.len() {
+            return Err(format!(
+                "report {name:?} has {} key columns, not {}: {}",
+                keys.len(),
+                key.len(),
+                keys.join(", ")
+            ));
+        }
+        let mut bytes = Vec::new();
+        key.iter().for_each(|text| push_key(&mut bytes, text));
+        let row = match key {
+            [] => TOTAL_ID,
+            _ => report.row_id(&bytes),
+        };
         let state = self.0.state.read();
-        let reports = state.reports.iter();
-        reports
-            .map(|tracked| TrackedReport {
-                name: tracked.definition.name.clone(),
-                keys: tracked.keys.clone(),
-                timers: tracked.of_timers(),
-                rows: tracked.weights.len(),
-            })
-            .collect()
+        if row != TOTAL_ID && !state.history.has((report.number, row)) {
+            return Err(format!(
+                "no such row of report {name:?} is kept: it had no request in the last hour, or takes too little \
+                 time to have room in series.memory"
+            ));
+        }
+        drop(state);
+        Ok((report, row))
     }
 
     /// What is kept now; `None` before the first second is complete.
@@ -181,13 +171,12 @@ impl Series {
     #[must_use]
     pub fn status(&self) -> Group {
         let state = self.0.state.read();
-        let weights: usize = state.reports.iter().map(|it| it.weights.bytes()).sum();
-        let rows: usize = state.reports.iter().map(|it| it.weights.len()).sum();
+        let weights = state.rows * WEIGHT_BYTES;
         let readings = readings! {
             Gauge memory_bytes = state.history.bytes() + weights, "Memory of the last hour.";
             Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
-            Gauge reports = state.reports.len(), "Reports of which the last hour is kept.";
-            Gauge rows = rows, "Rows of which the last hour is kept.";
+            Gauge reports = self.0.watched.now().len(), "Reports of which the last hour is kept.";
+            Gauge rows = state.rows, "Rows of which the last hour is kept.";
             Gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
             Gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
             Gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
@@ -196,103 +185,24 @@ impl Series {
         };
         Group::new(Place::Object("series"), readings)
     }
-
-    /// Why there is no line, for the person who asked; `None`: there is one.
-    #[must_use]
-    pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
-        if self.0.memory == 0 {
-            return Some("the past is not kept: series.memory is 0".to_owned());
-        }
-        let state = self.0.state.read();
-        let Some((tracked, _)) = state.find(report) else {
-            let names: Vec<&str> = state.reports.iter().map(Tracked::name).collect();
-            return Some(format!(
-                "the past of report {report:?} is not kept: series.reports does not name it; kept are those of {}",
-                names.join(", ")
-            ));
-        };
-        let key = key?;
-        if key.len() != tracked.keys.len() {
-            return Some(format!(
-                "report {report:?} has {} key columns, not {}: {}",
-                tracked.keys.len(),
-                key.len(),
-                tracked.keys.join(", ")
-            ));
-        }
-        if tracked.row(key).is_none() {
-            return Some(format!(
-                "no such row of report {report:?} is kept: it had no request in the last hour, or takes too little \
-                 time to have room in series.memory"
-            ));
-        }
-        None
-    }
 }
 
-impl State {
-    fn find(&self, report: &str) -> Option<(&Tracked, usize)> {
-        let mut reports = self.reports.iter().zip(0..);
-        reports.find(|(tracked, _)| tracked.definition.name == report)
-    }
-}
-
-impl Tracked {
-    fn name(&self) -> &str {
-        &self.definition.name
-    }
-
-    fn row(&self, key: &[String]) -> Option<u64> {
-        if key.len() != self.keys.len() {
-            return None;
-        }
-        if key.is_empty() {
-            return Some(TOTAL_ID);
-        }
-        let mut bytes = Vec::new();
-        for text in key {
-            push_key(&mut bytes, text);
-        }
-        let row = self.ids.of(&bytes);
-        self.weights.get(row).map(|_| row)
-    }
-}
-
-fn add_block(block: &Block, found: &Found, histogram: bool, sum: &mut Sum) {
-    let sheet = &block.sheets[found.report];
-    match sheet.get(found.row) {
-        Some(packed) => {
-            let (totals, pairs) = packed.read();
-            sum.add(&totals, pairs.filter(|_| histogram));
-            sum.secs += block.secs;
-        }
+/// What a row gained in some blocks, and in how many of their seconds that is known.
+fn span_of<'a>(blocks: &[Arc<Block>], row: RowId, since: u64, report: &'a Watched) -> Span<'a> {
+    let (mut sum, mut secs) = (Sum::default(), 0);
+    for block in blocks {
+        let gained = block.row(row);
         // A row that is not there may be among those that were added up; or nothing was seen of it at all.
-        None if found.row != TOTAL_ID && sheet.get(OTHER_ID).is_some() => {}
-        None if block.missed > 0 => {}
-        None => sum.secs += block.secs,
-    }
-}
-
-fn span<'a>(sum: &'a Sum, found: &Found, histogram: bool) -> Span<'a> {
-    Span {
-        totals: sum.totals,
-        secs: sum.secs,
-        of_timers: found.of_timers,
-        rounding: found.definition.kind.rounding(),
-        buckets: found.definition.buckets,
-        histogram: sum.histogram().filter(|_| histogram),
-    }
-}
-
-fn write_point(sum: &mut Sum, found: &Found, metrics: &[Metric], at: usize, lines: &mut [Line]) {
-    if sum.secs > 0 {
-        let histogram = metrics.iter().any(Metric::needs_histogram);
-        let span = span(sum, found, histogram);
-        for (metric, line) in metrics.iter().zip(lines) {
-            if let Some(point) = line.points.get_mut(at) {
-                *point = metric.of(&span);
-            }
+        let is_folded = || row.1 != TOTAL_ID && block.row((row.0, OTHER_ID)).is_some();
+        if gained.is_none() && (block.missed > 0 || is_folded()) {
+            continue;
         }
+        gained.into_iter().for_each(|gained| sum.add(gained));
+        secs += (block.second + block.secs).saturating_sub(since.max(block.second));
     }
-    sum.clear();
+    Span {
+        definition: &report.definition,
+        secs,
+        sum,
+    }
 }

@@ -18,39 +18,47 @@ use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
-use crate::report::{Reports, Ticks, builtin};
+use crate::report::{Choice, Reports, Ticks, builtin};
 
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
 
 /// What reads the stream.
-type Hour = (Reader, [Box<dyn Consumer>; 1]);
+type Hour = (Reader, Fold);
 
 /// A series of these reports that begins at `now_ms`.
-fn series(tracked: &[String], live: &SharedLive, memory: usize, now_ms: u64) -> (Series, Hour) {
-    let mut live = live.write();
-    let rows = |name: &String| ReportRows::of(&live.reports, name).unwrap();
-    let (series, hour) = Series::new(tracked.iter().map(rows).collect(), memory);
-    let names = tracked.iter().map(String::as_str);
-    let bytes = Series::stream_bytes(memory);
-    let reader = live.watch(names, bytes, now_ms, START * 1000 + now_ms);
-    (series, (reader, [hour]))
+fn series(names: &[&str], live: &SharedLive, memory: usize, now_ms: u64) -> (Series, Hour) {
+    let choice = Choice {
+        names: names.iter().map(|&name| name.to_owned()).collect(),
+        reports_max: REPORTS_MAX,
+        bytes_max: Series::stream_bytes(memory),
+    };
+    let watch = live.write().watch(choice, now_ms, START * 1000 + now_ms);
+    let (series, fold) = Series::new(watch.0, memory);
+    (series, (watch.1, fold))
 }
 
 impl Series {
+    /// One metric alone: where it begins, its step and its points.
     fn line(
         &self,
         report: &str,
         key: Option<&[String]>,
-        metric: Metric,
-        from: u64,
-        to: u64,
-        step: u64,
-    ) -> Option<Line> {
-        let lines = self.lines(report, key, &[metric], from, to, step);
-        lines.and_then(|lines| lines.into_iter().next())
+        metric: &str,
+        span: (u64, u64, u64),
+    ) -> (u64, Vec<Option<f64>>) {
+        let metric = Metric::parse(metric).unwrap();
+        let mut lines = self.lines(report, key, &[metric], span).unwrap();
+        (lines.step, lines.points.remove(0))
     }
 }
+
+const WATCHED: [&str; 4] = [
+    EVERYTHING,
+    "report_by_script_name",
+    "report_by_status",
+    CONFIGURED,
+];
 
 /// Pool, reports and series, with time moved by hand.
 struct World {
@@ -77,17 +85,16 @@ impl World {
         let history = Ticks::of(config.pool.stats_history);
         let pool = Pool::new(&config.pool, hasher.clone());
         let mut reports = Reports::new(&config.reports, history);
-        let names = definitions.iter().map(|it| it.name.clone());
-        let tracked: Vec<String> = names
-            .filter(|it| {
-                ["info", "report_by_script_name", "report_by_status"].contains(&it.as_str())
-                    || it.starts_with("own_")
-            })
-            .collect();
-        let defined = definitions.into_iter().map(|it| (it, DefinedBy::BuiltIn));
+        let defined = definitions.into_iter().map(|it| {
+            let by = match it.name.starts_with("own_") {
+                true => DefinedBy::Configuration("pinbad.toml:1".to_owned()),
+                false => DefinedBy::BuiltIn,
+            };
+            (it, by)
+        });
         reports.define_at_start(defined.collect(), &pool, 0);
         let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
-        let (series, hour) = series(&tracked, &live, memory, 0);
+        let (series, hour) = series(&WATCHED, &live, memory, 0);
         Self {
             live,
             hour,
@@ -112,7 +119,8 @@ impl World {
     /// Lets time pass, as merger and series thread would.
     fn pass(&mut self, ms: u64) {
         self.pass_unread(ms);
-        self.hour.0.poll(&mut self.hour.1);
+        let (reader, fold) = &mut self.hour;
+        reader.poll(|second, missed| fold.take(second, missed));
     }
 
     fn pass_unread(&mut self, ms: u64) {
@@ -122,12 +130,10 @@ impl World {
         live.advance(self.now_ms);
     }
 
-    fn sum(&self, report: &str, key: Option<&[String]>, metric: Metric, step: u64) -> f64 {
-        let line = self
-            .series
-            .line(report, key, metric, START, START + 4000, step);
-        let line = line.unwrap_or_else(|| panic!("{:?}", self.series.why_not(report, key)));
-        line.points.iter().flatten().sum()
+    fn sum(&self, report: &str, key: Option<&[String]>, metric: &str, step: u64) -> f64 {
+        let span = (START, START + 4000, step);
+        let (_, points) = self.series.line(report, key, metric, span);
+        points.iter().flatten().sum()
     }
 }
 
@@ -158,12 +164,10 @@ fn what_is_there_already_is_not_counted_again() {
     let mut world = World::new(&busy(), &[], memory, &long_history());
     world.send(500);
     world.pass(2_000);
-    let tracked = world.series.tracked().into_iter().map(|it| it.name);
-    let tracked: Vec<String> = tracked.collect();
-    (world.series, world.hour) = series(&tracked, &world.live, memory, world.now_ms);
+    (world.series, world.hour) = series(&WATCHED, &world.live, memory, world.now_ms);
     world.send(70);
     world.pass(2_000);
-    assert_eq!(world.sum("info", None, Metric::ReqCount, 10), 70.0);
+    assert_eq!(world.sum("info", None, "req_count", 10), 70.0);
     assert_eq!(world.series.status().count("requests_missed"), 0);
 }
 
@@ -180,18 +184,19 @@ fn lines_add_up_to_what_reports_say() {
     let live = Arc::clone(&world.live);
     let live = live.read();
     let mut rows = 0;
-    for tracked in world.series.tracked() {
-        let entry = live.reports.find(&tracked.name).unwrap();
+    for watched in world.series.0.watched.now().iter() {
+        let name = &watched.definition.name;
+        let entry = live.reports.find(name).unwrap();
         let want = Want {
             quantiles: true,
             histograms: false,
         };
         let reading = live.reports.read(entry, want, &live.pool, 0);
-        assert!(!reading.is_empty(), "{}", tracked.name);
-        let whole = world.sum(&tracked.name, None, Metric::ReqCount, 1);
-        assert_eq!(whole, reading.grand.requests as f64, "{}", tracked.name);
+        assert!(!reading.is_empty(), "{}", name);
+        let whole = world.sum(name, None, "req_count", 1);
+        assert_eq!(whole, reading.grand.requests as f64, "{}", name);
         for row in 0..reading.len() {
-            let key: Vec<String> = (0..tracked.keys.len())
+            let key: Vec<String> = (0..watched.key_names.len())
                 .map(|key| match reading.key(row, key) {
                     KeyValue::Text(text) => text.to_owned(),
                     KeyValue::Status(status) => status.to_string(),
@@ -199,38 +204,28 @@ fn lines_add_up_to_what_reports_say() {
                 })
                 .collect();
             let totals = &reading.totals[row];
-            let sum = |metric, step| world.sum(&tracked.name, Some(&key), metric, step);
+            let sum = |metric, step| world.sum(name, Some(&key), metric, step);
             let seconds = |us: u128| us as f64 / 1e6;
             for (metric, expected) in [
-                (Metric::ReqCount, totals.requests as f64),
-                (Metric::HitCount, totals.hits as f64),
-                (Metric::TimeTotal, seconds(totals.time)),
-                (Metric::Cpu, seconds(totals.ru_utime + totals.ru_stime)),
-                (Metric::Traffic, totals.traffic as f64),
-                (Metric::Errors, totals.errors as f64),
+                ("req_count", totals.requests as f64),
+                ("hit_count", totals.hits as f64),
+                ("time_total", seconds(totals.time)),
+                ("cpu", seconds(totals.ru_utime + totals.ru_stime)),
+                ("traffic", totals.traffic as f64),
+                ("errors", totals.errors as f64),
             ] {
                 for step in [1, 7, 10, 60] {
                     let sum = sum(metric, step);
                     let near = (sum - expected).abs() <= expected * 1e-9;
-                    assert!(
-                        near,
-                        "{} {key:?} {metric:?}: {sum} {expected}",
-                        tracked.name
-                    );
+                    assert!(near, "{} {key:?} {metric:?}: {sum} {expected}", name);
                 }
             }
             // One point over everything has the row's own percentiles.
-            let point = world.series.line(
-                &tracked.name,
-                Some(&key),
-                Metric::P50,
-                START - START % 3600,
-                START + 3600,
-                3600,
-            );
-            let median = point.unwrap().points.last().copied().flatten();
+            let span = (START - START % 3600, START + 3600, 3600);
+            let (_, points) = world.series.line(name, Some(&key), "p50", span);
+            let median = points.last().copied().flatten();
             if entry.definition.buckets == crate::report::histogram::BucketLayout::LogLinear {
-                assert_eq!(median, reading.quantile(row, 0), "{} {key:?}", tracked.name);
+                assert_eq!(median, reading.quantile(row, 0), "{} {key:?}", name);
             }
             rows += 1;
         }
@@ -262,25 +257,19 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
         (START, START + 400, START + 700)
     );
     let line = |from, step| {
-        let line = world
-            .series
-            .line("info", None, Metric::ReqCount, from, START + 700, step);
-        line.unwrap()
+        let span = (from, START + 700, step);
+        world.series.line("info", None, "req_count", span)
     };
-    let fine = line(START + 400, 1);
-    assert_eq!((fine.step, fine.points.len()), (1, 300));
-    assert_eq!(fine.points[7], Some(1.0 + f64::from(407 % 5)));
-    let coarse = line(START, 1);
-    assert_eq!((coarse.step, coarse.points.len()), (10, 70));
-    assert_eq!(coarse.points[3], Some(30.0));
-    let sum: f64 = coarse.points.iter().flatten().sum();
+    let (step, fine) = line(START + 400, 1);
+    assert_eq!((step, fine.len()), (1, 300));
+    assert_eq!(fine[7], Some(1.0 + f64::from(407 % 5)));
+    let (step, coarse) = line(START, 1);
+    assert_eq!((step, coarse.len()), (10, 70));
+    assert_eq!(coarse[3], Some(30.0));
+    let sum: f64 = coarse.iter().flatten().sum();
     assert_eq!(sum, sent as f64);
-    assert_eq!(
-        line(START - 100, 1).points[..10],
-        [None; 10],
-        "before the start"
-    );
-    let after: Vec<_> = line(START, 7).points.into_iter().flatten().collect();
+    assert_eq!(line(START - 100, 1).1[..10], [None; 10], "before the start");
+    let after: Vec<_> = line(START, 7).1.into_iter().flatten().collect();
     assert_eq!(after.iter().sum::<f64>(), sent as f64);
     // The whole hour, and nothing beyond it.
     for _ in 0..3700 {
@@ -291,15 +280,10 @@ fn what_is_older_than_five_minutes_is_kept_by_tens() {
         (reach.to - reach.from, reach.to - reach.fine_from),
         (3600, 300)
     );
-    assert_eq!(
-        world
-            .series
-            .line("info", None, Metric::ReqCount, 0, u64::MAX, 60)
-            .unwrap()
-            .points
-            .last(),
-        Some(&Some(0.0))
-    );
+    let (_, points) = world
+        .series
+        .line("info", None, "req_count", (0, u64::MAX, 60));
+    assert_eq!(points.last(), Some(&Some(0.0)));
 }
 
 #[test]
@@ -317,7 +301,7 @@ fn seconds_that_nobody_read_are_counted_as_missed() {
     );
     assert_eq!(counted + missed, 60 * 200);
     assert!(missed > 0 && counted > 0, "{status:?}");
-    assert_eq!(world.sum("info", None, Metric::ReqCount, 1), counted as f64);
+    assert_eq!(world.sum("info", None, "req_count", 1), counted as f64);
 }
 
 /// Names without end: memory stays in its bounds, and what matters stays visible throughout.
@@ -352,11 +336,8 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
         status.count("memory_bytes") <= memory as u64 / 10 * 8,
         "{status:?}"
     );
-    assert_eq!(
-        world.sum("info", None, Metric::ReqCount, 1),
-        f64::from(sent)
-    );
-    let whole = world.sum("report_by_script_name", None, Metric::ReqCount, 1);
+    assert_eq!(world.sum("info", None, "req_count", 1), f64::from(sent));
+    let whole = world.sum("report_by_script_name", None, "req_count", 1);
     assert_eq!(whole, f64::from(sent), "totals stay exact");
     let live = Arc::clone(&world.live);
     let live = live.read();
@@ -372,20 +353,13 @@ fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let key = [key.to_owned()];
     let requests = reading.totals[heaviest].requests as f64;
     assert!(requests >= 5_000.0, "{requests}");
-    let heavy = world.sum("report_by_script_name", Some(&key), Metric::ReqCount, 1);
+    let heavy = world.sum("report_by_script_name", Some(&key), "req_count", 1);
     assert_eq!(heavy, requests);
-    let line = world.series.line(
-        "report_by_script_name",
-        Some(&key),
-        Metric::P95,
-        START,
-        START + 25,
-        1,
-    );
-    assert!(
-        line.unwrap().points.iter().all(Option::is_some),
-        "in every second"
-    );
+    let span = (START, START + 25, 1);
+    let (_, points) = world
+        .series
+        .line("report_by_script_name", Some(&key), "p95", span);
+    assert!(points.iter().all(Option::is_some), "in every second");
 }
 
 #[test]
@@ -400,7 +374,8 @@ fn the_wall_clock_may_be_set() {
     for now_ms in [world.now_ms, world.now_ms + 1_000] {
         world.live.write().advance_second(now_ms, unix(now_ms));
     }
-    world.hour.0.poll(&mut world.hour.1);
+    let (reader, fold) = &mut world.hour;
+    reader.poll(|second, missed| fold.take(second, missed));
     let reach = world.series.coverage().unwrap();
     assert_eq!((reach.from, reach.to), (START - 3601, START - 3589));
 }

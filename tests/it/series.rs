@@ -196,3 +196,72 @@ fn without_raw_rows_there_are_charts_all_the_same() {
     assert_eq!(series["requests_missed"], 0);
     here.stop();
 }
+
+/// From when it is made until it is dropped, by any way of making it, and again after a restart.
+#[test]
+fn a_report_made_at_run_time_has_charts() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = format!("state.dir={}", state.path().display());
+    let settings = [dir.as_str(), "series.reports=[]"];
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    let mut send = |requests: usize| {
+        for _ in 0..requests {
+            sender.send(&packet("/a", 200, 0.1));
+        }
+        sender.at_rest();
+    };
+    send(5);
+    clock.advance_ms(1000);
+    send(6);
+    let own = r#"{"name": "own", "level": "timer", "keys": ["@group"]}"#;
+    let reply = here.site.post("/api/v1/reports", own);
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    let ask = |query: &str, seconds: u64| {
+        let to = START_SECS + seconds;
+        points(&line(
+            &here,
+            &format!("own/series?{query}&from={START_SECS}"),
+            to,
+        ))
+    };
+    // It is filled with what is there; a line begins with what comes.
+    assert_eq!(here.site.rows("own")[0]["req_count"], 11);
+    send(7);
+    clock.advance_ms(1000);
+    send(8);
+    clock.advance_ms(1000);
+    let db = "timer_group=db&metric=req_count";
+    assert_eq!(ask(db, 3), [None, Some(7.0), Some(8.0)]);
+    let db = "timer_group=db&metric=hit_count";
+    assert_eq!(ask(db, 3), [None, Some(14.0), Some(16.0)]);
+    let page = here.site.get("/reports/own/row?timer_group=db").body;
+    assert!(
+        page.contains("past-traffic") && !page.contains("No charts"),
+        "{page}"
+    );
+
+    // Another one of its name has nothing of it.
+    assert_eq!(here.site.delete("/api/v1/reports/own").status, 200);
+    assert_eq!(here.site.get("/api/v1/reports/own/series").status, 404);
+    let other = r#"{"name": "own", "level": "request", "keys": ["script_name"]}"#;
+    assert_eq!(here.site.post("/api/v1/reports", other).status, 201);
+    send(9);
+    clock.advance_ms(1000);
+    let a = "script_name=/a&metric=req_count";
+    assert_eq!(ask(a, 4), [None, None, None, Some(9.0)]);
+    here.stop();
+
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    sender.send(&packet("/a", 200, 0.1));
+    sender.at_rest();
+    clock.advance_ms(1000);
+    let again = line(
+        &here,
+        &format!("own/series?{a}&from={START_SECS}"),
+        START_SECS + 1,
+    );
+    assert_eq!(points(&again).last(), Some(&Some(1.0)));
+    here.stop();
+}

@@ -16,7 +16,8 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
-use crate::series::{Metric, Series, TrackedReport};
+use crate::report::Watched;
+use crate::series::{Metric, Series};
 
 /// Points of an answer at most: an hour by the second.
 const POINTS_MAX: u64 = 3_600;
@@ -54,13 +55,12 @@ struct Query {
 
 /// The parameter `metric`.
 fn metric(params: &mut Params) -> Result<Metric, Problem> {
-    let Some(name) = params.text("metric") else {
-        return Ok(Metric::ReqPerSec);
-    };
-    Metric::parse(&name).ok_or_else(|| {
-        let names = Metric::all().map(|metric| metric.name());
+    let name = params.text("metric");
+    let name = name.as_deref().unwrap_or("req_per_sec");
+    Metric::parse(name).ok_or_else(|| {
+        let names = Metric::names().chain(["p99_9 and the like"]);
         Problem::parameter("metric", format!("there is no metric {name:?}"))
-            .accepting(names.chain(["p99_9 and the like".to_owned()]))
+            .accepting(names.map(str::to_owned))
     })
 }
 
@@ -70,32 +70,24 @@ impl Query {
             let name = name.to_owned();
             return Err(QueryError::UnknownReport { name }.into());
         }
-        let tracked = series.tracked();
-        let Some(report) = tracked.iter().find(|report| report.name == name) else {
-            let why = series.why_not(name, None);
-            return Err(Problem::not_found(why.unwrap_or_default()));
-        };
-        let key = self.key(report)?;
-        let (from, to, step) = self.span(series)?;
-        let lines = series.lines(name, key.as_deref(), &[self.metric], from, to, step);
-        let line = lines.and_then(|lines| lines.into_iter().next());
-        let line = line.ok_or_else(|| {
-            let why = series.why_not(name, key.as_deref());
-            // It may have come in between.
-            Problem::not_found(why.unwrap_or_else(|| "no such row is kept; ask again".to_owned()))
-        })?;
+        let report = series.report(name).map_err(Problem::not_found)?;
+        let key = self.key(&report)?;
+        let span = self.span(series)?;
+        let lines = series.lines(name, key.as_deref(), &[self.metric], span);
+        let lines = lines.map_err(Problem::not_found)?;
         let key = key.map(|values| {
             let values = values.into_iter().map(Json::from);
-            Map::from_iter(report.keys.iter().cloned().zip(values))
+            Map::from_iter(report.key_names.iter().cloned().zip(values))
         });
-        let points = line.points.iter().map(|point| point.map(number));
+        let points = lines.points.iter().flatten();
+        let points = points.map(|point| point.map(number));
         Ok(json!({
-            "report": report.name,
+            "report": name,
             "key": key,
             "metric": self.metric.name(),
             "unit": self.metric.unit(),
-            "step": line.step,
-            "from": line.from,
+            "step": lines.step,
+            "from": lines.from,
             "points": points.collect::<Vec<_>>(),
         }))
     }
@@ -124,11 +116,11 @@ impl Query {
     }
 
     /// The key values in column order; `None`: all rows together.
-    fn key(&self, report: &TrackedReport) -> Result<Option<Vec<String>>, Problem> {
+    fn key(&self, report: &Watched) -> Result<Option<Vec<String>>, Problem> {
         if self.keys.rest().next().is_none() {
             return Ok(None);
         }
-        let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
+        let keys: Vec<&str> = report.key_names.iter().map(String::as_str).collect();
         let row = self.keys.row(&keys)?.into_iter();
         Ok(Some(row.map(|(_, value)| value).collect()))
     }

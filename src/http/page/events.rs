@@ -66,18 +66,14 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
 
 /// The last seconds of all requests together.
 fn recent(series: &Series) -> Option<impl Iterator<Item = (String, Json)> + use<>> {
-    const METRICS: [Metric; 4] = [
-        Metric::ReqPerSec,
-        Metric::P95,
-        Metric::ErrorsPerSec,
-        Metric::CpuPerSec,
-    ];
+    let names = ["req_per_sec", "p95", "errors_per_sec", "cpu_per_sec"];
+    let metrics: Vec<Metric> = names.into_iter().filter_map(Metric::parse).collect();
     let to = series.coverage()?.to;
-    let from = to.saturating_sub(RECENT_SECS);
-    let lines = series.lines(EVERYTHING, None, &METRICS, from, to, RECENT_SECS)?;
-    let newest = METRICS.into_iter().zip(lines);
-    Some(newest.filter_map(|(metric, line)| {
-        let newest = line.points.last().copied().flatten()?;
-        Some((metric.name(), newest.into()))
+    let span = (to.saturating_sub(RECENT_SECS), to, RECENT_SECS);
+    let lines = series.lines(EVERYTHING, None, &metrics, span).ok()?;
+    let newest = names.into_iter().zip(lines.points);
+    Some(newest.filter_map(|(name, points)| {
+        let newest = points.last().copied().flatten()?;
+        Some((name.to_owned(), newest.into()))
     }))
 }

@@ -147,22 +147,23 @@ impl History<'_> {
         let metrics = kind.lines.iter();
         let metrics = metrics.filter_map(|(_, _, metric)| Metric::parse(metric));
         let (metrics, key): (Vec<Metric>, _) = (metrics.collect(), self.key());
+        let span = (from, to, step);
         let found = self
             .series
-            .lines(self.report, key.as_deref(), &metrics, from, to, step)?;
-        let step_secs = found.first()?.step as f64;
+            .lines(self.report, key.as_deref(), &metrics, span)
+            .ok()?;
         let points = |points: Vec<Option<f64>>| points.into_iter().map(|it| it.unwrap_or(f64::NAN));
-        let lines = kind.lines.iter().zip(found);
-        let lines = lines.map(|((name, colour, _), line)| Line {
+        let lines = kind.lines.iter().zip(found.points);
+        let lines = lines.map(|((name, colour, _), found)| Line {
             name,
             colour: *colour,
-            points: points(line.points).collect(),
+            points: points(found).collect(),
         });
         Some(Chart {
             title: title.to_owned(),
             unit: kind.show,
             lines: lines.collect(),
-            step_secs,
+            step_secs: found.step as f64,
         })
     }
 }

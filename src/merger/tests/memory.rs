@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use prost::Message as _;
 
-use parking_lot::Mutex;
-
 use super::super::*;
 use crate::config::{PoolConfig, ReportsConfig};
-use crate::delta::{self, ReportRows, Second};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -131,19 +128,7 @@ struct Bounded {
     most: usize,
     /// What the stream of deltas has of requests.
     reader: Reader,
-    gained: Gained,
-}
-
-/// Sums of a report's deltas.
-#[derive(Debug, Clone)]
-struct Gained(Arc<Mutex<(ReportRows, Totals)>>);
-
-impl delta::Consumer for Gained {
-    fn take(&mut self, second: &Second, missed: u64) {
-        assert_eq!(missed, 0);
-        let (rows, sum) = &mut *self.0.lock();
-        rows.each(second, |row| *sum += &row.totals);
-    }
+    gained: Totals,
 }
 
 impl Bounded {
@@ -159,12 +144,16 @@ impl Bounded {
             .iter()
             .map(|it| it.definition.name.clone())
             .collect();
-        let reader = live.watch(names.iter().map(String::as_str), 1 << 30, 0, 0);
-        let rows = ReportRows::of(&live.reports, "report_by_script_name").unwrap();
+        let choice = Choice {
+            names,
+            reports_max: 100,
+            bytes_max: 1 << 30,
+        };
+        let (_, reader) = live.watch(choice, 0, 0);
         Self {
             live,
             reader,
-            gained: Gained(Arc::new(Mutex::new((rows, Totals::ZERO)))),
+            gained: Totals::ZERO,
             decoder: Decoder::new(TextLimits::default(), hasher),
             records: Vec::new(),
             waiting: Vec::new(),
@@ -207,7 +196,12 @@ impl Bounded {
         self.now_ms += ms;
         self.live.advance_second(self.now_ms, self.now_ms);
         self.live.advance(self.now_ms);
-        self.reader.poll(&mut [Box::new(self.gained.clone())]);
+        self.reader.poll(|second, missed| {
+            assert_eq!(missed, 0);
+            let mut reports = second.reports();
+            let by_script = reports.find(|it| it.definition.name == "report_by_script_name");
+            second.rows(by_script.unwrap(), |row| self.gained += &row.sum.totals);
+        });
         self.look();
     }
 
@@ -296,7 +290,7 @@ impl Bounded {
         self.sent
             .iter()
             .for_each(|(_, requests, _)| sent += requests);
-        assert_eq!(self.gained.0.lock().1, sent);
+        assert_eq!(self.gained, sent);
         assert!(!self.is_short(), "nothing is left under (other)");
         let (used, ..) = self.live.reports.memory();
         assert!(used < self.memory / 2, "{used} of {} kept", self.memory);

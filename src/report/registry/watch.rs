@@ -1,0 +1,233 @@
+//! Reports that are watched: what their groups gain is written down, for charts and metrics.
+//!
+//! A [`Choice`] says which. When one comes or goes, what was gained until then is set apart, with the reports as they were:
+//! nothing is lost of one that goes, and one that comes has what was gained since, and nothing of another that had its
+//! place before. Readers share the list of those that are watched now ([`Watchlist`]), and need no other lock for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use parking_lot::RwLock;
+
+use super::{Entry, Reports};
+use crate::pool::Pool;
+use crate::report::definition::{DefinedBy, Definition};
+use crate::report::delta_log::Deltas;
+use crate::report::layout::Cell;
+use crate::report::row_key::{RowKeys, RowOf};
+
+/// Among names of reports: all of the configuration's own.
+pub const CONFIGURED: &str = "*";
+
+/// All rows of a report together have this id.
+pub const TOTAL_ID: u64 = 0;
+/// `(other)`.
+pub const OTHER_ID: u64 = 1;
+/// The least id that a row of its own has.
+pub const FIRST_ID: u64 = 2;
+
+/// Which reports are to be watched.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// Their names; [`CONFIGURED`] too.
+    pub names: Vec<String>,
+    /// Those that are made at run time are watched as well, and all that are made later, as long as there are fewer.
+    pub reports_max: usize,
+    /// What may be written down in a second, about.
+    pub bytes_max: usize,
+}
+
+impl Choice {
+    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
+        let named = |name: &str| self.names.iter().any(|it| it == name);
+        let (wanted, made_later) = match entry.defined_by {
+            DefinedBy::BuiltIn => (named(&entry.definition.name), false),
+            DefinedBy::Configuration(_) => (
+                named(&entry.definition.name) || named(CONFIGURED),
+                !at_start,
+            ),
+            DefinedBy::RunTime => (true, true),
+        };
+        wanted && (!made_later || watched < self.reports_max)
+    }
+}
+
+/// A report that is watched.
+#[derive(Debug)]
+pub struct Watched {
+    /// No other one has it, however often reports are dropped and made.
+    pub number: u64,
+    /// The report.
+    pub definition: Arc<Definition>,
+    /// The names of its keys: see [`key_names`].
+    pub key_names: Vec<String>,
+    aggregate: usize,
+    keys: RowKeys,
+    ids: RandomState,
+}
+
+impl Watched {
+    /// The id of the row with this key: a keyed hash, so two rows have the same one by a chance of 1 in 2^64.
+    #[must_use]
+    pub fn row_id(&self, key: &[u8]) -> u64 {
+        self.ids.hash_one(key).max(FIRST_ID)
+    }
+
+    /// The id of the row in which a group counts, if it does; the row's key is put into `key`.
+    pub fn row_of(&self, group: &[u8], key: &mut Vec<u8>) -> Option<u64> {
+        match self.keys.row_of(group, key) {
+            RowOf::None => None,
+            RowOf::Other => Some(OTHER_ID),
+            RowOf::Own => Some(self.row_id(key)),
+        }
+    }
+}
+
+/// The column of each key, in the order of the keys; where there is none, as the key is written in a definition.
+#[must_use]
+pub fn key_names(definition: &Definition) -> Vec<String> {
+    let columns = definition.layout.columns();
+    let keys = definition.keys.iter().enumerate();
+    keys.map(|(at, key)| {
+        let shown = columns
+            .iter()
+            .find(|column| matches!(column.cell, Cell::Key(key) | Cell::KeyText(key) if key == at));
+        shown.map_or_else(
+            || key.source.to_string(),
+            |column| column.column.name.clone(),
+        )
+    })
+    .collect()
+}
+
+/// Reports that are watched at the same time.
+pub type WatchedReports = Arc<[Arc<Watched>]>;
+
+/// Those that are watched now.
+#[derive(Debug, Clone, Default)]
+pub struct Watchlist(Arc<RwLock<WatchedReports>>);
+
+impl Watchlist {
+    /// The list as it is now.
+    #[must_use]
+    pub fn now(&self) -> WatchedReports {
+        Arc::clone(&self.0.read())
+    }
+}
+
+/// What the groups of watched reports gained while the same ones were watched, in one second at most.
+#[derive(Debug)]
+pub struct Gained {
+    /// The reports.
+    pub reports: WatchedReports,
+    /// By number of the aggregate.
+    deltas: Vec<(usize, Deltas)>,
+}
+
+impl Gained {
+    /// What groups gained that may count in a report.
+    #[must_use]
+    pub fn of(&self, report: &Watched) -> Option<&Deltas> {
+        let is_watched = self.reports.iter().any(|it| it.number == report.number);
+        let mut deltas = self.deltas.iter().filter(|_| is_watched);
+        let found = deltas.find(|(aggregate, _)| *aggregate == report.aggregate);
+        found.map(|(_, deltas)| deltas)
+    }
+
+    /// Bytes taken.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.deltas.iter().map(|(_, it)| it.bytes()).sum()
+    }
+}
+
+/// What is watched, and what it gained.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    choice: Choice,
+    list: Watchlist,
+    /// How many reports have been watched so far.
+    count: u64,
+    /// What was gained in the running second before the list changed.
+    gained: Vec<Gained>,
+}
+
+impl Reports {
+    /// From now on, what the groups of these reports gain is written down, until it is taken.
+    pub fn watch(&mut self, choice: Choice, pool: &Pool) -> Watchlist {
+        self.watch = Watch {
+            choice,
+            ..Watch::default()
+        };
+        self.update_watched(pool);
+        self.watch.list.clone()
+    }
+
+    /// What was gained since this was called last.
+    pub fn take_deltas(&mut self, pool: &Pool) -> Vec<Gained> {
+        let last = self.take_gained(pool);
+        let mut gained = std::mem::take(&mut self.watch.gained);
+        if !gained.is_empty() {
+            self.share_out(pool);
+        }
+        gained.push(last);
+        gained
+    }
+
+    /// After a report has come, or before the aggregate of one that was taken off the list goes.
+    pub(super) fn update_watched(&mut self, pool: &Pool) {
+        let before = self.watch.list.now();
+        let known = |entry: &&Entry| {
+            let of_entry = |it: &&Arc<Watched>| Arc::ptr_eq(&it.definition, &entry.definition);
+            before.iter().find(of_entry)
+        };
+        let stay = self.entries.iter().filter_map(|it| known(&it)).cloned();
+        let mut now: Vec<Arc<Watched>> = stay.collect();
+        let stay = now.len();
+        for entry in self.entries.iter().filter(|it| known(it).is_none()) {
+            if self.watch.choice.has(entry, now.len(), before.is_empty()) {
+                self.watch.count += 1;
+                now.push(Arc::new(Watched {
+                    number: self.watch.count,
+                    definition: Arc::clone(&entry.definition),
+                    key_names: key_names(&entry.definition),
+                    aggregate: entry.aggregate,
+                    keys: self.aggregate(entry).row_map(entry.report).keys(),
+                    ids: RandomState::default(),
+                }));
+            }
+        }
+        if (before.len(), now.len()) != (stay, stay) {
+            let gained = self.take_gained(pool);
+            self.watch.gained.push(gained);
+            *self.watch.list.0.write() = now.into();
+            self.share_out(pool);
+        }
+    }
+
+    fn take_gained(&mut self, pool: &Pool) -> Gained {
+        let aggregates = self.aggregates.iter_mut().enumerate();
+        let deltas = aggregates.filter_map(|(at, aggregate)| {
+            let deltas = aggregate.as_mut()?.take_deltas(&pool.strings)?;
+            Some((at, deltas))
+        });
+        Gained {
+            reports: self.watch.list.now(),
+            deltas: deltas.collect(),
+        }
+    }
+
+    /// Every aggregate of a watched report may write down an even share of what is left for this second.
+    fn share_out(&mut self, pool: &Pool) {
+        let reports = self.watch.list.now();
+        let aggregates: BTreeSet<usize> = reports.iter().map(|it| it.aggregate).collect();
+        let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
+        let left = self.watch.choice.bytes_max.saturating_sub(written);
+        for &at in &aggregates {
+            if let Some(aggregate) = &mut self.aggregates[at] {
+                aggregate.watch(left / aggregates.len(), &pool.strings);
+            }
+        }
+    }
+}
