@@ -7,7 +7,6 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args as _, FromArgMatches as _};
 use pinbad::cli::load::{LoadOptions, Packets};
 use pinbad::shutdown::Shutdown;
 use serde_json::Value as Json;
@@ -44,7 +43,7 @@ impl Load {
     pub(crate) fn new(options: &Options, flags: &str) -> Result<Self> {
         let Options { senders, gso, .. } = options;
         let flags = format!("{flags} --sockets=16 --senders={senders} --gso={gso}");
-        let packets = Packets::prepare(&parsed(&format!("{flags} --rate=0"))?)?;
+        let packets = Packets::prepare(&LoadOptions::parse(&format!("{flags} --rate=0"))?)?;
         Ok(Self { packets, flags })
     }
 
@@ -58,7 +57,7 @@ impl Load {
 
     /// Sends from here.
     pub(crate) fn run(&self, to: &dyn Receiver, pace: &str) -> Result<Trial> {
-        let options = parsed(&self.flags(to, pace))?;
+        let options = LoadOptions::parse(&self.flags(to, pace))?;
         Trial::of(to, || {
             let packets = &self.packets;
             let sent = packets.send(&options, &Shutdown::new(), &mut io::sink())?;
@@ -121,13 +120,6 @@ impl Load {
         }
         Ok(found)
     }
-}
-
-/// The options that flags of `pinbad load` stand for.
-fn parsed(flags: &str) -> Result<LoadOptions> {
-    let load = LoadOptions::augment_args(clap::Command::new("load").no_binary_name(true));
-    let flags = load.try_get_matches_from(flags.split_whitespace())?;
-    Ok(LoadOptions::from_arg_matches(&flags)?)
 }
 
 /// How a trial went.

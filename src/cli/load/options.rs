@@ -7,7 +7,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Command, FromArgMatches as _, ValueEnum};
 
 use crate::config::units;
 
@@ -129,6 +129,15 @@ pub struct LoadOptions {
 const DURATION: Duration = Duration::from_secs(10);
 
 impl LoadOptions {
+    /// What these flags stand for, with spaces between them.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(flags: &str) -> Result<Self, clap::Error> {
+        let load = Self::augment_args(Command::new("load").no_binary_name(true));
+        Self::from_arg_matches(&load.try_get_matches_from(flags.split_whitespace())?)
+    }
+
     /// When the run ends, if the clock ends it.
     pub(super) fn time_planned(&self) -> Option<Duration> {
         let default = || self.count.is_none().then_some(DURATION);
@@ -147,12 +156,7 @@ impl LoadOptions {
 impl Default for LoadOptions {
     /// The defaults of the command line.
     fn default() -> Self {
-        #[derive(Parser)]
-        struct Line {
-            #[command(flatten)]
-            load: LoadOptions,
-        }
-        Line::parse_from(["load"]).load
+        Self::parse("").expect("every flag has a default")
     }
 }
 
@@ -192,13 +196,6 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        load: LoadOptions,
-    }
 
     #[test]
     fn bad_numbers_are_refused() {
@@ -214,14 +211,9 @@ mod tests {
             "--senders=0",
             "--target=nowhere",
         ] {
-            assert!(
-                Line::try_parse_from(["load", bad]).is_err(),
-                "{bad} was taken"
-            );
+            assert!(LoadOptions::parse(bad).is_err(), "{bad} was taken");
         }
-        let line = Line::try_parse_from(["load", "--target", "[::1]:7", "--rate", "0"])
-            .unwrap()
-            .load;
+        let line = LoadOptions::parse("--target [::1]:7 --rate 0").unwrap();
         assert_eq!(
             (line.target.to_string().as_str(), line.rate),
             ("[::1]:7", 0.0)
