@@ -6,7 +6,7 @@
 
 use super::error::QueryError;
 use super::table::Table;
-pub use crate::input::rewrite::TextField;
+pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;

@@ -17,6 +17,7 @@ use super::cancellation::{self, StatementGuard};
 use super::dialect::coercion::MysqlOperators;
 use super::error::SqlError;
 use super::functions;
+use super::planning::Plans;
 use super::reply::SqlColumn;
 use super::run;
 use super::session::Session;
@@ -47,6 +48,7 @@ pub(super) struct Inner {
     /// What operators mean.
     pub(super) operators: MysqlOperators,
     pub(super) settings: SqlSettings,
+    pub(super) plans: Plans,
     /// Places for queries that are planned or run.
     pub(super) running: Arc<Semaphore>,
     /// `None` only while it is being dropped.
@@ -107,13 +109,16 @@ impl Engine {
         let options = config.options_mut();
         // Scans divide themselves; dealing out the rows of one that is in order would only lose the order.
         options.optimizer.enable_round_robin_repartition = false;
+        // What brings few rows is not divided either.
+        options
+            .execution
+            .use_row_number_estimates_to_optimize_partitioning = true;
         // What is read ahead where a sort was not needed: the default is a gigabyte.
         options.execution.sort_pushdown_buffer_capacity = READ_AHEAD;
         // So many values of a joined table are told to the scan of the other one by one.
-        let most = &mut options
+        options
             .optimizer
-            .hash_join_inlist_pushdown_max_distinct_values;
-        *most = LOOKUPS;
+            .hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
         options.sql_parser.dialect = datafusion::config::Dialect::MySQL;
         // Names are put in lower case before.
         options.sql_parser.enable_ident_normalization = false;
@@ -147,6 +152,7 @@ impl Engine {
             running: Arc::new(Semaphore::new(settings.queries_max)),
             operators,
             settings,
+            plans: Plans::default(),
             runtime: Some(runtime),
         })))
     }
@@ -170,9 +176,12 @@ impl Engine {
         let state = &self.0.state;
         let snapshot = Arc::new(Snapshot::take(self.0.catalog.live()));
         let config = state.config().clone().with_extension(snapshot);
+        let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
         // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
-        let context = TaskContext::default().with_session_config(config);
-        Arc::new(context.with_runtime(Arc::clone(state.runtime_env())))
+        let (scalar, higher, sums, windows) = Default::default();
+        Arc::new(TaskContext::new(
+            None, id, config, scalar, higher, sums, windows, runtime,
+        ))
     }
 
     /// What goes with a statement that begins now.

@@ -57,6 +57,9 @@ impl Engine {
         let (text, given) = (text.to_owned(), values.to_vec());
         let guard = self.guard(session);
         let read = self.on_own_threads(&guard, async move {
+            if let Some((place, (plan, columns))) = engine.kept(&asking, &text, &given).await? {
+                return Ok(Ok(engine.start(place, plan, columns).await?));
+            }
             let parsed = statement::parse(&text, Mode::of(&asking))?;
             if given.len() > parsed.parameters {
                 return Err(SqlError::wrong_arguments(format!(
@@ -226,7 +229,7 @@ impl Engine {
             place = self.place().await?;
         }
         let plan = self.physical(&query.plan).await?;
-        self.start(place, plan, query.columns)
+        self.start(place, plan, query.columns).await
     }
 
     /// The same, on the engine's threads.

@@ -1,83 +1,88 @@
-//! From the logical to the physical plan: for all threads, for one, or without the optimizer.
+//! From a statement to the plan that runs: for all threads, for one, or one that was made before.
 //!
-//! A query that reads few rows spends its time in planning, so it is planned for one thread. The tables decide from their
-//! conditions which it is. What pages about one request ask (`SELECT * FROM request WHERE id = 7`) is the scan of its table and
-//! needs no optimizer.
+//! A query that reads few rows spends its time in planning, so it is planned for one thread: the tables decide from their
+//! conditions which it is. What pages about one request ask (`SELECT * FROM request WHERE id = 7`, or its timers with their
+//! tags) they ask for many, so such plans are kept for a moment and run with other numbers ([`Plans`]).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
-use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::datasource::source_as_provider;
-use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::expr_rewriter::unnormalize_col;
-use datafusion::logical_expr::{
-    Expr, FetchType, LogicalPlan, SkipType, TableProviderFilterPushDown,
-};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use parking_lot::Mutex;
+use regex::Regex;
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::dialect::context::Context;
+use super::dialect::lex::Mode;
 use super::engine::Engine;
 use super::error::SqlError;
-use super::tables::{Extent, extent};
+use super::reply::SqlColumn;
+use super::session::{Literal, Session};
+use super::statement::{self, Statement};
+use super::tables::{brings_few, with_number};
 
-/// Whether a plan begins at a few rows, or has only small tables.
-fn is_small(plan: &LogicalPlan) -> bool {
-    let (mut few, mut large) = (false, false);
-    let looked = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && let Ok(table) = source_as_provider(&scan.source)
-        {
-            match extent(&*table, &scan.filters) {
-                Extent::Few => few = true,
-                Extent::Small => {}
-                Extent::Large => large = true,
-            }
+/// A statement of names, compared for being equal, that ends with a number: without other values, calls and sub-queries.
+static ABOUT_ONE: LazyLock<Regex> = LazyLock::new(|| {
+    let (names, number) = (r"(?:[a-z_`][\w`]*|[\s.,*=])+", r"('\d{1,18}'|\d{1,18}|\?)");
+    let end = r"(?:\s+limit\s+\d+)?\s*;?\s*$";
+    let text = format!(r"(?i)^\s*select\s{names}\swhere\s{names}=\s*{number}{end}");
+    Regex::new(&text).expect("the tests use it")
+});
+
+/// Names of what is no column but a value of the session.
+const VALUES: [&str; 3] = ["current_", "local", "utc_"];
+
+/// Stands for that number in a plan that is kept.
+const OURS: i64 = 8_088_405_913_107_421_861;
+
+/// The longest statement whose plan is kept, bytes.
+const TEXT_MAX: usize = 2_000;
+
+/// Plans that are kept.
+const PLANS_MAX: usize = 32;
+
+/// How long a plan is kept: it was made for as many rows as the tables had.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// A plan and the columns of its answer.
+pub(super) type Plan = (Arc<dyn ExecutionPlan>, Arc<[SqlColumn]>);
+
+/// Plans with a number of ours in place of the one at the end of their statements, by database and text; `None` where the number
+/// may mean more than that. Raw tables are always there and never change their columns.
+pub(super) type Plans = Mutex<HashMap<(Option<String>, String), (Instant, Option<Plan>)>>;
+
+/// Whether a plan begins at a few rows.
+fn begins_at_few(plan: &LogicalPlan) -> bool {
+    let begins = plan.exists(|node| match node {
+        LogicalPlan::TableScan(scan) => {
+            let table = source_as_provider(&scan.source)?;
+            Ok(brings_few(&*table, &scan.filters))
         }
-        Ok(TreeNodeRecursion::Continue)
+        _ => Ok(false),
     });
-    looked.is_ok() && (few || !large)
+    begins.unwrap_or(false)
 }
 
-/// The scan that a plan is: columns of one table, each once, for the few rows of a condition that the table tests itself.
-async fn point_scan(
-    state: &SessionState,
-    plan: &LogicalPlan,
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let (rows, plan) = match plan {
-        LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
-            (SkipType::Literal(0), FetchType::Literal(rows)) => (rows, &*limit.input),
-            _ => return Ok(None),
-        },
-        other => (None, other),
-    };
-    let LogicalPlan::Projection(shown) = plan else {
-        return Ok(None);
-    };
-    let LogicalPlan::Filter(filter) = &*shown.input else {
-        return Ok(None);
-    };
-    let LogicalPlan::SubqueryAlias(named) = &*filter.input else {
-        return Ok(None);
-    };
-    let LogicalPlan::TableScan(scan) = &*named.input else {
-        return Ok(None);
-    };
-    let mut columns = Vec::with_capacity(shown.expr.len());
-    for expr in &shown.expr {
-        match expr {
-            Expr::Column(column) => columns.push(scan.source.schema().index_of(column.name())?),
-            _ => return Ok(None),
-        }
+/// The statement with our number at its end, and the number that was there.
+fn with_ours(text: &str, values: &[Literal]) -> Option<(String, i64)> {
+    let is_value = |name: &&str| text.to_ascii_lowercase().contains(name);
+    if text.len() > TEXT_MAX || VALUES.iter().any(is_value) {
+        return None;
     }
-    let table = source_as_provider(&scan.source)?;
-    let condition = [unnormalize_col(filter.predicate.clone())];
-    let tested = table.supports_filters_pushdown(&[&condition[0]])?;
-    if tested != [TableProviderFilterPushDown::Exact] || extent(&*table, &condition) != Extent::Few
-    {
-        return Ok(None);
-    }
-    let scan = table.scan(state, Some(&columns), &condition, rows);
-    Ok(Some(scan.await?))
+    let written = ABOUT_ONE.captures(text)?.get(1)?;
+    let number = match (written.as_str(), values) {
+        ("?", [value]) => value.to_string().parse().ok()?,
+        (digits, []) => digits.trim_matches('\'').parse().ok()?,
+        _ => return None,
+    };
+    let (before, after) = (&text[..written.start()], &text[written.end()..]);
+    Some((format!("{before}{OURS}{after}"), number))
 }
 
 impl Engine {
@@ -89,16 +94,73 @@ impl Engine {
         &self,
         plan: &LogicalPlan,
     ) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
-        if let Some(scan) = point_scan(&self.0.single_threaded, plan).await? {
-            return Ok(scan);
-        }
         let plan = self.0.state.optimize(plan)?;
-        let state = match is_small(&plan) {
+        let state = match begins_at_few(&plan) {
             true => &self.0.single_threaded,
             false => &self.0.state,
         };
         let planner = state.query_planner();
         Ok(planner.create_physical_plan(&plan, state).await?)
+    }
+
+    /// The plan of a statement that is like one before, and a place to run it in.
+    ///
+    /// # Errors
+    /// When no place becomes free; DataFusion's.
+    pub(super) async fn kept(
+        &self,
+        session: &Session,
+        text: &str,
+        values: &[Literal],
+    ) -> Result<Option<(OwnedSemaphorePermit, Plan)>, SqlError> {
+        let Some((text, number)) = with_ours(text, values) else {
+            return Ok(None);
+        };
+        let has_limit = session.variables.contains_key("sql_select_limit");
+        if has_limit || Mode::of(session) != Mode::default() {
+            return Ok(None);
+        }
+        let place = self.place().await?;
+        let key = (session.database.clone(), text);
+        let known = self.0.plans.lock().get(&key).cloned();
+        let plan = match known.filter(|(made, _)| made.elapsed() < KEPT) {
+            Some((_, plan)) => plan,
+            None => {
+                let made = self.plan_for_ours(session, &key.1).await;
+                // What is wrong with it is said of the statement as it is.
+                let plan = made.unwrap_or_default();
+                let mut plans = self.0.plans.lock();
+                if plans.len() >= PLANS_MAX {
+                    plans.clear();
+                }
+                plans.insert(key, (Instant::now(), plan.clone()));
+                plan
+            }
+        };
+        let Some((plan, columns)) = plan else {
+            return Ok(None);
+        };
+        let (plan, _) = with_number(plan, OURS, number)?;
+        // What joins tell the scans while they run is of one run.
+        let dynamic = FilterPushdown::new_post_optimization();
+        let plan = dynamic.optimize(plan, self.0.state.config_options())?;
+        Ok(Some((place, (plan, columns))))
+    }
+
+    /// A plan to be kept, if it is good for other numbers.
+    async fn plan_for_ours(&self, session: &Session, text: &str) -> Result<Option<Plan>, SqlError> {
+        let parsed = statement::parse(text, Mode::default())?;
+        let Statement::Query(query) = parsed.statement else {
+            return Ok(None);
+        };
+        let context = Context::new(session, &self.0.settings, Some(&[]));
+        let query = self.plan(query, &parsed.items, context).await?;
+        let plan = self.physical(&query.plan).await?;
+        // Scans show how many conditions they have, other nodes show what they are.
+        let elsewhere = displayable(&*plan).indent(true).to_string();
+        let (_, is_good) = with_number(Arc::clone(&plan), OURS, 0)?;
+        let is_good = is_good && !elsewhere.contains(&OURS.to_string());
+        Ok(is_good.then_some((plan, query.columns)))
     }
 }
 
@@ -108,27 +170,14 @@ mod tests {
 
     use super::*;
     use crate::cli::load::TrafficOptions;
-    use crate::sql::dialect::context::Context;
-    use crate::sql::dialect::lex::Mode;
-    use crate::sql::reply::{Reply, SqlColumn};
-    use crate::sql::session::{Literal, Session};
+    use crate::sql::reply::Reply;
     use crate::sql::settings::SqlSettings;
-    use crate::sql::statement::{self, Statement};
     use crate::sql::tests::pools::Pools;
 
-    /// Whether a query is planned as a scan and nothing else.
-    async fn is_scan(engine: &Engine, session: &Session, text: &str) -> bool {
-        let parsed = statement::parse(text, Mode::default()).expect(text);
-        let Statement::Query(query) = parsed.statement else {
-            panic!("{text}");
-        };
-        let context = Context::new(session, &engine.0.settings, Some(&[]));
-        let query = engine
-            .plan(query, &parsed.items, context)
-            .await
-            .expect(text);
-        let scan = point_scan(&engine.0.single_threaded, &query.plan).await;
-        scan.expect(text).is_some()
+    /// Whether the plan of a statement is kept.
+    async fn is_kept(engine: &Engine, session: &Session, text: &str) -> bool {
+        let plan = engine.kept(session, text, &[]).await;
+        plan.expect(text).is_some()
     }
 
     /// Columns and rows of an answer.
@@ -164,11 +213,11 @@ mod tests {
             ] {
                 for limit in ["", " LIMIT 1"] {
                     let short = format!("SELECT {select} FROM {table} WHERE {key} = {id}{limit}");
-                    assert!(is_scan(&engine, &session, &short).await, "{short}");
+                    assert!(is_kept(&engine, &session, &short).await, "{short}");
                     // Something more, and it is planned.
                     let long =
                         format!("SELECT {select} FROM {table} WHERE {key} = {id} AND 1 = 1{limit}");
-                    assert!(!is_scan(&engine, &session, &long).await, "{long}");
+                    assert!(!is_kept(&engine, &session, &long).await, "{long}");
                     let short_answer =
                         answer(engine.run(&mut session, &short, &[]).await.expect("rows")).await;
                     let long_answer =
@@ -198,31 +247,86 @@ mod tests {
         }
     }
 
+    /// Joins of one request, kept and not, bring the same.
     #[tokio::test]
-    async fn only_plain_columns_of_few_rows_are_a_scan() {
+    async fn joins_bring_the_same() {
+        let mut pools = Pools::new(500, 5_000);
+        let traffic = TrafficOptions {
+            timers: 3,
+            ..TrafficOptions::default()
+        };
+        pools.fill(&traffic, 700);
+        let engine =
+            Engine::new(Arc::clone(&pools.catalog), SqlSettings::default()).expect("threads");
+        let mut session = Session::new(1, "test", false);
+        let joined = "SELECT t.id, r.script_name, t.hit_count, t.value, tag.name AS tag_name, tt.value AS tag_value \
+            FROM timer t JOIN request r ON t.request_id = r.id JOIN timertag tt ON tt.timer_id = t.id \
+            JOIN tag ON tt.tag_id = tag.id WHERE t.request_id =";
+        let left = "SELECT * FROM request r LEFT JOIN timer t ON t.request_id = r.id WHERE r.id =";
+        let commas =
+            "SELECT r.id, t.value FROM request r, timer t WHERE t.request_id = r.id AND r.id =";
+        for joined in [joined, left, commas] {
+            for id in [1, 300, 700, 299, 9_999] {
+                let short = format!("{joined} {id}");
+                assert!(is_kept(&engine, &session, &short).await, "{short}");
+                let long = format!("{joined} {id} AND 1 = 1");
+                let short_answer =
+                    answer(engine.run(&mut session, &short, &[]).await.expect("rows")).await;
+                let long_answer =
+                    answer(engine.run(&mut session, &long, &[]).await.expect("rows")).await;
+                assert_eq!(short_answer, long_answer, "{short}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_is_the_same_for_other_numbers_is_kept() {
         let engine = Engine::new(Pools::new(5_000, 10).catalog, SqlSettings::default());
         let engine = engine.expect("threads");
         let mut session = Session::new(1, "test", false);
         for text in [
             "SELECT * FROM request WHERE id = '7'",
-            "SELECT id FROM request WHERE id = 7e0",
-            "/* page */ select r.id, `tags` from pinba.request r where ( (`id`=7) );",
+            "SELECT id, id AS i, hostname = tags FROM request WHERE id = 7 LIMIT 3",
+            "select r.id, `tags` from pinba.request r where `hostname`=`server_name` and id=7 ;",
+            "SELECT r.id FROM request r, timer WHERE r.id = 7",
+            "SELECT DISTINCT status FROM request WHERE status = 200",
+            "SELECT timer.* FROM request r LEFT JOIN timer ON timer.request_id = r.id WHERE NOT r.id = 7",
         ] {
-            assert!(is_scan(&engine, &session, text).await, "{text}");
+            assert!(is_kept(&engine, &session, text).await, "{text}");
         }
         for text in [
-            "SELECT id, id FROM request WHERE id = 7",
-            "SELECT id AS i FROM request WHERE id = 7",
-            "SELECT DISTINCT id FROM request WHERE id = 7",
+            "SELECT id FROM request WHERE id = 7e0",
+            "SELECT id FROM request WHERE id = -7",
+            "/* 5 */ SELECT id FROM request WHERE id = 7",
+            "SELECT table_name FROM information_schema.columns WHERE ordinal_position = 7",
             "SELECT count(*) FROM request WHERE id = 7",
-            "SELECT r.id FROM request r, timer WHERE r.id = 7",
+            "SELECT now() FROM request WHERE id = 7",
+            "SELECT utc_date FROM request WHERE id = 7",
+            "SELECT 5 FROM request WHERE id = 7",
+            "SELECT @x FROM request WHERE id = 7",
             "SELECT id FROM request WHERE id = 7 OR hostname = 'x'",
+            "SELECT id FROM request WHERE hostname = 'x' OR id = 7",
+            "SELECT id FROM request WHERE id > 2 AND id = 7",
             "SELECT id FROM request WHERE id = 7 LIMIT 1, 1",
-            "SELECT id FROM request WHERE id > 7",
-            "SELECT id FROM request WHERE hostname = 'x'",
+            "SELECT id FROM request WHERE id >= 7",
+            "SELECT id FROM request WHERE id = 3 = 7",
+            "SELECT id FROM request WHERE hostname = '7'",
+            "SELECT id FROM request WHERE req_time = 7",
+            "SELECT id FROM request ORDER BY id = 7",
+            "SELECT id FROM request WHERE id = (SELECT max(request_id) FROM timer WHERE id = 7)",
+            "SELECT r.id FROM request r LEFT JOIN timer t ON t.request_id = 7",
+            "SELECT req_count FROM report_by_script_name WHERE req_count = 7",
+            "SELECT 1 = 7",
             "SELECT id FROM request",
         ] {
-            assert!(!is_scan(&engine, &session, text).await, "{text}");
+            assert!(!is_kept(&engine, &session, text).await, "{text}");
+        }
+        assert!(is_kept(&engine, &session, "SELECT id FROM request WHERE id = 7").await);
+        for set in ["SET sql_mode = 'ANSI'", "SET sql_select_limit = 3"] {
+            let mut session = session.clone();
+            engine.run(&mut session, set, &[]).await.expect(set);
+            let text = "SELECT id FROM request WHERE id = 7";
+            assert!(!is_kept(&engine, &session, text).await, "{set}");
         }
         session.database = None;
         for wrong in [

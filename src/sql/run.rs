@@ -7,6 +7,7 @@
 //! yields, and a join condition is a function call, which checks whether the statement should end.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -63,11 +64,12 @@ impl Engine {
         }
     }
 
-    /// Runs a plan for the statement that is worked on, in the place where it was planned.
+    /// Runs a plan for the statement that is worked on, in the place where it was planned: here for as long as it need not wait,
+    /// which is all of what brings few rows, and then in a task of its own.
     ///
     /// # Errors
     /// DataFusion's. What goes wrong later comes with the rows.
-    pub(super) fn start(
+    pub(super) async fn start(
         &self,
         place: OwnedSemaphorePermit,
         plan: Arc<dyn ExecutionPlan>,
@@ -82,20 +84,26 @@ impl Engine {
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let limits = self.0.settings.clone();
         let (until, late) = (guard.until(), guard.late());
-        let work = cancellation::scope(Arc::clone(&guard), async move {
+        let mut work = Box::pin(cancellation::scope(Arc::clone(&guard), async move {
             let _place = place;
             let work = run(plan, context, &limits, &sender);
             let ended = tokio::time::timeout_at(until.into(), work).await;
             if let Err(error) = ended.unwrap_or(Err(late)) {
                 let _nobody_waits = sender.send(Err(error)).await;
             }
-        });
-        let task = self.runtime()?.spawn(work);
+        }));
+        let running = match futures::poll!(&mut work) {
+            Poll::Ready(()) => None,
+            Poll::Pending => {
+                let task = self.runtime()?.spawn(work);
+                Some(Running::new(task.abort_handle(), Some(guard)))
+            }
+        };
         Ok(Reply::Rows(Rows {
             columns,
             schema,
             batches,
-            _running: Some(Running::new(task.abort_handle(), Some(guard))),
+            _running: running,
         }))
     }
 }

@@ -59,7 +59,7 @@ impl Engine {
             let plan = engine.0.operators.finish(plan)?;
             plan_size::check(&plan)?;
             let plan = engine.physical(&plan).await?;
-            engine.start(place, plan, columns)
+            engine.start(place, plan, columns).await
         });
         answer.await
     }

@@ -4,15 +4,7 @@
 
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
-use crate::query::read_model::{NumberField, RequestSearch, TextField};
-
-/// Text columns that can be searched.
-pub(in crate::http) const TEXTS: [(&str, TextField); 4] = [
-    ("hostname", TextField::Hostname),
-    ("server_name", TextField::ServerName),
-    ("script_name", TextField::ScriptName),
-    ("schema", TextField::Schema),
-];
+use crate::query::read_model::{NumberField, RequestSearch, TEXT_FIELDS};
 
 /// Whole-number columns that can be searched.
 const NUMBERS: [(&str, NumberField); 5] = [
@@ -45,7 +37,7 @@ pub(in crate::http) fn conditions(
 ) -> Result<(), Problem> {
     search.min_time_us = params.micros("min_time", Rounding::Up)?;
     search.max_time_us = params.micros("max_time", Rounding::Down)?;
-    for (name, field) in TEXTS {
+    for (name, field) in TEXT_FIELDS {
         let text = params.text(name);
         search.texts.extend(text.map(|text| (field, text)));
     }

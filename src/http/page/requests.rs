@@ -16,7 +16,7 @@ use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::query::read_model::RequestSearch;
+use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
 use crate::query::table::Table;
 
 /// Raw rows searched for the slowest at most.
@@ -61,11 +61,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 /// Columns that are the same in every row, since the search says so.
 pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
-    let is_searched = |field| search.texts.iter().any(|(known, _)| *known == field);
-    let texts = search::TEXTS
-        .into_iter()
-        .filter(|(_, field)| is_searched(*field));
-    texts.map(|(name, _)| name).collect()
+    let texts = search.texts.iter();
+    let texts = texts.map(|(field, _)| TEXT_FIELDS[*field as usize].0);
+    texts.collect()
 }
 
 fn form(params: &Params) -> Markup {

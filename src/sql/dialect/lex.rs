@@ -69,15 +69,15 @@ fn pieces(text: &str, mode: Mode) -> impl Iterator<Item = (Piece, Range<usize>)>
             [b'`', ..] => quoted(false),
             [b'"', ..] if mode.ansi_quotes => quoted(false),
             [b'\'' | b'"', ..] => quoted(!mode.no_backslash_escapes),
-            [b'#', ..] => (Piece::Comment, line_end(bytes, at)),
+            [b'#', ..] => (Piece::Comment, find(text, at, "\n")),
             [b'-', b'-', rest @ ..] if rest.first().is_none_or(is_blank) => {
-                (Piece::Comment, line_end(bytes, at))
+                (Piece::Comment, find(text, at, "\n"))
             }
             [b'/', b'*', ..] => {
                 let content = counted_comment(bytes, at);
                 open += usize::from(content.is_some());
-                let end = content.unwrap_or_else(|| comment_end(bytes, at));
-                (Piece::Comment, end)
+                let end = content.unwrap_or_else(|| find(text, at + 2, "*/") + 2);
+                (Piece::Comment, end.min(text.len()))
             }
             [b'*', b'/', ..] if open > 0 => {
                 open -= 1;
@@ -91,17 +91,10 @@ fn pieces(text: &str, mode: Mode) -> impl Iterator<Item = (Piece, Range<usize>)>
     })
 }
 
-fn line_end(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes[at..].iter();
-    at + rest.take_while(|byte| **byte != b'\n').count()
-}
-
-fn comment_end(bytes: &[u8], at: usize) -> usize {
-    let content = at + 2;
-    bytes[content.min(bytes.len())..]
-        .windows(2)
-        .position(|pair| pair == b"*/")
-        .map_or(bytes.len(), |length| content + length + 2)
+/// Where a mark stands next, or the text ends.
+fn find(text: &str, from: usize, mark: &str) -> usize {
+    let length = text[from..].find(mark);
+    length.map_or(text.len(), |length| from + length)
 }
 
 /// Where the content of a `/*!` or `/*M!` comment begins, if its content is to be executed.

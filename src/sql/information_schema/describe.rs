@@ -4,10 +4,10 @@
 
 use crate::query::catalog::Catalog;
 use crate::report::ddl::Key;
-use crate::sql::information_schema::{CATALOG, COLLATION, DATABASE, layout};
+use crate::sql::information_schema::{DATABASE, layout};
 use crate::sql::reply::SqlType;
 use crate::sql::tables;
-use crate::sql::virtual_table::{Cell, NULL, row};
+use crate::sql::virtual_table::{Cell, row};
 
 /// A column as it is declared.
 #[derive(Debug)]
@@ -68,35 +68,14 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
 
 /// A table of a database as `information_schema.tables` lists it. Bytes a row are what clients take for the cost of reading it.
 pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: usize) -> Vec<Cell> {
-    let (kind, engine, version, row_format, temporary) = match database {
-        DATABASE => ("SYSTEM VIEW", "MEMORY", 11_i64, "Fixed", "Y"),
-        _ => ("BASE TABLE", "PINBA", 10, "Dynamic", "N"),
+    let (kind, temporary) = match database {
+        DATABASE => (row!["SYSTEM VIEW", "MEMORY", 11_i64, "Fixed"], "Y"),
+        _ => (row!["BASE TABLE", "PINBA", 10_i64, "Dynamic"], "N"),
     };
-    row![
-        CATALOG,
-        database,
-        table.name,
-        kind,
-        engine,
-        version,
-        row_format,
-        table.rows,
-        row_bytes,
-        table.rows.saturating_mul(row_bytes),
-        0_i64,
-        0_i64,
-        0_i64,
-        NULL,
-        NULL,
-        NULL,
-        NULL,
-        COLLATION,
-        NULL,
-        "",
-        table.comment,
-        0_i64,
-        temporary,
-    ]
+    let (rows, bytes) = (table.rows, table.rows.saturating_mul(row_bytes));
+    let size = row![rows, row_bytes, bytes, table.comment, temporary];
+    let values = [row![database, table.name], kind, size].concat();
+    layout::row_of("TABLES", values)
 }
 
 /// The keys of a table as SHOW INDEX lists them.
@@ -104,22 +83,10 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
     let rows = info.keys.iter().map(|key| {
         let mut columns = info.columns.iter();
         let nullable = columns.any(|column| column.name == key.column && column.nullable);
-        row![
-            info.name.as_str(),
-            i64::from(key.kind == "MUL"),
-            key.name(),
-            1_i64,
-            key.column.as_str(),
-            "A",
-            NULL,
-            key.part.map(i64::from),
-            NULL,
-            if nullable { "YES" } else { "" },
-            "HASH",
-            "",
-            "",
-            "NO",
-        ]
+        let mut values = row![info.name.as_str(), i64::from(key.kind == "MUL"), key.name()];
+        values.extend(row![key.column.as_str(), key.part.map(i64::from)]);
+        values.extend(row![if nullable { "YES" } else { "" }]);
+        layout::row_of("SHOW INDEX", values)
     });
     rows.collect()
 }

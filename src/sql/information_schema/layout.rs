@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::sql::reply::SqlType;
-use crate::sql::virtual_table::{NULL, VirtualTable};
+use crate::sql::virtual_table::{Cell, NULL, VirtualTable};
 
 /// Characters of a text in a table, and in a list.
 const TABLE_TEXT: u32 = 512;
@@ -12,27 +12,31 @@ const LIST_TEXT: u32 = 192;
 /// What the names of lists begin with.
 const LIST: &str = "SHOW ";
 
-static LAYOUTS: LazyLock<Vec<(&str, VirtualTable)>> = LazyLock::new(|| {
-    let mut layouts: Vec<(&str, VirtualTable)> = Vec::new();
+/// A table or a list by its name, and what its rows have in common.
+type Layout = (&'static str, VirtualTable, Vec<&'static str>);
+
+static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
+    let mut layouts: Vec<Layout> = Vec::new();
     for line in include_str!("layout.txt").lines() {
         let columns = match line.split_once(": ") {
-            _ if line.starts_with(['#', '=']) => "",
+            _ if line.starts_with(['#', '=', '+']) => "",
             Some((name, columns)) => {
-                layouts.push((name, VirtualTable::default()));
+                layouts.push((name, VirtualTable::default(), Vec::new()));
                 columns
             }
             None => line,
         };
-        let Some((name, table)) = layouts.last_mut() else {
+        let Some((name, table, form)) = layouts.last_mut() else {
             continue;
         };
         if let Some(row) = line.strip_prefix('=') {
-            let cells = row.split('|').map(|cell| match cell.trim() {
-                "NULL" => NULL,
-                text => text.into(),
-            });
-            table.rows.push(cells.collect());
+            table.rows.push(row.split('|').map(cell).collect());
         }
+        form.extend(
+            line.strip_prefix('+')
+                .into_iter()
+                .flat_map(|row| row.split('|')),
+        );
         let text = SqlType::Varchar(match name.starts_with(LIST) {
             true => LIST_TEXT,
             false => TABLE_TEXT,
@@ -49,16 +53,36 @@ static LAYOUTS: LazyLock<Vec<(&str, VirtualTable)>> = LazyLock::new(|| {
     layouts
 });
 
+/// A cell as it is written.
+fn cell(written: &str) -> Cell {
+    match written.trim() {
+        "NULL" => NULL,
+        text => text.into(),
+    }
+}
+
+/// A row of a table or of a list, with these values where rows differ.
+pub(super) fn row_of(name: &str, values: Vec<Cell>) -> Vec<Cell> {
+    let mut values = values.into_iter();
+    let layout = LAYOUTS.iter().find(|(known, ..)| *known == name);
+    let form = layout.into_iter().flat_map(|(.., form)| form);
+    form.map(|written| match written.trim() {
+        "?" => values.next().unwrap_or(NULL),
+        same => cell(same),
+    })
+    .collect()
+}
+
 /// The names of the tables.
 pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
-    let names = LAYOUTS.iter().map(|(name, _)| *name);
+    let names = LAYOUTS.iter().map(|(name, ..)| *name);
     names.filter(|name| !name.starts_with(LIST))
 }
 
 /// A table by its name in any case, with the rows that are always there.
 pub(super) fn table(name: &str) -> Option<VirtualTable> {
     let mut layouts = LAYOUTS.iter();
-    let (_, table) = layouts.find(|(table, _)| table.eq_ignore_ascii_case(name))?;
+    let (_, table, _) = layouts.find(|(table, ..)| table.eq_ignore_ascii_case(name))?;
     Some(table.clone())
 }
 
@@ -76,10 +100,11 @@ mod tests {
         assert_eq!(tables().count(), 29);
         let columns = tables().map(|name| table(name).expect(name).columns.len());
         assert_eq!(columns.sum::<usize>(), 352);
-        for (name, table) in LAYOUTS.iter() {
+        for (name, table, form) in LAYOUTS.iter() {
             assert!(!table.columns.is_empty(), "{name}");
             let width = table.columns.len();
             assert!(table.rows.iter().all(|row| row.len() == width), "{name}");
+            assert!([0, width].contains(&form.len()), "{name}");
             for (column, _) in &table.columns {
                 let types = ["int", "bigint", "unsigned", "datetime"];
                 assert!(

@@ -18,7 +18,7 @@ use self::describe::{ColumnInfo, TableInfo};
 use super::settings::SqlSettings;
 use super::tables::declared::origin_metadata;
 use super::variables;
-use super::virtual_table::{Cell, NULL, row};
+use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
 use crate::query::read_model::ReadModel;
 use crate::report::ddl::Key;
@@ -33,18 +33,18 @@ pub(super) const CATALOG: &str = "def";
 /// The collation of all texts.
 pub(super) const COLLATION: &str = "utf8mb4_general_ci";
 
+/// What clients ask every server for, and never changes here.
+const FIXED: &str = "Aborted_clients=0 Connections=1 Open_tables=0 Queries=0 Questions=0 Slow_queries=0 \
+    Threads_connected=1 Threads_running=1";
+
 /// The database in its catalog.
 #[derive(Debug, Clone)]
 pub(super) struct InformationSchema {
-    catalog: Arc<Catalog>,
-    settings: SqlSettings,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) settings: SqlSettings,
 }
 
 impl InformationSchema {
-    pub(super) fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> Self {
-        Self { catalog, settings }
-    }
-
     /// The rows of a table that are not always there.
     fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
         match name {
@@ -57,12 +57,9 @@ impl InformationSchema {
             "COLUMNS" => self.columns(),
             "STATISTICS" => self.statistics(),
             "KEY_COLUMN_USAGE" => {
-                let rows = self.unique_keys().map(|(table, key)| {
-                    let mut cells = row![CATALOG, "pinba", key.name(), CATALOG, "pinba"];
-                    cells.extend(row![table, key.column, 1_i64, NULL, NULL, NULL, NULL]);
-                    cells
-                });
-                rows.collect()
+                let values = |(table, key): (String, Key)| row![key.name(), table, key.column];
+                let rows = self.unique_keys().map(values);
+                rows.map(|values| layout::row_of(name, values)).collect()
             }
             "TABLE_CONSTRAINTS" => {
                 let rows = self.unique_keys().map(|(table, key)| {
@@ -141,30 +138,19 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
         _ => (None, None),
     };
     let is_text = column.length().is_some();
-    row![
-        CATALOG,
-        database,
-        table,
-        column.name.as_str(),
-        at + 1,
+    let mut values = row![database, table, column.name.as_str(), at + 1];
+    values.extend(row![
         column.default().or(column.nullable.then_some("NULL")),
         if column.nullable { "YES" } else { "NO" },
         column.data_type(),
-        column.length(),
-        octets,
-        precision,
-        scale,
-        NULL,
+    ]);
+    values.extend(row![column.length(), octets, precision, scale]);
+    values.extend(row![
         is_text.then_some("utf8mb4"),
-        is_text.then_some(COLLATION),
-        column.column_type.as_str(),
-        column.key,
-        "",
-        "select",
-        "",
-        "NEVER",
-        NULL,
-    ]
+        is_text.then_some(COLLATION)
+    ]);
+    values.extend(row![column.column_type.as_str(), column.key]);
+    layout::row_of("COLUMNS", values)
 }
 
 fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
@@ -207,18 +193,8 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
             all.push((name, value));
         }
     }
-    for (name, value) in [
-        ("Aborted_clients", "0"),
-        ("Connections", "1"),
-        ("Open_tables", "0"),
-        ("Queries", "0"),
-        ("Questions", "0"),
-        ("Slow_queries", "0"),
-        ("Threads_connected", "1"),
-        ("Threads_running", "1"),
-    ] {
-        all.push((name.to_owned(), value.to_owned()));
-    }
+    let fixed = FIXED.split(' ').filter_map(|pair| pair.split_once('='));
+    all.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all.sort();
     all
 }

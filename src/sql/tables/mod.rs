@@ -26,8 +26,9 @@ use datafusion::catalog::{
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
+pub(super) use self::scan::with_number;
 use self::table::Table;
-pub(super) use self::table::{Extent, extent};
+pub(super) use self::table::brings_few;
 use super::information_schema::{self, InformationSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
@@ -51,7 +52,8 @@ pub(super) fn databases(
 ) -> Result<Arc<dyn CatalogProviderList>> {
     let databases = MemoryCatalogProvider::new();
     let pinba = PinbaTables(Arc::clone(catalog));
-    let described = InformationSchema::new(Arc::clone(catalog), settings.clone());
+    let (catalog, settings) = (Arc::clone(catalog), settings.clone());
+    let described = InformationSchema { catalog, settings };
     databases.register_schema(DATABASE, Arc::new(pinba))?;
     databases.register_schema(information_schema::DATABASE, Arc::new(described))?;
     let all = MemoryCatalogProviderList::new();

@@ -11,11 +11,13 @@ use std::task::{Context, Poll};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::tree_node::{
+    Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
+};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, Literal, lit};
 use datafusion::physical_expr::{
     EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
@@ -108,6 +110,44 @@ impl Scan {
     pub(super) fn pieces(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
+}
+
+/// A plan to be run again, with one number for another in the conditions of its scans; and whether it is of raw tables only and
+/// looks for that number.
+///
+/// # Errors
+/// DataFusion's.
+pub(in crate::sql) fn with_number(
+    plan: Arc<dyn ExecutionPlan>,
+    from: i64,
+    to: i64,
+) -> Result<(Arc<dyn ExecutionPlan>, bool)> {
+    let (from, to) = (ScalarValue::from(from), lit(to));
+    let (mut is_raw, mut found) = (true, false);
+    let changed = |expr: Arc<dyn PhysicalExpr>| {
+        let literal = expr.downcast_ref::<Literal>();
+        Ok(match literal.is_some_and(|it| *it.value() == from) {
+            true => Transformed::yes(Arc::clone(&to)),
+            false => Transformed::no(expr),
+        })
+    };
+    let again = plan.transform_up(|node| {
+        let node = node.reset_state()?;
+        let Some(scan) = node.downcast_ref::<Scan>() else {
+            is_raw &= !node.children().is_empty();
+            return Ok(Transformed::yes(node));
+        };
+        is_raw &= matches!(scan.table.rows_of, RowsOf::Pool(_));
+        let conditions = scan.conditions.iter().cloned().map(|condition| {
+            let condition = condition.transform(changed)?;
+            found |= condition.transformed;
+            Ok(condition.data)
+        });
+        let mut scan = scan.clone();
+        scan.conditions = conditions.collect::<Result<_>>()?;
+        Ok(Transformed::yes(Arc::new(scan)))
+    });
+    Ok((again.data()?, is_raw && found))
 }
 
 /// How many rows a scan of a raw table may bring, and whether it is worth to divide.
@@ -247,10 +287,6 @@ impl ExecutionPlan for Scan {
         // Never exact: the plan may run again, when there are other rows.
         statistics.num_rows = Precision::Inexact(self.rows.div_ceil(pieces));
         Ok(Arc::new(statistics))
-    }
-
-    fn supports_limit_pushdown(&self) -> bool {
-        false
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {

@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::declared;
 use super::filter::{is_testable, physical, ranges};
 use super::raw::RowKey;
-use super::reports::{BATCH_ROWS, Report, index_value};
+use super::reports::{Report, index_value};
 use super::scan::Scan;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
@@ -24,21 +24,19 @@ use crate::report::comment::FixedTable;
 /// Ids that are few.
 const FEW: u64 = 1_000;
 
-/// How much of a table a scan looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sql) enum Extent {
-    /// A few rows, found by their ids.
-    Few,
-    /// All of a table that is small.
-    Small,
-    /// More than that.
-    Large,
-}
-
-/// How much of a table a scan with these conditions looks at.
-pub(in crate::sql) fn extent(table: &dyn TableProvider, conditions: &[Expr]) -> Extent {
-    let table = table.downcast_ref::<Table>();
-    table.map_or(Extent::Small, |table| table.extent(conditions))
+/// Whether a scan of a table with these conditions looks at a few rows, found by their ids.
+pub(in crate::sql) fn brings_few(table: &dyn TableProvider, conditions: &[Expr]) -> bool {
+    let Some(table) = table.downcast_ref::<Table>() else {
+        return false;
+    };
+    conditions.iter().any(|expr| {
+        let condition = physical(expr, &table.schema).ok();
+        let by_key = condition.and_then(|condition| ranges(&condition));
+        by_key.is_some_and(|(column, wanted)| {
+            let key = table.key(column);
+            matches!(key, Some(RowKey::Id | RowKey::Owner)) && wanted.count() <= FEW
+        })
+    })
 }
 
 /// A table, as one statement sees it.
@@ -87,22 +85,6 @@ impl Table {
         match &self.rows_of {
             RowsOf::Pool(table) => table.key(column),
             RowsOf::Report(_) => None,
-        }
-    }
-
-    fn extent(&self, conditions: &[Expr]) -> Extent {
-        let is_few = |expr: &Expr| {
-            let condition = physical(expr, &self.schema).ok()?;
-            let (column, wanted) = ranges(&condition)?;
-            let by_id = matches!(self.key(column)?, RowKey::Id | RowKey::Owner);
-            Some(by_id && wanted.count() <= FEW)
-        };
-        match &self.rows_of {
-            RowsOf::Report(_) if self.rows > 4 * BATCH_ROWS => Extent::Large,
-            RowsOf::Report(_) => Extent::Small,
-            _ if conditions.iter().any(|expr| is_few(expr) == Some(true)) => Extent::Few,
-            RowsOf::Pool(FixedTable::Tag) => Extent::Small,
-            RowsOf::Pool(_) => Extent::Large,
         }
     }
 }
