@@ -5,12 +5,13 @@
 //! [`Live`], which the merger takes for one block at a time (a few hundred requests), so neither side waits long.
 //! When it falls behind, the ring fills and its oldest requests give way, counted; the merger itself never drops anything.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::atomic::AtomicCell;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::clock::Clock;
 use crate::delta::{Reader, Stream};
@@ -21,6 +22,7 @@ use crate::report::{Arrivals, Choice, Reports, Ticks, Watchlist};
 use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::MergeCounters;
+use crate::telemetry::counters::LockCounters;
 
 mod restore;
 
@@ -39,6 +41,8 @@ pub struct Live {
     pub reports: Reports,
     /// What groups gain, second by second.
     pub deltas: Stream,
+    /// How long its lock is held.
+    pub holds: LockCounters,
     history: Ticks,
     /// Timers of the record at hand.
     timers: Vec<TimerRow>,
@@ -49,6 +53,36 @@ pub struct Live {
 /// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for milliseconds at most.
 pub type SharedLive = Arc<RwLock<Live>>;
 
+/// Takes the lock for an answer; how long it is held is in [`Live::holds`].
+#[must_use]
+pub fn answering(live: &SharedLive) -> Answering<'_> {
+    let live = live.read();
+    let since = Instant::now();
+    Answering { live, since }
+}
+
+/// The lock while an answer is read.
+#[derive(Debug)]
+pub struct Answering<'a> {
+    live: RwLockReadGuard<'a, Live>,
+    since: Instant,
+}
+
+impl Deref for Answering<'_> {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let longest = &self.live.holds.lock_hold_answers_us;
+        longest.raise_to_us_since(self.since);
+    }
+}
+
 impl Live {
     /// An empty pool and the reports over it; raw rows are kept for `history`.
     #[must_use]
@@ -57,6 +91,7 @@ impl Live {
             pool,
             reports,
             deltas: Stream::default(),
+            holds: LockCounters::default(),
             history,
             timers: Vec::new(),
             arrivals: Arrivals::default(),
@@ -65,11 +100,24 @@ impl Live {
 
     /// Lets time pass.
     pub fn advance(&mut self, now_ms: u64) {
-        self.reports.advance(now_ms, &mut self.pool);
+        while self.advance_reports(now_ms) {}
+        self.expire_rows(now_ms);
+    }
+
+    /// Lets time pass for some of the reports. False when nothing is left to do.
+    fn advance_reports(&mut self, now_ms: u64) -> bool {
+        self.reports
+            .advance_some(now_ms, &mut self.pool, &self.holds)
+    }
+
+    /// Lets time pass for the raw rows.
+    fn expire_rows(&mut self, now_ms: u64) {
+        let begun = Instant::now();
         if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
             self.pool.expire(gone, now_ms);
             self.notify_freed();
         }
+        self.holds.lock_hold_leaving_us.raise_to_us_since(begun);
     }
 
     /// From now on, what the groups of these reports gain is there to be read: the list of them, and where it is read. Half of
@@ -246,7 +294,11 @@ impl Merger {
         let unix_ms = self.clock.unix_ms();
         let mut live = self.live.write();
         live.advance_second(now_ms, unix_ms);
-        live.advance(now_ms);
+        // Whoever waits for the lock has it in between.
+        while live.advance_reports(now_ms) {
+            RwLockWriteGuard::bump(&mut live);
+        }
+        live.expire_rows(now_ms);
         drop(live);
         while self.merge_block(now_ms) {}
         self.counters.merges.add(1);

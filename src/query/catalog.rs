@@ -21,7 +21,7 @@ use super::table::{Rows, Table};
 use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::input::udp::senders::{Counts, SenderCounts};
-use crate::merger::{Pulse, SharedLive};
+use crate::merger::{Pulse, SharedLive, answering};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
@@ -117,7 +117,7 @@ impl Catalog {
         // Dropped last: large ones take their time, and the merger waits for the lock.
         let stale;
         // One hold of the lock for both: without it the report might be dropped in between.
-        let live = self.live.read();
+        let live = answering(&self.live);
         let entry = live.reports.find(name)?.clone();
         let layout = &entry.definition.layout;
         let columns = layout.columns().iter().enumerate();
@@ -157,7 +157,7 @@ impl Catalog {
     }
 
     fn entry(&self, name: &str) -> Result<Entry, QueryError> {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let entry = live.reports.find(name).cloned();
         entry.ok_or_else(|| QueryError::unknown_report(name))
     }
@@ -190,7 +190,7 @@ impl Catalog {
     /// The columns of a table of any kind, and about how many rows it has.
     #[must_use]
     pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
-        let live = self.live.read();
+        let live = answering(&self.live);
         if let Some(table) = FixedTable::raw(name) {
             let pool = &live.pool;
             let rows = match table {
@@ -252,7 +252,7 @@ impl ReadModel for Catalog {
 
     fn reports(&self) -> Vec<ReportSummary> {
         let entries: Vec<(Entry, usize)> = {
-            let live = self.live.read();
+            let live = answering(&self.live);
             let entries = live.reports.iter();
             entries
                 .map(|entry| (entry.clone(), live.reports.rows(entry)))

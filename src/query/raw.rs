@@ -13,7 +13,7 @@ use super::read_model::{
 };
 use super::table::{Rows, Table};
 use crate::input::record::micros;
-use crate::merger::SharedLive;
+use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::strings::NONE;
@@ -141,7 +141,7 @@ impl RawReader {
         let mut more = true;
         while more && found.has_room(search.limit) {
             let bytes_max = found.bytes() + HOLD_BYTES;
-            let pool = &self.live.read().pool;
+            let pool = &answering(&self.live).pool;
             more = walk_down(pool, search, &mut before, CHUNK, |matcher, id, row| {
                 if matcher.matches(&row) {
                     let timers = search.timers.then(|| timers(pool, &row));
@@ -168,7 +168,7 @@ impl RawReader {
     /// # Errors
     /// [`QueryError::UnknownRequest`] when it is not in the pool.
     pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let pool = &live.pool;
         let row = pool.requests.get(id);
         let row = row.ok_or(QueryError::UnknownRequest { id })?;

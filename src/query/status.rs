@@ -10,7 +10,7 @@ use crate::config::RewriteRule;
 use crate::input::rewrite::RuleCounters;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::senders::Senders;
-use crate::merger::{GatheringPeriod, Live, SharedLive};
+use crate::merger::{GatheringPeriod, Live, SharedLive, answering};
 use crate::ring::TempRing;
 use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
@@ -86,9 +86,15 @@ impl Status {
                 reading.metric = Some("requests_invalid");
             }
         }
-        let (kept, timers, strings) = {
-            let live = live.read();
-            (kept(&live), live.pool.timers.len(), live.pool.strings.len())
+        let (kept, holds, timers, strings) = {
+            let live = answering(live);
+            let holds = live.holds.readings();
+            (
+                kept(&live),
+                holds,
+                live.pool.timers.len(),
+                live.pool.strings.len(),
+            )
         };
         let mut all = readings! {
             Alias current_temp_pool_size = depth, "";
@@ -103,6 +109,7 @@ impl Status {
         };
         all.extend(came);
         all.extend(merge.readings());
+        all.extend(holds);
         all.extend(kept);
         all.extend(self.counters.logins.counts().readings());
         all.extend(self.counters.mysql.counts().readings());

@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 
 use super::error::SqlError;
-use crate::merger::SharedLive;
+use crate::merger::{SharedLive, answering};
 
 /// The rows of one query.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Snapshot {
     /// What is in the pools now.
     pub(super) fn take(live: &SharedLive) -> Self {
         let (requests, timers) = {
-            let live = live.read();
+            let live = answering(live);
             let (requests, timers) = (&live.pool.requests, &live.pool.timers);
             (
                 requests.oldest_id()..requests.next_id(),

@@ -12,6 +12,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
 use serde_json::Value as Json;
@@ -90,6 +91,12 @@ impl Gauge {
     /// Replaces the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
+    }
+
+    /// Replaces the value by the microseconds since then, if these are more.
+    pub fn raise_to_us_since(&self, then: Instant) {
+        let us = then.elapsed().as_micros() as u64;
+        self.0.fetch_max(us, Ordering::Release);
     }
 
     /// The present value.
@@ -360,6 +367,18 @@ counters! {
 }
 
 counters! {
+    /// How long the lock over pools and reports was held at once since the daemon started.
+    LockCounters;
+
+    /// Longest hold of the lock by an answer, in microseconds.
+    lock_hold_answers_us: Gauge,
+    /// Longest hold of the lock to close ticks, in microseconds.
+    lock_hold_closing_us: Gauge,
+    /// Longest hold of the lock to take away what left its window, in microseconds.
+    lock_hold_leaving_us: Gauge,
+}
+
+counters! {
     /// What the MySQL wire did.
     MySqlCounters;
 
@@ -463,6 +482,7 @@ mod tests {
     fn names_are_unique() {
         let mut readings = SocketCounters::default().readings();
         readings.extend(MergeCounters::default().readings());
+        readings.extend(LockCounters::default().readings());
         readings.extend(MySqlCounters::default().readings());
         readings.extend(LoginCounters::default().readings());
         let mut names: Vec<_> = readings.iter().map(|reading| reading.name).collect();

@@ -221,11 +221,12 @@ fn the_daemons_own_numbers_are_all_there() {
         }
         numbers += 1;
         let bare = path.trim_end_matches("_by_reason");
+        let seconds = bare.strip_suffix("_us").map(|it| format!("{it}_seconds"));
+        let bare = seconds.as_deref().unwrap_or(bare);
         let word = match bare {
             "dictionary_size" => "words",
             "ring_depth" => "temp_pool_requests",
             "received_bytes" => "received_bytes_total",
-            "merge_lag_us" => "merge_lag_seconds",
             "report_memory_bytes_max" => "report_memory_max_bytes",
             "series_memory_bytes_max" => "series_memory_max_bytes",
             other => other,

@@ -174,7 +174,7 @@ impl Cells for [Column] {
             Value::Text(shown) => text(out, &shown),
             date @ (Value::Datetime(_) | Value::Date(_)) => text(out, &date.to_text()),
             Value::Int(number) => json::int(out, number),
-            Value::UInt(number) => json::int(out, number),
+            Value::UInt(number) => json::uint(out, number),
             decimal @ Value::Decimal(..) => decimal.put(out),
             Value::Float(number) => return json::float(out, number),
             Value::Double(number) => return json::float(out, number),

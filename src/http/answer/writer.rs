@@ -126,7 +126,7 @@ impl RowWriter {
     ) {
         if self.format == Format::Csv {
             for (column, lead) in &self.columns {
-                out.extend_from_slice(lead);
+                json::few(out, lead);
                 cells.put(out, row, *column, csv_text);
             }
             out.extend_from_slice(b"\r\n");
@@ -149,13 +149,13 @@ impl RowWriter {
         row: usize,
     ) {
         for (column, lead) in &self.columns {
-            out.extend_from_slice(lead);
+            json::few(out, lead);
             if !cells.put(out, row, *column, json::text) {
                 out.extend_from_slice(b"null");
             }
         }
         if let Some((lead, member)) = &self.member {
-            out.extend_from_slice(lead);
+            json::few(out, lead);
             member(out, row);
         }
         out.push(self.close);
@@ -252,7 +252,7 @@ mod tests {
         }));
         let table: &dyn Table = &table;
         let writer = RowWriter::new(Format::Ndjson, true, [(1, "b")]);
-        let writer = writer.with_member("row", Box::new(json::int));
+        let writer = writer.with_member("row", Box::new(|out, row| json::uint(out, row as u64)));
         let mut out = Vec::new();
         writer.row(&mut out, table, 1, true);
         assert_eq!(out, b"{\"b\":null,\"row\":1}\n");

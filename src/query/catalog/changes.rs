@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::Catalog;
+use super::{Catalog, answering};
 use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReportSummary;
@@ -38,7 +38,7 @@ impl Catalog {
             FormTarget::Report(definition) => {
                 self.make(*definition, &DefinedBy::RunTime);
                 let entry = self.entry(name)?;
-                let rows = self.live.read().reports.rows(&entry);
+                let rows = answering(&self.live).reports.rows(&entry);
                 Ok(self.summary(&entry, rows))
             }
             FormTarget::Table(table) => {
@@ -106,7 +106,7 @@ impl Catalog {
                 defined: by.name().to_owned(),
             });
         }
-        let reports = self.live.read().reports.iter().count();
+        let reports = answering(&self.live).reports.iter().count();
         if reports + self.tables.read().len() >= REPORTS_MAX {
             return Err(QueryError::LimitReached(format!(
                 "there are {REPORTS_MAX} reports, which is the most there can be; drop one first"
@@ -117,7 +117,7 @@ impl Catalog {
 
     /// Who made the report or table that has this name.
     pub(super) fn own_name(&self, name: &str) -> Option<DefinedBy> {
-        if let Some(entry) = self.live.read().reports.find(name) {
+        if let Some(entry) = answering(&self.live).reports.find(name) {
             return Some(entry.defined_by.clone());
         }
         let tables = self.tables.read();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Catalog, ReportTable, key_columns};
-use crate::merger::Live;
+use crate::merger::{Live, answering};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::Entry;
@@ -58,7 +58,7 @@ impl Catalog {
         let is_of = |ranked: &Ranked, definition: &Arc<Definition>| {
             Arc::ptr_eq(&ranked.of, definition) && ranked.percentiles == percentiles
         };
-        let live = self.live.read();
+        let live = answering(&self.live);
         let entries = names.iter().map(|name| with_rows(&live, name).cloned());
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let mut missing = entries.clone();
@@ -107,7 +107,7 @@ impl Catalog {
         name: &str,
         equal: &[(String, String)],
     ) -> Result<Option<Distribution>, QueryError> {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let entry = with_rows(&live, name)?.clone();
         let layout = &entry.definition.layout;
         let wanted: Vec<(usize, &str)> = key_columns(layout)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::Catalog;
+use super::{Catalog, answering};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
 use crate::telemetry::cpu;
@@ -47,7 +47,7 @@ impl Catalog {
 
     /// How many reports have a row in `active_reports`.
     pub(super) fn reports_listed(&self) -> usize {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let listed = live.reports.iter();
         listed
             .filter(|entry| !entry.definition.layout.is_histogram_view())
@@ -82,7 +82,7 @@ impl Catalog {
         let sockets = self.status.counters.total();
         let (mono_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
         let made = self.made_ms.read().clone();
-        let live = self.live.read();
+        let live = answering(&self.live);
         let made_ms = |name: &str| made.get(name).copied().unwrap_or(self.started_ms);
         let reports = live.reports.iter().map(|entry| ReportStatus {
             rows: live.reports.rows(entry) as u64,

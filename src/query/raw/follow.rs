@@ -8,7 +8,7 @@
 //! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
 //! takes what is older, or has left the pool, as if it matched.
 
-use super::{CHUNK, Matcher, Matches, RawReader, Shown, show, text_bytes, timers};
+use super::{CHUNK, Matcher, Matches, RawReader, Shown, answering, show, text_bytes, timers};
 use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
 
 /// Rows copied under one hold of the lock: some hundred microseconds.
@@ -26,7 +26,7 @@ impl RawReader {
     /// The id of the youngest request that there has been; 0 before the first.
     #[must_use]
     pub fn last_id(&self) -> u64 {
-        self.live.read().pool.requests.next_id() - 1
+        answering(&self.live).pool.requests.next_id() - 1
     }
 
     /// The next requests behind `step.after_id` that match, oldest first.
@@ -62,7 +62,7 @@ impl RawReader {
     /// Puts a reader where it can go on: it may be ahead (ids began anew) or too far behind.
     fn catch_up(&self, search: &RequestSearch, sample: bool, walk: &mut Walk) {
         let oldest = {
-            let live = self.live.read();
+            let live = answering(&self.live);
             walk.last = live.pool.requests.next_id() - 1;
             live.pool.requests.oldest_id()
         };
@@ -83,7 +83,7 @@ impl RawReader {
 
     /// Counts one chunk of what is jumped over.
     fn count(&self, search: &RequestSearch, to: u64, walk: &mut Walk) {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let pool = &live.pool;
         let mut matcher = Matcher::new(pool, search);
         let stop = to.min(walk.after + CHUNK);
@@ -96,7 +96,7 @@ impl RawReader {
 
     /// Looks at one chunk and copies what matches; false when the rest is for another step.
     fn look(&self, search: &RequestSearch, step: &FollowStep, end: u64, walk: &mut Walk) -> bool {
-        let live = self.live.read();
+        let live = answering(&self.live);
         let pool = &live.pool;
         walk.last = pool.requests.next_id() - 1;
         let gone = pool.requests.oldest_id() - 1;

@@ -3,7 +3,7 @@
 //! Ids only grow, times do not: every row has to be looked at. The walk goes from the newest down, [`CHUNK`] rows under one
 //! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows, written out.
 
-use super::{CHUNK, RawReader, Slowest, show, walk_down};
+use super::{CHUNK, RawReader, Slowest, answering, show, walk_down};
 use crate::input::record::micros;
 use crate::query::read_model::{RequestSearch, Scanned, SlowestPage};
 
@@ -17,7 +17,7 @@ impl RawReader {
         let mut more = search.limit > 0;
         while more && scanned.requests < scanned_max as u64 {
             let left = (scanned_max as u64 - scanned.requests).min(CHUNK);
-            let pool = &self.live.read().pool;
+            let pool = &answering(&self.live).pool;
             more = walk_down(pool, search, &mut before, left, |matcher, id, row| {
                 scanned.requests += 1;
                 scanned.oldest = row.timestamp;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, RawReader, Slowest, timer_detail, walk_down};
+use super::{CHUNK, RawReader, Slowest, answering, timer_detail, walk_down};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -105,7 +105,7 @@ impl RawReader {
         let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
         let search = sums.search;
         let enough = (sums.timers_scanned + CHUNK_TIMERS).min(search.scanned_max as u64);
-        let live = self.live.read();
+        let live = answering(&self.live);
         walk_down(
             &live.pool,
             &search.requests,

@@ -28,13 +28,18 @@ pub(in crate::report) struct Allowance {
 }
 
 impl Allowance {
+    /// Whether so many bytes fit, whatever they are for.
+    pub(in crate::report) fn has(&self, bytes: usize) -> bool {
+        bytes <= self.all.min(self.histograms)
+    }
+
     fn take(&mut self, all: usize, histograms: usize) {
         self.all = self.all.saturating_sub(all);
         self.histograms = self.histograms.saturating_sub(histograms);
     }
 
     /// `part` of `whole` of it.
-    fn share(&self, part: usize, whole: usize) -> Self {
+    pub(in crate::report) fn share(&self, part: usize, whole: usize) -> Self {
         let share = |bytes: usize| (bytes as u128 * part as u128 / whole.max(1) as u128) as usize;
         Self {
             all: share(self.all),
@@ -55,7 +60,7 @@ pub(in crate::report) fn close_together(
     let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
     let costs: Vec<_> = aggregates.iter().map(costs).collect();
     let most: usize = costs.iter().flatten().sum();
-    if most > allowance.all.min(allowance.histograms) {
+    if !allowance.has(most) {
         // What the others fold into needs entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
@@ -112,16 +117,16 @@ impl Aggregate {
         tick_logs.map(move |it| (it.head.tick, it.entries.len() + it.groups * each))
     }
 
+    /// Whether a tick is outside the window at `now_ms`.
+    pub(in crate::report) fn has_left(&self, now_ms: u64) -> bool {
+        let gone = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms));
+        let oldest = self.tick_logs.front().map(|it| it.head.tick);
+        oldest.is_some_and(|tick| Some(tick) <= gone)
+    }
+
     /// Takes away the ticks that are outside the window at `now_ms`.
     pub(in crate::report) fn retire_until(&mut self, now_ms: u64, strings: &mut StringInterner) {
-        let Some(gone) = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms)) else {
-            return;
-        };
-        while self
-            .tick_logs
-            .front()
-            .is_some_and(|it| it.head.tick <= gone)
-        {
+        while self.has_left(now_ms) {
             if let Some(tick_log) = self.tick_logs.pop_front() {
                 self.retire(&tick_log, strings);
             }
@@ -187,6 +192,11 @@ impl Aggregate {
             let tick_log = self.writer.finish(self.tick_head());
             self.keep(tick_log);
         }
+    }
+
+    /// The most that closing the running tick takes.
+    pub(in crate::report) fn closing_bytes(&self) -> usize {
+        self.costs(Groups::closing_bytes).iter().sum()
     }
 
     /// What slots cost, by level.

@@ -9,6 +9,7 @@
 //!   beyond their part, and the histograms.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use super::Reports;
 use crate::pool::Pool;
@@ -16,16 +17,41 @@ use crate::report::aggregate::close::{Allowance, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
+use crate::telemetry::counters::LockCounters;
 
 impl Reports {
-    /// Lets time pass: closes ticks, and takes away what left a window.
-    pub fn advance(&mut self, now_ms: u64, pool: &mut Pool) {
+    /// Lets time pass for one aggregate, after which readers may have a look: what left its window goes, or its tick is closed.
+    /// Where its tick takes more than an even share of the room, the ticks of all are closed together. False: nothing is due.
+    pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
+        let begun = Instant::now();
         self.now_ms = now_ms;
-        if self.live().any(|it| it.is_due(now_ms)) {
+        let is_due = |it: &Aggregate| !it.is_filling && it.is_due(now_ms);
+        let Some(first) = self.live().find(|it| is_due(it)) else {
+            return false;
+        };
+        let (ticks, bytes) = (first.scope.ticks, first.closing_bytes());
+        let leaving = self.live().find(|it| is_due(it) && it.has_left(now_ms));
+        if let Some(leaving) = leaving {
+            leaving.retire_until(now_ms, &mut pool.strings);
+            leaving.version += 1;
             self.measure();
-            self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));
-            self.measure();
+            holds.lock_hold_leaving_us.raise_to_us_since(begun);
+            return true;
         }
+        self.measure();
+        let all = || self.aggregates.iter().flatten().map(|it| &**it);
+        let room = allowance(ticks, all(), &self.budget);
+        let due = all().filter(|it| is_due(it)).count();
+        let one_by_one = room.share(1, due).has(bytes);
+        let mut closed = 0;
+        self.end_ticks(now_ms, pool, |_, it| {
+            let now = is_due(it) && (closed == 0 || !one_by_one);
+            closed += usize::from(now);
+            now
+        });
+        self.measure();
+        holds.lock_hold_closing_us.raise_to_us_since(begun);
+        true
     }
 
     /// Ends the running ticks of those that `is_due` says, beside the others.
@@ -33,7 +59,7 @@ impl Reports {
         &mut self,
         now_ms: u64,
         pool: &mut Pool,
-        is_due: impl Fn(usize, &Aggregate) -> bool,
+        mut is_due: impl FnMut(usize, &Aggregate) -> bool,
     ) {
         let (mut due, mut others) = (Vec::new(), Vec::new());
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {

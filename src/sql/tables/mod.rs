@@ -32,6 +32,7 @@ pub(super) use self::table::brings_few;
 use super::information_schema::{self, InformationSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
+use crate::merger::answering;
 use crate::query::catalog::Catalog;
 use crate::query::read_model::ReadModel;
 use crate::report::comment::FixedTable;
@@ -99,7 +100,7 @@ pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
             return Some(name.to_owned());
         }
     }
-    let live = catalog.live().read();
+    let live = answering(catalog.live());
     let mut names = live.reports.iter().map(|entry| &entry.definition.name);
     names.find(|own| own.to_lowercase() == lower).cloned()
 }

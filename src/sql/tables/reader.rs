@@ -19,6 +19,7 @@ use super::owners::owners;
 use super::raw::{RowKey, TAGS};
 use super::scan::Scan;
 use super::texts::Texts;
+use crate::merger::answering;
 use crate::pool::Pool;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::{Snapshot, expired};
@@ -140,7 +141,7 @@ impl Reader {
         }
         let ids = self.take(ids, most);
         let snapshot = Arc::clone(&self.snapshot);
-        let live = snapshot.live.read();
+        let live = answering(&snapshot.live);
         let ids = self.begin(&live.pool, ids)?;
         let count = match self.table.is_of_pairs() {
             true => self.pairs.ids.len(),
@@ -166,7 +167,7 @@ impl Reader {
         self.cut(&mut rows);
         let read = match rows.is_empty() {
             true => return Ok(RecordBatch::new_empty(Arc::clone(&self.scan.schema))),
-            false => self.fill(&snapshot.live.read().pool, &ids, &rows, &shown)?,
+            false => self.fill(&answering(&snapshot.live).pool, &ids, &rows, &shown)?,
         };
         self.batch(rows.len(), read)
     }

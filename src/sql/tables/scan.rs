@@ -39,6 +39,7 @@ use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
+use crate::merger::answering;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
 
@@ -158,7 +159,7 @@ fn expected(
     fetch: Option<usize>,
 ) -> (usize, bool) {
     let ids = table.rows;
-    let requests = table.catalog.live().read().pool.requests.len().max(1);
+    let requests = answering(table.catalog.live()).pool.requests.len().max(1);
     // Two tags a timer are usual.
     let rows_of_id = 1 + usize::from(of == FixedTable::TimerTag);
     let all = ids * rows_of_id;

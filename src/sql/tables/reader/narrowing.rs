@@ -12,7 +12,7 @@ use super::super::filter::{Filter, ranges, with_columns};
 use super::super::owners::{first_from, first_timer};
 use super::super::ranges::Ranges;
 use super::super::raw::RowKey;
-use super::{LOOKUPS, Reader};
+use super::{LOOKUPS, Reader, answering};
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
@@ -25,7 +25,7 @@ impl Reader {
         }
         if self.generation.replace(generation).is_none() {
             let all = match self.table {
-                FixedTable::Tag => 0..self.snapshot.live.read().pool.strings.end() as u64,
+                FixedTable::Tag => 0..answering(&self.snapshot.live).pool.strings.end() as u64,
                 table if table.by_timers() => self.snapshot.timers.clone(),
                 _ => self.snapshot.requests.clone(),
             };
@@ -79,7 +79,7 @@ impl Reader {
 
     /// The requests whose timestamps are in these ranges. Timestamps never fall from one request to the next.
     fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
-        let live = self.snapshot.live.read();
+        let live = answering(&self.snapshot.live);
         let (held, ids) = (&live.pool.requests, &self.snapshot.requests);
         let first_at = |second: i64| {
             let is_before = |id| Some(i64::from(held.timestamp(id)?) < second);
@@ -98,7 +98,7 @@ impl Reader {
         let requests = requests.and(&within(&self.snapshot.requests));
         let mut timers = Vec::with_capacity(requests.pairs().len());
         for pairs in requests.pairs().chunks(LOOKUPS) {
-            let live = self.snapshot.live.read();
+            let live = answering(&self.snapshot.live);
             for &(low, high) in pairs {
                 let start = first_timer(&live.pool, low.cast_unsigned()).ok_or_else(expired)?;
                 let end = match (high + 1).cast_unsigned() {
