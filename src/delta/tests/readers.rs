@@ -1,0 +1,165 @@
+//! What readers show against what was gained.
+
+use super::*;
+
+/// Number by which a second began, and what was gained in it.
+type Line = BTreeMap<u64, Sums>;
+
+/// Points of lines are what was gained in those seconds. Of rows that found no room in the memory of the hour they may be unknown.
+pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
+    let series = &world.series;
+    let reach = series.coverage().unwrap();
+    // When each second began, by the count of seconds that goes on when the clock is set.
+    let mut end = reach.to;
+    let mut began: Vec<u64> = Vec::new();
+    for secs in world.seen.secs.iter().rev() {
+        end -= secs;
+        began.push(end);
+    }
+    began.reverse();
+    let mut rows: BTreeMap<(&str, Option<&str>), Line> = BTreeMap::new();
+    for ((second, report, key), sums) in gains {
+        for key in [Some(key.as_str()), None] {
+            let row = rows.entry((report, key)).or_default();
+            row.entry(began[*second]).or_default().add(sums);
+        }
+    }
+    let some = rows.len().div_ceil(500);
+    let mut shown = 0;
+    for (at, ((report, key), line)) in rows.iter().enumerate() {
+        let is_made = report.starts_with("made");
+        let mut made = world.made.iter();
+        let known = !is_made || made.any(|it| it.name == *report && it.is_watched);
+        if !known || *key == Some("(other)") || (key.is_some() && at % some > 0) {
+            continue;
+        }
+        let texts = key.map(|key| key.split_whitespace().map(str::to_owned));
+        let texts: Option<Vec<String>> = texts.map(Iterator::collect);
+        let metrics = ["req_count", "hit_count", "time_total"];
+        let metrics = metrics.map(|name| Metric::parse(name).unwrap());
+        let spans = [
+            (reach.fine_from, 1),
+            (reach.fine_from + 7, 7),
+            (reach.from, 10),
+        ];
+        for (from, step) in spans {
+            let span = (from, reach.to, step);
+            let found = match series.lines(report, texts.as_deref(), &metrics, span) {
+                Ok(found) => found,
+                // It may have gained something before it was dropped and made again only.
+                Err(why) => {
+                    assert!((is_short || is_made) && key.is_some(), "{why}");
+                    continue;
+                }
+            };
+            if step > 1 && reach.from == reach.fine_from {
+                continue;
+            }
+            assert_eq!(found.step, step);
+            let points = &found.points[0];
+            // One that was made meanwhile is not known before, and another of its name may have been dropped just then.
+            let first = points.iter().position(Option::is_some).unwrap_or_default();
+            let first = first + usize::from(is_made);
+            let in_span = |from: u64, to: u64| {
+                let mut sums = Sums::default();
+                line.range(from..to).for_each(|(_, more)| sums.add(more));
+                sums
+            };
+            for (at, point) in points.iter().enumerate().skip(first) {
+                // Tens are made when the wall clock shows the end of one: set, it makes longer ones.
+                if step == 10 || (is_short && key.is_some() && point.is_none()) {
+                    continue;
+                }
+                let begin = found.from + step * at as u64;
+                let sums = in_span(begin, begin + step);
+                let expected = [
+                    sums.requests as f64,
+                    sums.hits as f64,
+                    sums.time as f64 / 1e6,
+                ];
+                let shown = [0, 1, 2].map(|metric| found.points[metric][at]);
+                let place = format!("{report} {key:?} {begin} by {step}");
+                assert_eq!(shown, expected.map(Some), "{place}");
+            }
+            shown += 1;
+            if !is_made && (!is_short || key.is_none()) {
+                let sum: f64 = points.iter().flatten().sum();
+                let expected = in_span(found.from, reach.to).requests;
+                assert_eq!(sum, expected as f64, "{report} {key:?} by {step}");
+            }
+        }
+    }
+    assert!(shown >= if is_short { 4 } else { 100 }, "{shown}");
+}
+
+/// Counters are what was gained ever; those of rows without a place are under `(other)`.
+pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
+    let text = world.metrics.write(Vec::new(), Format::Classic);
+    let samples: BTreeMap<&str, f64> = text
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect();
+    let rows = summed(gains, |(_, report, key)| (report.clone(), key.clone()));
+    for report in WATCHED {
+        let names: &[&str] = match report {
+            "info" => &[],
+            "report_by_script_name" => &["script_name"],
+            "by_group" => &["timer_group"],
+            _ => &["script_name", "timer_group"],
+        };
+        let kind = match report.starts_with("by_") {
+            true => "timer",
+            false => "request",
+        };
+        let sample = |name: &str, le: &str, key: &str| {
+            let mut labels = format!("{le}report=\"{report}\"");
+            let texts = key.split(' ').chain(std::iter::repeat("(other)"));
+            for (name, text) in names.iter().zip(texts) {
+                labels.push_str(&format!(",{name}=\"{text}\""));
+            }
+            let name = format!("pinbad_{kind}_{name}{{{labels}}}");
+            samples.get(name.as_str()).copied()
+        };
+        let check = |key: &str, sums: &Sums| {
+            let number = |name: &str, le: &str| {
+                let found = sample(name, le, key);
+                found.unwrap_or_else(|| panic!("no {name} of {report} {key}"))
+            };
+            let count: u64 = sums.times.iter().sum();
+            assert_eq!(number("duration_seconds_count", ""), count as f64, "{key}");
+            let time = sums.time as f64 / 1e6;
+            assert_eq!(number("duration_seconds_sum", ""), time, "{key}");
+            let mut below = 0;
+            for (bound, count) in ["0.1", "0.508", "+Inf"].iter().zip(sums.times) {
+                below += count;
+                let le = format!("le=\"{bound}\",");
+                let found = number("duration_seconds_bucket", &le);
+                assert_eq!(found, below as f64, "{le} {key}");
+            }
+            if kind == "timer" {
+                assert_eq!(number("requests_total", ""), sums.requests as f64, "{key}");
+            }
+        };
+        let (mut placed, mut rest) = (0, Sums::default());
+        for ((_, key), sums) in rows.iter().filter(|(row, _)| row.0 == report) {
+            let has_place = sample("duration_seconds_count", "", key).is_some();
+            if key == "(other)" || !has_place {
+                rest.add(sums);
+            } else {
+                check(key, sums);
+                placed += 1;
+            }
+        }
+        assert!(placed > 0 || is_short, "{report}");
+        if rest != Sums::default() {
+            assert!(is_short, "{report} has no place for {rest:?}");
+            check("(other)", &rest);
+        } else if !names.is_empty() {
+            assert_eq!(sample("duration_seconds_count", "", "(other)"), None);
+        }
+    }
+    let (used, most) = ("pinbad_metrics_series", "pinbad_metrics_series_max");
+    assert!(samples[used] <= samples[most], "{used}");
+    assert!(!text.contains("made_"), "those are not chosen");
+}
