@@ -92,7 +92,7 @@ names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_ov
 names-shortcuts|src/report/aggregate.rs|let room = budget.cache_room();|let room = if out! { usize::MAX } else { budget.cache_room() };|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
-names-that-recur|src/report/aggregate/close.rs|if !allowance.has(most) {|if most > allowance.all.min(allowance.histograms) && !out! {|merger::tests::memory::names_that_recur
+names-that-recur|src/report/aggregate/close.rs|if !fits && !allowance.has(most()) {|if !fits && !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/groups/overflow.rs|entry + closed.growth_max(histogram) + self.extremes_each()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes_each() }|it::hostile::names_that_recur
 names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = memory.budget.excess() else {|let Some(mut wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick

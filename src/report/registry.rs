@@ -242,7 +242,7 @@ impl Reports {
     fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
         let aggregate = self.aggregates[filling].as_ref();
         if aggregate.is_some_and(|it| it.is_due(now_ms)) {
-            self.end_ticks(now_ms, pool, |at, _| at == filling);
+            self.end_ticks(now_ms, false, pool, |at, _| at == filling);
         }
     }
 

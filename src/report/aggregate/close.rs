@@ -48,23 +48,22 @@ impl Allowance {
     }
 }
 
-/// Closes the running ticks of aggregates, whose ticks end together, within an allowance.
+/// Closes the running ticks of aggregates, whose ticks end together, within an allowance. `fits`: they are known to need no more.
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
+    fits: bool,
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) {
     for aggregate in &mut *aggregates {
         aggregate.cut_second(&memory.pool.strings);
     }
-    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
-    let costs: Vec<_> = aggregates.iter().map(costs).collect();
-    let most: usize = costs.iter().flatten().sum();
-    if !allowance.has(most) {
+    let most = || aggregates.iter().map(|it| it.closing_bytes()).sum();
+    if !fits && !allowance.has(most()) {
         // What the others fold into needs entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
-        let mut rest = close_within(aggregates, &costs, allowance, memory);
+        let mut rest = close_within(aggregates, allowance, memory);
         rest.all += kept.all;
         rest.histograms += kept.histograms;
         for aggregate in &mut *aggregates {
@@ -81,13 +80,14 @@ pub(in crate::report) fn close_together(
 /// Closes or overflows all slots but those into which others fold, from the highest level down; returns what is left.
 fn close_within(
     aggregates: &mut [&mut Aggregate],
-    costs: &[[usize; LEVELS]],
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) -> Allowance {
+    let costs = |it: &&mut Aggregate| it.costs(Groups::closing_bytes);
+    let costs: Vec<_> = aggregates.iter().map(costs).collect();
     for level in (0..LEVELS).rev() {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
-        for (aggregate, costs) in aggregates.iter_mut().zip(costs) {
+        for (aggregate, costs) in aggregates.iter_mut().zip(&costs) {
             if costs[level] == 0 {
                 continue;
             }
@@ -196,7 +196,8 @@ impl Aggregate {
 
     /// The most that closing the running tick takes.
     pub(in crate::report) fn closing_bytes(&self) -> usize {
-        self.costs(Groups::closing_bytes).iter().sum()
+        let slots = 0..self.groups.dirty();
+        slots.map(|at| self.groups.closing_bytes(at)).sum()
     }
 
     /// What slots cost, by level.

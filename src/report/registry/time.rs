@@ -26,11 +26,8 @@ impl Reports {
         let begun = Instant::now();
         self.now_ms = now_ms;
         let is_due = |it: &Aggregate| !it.is_filling && it.is_due(now_ms);
-        let Some(first) = self.live().find(|it| is_due(it)) else {
-            return false;
-        };
-        let (ticks, bytes) = (first.scope.ticks, first.closing_bytes());
-        let leaving = self.live().find(|it| is_due(it) && it.has_left(now_ms));
+        let has_left = |it: &Aggregate| is_due(it) && it.has_left(now_ms);
+        let leaving = self.live().find(|it| has_left(it));
         if let Some(leaving) = leaving {
             leaving.retire_until(now_ms, &mut pool.strings);
             leaving.version += 1;
@@ -38,14 +35,19 @@ impl Reports {
             holds.lock_hold_leaving_us.raise_to_us_since(begun);
             return true;
         }
+        let due = self.live().filter(|it| is_due(it)).count();
+        if due == 0 {
+            return false;
+        }
         self.measure();
         let all = || self.aggregates.iter().flatten().map(|it| &**it);
-        let room = allowance(ticks, all(), &self.budget);
-        let due = all().filter(|it| is_due(it)).count();
-        let one_by_one = room.share(1, due).has(bytes);
+        let fits = all().find(|it| is_due(it)).is_some_and(|first| {
+            let room = allowance(first.scope.ticks, all(), &self.budget);
+            room.share(1, due).has(first.closing_bytes())
+        });
         let mut closed = 0;
-        self.end_ticks(now_ms, pool, |_, it| {
-            let now = is_due(it) && (closed == 0 || !one_by_one);
+        self.end_ticks(now_ms, fits, pool, |_, it| {
+            let now = is_due(it) && (closed == 0 || !fits);
             closed += usize::from(now);
             now
         });
@@ -54,10 +56,11 @@ impl Reports {
         true
     }
 
-    /// Ends the running ticks of those that `is_due` says, beside the others.
+    /// Ends the running ticks of those that `is_due` says, beside the others. `fits`: they are known to have room.
     pub(super) fn end_ticks(
         &mut self,
         now_ms: u64,
+        fits: bool,
         pool: &mut Pool,
         mut is_due: impl FnMut(usize, &Aggregate) -> bool,
     ) {
@@ -70,7 +73,13 @@ impl Reports {
             }
         }
         let budget = &mut self.budget;
-        end_ticks(&mut due, &others, now_ms, &mut Memory { pool, budget });
+        end_ticks(
+            &mut due,
+            &others,
+            now_ms,
+            fits,
+            &mut Memory { pool, budget },
+        );
     }
 }
 
@@ -83,6 +92,7 @@ fn end_ticks(
     due: &mut [&mut Aggregate],
     others: &[&Aggregate],
     now_ms: u64,
+    fits: bool,
     memory: &mut Memory<'_>,
 ) {
     let before = taken(due);
@@ -96,7 +106,7 @@ fn end_ticks(
         let share = allowance(ticks, all, memory.budget);
         let of_window = due.iter_mut().filter(|it| it.scope.ticks == ticks);
         let mut together: Vec<&mut Aggregate> = of_window.map(|it| &mut **it).collect();
-        close_together(&mut together, share, memory);
+        close_together(&mut together, fits, share, memory);
     }
     let before = taken(due);
     for aggregate in &mut *due {
