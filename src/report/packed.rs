@@ -113,11 +113,6 @@ impl Sum {
         self.histogram.add_all(&other.histogram);
     }
 
-    /// Whether nothing was counted.
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.totals == Totals::ZERO
-    }
-
     /// The histogram, if all that was added had one.
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
         (!self.lacks_some).then_some(&self.histogram)

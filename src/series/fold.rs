@@ -10,6 +10,7 @@ use super::weights::Weights;
 use super::{DRAFT, Shared, WEIGHTS};
 use crate::delta::Second;
 use crate::report::packed::Sum;
+use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
 
 /// What makes blocks.
@@ -89,7 +90,7 @@ impl Fold {
                 draft.push(id, weight, row.sum);
             }
         });
-        if !all.is_nothing() {
+        if all.totals != Totals::ZERO {
             draft.push((report.number, TOTAL_ID), f64::INFINITY, &all);
         }
     }
