@@ -29,7 +29,8 @@ pub(super) type RowId = (u64, u64);
 #[derive(Debug, Clone)]
 pub(super) struct Sheet {
     report: u64,
-    rows: Box<[u64]>,
+    /// Every row, with [`TOTAL_ID`] and [`OTHER_ID`].
+    pub(super) rows: Box<[u64]>,
     ends: Box<[u32]>,
     bytes: Box<[u8]>,
 }
@@ -50,12 +51,7 @@ impl Sheet {
         }
     }
 
-    /// Every row, with [`TOTAL_ID`] and [`OTHER_ID`].
-    pub(super) fn rows(&self) -> &[u64] {
-        &self.rows
-    }
-
-    /// What the row at a place of [`rows`](Self::rows) gained.
+    /// What the row at a place of `rows` gained.
     pub(super) fn nth(&self, at: usize) -> Packed<'_> {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         Packed(&self.bytes[start as usize..self.ends[at] as usize])
@@ -348,7 +344,7 @@ mod tests {
             expected.extend(vec![None; fit.folded]);
             assert_eq!(shown, expected);
             let (sheet, mut sum) = (&block.sheets[0], Totals::ZERO);
-            for (at, &row) in sheet.rows().iter().enumerate() {
+            for (at, &row) in sheet.rows.iter().enumerate() {
                 if row != TOTAL_ID {
                     sum += &sheet.nth(at).read().0;
                 }

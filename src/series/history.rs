@@ -140,7 +140,7 @@ pub(super) fn each_row(blocks: &[Arc<Block>], report: u64, mut each: impl FnMut(
     let sheets: Vec<&Sheet> = sheets.collect();
     let mut entries: Vec<(u64, usize, usize)> = Vec::new();
     for (of, sheet) in sheets.iter().enumerate() {
-        let rows = sheet.rows().iter().enumerate();
+        let rows = sheet.rows.iter().enumerate();
         entries.extend(rows.map(|(at, &row)| (row, of, at)));
     }
     entries.sort_unstable();

@@ -143,14 +143,13 @@ impl Series {
             [] => TOTAL_ID,
             _ => report.row_id(&bytes),
         };
-        let state = self.0.state.read();
-        if row != TOTAL_ID && !state.history.has((report.number, row)) {
+        let is_kept = |row| self.0.state.read().history.has((report.number, row));
+        if row != TOTAL_ID && !is_kept(row) {
             return Err(format!(
                 "no such row of report {name:?} is kept: it had no request in the last hour, or takes too little \
                  time to have room in series.memory"
             ));
         }
-        drop(state);
         Ok((report, row))
     }
 
@@ -159,11 +158,10 @@ impl Series {
     pub fn coverage(&self) -> Option<Coverage> {
         let state = self.0.state.read();
         let (from, fine_from) = state.history.reaches()?;
-        let base = state.base;
         Some(Coverage {
-            from: from + base,
-            fine_from: fine_from + base,
-            to: state.history.end()? + base,
+            from: from + state.base,
+            fine_from: fine_from + state.base,
+            to: state.history.end()? + state.base,
         })
     }
 

@@ -41,12 +41,10 @@ pub struct Choice {
 impl Choice {
     fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
         let named = |name: &str| self.names.iter().any(|it| it == name);
+        let is_named = named(&entry.definition.name);
         let (wanted, made_later) = match entry.defined_by {
-            DefinedBy::BuiltIn => (named(&entry.definition.name), false),
-            DefinedBy::Configuration(_) => (
-                named(&entry.definition.name) || named(CONFIGURED),
-                !at_start,
-            ),
+            DefinedBy::BuiltIn => (is_named, false),
+            DefinedBy::Configuration(_) => (is_named || named(CONFIGURED), !at_start),
             DefinedBy::RunTime => (true, true),
         };
         wanted && (!made_later || watched < self.reports_max)
