@@ -98,11 +98,6 @@ impl Budget {
         self.charged() + more > self.usable / 16 * 15
     }
 
-    /// Whether closed ticks may take so many bytes more.
-    pub(super) fn has_room_for_closed(&self, more: usize) -> bool {
-        self.taken.closed + more <= self.closed_max()
-    }
-
     /// Running ticks are about to give back.
     pub(super) fn exceeded(&mut self) {
         self.peak = self.peak.max(self.taken.all - self.taken.closed);

@@ -190,11 +190,6 @@ impl Histogram {
         }
     }
 
-    /// Forgets all counts and gives the memory back.
-    pub(crate) fn reset(&mut self) {
-        *self = Self::new();
-    }
-
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
@@ -215,12 +210,9 @@ impl Counts {
 
     #[inline]
     fn peek(&self, bucket: u32) -> u32 {
-        let place = if self.first == SORTED {
-            0
-        } else {
-            bucket.wrapping_sub(self.first) as usize
-        };
-        self.entries.get(place).copied().unwrap_or_default()
+        let place = bucket.wrapping_sub(self.first) as usize;
+        let entry = self.entries.get(place).or(self.entries.first());
+        entry.copied().unwrap_or_default()
     }
 
     /// Adds; false, and nothing is added, when there are too few bits for it.

@@ -388,7 +388,7 @@ impl Groups {
         // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
         if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
             *slot_histogram_bytes -= counts.heap_bytes();
-            counts.reset();
+            counts = Histogram::new();
         } else {
             counts.clear();
         }

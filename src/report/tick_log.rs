@@ -44,10 +44,8 @@ pub(super) struct TickLogWriter {
 impl TickLogWriter {
     /// Adds what `group` gained. With `histogram` `None` it is left out (memory budget).
     pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
-        match histogram {
-            Some(histogram) => self.pairs(group, totals, histogram.len(), histogram.iter()),
-            None => self.pairs(group, totals, 0, std::iter::empty()),
-        }
+        let histogram = histogram.unwrap_or(const { &Histogram::new() });
+        self.pairs(group, totals, histogram.len(), histogram.iter());
     }
 
     /// The same from `len` (bucket, count), buckets ascending.

@@ -85,7 +85,7 @@ impl Aggregate {
             return;
         };
         let bytes = self.groups.closing_bytes(at);
-        if memory.budget.has_room_for_closed(bytes) {
+        if bytes <= memory.budget.free_for_closed() {
             self.log_slot(at, true);
             self.groups.take_over(at, self.tick, true);
             return;
