@@ -5,7 +5,7 @@
 //! lightest are added up in one entry, so that totals stay exact. Never decides who came first.
 //!
 //! ```text
-//!   sheet of a report:  rows  | TOTAL | OTHER | id | id | ...        ascending
+//!   rows of a report:   rows  | TOTAL | OTHER | id | id | ...        ascending
 //!                       ends  |   41  |   52  | ...                  where each row's bytes end
 //!                       bytes | packed rows, one behind the other
 //! ```
@@ -27,7 +27,7 @@ pub(super) type RowId = (u64, u64);
 
 /// One report in one block.
 #[derive(Debug, Clone)]
-pub(super) struct Sheet {
+pub(super) struct ReportRows {
     report: u64,
     /// Every row, with [`TOTAL_ID`] and [`OTHER_ID`].
     pub(super) rows: Box<[u64]>,
@@ -35,7 +35,7 @@ pub(super) struct Sheet {
     bytes: Box<[u8]>,
 }
 
-impl Sheet {
+impl ReportRows {
     /// Rows of one report, ascending.
     fn new(rows: &[DraftRow]) -> Self {
         let mut bytes = Vec::new();
@@ -68,38 +68,38 @@ pub(super) struct Block {
     /// Requests of seconds that were lost before it.
     pub(super) missed: u64,
     /// Of reports that gained something.
-    pub(super) sheets: Vec<Sheet>,
+    pub(super) reports: Vec<ReportRows>,
 }
 
 impl Block {
     /// What a report gained.
-    pub(super) fn sheet(&self, report: u64) -> Option<&Sheet> {
-        self.sheets.iter().find(|sheet| sheet.report == report)
+    pub(super) fn of_report(&self, report: u64) -> Option<&ReportRows> {
+        self.reports.iter().find(|it| it.report == report)
     }
 
     /// What a row gained, when it has an entry of its own.
     pub(super) fn row(&self, (report, row): RowId) -> Option<Packed<'_>> {
-        let sheet = self.sheet(report)?;
-        let at = sheet.rows.binary_search(&row).ok()?;
-        Some(sheet.nth(at))
+        let report = self.of_report(report)?;
+        let at = report.rows.binary_search(&row).ok()?;
+        Some(report.nth(at))
     }
 
     /// Drops what a report gained.
     pub(super) fn forget(&mut self, report: u64) {
-        self.sheets.retain(|sheet| sheet.report != report);
-        self.sheets.shrink_to_fit();
+        self.reports.retain(|it| it.report != report);
+        self.reports.shrink_to_fit();
     }
 
     /// Bytes that it takes, the parts that every block has included.
     pub(super) fn bytes(&self) -> usize {
-        let rows = |sheet: &Sheet| sheet.rows.len() * ROW_BYTES + sheet.bytes.len();
-        block_bytes(self.sheets.len()) + self.sheets.iter().map(rows).sum::<usize>()
+        let rows = |report: &ReportRows| report.rows.len() * ROW_BYTES + report.bytes.len();
+        block_bytes(self.reports.len()) + self.reports.iter().map(rows).sum::<usize>()
     }
 }
 
 /// What a block takes beside its rows.
 pub(super) fn block_bytes(reports: usize) -> usize {
-    size_of::<Block>() + 64 + reports * (size_of::<Sheet>() + 48)
+    size_of::<Block>() + 64 + reports * (size_of::<ReportRows>() + 48)
 }
 
 /// One row of a draft.
@@ -135,7 +135,7 @@ impl DraftRow {
         self.id.1 == TOTAL_ID
     }
 
-    /// Bytes in a sheet without a histogram.
+    /// Bytes without a histogram.
     fn sums_bytes(&self) -> usize {
         ROW_BYTES + self.sums
     }
@@ -242,8 +242,8 @@ impl Draft {
         rows.map(|row| (row.id, row.weight))
     }
 
-    /// The sheets.
-    pub(super) fn finish(mut self) -> (Vec<Sheet>, Fit) {
+    /// The reports.
+    pub(super) fn finish(mut self) -> (Vec<ReportRows>, Fit) {
         let named = || self.rows.iter().filter(|row| !row.is_total());
         let full = named().filter(|row| row.packed[0] == 1).count();
         let fit = Fit {
@@ -256,7 +256,7 @@ impl Draft {
         self.rows.extend(others);
         self.rows.sort_unstable_by_key(|row| row.id);
         let reports = self.rows.chunk_by(|a, b| a.id.0 == b.id.0);
-        (reports.map(Sheet::new).collect(), fit)
+        (reports.map(ReportRows::new).collect(), fit)
     }
 }
 
@@ -292,12 +292,12 @@ mod tests {
         draft
     }
 
-    fn block(sheets: Vec<Sheet>) -> Block {
+    fn block(reports: Vec<ReportRows>) -> Block {
         Block {
             second: 0,
             secs: 1,
             missed: 0,
-            sheets,
+            reports,
         }
     }
 
@@ -306,9 +306,9 @@ mod tests {
         let mut draft = draft(1 << 20);
         draft.fit_into(1 << 20);
         assert_eq!(draft.weights().count(), 100);
-        let (sheets, fit) = draft.finish();
+        let (reports, fit) = draft.finish();
         assert_eq!((fit.full, fit.sums, fit.folded), (100, 0, 0));
-        let mut block = block(sheets);
+        let mut block = block(reports);
         let (read, pairs) = block.row((7, 77)).unwrap().read();
         assert_eq!((read, pairs.unwrap().count()), (totals(77), 50));
         for none in [(7, OTHER_ID), (7, 102), (8, 77)] {
@@ -327,8 +327,8 @@ mod tests {
             let mut draft = draft(bytes_max);
             let allowance = 2_000;
             draft.fit_into(allowance);
-            let (sheets, fit) = draft.finish();
-            let block = block(sheets);
+            let (reports, fit) = draft.finish();
+            let block = block(reports);
             assert!(block.bytes() <= allowance + block_bytes(1));
             assert!(
                 fit.full > 3 && fit.sums > fit.full && fit.folded > 0,
@@ -343,10 +343,10 @@ mod tests {
             expected.extend(vec![Some(false); fit.sums]);
             expected.extend(vec![None; fit.folded]);
             assert_eq!(shown, expected);
-            let (sheet, mut sum) = (&block.sheets[0], Totals::ZERO);
-            for (at, &row) in sheet.rows.iter().enumerate() {
+            let (report, mut sum) = (&block.reports[0], Totals::ZERO);
+            for (at, &row) in report.rows.iter().enumerate() {
                 if row != TOTAL_ID {
-                    sum += &sheet.nth(at).read().0;
+                    sum += &report.nth(at).read().0;
                 }
             }
             assert_eq!(block.row((7, TOTAL_ID)).unwrap().read().0, sum);

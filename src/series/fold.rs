@@ -151,12 +151,12 @@ impl Fold {
 }
 
 fn block(draft: Draft, second: u64, secs: u64, missed: u64) -> (Arc<Block>, Fit) {
-    let (sheets, fit) = draft.finish();
+    let (reports, fit) = draft.finish();
     let block = Block {
         second,
         secs,
         missed,
-        sheets,
+        reports,
     };
     (Arc::new(block), fit)
 }

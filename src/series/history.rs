@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::{Block, RowId, Sheet, block_bytes};
+use super::block::{Block, ReportRows, RowId, block_bytes};
 use crate::report::packed::Sum;
 
 /// Seconds that are kept one by one.
@@ -136,18 +136,18 @@ impl History {
 /// Adds up what each row of a report gained in `blocks`, and gives `each` the row and its sum. What was folded in one of
 /// them stays folded.
 pub(super) fn each_row(blocks: &[Arc<Block>], report: u64, mut each: impl FnMut(u64, &Sum)) {
-    let sheets = blocks.iter().filter_map(|it| it.sheet(report));
-    let sheets: Vec<&Sheet> = sheets.collect();
+    let reports = blocks.iter().filter_map(|it| it.of_report(report));
+    let reports: Vec<&ReportRows> = reports.collect();
     let mut entries: Vec<(u64, usize, usize)> = Vec::new();
-    for (of, sheet) in sheets.iter().enumerate() {
-        let rows = sheet.rows.iter().enumerate();
+    for (of, report) in reports.iter().enumerate() {
+        let rows = report.rows.iter().enumerate();
         entries.extend(rows.map(|(at, &row)| (row, of, at)));
     }
     entries.sort_unstable();
     for of_row in entries.chunk_by(|a, b| a.0 == b.0) {
         let mut sum = Sum::default();
         for &(_, of, at) in of_row {
-            sum.add(sheets[of].nth(at));
+            sum.add(reports[of].nth(at));
         }
         each(of_row[0].0, &sum);
     }
