@@ -40,7 +40,7 @@ impl Second {
             let mut at = 0;
             while let Some((group, next)) = deltas.at(at) {
                 let id = report.row_of(group.key, &mut key);
-                groups.extend(id.map(|id| (id, part, at)));
+                groups.extend(id.map(|id| (id, part as u32, at as u32)));
                 at = next;
             }
         }
@@ -49,7 +49,7 @@ impl Second {
             let mut sum = Sum::default();
             let records = of_row
                 .iter()
-                .filter_map(|&(_, part, at)| parts[part].at(at));
+                .filter_map(|&(_, part, at)| parts[part as usize].at(at as usize));
             for (group, _) in records {
                 sum.add(group.gained);
                 report.row_of(group.key, &mut key);

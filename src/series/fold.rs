@@ -71,7 +71,7 @@ impl Fold {
     }
 
     fn draft(&self) -> Draft {
-        Draft::new(self.shared.memory / 10 * DRAFT)
+        Draft::new(self.shared.memory / 40 * DRAFT)
     }
 
     /// Puts what all rows of a report gained into the draft.
@@ -105,7 +105,7 @@ impl Fold {
         for (row, weight) in draft.weights() {
             self.weights.set(row, weight);
         }
-        self.weights.prune(self.shared.memory / 10 * WEIGHTS);
+        self.weights.prune(self.shared.memory / 40 * WEIGHTS);
         let (block, fit) = block(draft, second, 1, missed);
         let mut state = self.shared.state.write();
         state.history.fine.push(block);

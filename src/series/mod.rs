@@ -38,11 +38,11 @@ pub const REPORTS_MAX: usize = 64;
 /// The report of which it is always kept: everything together.
 pub const EVERYTHING: &str = "info";
 
-/// How the memory is divided, in tenths: for blocks, for the weights of the rows in them, for seconds on their way here, for
-/// the block that is being made.
-const BLOCKS: usize = 6;
-const WEIGHTS: usize = 1;
-const STREAM: usize = 2;
+/// How the memory is divided, in fortieths: for blocks, for the weights of the rows in them, for seconds on their way here, for
+/// the block that is being made (which is a dozen times what a block may take).
+const BLOCKS: usize = 27;
+const WEIGHTS: usize = 4;
+const STREAM: usize = 8;
 const DRAFT: usize = 1;
 
 /// The last hour, for those who read it.
@@ -140,7 +140,7 @@ impl Series {
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
         let state = State {
             since: BTreeMap::new(),
-            history: History::new(memory / 10 * BLOCKS),
+            history: History::new(memory / 40 * BLOCKS),
             fit: Fit::default(),
             rows: 0,
             base: 0,
@@ -164,6 +164,6 @@ impl Series {
     /// Bytes of it for seconds that are on their way here and to the metrics.
     #[must_use]
     pub fn stream_bytes(memory: usize) -> usize {
-        Self::bytes_max(memory) / 10 * STREAM
+        Self::bytes_max(memory) / 40 * STREAM
     }
 }
