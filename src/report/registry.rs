@@ -1,6 +1,6 @@
 //! The live reports: defined, found by name, kept in step, dropped.
 //!
-//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance`]; nothing here reads
+//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance_some`]; nothing here reads
 //! a clock. Reports join an aggregate when they are defined (see `aggregate`).
 
 use std::sync::Arc;
