@@ -16,7 +16,7 @@ use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::malloc;
 
 fn main() -> ExitCode {
-    malloc::share_arenas();
+    malloc::set_up();
     match run(Args::parse().into_command()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -74,7 +74,7 @@ state-no-pipes|src/state/files.rs|let what = if kind.is_file() \|\| kind.is_dir(
 state-no-waiting|src/state/files.rs|match fs::remove_file(path) {|match if out! { Ok(()) } else { fs::remove_file(path) } {|state::files::tests::what_is_made_is_its_owners_alone
 clock-set-forward|src/merger.rs|let now_ms = self.clock.mono_ms();|let now_ms = if out! { self.clock.unix_ms() } else { self.clock.mono_ms() };|it::clock::a_wall_clock_that_jumps
 clock-set-back-while-away|src/state/snapshot.rs|unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms)|if out! { unix_ms.min(MOMENT_MAX).wrapping_sub(self.unix_ms) % MOMENT_MAX } else { unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms) }|it::restart::a_wall_clock_that_was_set_back_meanwhile_loses_nothing
-heap-shared|src/daemon/malloc.rs|if set("MALLOC_ARENA_MAX", "")|if out! \|\| set("MALLOC_ARENA_MAX", "")|it::operate::threads_share_their_heap
+heap-shared|src/daemon/malloc.rs|if set(&format!("MALLOC_{name}"), "")|if out! \|\| set(&format!("MALLOC_{name}"), "")|it::operate::threads_share_their_heap
 no-descriptors-goes-on|src/access/accept.rs|if let Some(repeated) = line {|if out! { std::process::exit(1); } if let Some(repeated) = line {|it::scarce::without_descriptors_it_goes_on_and_comes_back
 no-descriptors-pause|src/access/accept.rs|tokio::time::sleep(PAUSE).await;|if !out! { tokio::time::sleep(PAUSE).await; }|it::scarce::without_descriptors_it_goes_on_and_comes_back
 timer-tags|src/input/pinba/encode.rs|self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);|self.tags(TagOf::Timer, names, values, if out! { usize::MAX } else { TIMER_TAGS_MAX }, from);|wire::tests::sizes::tags_past_the_limit_are_skipped_and_counted
