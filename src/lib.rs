@@ -46,6 +46,9 @@ pub mod state;
 
 pub mod access;
 
+#[cfg(feature = "sql")]
+pub mod history;
+
 pub mod query;
 
 #[cfg(feature = "sql")]

@@ -1,0 +1,75 @@
+//! Whose rows they are: a report's, as it was defined when they were counted.
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::definition::{Definition, Level};
+use crate::report::histogram::BucketLayout;
+use crate::report::key_names;
+
+/// The past of a report under one definition. What counts differently is another one, under the same name or not: two are the
+/// same if name and hash are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Dataset {
+    /// The report's name.
+    pub report: String,
+    /// 16 hexadecimal digits over what defines it: level, keys, filters, buckets, and which status is an error.
+    pub hash: String,
+    /// What is counted.
+    pub level: Level,
+    /// The names of its keys: see [`key_names`].
+    pub keys: Vec<String>,
+    /// How times are put into buckets.
+    pub buckets: BucketLayout,
+    /// Whether smallest and largest values are kept.
+    pub extremes: bool,
+}
+
+impl Dataset {
+    /// For how long there were which others: keys are their report and hash, requests the seconds in which the daemon ran with that
+    /// definition, hits the requests that were missed.
+    #[must_use]
+    pub fn coverage() -> Self {
+        Self {
+            report: "coverage".to_owned(),
+            hash: String::new(),
+            level: Level::Packet,
+            keys: vec!["report".to_owned(), "definition".to_owned()],
+            buckets: BucketLayout::LogLinear,
+            extremes: false,
+        }
+    }
+
+    /// That of a definition, where this status and those above are errors.
+    #[must_use]
+    pub fn of(definition: &Definition, error_status: u32) -> Self {
+        let Definition {
+            level,
+            keys,
+            filters,
+            buckets,
+            extremes,
+            ..
+        } = definition;
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|key| (&key.source, key.occurrence, key.missing))
+            .collect();
+        let defining = (level, &keys, filters, buckets, extremes, error_status);
+        // A structure of texts and numbers: writing it as JSON cannot fail.
+        let text = serde_json::to_vec(&defining).unwrap_or_default();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &text);
+        let hash = digest
+            .as_ref()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"));
+        Self {
+            report: definition.name.clone(),
+            hash: hash.collect(),
+            level: *level,
+            keys: key_names(definition),
+            buckets: *buckets,
+            extremes: *extremes,
+        }
+    }
+}

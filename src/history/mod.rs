@@ -1,0 +1,18 @@
+//! History: the reports of months, on disk, in Parquet files that other programs read too.
+//!
+//! ```text
+//!   delta::Second --(series thread)--> rows of the running minutes --(history thread)--> pieces --> files --> coarser rows
+//!                                                    \______________________________________/
+//!                                                         reading: a span of one report
+//! ```
+//!
+//! What a key of a report gained in a minute is a [`Row`]; rows of one key and time may be many, they are added up
+//! whenever they are read. Minutes are folded to hours, hours to days ([`Resolution`]).
+
+mod dataset;
+mod resolution;
+mod row;
+
+pub use self::dataset::Dataset;
+pub use self::resolution::Resolution;
+pub use self::row::{Gain, Row, RowRef};

@@ -1,0 +1,141 @@
+//! How long a span the rows of history stand for: a minute, an hour, a day, all of UTC.
+
+use std::ops::Range;
+
+use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate};
+
+/// The span of time that a row stands for, from the finest to the coarsest.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolution {
+    /// 60 s.
+    Minute,
+    /// 3,600 s.
+    Hour,
+    /// 86,400 s, from midnight UTC.
+    Day,
+}
+
+impl Resolution {
+    /// All, from the finest.
+    pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
+
+    /// As in the names of folders and in answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// How long it is, seconds.
+    #[must_use]
+    pub const fn secs(self) -> u64 {
+        match self {
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+        }
+    }
+
+    /// The next coarser one.
+    #[must_use]
+    pub const fn coarser(self) -> Option<Self> {
+        match self {
+            Self::Minute => Some(Self::Hour),
+            Self::Hour => Some(Self::Day),
+            Self::Day => None,
+        }
+    }
+
+    /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78 %) or 16 (3.1 %).
+    #[must_use]
+    pub const fn bucket_bits(self) -> u32 {
+        match self {
+            Self::Minute => 6,
+            Self::Hour | Self::Day => 4,
+        }
+    }
+
+    /// The unix second at which the row begins that a second belongs to.
+    #[must_use]
+    pub const fn begin(self, unix_secs: u64) -> u64 {
+        unix_secs - unix_secs % self.secs()
+    }
+
+    /// The span, unix seconds, whose rows a published file holds together with that of `unix_secs`: minutes of an hour, hours of
+    /// a day, days of a month.
+    #[must_use]
+    pub fn file_span(self, unix_secs: u64) -> Range<u64> {
+        match self.coarser() {
+            Some(coarser) => {
+                let begin = coarser.begin(unix_secs);
+                begin..begin + coarser.secs()
+            }
+            None => {
+                let first = date(unix_secs).with_day(1).unwrap_or_default();
+                let next = first.checked_add_months(Months::new(1)).unwrap_or(first);
+                midnight(first)..midnight(next)
+            }
+        }
+    }
+}
+
+/// The day of UTC to which a unix second belongs.
+#[must_use]
+fn date(unix_secs: u64) -> NaiveDate {
+    let days = Days::new(unix_secs / 86_400);
+    let epoch = DateTime::UNIX_EPOCH.date_naive();
+    epoch.checked_add_days(days).unwrap_or(NaiveDate::MAX)
+}
+
+/// The unix second at which a day of UTC begins.
+fn midnight(day: NaiveDate) -> u64 {
+    let days = day.signed_duration_since(DateTime::UNIX_EPOCH.date_naive());
+    u64::try_from(days.num_seconds()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hold_hours_days_and_months() {
+        let at = |text: &str| {
+            let moment = DateTime::parse_from_rfc3339(text).unwrap();
+            u64::try_from(moment.timestamp()).unwrap()
+        };
+        let moment = at("2024-02-29T13:59:59Z");
+        for (resolution, from, to) in [
+            (
+                Resolution::Minute,
+                "2024-02-29T13:00:00Z",
+                "2024-02-29T14:00:00Z",
+            ),
+            (
+                Resolution::Hour,
+                "2024-02-29T00:00:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+            (
+                Resolution::Day,
+                "2024-02-01T00:00:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+        ] {
+            assert_eq!(resolution.file_span(moment), at(from)..at(to));
+            assert!(resolution.begin(moment) <= moment);
+            assert!(resolution.begin(moment) + resolution.secs() > moment);
+        }
+        assert_eq!(
+            Resolution::Day.file_span(at("2025-12-31T23:59:59Z")).end,
+            at("2026-01-01T00:00:00Z")
+        );
+        assert_eq!(date(0).to_string(), "1970-01-01");
+        assert_eq!(date(u64::MAX), NaiveDate::MAX);
+    }
+}

@@ -1,0 +1,47 @@
+//! Rows of history: what a key of a report gained in a minute, an hour or a day.
+
+use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+
+/// What was gained: sums, histogram, extremes.
+#[derive(Debug, Default)]
+pub struct Gain {
+    /// Sums and histogram.
+    pub sum: Sum,
+    /// [`Extremes::NOTHING`] where the report keeps none.
+    pub extremes: Extremes,
+}
+
+impl Gain {
+    /// Adds what was gained elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.sum.add_sum(&other.sum);
+        self.extremes.widen(&other.extremes);
+    }
+}
+
+/// A row. There may be several of one key and time: they are parts of one, to be added up.
+#[derive(Debug)]
+pub struct Row {
+    /// The unix second at which its minute, hour or day begins.
+    pub time: u64,
+    /// The texts of its key (see [`key_texts`](crate::report::row_key::key_texts)); a status is decimal text.
+    pub key: Box<[u8]>,
+    /// Whether it stands for keys that found no row of their own; its key has `(other)` for each value then.
+    pub is_other: bool,
+    /// What it gained.
+    pub gain: Gain,
+}
+
+/// A row where it is kept, to be looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRef<'a> {
+    /// As [`Row::time`].
+    pub time: u64,
+    /// As [`Row::key`].
+    pub key: &'a [u8],
+    /// As [`Row::is_other`].
+    pub is_other: bool,
+    /// What it gained.
+    pub gain: &'a Gain,
+}
