@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::definition::{Definition, Level};
+use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
 
@@ -18,6 +18,8 @@ pub struct Dataset {
     pub level: Level,
     /// The names of its keys: see [`key_names`].
     pub keys: Vec<String>,
+    /// Which of them is the status, the only one that is a number.
+    pub status: Option<usize>,
     /// How times are put into buckets.
     pub buckets: BucketLayout,
     /// Whether smallest and largest values are kept.
@@ -34,9 +36,16 @@ impl Dataset {
             hash: String::new(),
             level: Level::Packet,
             keys: vec!["report".to_owned(), "definition".to_owned()],
+            status: None,
             buckets: BucketLayout::LogLinear,
             extremes: false,
         }
+    }
+
+    /// Whether it is [`coverage`](Self::coverage).
+    #[must_use]
+    pub fn is_coverage(&self) -> bool {
+        self.hash.is_empty()
     }
 
     /// That of a definition, where this status and those above are errors.
@@ -50,6 +59,8 @@ impl Dataset {
             extremes,
             ..
         } = definition;
+        let is_status = |key: &Key| key.source == KeySource::Field(Field::Status);
+        let status = keys.iter().position(is_status);
         let keys: Vec<_> = keys
             .iter()
             .map(|key| (&key.source, key.occurrence, key.missing))
@@ -68,6 +79,7 @@ impl Dataset {
             hash: hash.collect(),
             level: *level,
             keys: key_names(definition),
+            status,
             buckets: *buckets,
             extremes: *extremes,
         }

@@ -10,6 +10,8 @@
 //! whenever they are read. Minutes are folded to hours, hours to days ([`Resolution`]).
 
 mod dataset;
+pub(crate) mod histogram;
+pub mod parquet;
 mod resolution;
 mod row;
 

@@ -31,7 +31,7 @@ const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::
 
 /// Sub-buckets per octave of the log-linear layout: 2^6. The midpoint of a bucket is then at most
 /// 1/128 (0.78 %) away from anything in it.
-const LOG_LINEAR_BITS: u32 = 6;
+pub(crate) const LOG_LINEAR_BITS: u32 = 6;
 /// The same of pinba2's.
 const V2_BITS: u32 = 7;
 
@@ -236,32 +236,32 @@ impl fmt::Display for BucketLayout {
     }
 }
 
-/// The number of a bucket where values below 2^(`SUB_BITS` + 1) have one each, and each octave above 2^`SUB_BITS`.
+/// The number of a bucket where values below 2^(`bits` + 1) have one each, and each octave above 2^`bits`.
 #[inline]
-fn octave_bucket<const SUB_BITS: u32>(value: u64) -> u32 {
-    // How far the value is shifted right to leave SUB_BITS + 1 bits, the highest of them set; 0 for small ones. Then
-    // `value >> shift` is 2^SUB_BITS at least, and `shift << SUB_BITS` puts each octave behind the one before it.
-    let shift = (64 - 1 - SUB_BITS).saturating_sub(value.leading_zeros());
-    (shift << SUB_BITS) + (value >> shift) as u32
+pub(crate) fn octave_bucket(value: u64, bits: u32) -> u32 {
+    // How far the value is shifted right to leave bits + 1 bits, the highest of them set; 0 for small ones. Then
+    // `value >> shift` is 2^bits at least, and `shift << bits` puts each octave behind the one before it.
+    let shift = (64 - 1 - bits).saturating_sub(value.leading_zeros());
+    (shift << bits) + (value >> shift) as u32
 }
 
 /// Lowest value and number of values of such a bucket.
 #[inline]
-fn octave_bounds<const SUB_BITS: u32>(bucket: u32) -> (u64, u64) {
-    let shift = (bucket >> SUB_BITS).saturating_sub(1);
-    (u64::from(bucket - (shift << SUB_BITS)) << shift, 1 << shift)
+pub(crate) fn octave_bounds(bucket: u32, bits: u32) -> (u64, u64) {
+    let shift = (bucket >> bits).saturating_sub(1);
+    (u64::from(bucket - (shift << bits)) << shift, 1 << shift)
 }
 
 /// At most 2943.
 #[inline]
 fn log_linear_bucket(us: u64) -> u32 {
-    octave_bucket::<LOG_LINEAR_BITS>(us.min(TIME_US_MAX))
+    octave_bucket(us.min(TIME_US_MAX), LOG_LINEAR_BITS)
 }
 
 /// Lowest time and number of times (whole microseconds) of a log-linear bucket.
 #[inline]
 fn log_linear_bounds(bucket: u32) -> (u64, u64) {
-    octave_bounds::<LOG_LINEAR_BITS>(bucket.min(LOG_LINEAR_BUCKETS - 1))
+    octave_bounds(bucket.min(LOG_LINEAR_BUCKETS - 1), LOG_LINEAR_BITS)
 }
 
 #[inline]
@@ -320,7 +320,7 @@ impl V2Buckets {
         } else if unit > self.unit_max {
             V2_MAX
         } else {
-            octave_bucket::<V2_BITS>(unit)
+            octave_bucket(unit, V2_BITS)
         }
     }
 
@@ -330,7 +330,7 @@ impl V2Buckets {
             V2_MAX => f64::from(self.max_ms) / 1e3,
             // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is in it already.
             bucket => {
-                let (low, shared_by) = octave_bounds::<V2_BITS>(bucket);
+                let (low, shared_by) = octave_bounds(bucket, V2_BITS);
                 let share = needed as f64 / has as f64;
                 let units = (low - 1) as f64 + shared_by as f64 * share;
                 self.width_ns as f64 * units / 1e9
@@ -344,7 +344,7 @@ impl V2Buckets {
             V2_MIN => (0, edge(self.unit_min.saturating_sub(1))),
             V2_MAX => (edge(self.unit_max), TIME_US_MAX),
             bucket => {
-                let (low, shared_by) = octave_bounds::<V2_BITS>(bucket);
+                let (low, shared_by) = octave_bounds(bucket, V2_BITS);
                 (edge(low - 1), edge(low - 1 + shared_by))
             }
         }
@@ -370,7 +370,7 @@ impl V2Buckets {
                 V2_MIN => low = Some(count),
                 V2_MAX => high = Some(count),
                 bucket => {
-                    let (id, _) = octave_bounds::<V2_BITS>(bucket);
+                    let (id, _) = octave_bounds(bucket, V2_BITS);
                     let _ = write!(text, "{separator}{id}{gap}{count}");
                     separator = ", ";
                 }

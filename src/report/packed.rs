@@ -62,7 +62,7 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { bytes, last: 0 }
     }
 }
@@ -96,6 +96,15 @@ pub struct Sum {
 }
 
 impl Sum {
+    /// What was added up elsewhere; no histogram: it lacks some.
+    pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
+        Self {
+            totals,
+            lacks_some: histogram.is_none(),
+            histogram: histogram.unwrap_or_default(),
+        }
+    }
+
     /// Adds what a row gained.
     pub fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();

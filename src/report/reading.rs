@@ -29,7 +29,7 @@ impl Extremes {
     };
 
     /// The longest time, seconds; `None` of no record at all.
-    fn longest_secs(&self) -> Option<f64> {
+    pub(crate) fn longest_secs(&self) -> Option<f64> {
         (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
     }
 

@@ -257,7 +257,7 @@ fn v2_units_round_up_and_are_counted_from_zero() {
         (516, 516),
         (1000, 1000),
     ] {
-        let (lowest, _) = octave_bounds::<V2_BITS>(fine.bucket(ms * 1000));
+        let (lowest, _) = octave_bounds(fine.bucket(ms * 1000), V2_BITS);
         assert_eq!(lowest, unit, "{ms} ms");
     }
 }

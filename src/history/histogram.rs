@@ -1,0 +1,253 @@
+//! Histograms as they are stored: in the column `histogram` of files, and in pieces.
+//!
+//! ```text
+//!   | bits | pair | pair ...          pairs as `report::packed` writes them
+//!
+//!   bits 6, 4, 3: log-linear buckets, 2^bits of a doubling, of whole microseconds
+//!   bits 0:       the numbers of the report's own linear or `hv=` buckets
+//! ```
+//!
+//! In memory log-linear buckets always have the numbers of 64 a doubling: one of 16 or 8 a doubling is kept as the one in
+//! its middle, so that whatever counts and adds up histograms need not know of it. What is read from such a histogram is
+//! [`settle`]d.
+
+use crate::report::counts::{BUCKET_MAX, Histogram};
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, octave_bounds, octave_bucket};
+use crate::report::packed::{Pairs, write_pairs};
+
+/// Buckets of a doubling that there may be, as powers of two.
+const BITS: [u32; 3] = [LOG_LINEAR_BITS, 4, 3];
+/// The first byte where the numbers are the report's own.
+const OWN: u8 = 0;
+/// No bucket has counted more: so no sum overflows.
+const COUNT_MAX: u64 = 1 << 56;
+
+/// A histogram as it is stored, log-linear buckets with 2^`bits` a doubling.
+#[must_use]
+pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) -> Vec<u8> {
+    let mut to = Vec::with_capacity(2 + histogram.len() * 2);
+    if *layout != BucketLayout::LogLinear {
+        to.push(OWN);
+        write_pairs(&mut to, histogram.iter());
+        return to;
+    }
+    to.push(bits as u8);
+    let mut coarse = histogram
+        .iter()
+        .map(|(bucket, count)| (coarse(bucket, bits), count))
+        .peekable();
+    let pairs = std::iter::from_fn(|| {
+        let (bucket, mut count) = coarse.next()?;
+        while let Some((_, more)) = coarse.next_if(|next| next.0 == bucket) {
+            count += more;
+        }
+        Some((bucket, count))
+    });
+    write_pairs(&mut to, pairs);
+    to
+}
+
+/// What was [`encode`]d; `None` of bytes that never were.
+#[must_use]
+pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
+    let (&first, pairs) = bytes.split_first()?;
+    let bits = u32::from(first);
+    let is_log_linear = *layout == BucketLayout::LogLinear;
+    let known = if is_log_linear {
+        BITS.contains(&bits)
+    } else {
+        first == OWN
+    };
+    if !known {
+        return None;
+    }
+    let mut histogram = Histogram::new();
+    for (bucket, count) in Pairs::of(pairs) {
+        let bucket = if is_log_linear {
+            fine(bucket, bits)?
+        } else {
+            bucket
+        };
+        if bucket > BUCKET_MAX || count > COUNT_MAX {
+            return None;
+        }
+        if count > 0 {
+            histogram.add(bucket, count);
+        }
+    }
+    Some(histogram)
+}
+
+/// Folds a log-linear histogram to 2^`bits` buckets a doubling.
+#[allow(dead_code, reason = "who folds and who answers come next")]
+pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
+    if bits < LOG_LINEAR_BITS {
+        let mut folded = Histogram::new();
+        for (bucket, count) in histogram.iter() {
+            folded.add(folded_bucket(bucket, bits), count);
+        }
+        *histogram = folded;
+    }
+}
+
+/// What a quantile that was read from a histogram is when that has 2^`bits` buckets a doubling: the middle of the coarse
+/// bucket, seconds.
+pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
+    if bits >= LOG_LINEAR_BITS {
+        return secs;
+    }
+    let us = (secs * 1e6).round() as u64;
+    let (low, width) = octave_bounds(octave_bucket(us, bits), bits);
+    (low + (width - 1) / 2) as f64 / 1e6
+}
+
+/// By how much a quantile may differ from the time at its rank, with 2^`bits` buckets a doubling: a part of it.
+#[allow(dead_code, reason = "who folds and who answers come next")]
+pub(crate) fn error(bits: u32) -> f64 {
+    0.5 / f64::from(1 << bits)
+}
+
+/// The number that a bucket has in the coarser numbering.
+fn coarse(bucket: u32, bits: u32) -> u32 {
+    let (low, _) = octave_bounds(bucket, LOG_LINEAR_BITS);
+    octave_bucket(low, bits)
+}
+
+/// The number by which a bucket of the coarser numbering is kept; `None`: there is no such bucket.
+fn fine(bucket: u32, bits: u32) -> Option<u32> {
+    // Up to the one that has `TIME_US_MAX`.
+    let exists = bucket < (52 - bits) << bits;
+    exists.then(|| match bits {
+        LOG_LINEAR_BITS => bucket,
+        bits => {
+            let (low, width) = octave_bounds(bucket, bits);
+            octave_bucket(low + (width - 1) / 2, LOG_LINEAR_BITS)
+        }
+    })
+}
+
+/// The bucket in whose place a bucket is counted after a fold.
+fn folded_bucket(bucket: u32, bits: u32) -> u32 {
+    fine(coarse(bucket, bits), bits).unwrap_or(bucket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::histogram::{LOG_LINEAR_BUCKETS, TIME_US_MAX};
+
+    /// Times around every edge, and the first thousands.
+    fn times() -> impl Iterator<Item = u64> {
+        let edges = (0..51).flat_map(|shift| {
+            let eighths = (8..16_u64).map(move |eighth| (eighth << shift) >> 3);
+            eighths.flat_map(|at| [at.saturating_sub(1), at, at + 1])
+        });
+        let all = (0..5_000)
+            .chain(edges)
+            .chain([TIME_US_MAX - 1, TIME_US_MAX]);
+        all.filter(|us| *us <= TIME_US_MAX)
+    }
+
+    fn of(pairs: &[(u32, u64)]) -> Histogram {
+        let mut histogram = Histogram::new();
+        pairs
+            .iter()
+            .for_each(|&(bucket, count)| histogram.add(bucket, count));
+        histogram
+    }
+
+    fn pairs(histogram: &Histogram) -> Vec<(u32, u64)> {
+        histogram.iter().collect()
+    }
+
+    #[test]
+    fn the_bucket_of_a_fold_is_the_fold_of_the_bucket() {
+        for us in times() {
+            let bucket = BucketLayout::LogLinear.bucket(us);
+            for bits in [4, 3] {
+                assert_eq!(coarse(bucket, bits), octave_bucket(us, bits), "{us} us");
+                let folded = folded_bucket(bucket, bits);
+                assert_eq!(coarse(folded, bits), coarse(bucket, bits), "{us} us");
+                let twice = folded_bucket(folded_bucket(bucket, 4), 3);
+                assert_eq!(twice, folded_bucket(bucket, 3), "{us} us");
+            }
+        }
+    }
+
+    #[test]
+    fn settled_quantiles_are_as_near_as_is_said() {
+        for us in times().filter(|us| *us > 0) {
+            for bits in BITS {
+                let bucket = folded_bucket(BucketLayout::LogLinear.bucket(us), bits);
+                let (low, high) = BucketLayout::LogLinear.bounds(bucket);
+                let middle = (low + (high - low - 1) / 2) as f64 / 1e6;
+                let exact = us as f64 / 1e6;
+                let off = (settle(middle, bits) - exact).abs() / exact;
+                assert!(off <= error(bits), "{us} us, {bits} bits: {off}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let last = LOG_LINEAR_BUCKETS - 1;
+        let all = of(&[
+            (0, 1),
+            (1, 7),
+            (127, 8),
+            (128, 1 << 40),
+            (700, 3),
+            (701, 2),
+            (last, u64::from(u32::MAX)),
+        ]);
+        let log = BucketLayout::LogLinear;
+        let read = decode(&encode(&all, &log, 6), &log).unwrap();
+        assert_eq!(pairs(&read), pairs(&all));
+        for bits in [4, 3] {
+            let mut folded = of(&pairs(&all));
+            fold(&mut folded, bits);
+            let read = decode(&encode(&all, &log, bits), &log).unwrap();
+            assert_eq!(pairs(&read), pairs(&folded));
+            let again = decode(&encode(&folded, &log, bits), &log).unwrap();
+            assert_eq!(pairs(&again), pairs(&folded));
+        }
+        for layout in [
+            BucketLayout::linear(10, 1024).unwrap(),
+            BucketLayout::v2(0, 60_000, 32_768).unwrap(),
+        ] {
+            let own = of(&[(0, 3), (1023, 9), (BUCKET_MAX, 1)]);
+            for bits in BITS {
+                let read = decode(&encode(&own, &layout, bits), &layout).unwrap();
+                assert_eq!(pairs(&read), pairs(&own));
+            }
+            assert!(decode(&encode(&own, &layout, 6), &log).is_none());
+            assert!(decode(&encode(&all, &log, 6), &layout).is_none());
+        }
+        assert_eq!(
+            decode(&encode(&Histogram::new(), &log, 4), &log)
+                .unwrap()
+                .len(),
+            0
+        );
+    }
+
+    #[test]
+    fn other_bytes_are_refused_or_read_as_something() {
+        let log = BucketLayout::LogLinear;
+        assert!(decode(&[], &log).is_none());
+        assert!(decode(&[5, 9], &log).is_none());
+        assert!(decode(&[6, 0xff, 0xff, 0xff, 0xff, 0x7f], &log).is_none());
+        let mut seed = 1u64;
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..seed % 20).map(|at| (seed >> (at * 3)) as u8).collect();
+            for first in [0, 3, 4, 6] {
+                let bytes = [&[first][..], &bytes].concat();
+                let _any = (
+                    decode(&bytes, &log),
+                    decode(&bytes, &BucketLayout::linear(1, 8).unwrap()),
+                );
+            }
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        }
+    }
+}
