@@ -380,6 +380,55 @@ settings! {
             "in whole seconds; 0 writes one at the stop only", live;
     }
 
+    /// `[history]`: reports of months on disk.
+    history: HistoryConfig {
+        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" keeps none. It is
+        /// created when missing (mode 0700) and belongs to one daemon at a time.
+        /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
+        /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
+        dir: Option<PathBuf> = "\"\"", path("directory");
+
+        /// Of which reports; "*" is every `[[report]]` of this file and every one that is made at run time, unless it says
+        /// `history = false`; one with `history = true` is kept in any case. The total over all requests (`info`) always is.
+        /// Cost: see dir, and some time of a thread for each key that gained something in a second, and report.
+        reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
+            report_names(), "each is added up every second";
+
+        /// How long rows by the minute are kept: "2d" to "36500d", in whole seconds.
+        /// Cost: bytes on disk, see dir.
+        retention_minute: Duration = "\"14d\"",
+            span(Duration::from_hours(2 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
+            "in whole seconds; hours are made of minutes, so these are kept until then";
+
+        /// How long rows by the hour are kept: as above.
+        retention_hour: Duration = "\"400d\"",
+            span(Duration::from_hours(2 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
+            "in whole seconds; days are made of hours, so these are kept until then";
+
+        /// How long rows by the day are kept: "62d" and more.
+        retention_day: Duration = "\"1825d\"",
+            span(Duration::from_hours(62 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
+            "in whole seconds; the days of a month are put into one file when it is over";
+
+        /// What all files may take together: "16MiB" to "1000TB". When it is more, the oldest of the finest rows go.
+        /// Cost: itself, on disk.
+        size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
+
+        /// What is to stay free on that disk: 0 to "1TiB". With less, nothing more is written; everything else goes on.
+        free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
+
+        /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
+        /// requests in their minute go without percentiles, then to `(other)`; totals stay.
+        /// Cost: itself, with a `dir`.
+        memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
+
+        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut; nothing is by a
+        /// stop.
+        /// Cost: a write and two syncs each time.
+        flush_period: Duration = "\"60s\"",
+            span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose";
+    }
+
     /// `[log]`: what is logged on stderr.
     log: LogConfig {
         /// Format of the log on stderr: "text", or "json" with one object per line.

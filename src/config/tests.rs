@@ -616,7 +616,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         (
             "[clickhouse]\nurl = \"\"\n",
             "pinbad.toml:1: [clickhouse]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
-             [mysql], [sql], [state], [log] and [[report]], [[rewrite]], [[user]]",
+             [mysql], [sql], [state], [history], [log] and [[report]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",

@@ -8,7 +8,25 @@ use std::sync::Arc;
 
 use super::Second;
 use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
 use crate::report::{Deltas, Watched};
+
+/// What was gained: sums, histogram, extremes.
+#[derive(Debug, Default)]
+pub struct Gain {
+    /// Sums and histogram.
+    pub sum: Sum,
+    /// [`Extremes::NOTHING`] where the report keeps none.
+    pub extremes: Extremes,
+}
+
+impl Gain {
+    /// Adds what was gained elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.sum.add_sum(&other.sum);
+        self.extremes.widen(&other.extremes);
+    }
+}
 
 /// What a row gained.
 #[derive(Debug)]
@@ -17,8 +35,8 @@ pub struct RowDelta<'a> {
     pub id: u64,
     /// Its key: see [`key_texts`](crate::report::row_key::key_texts).
     pub key: &'a [u8],
-    /// Sums and histogram.
-    pub sum: &'a Sum,
+    /// What it gained.
+    pub gain: &'a Gain,
 }
 
 impl Second {
@@ -46,18 +64,21 @@ impl Second {
         }
         groups.sort_unstable();
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
-            let mut sum = Sum::default();
+            let mut gain = Gain::default();
             let records = of_row
                 .iter()
                 .filter_map(|&(_, part, at)| parts[part as usize].at(at as usize));
             for (group, _) in records {
-                sum.add(group.gained);
+                gain.sum.add(group.gained);
+                if report.definition.extremes {
+                    gain.extremes.widen(&group.extremes);
+                }
                 report.row_of(group.key, &mut key);
             }
             each(&RowDelta {
                 id: of_row[0].0,
                 key: &key,
-                sum: &sum,
+                gain: &gain,
             });
         }
     }

@@ -101,15 +101,15 @@ impl Seen {
                     _ => key.join(" "),
                 };
                 let mut times = [0; 3];
-                for (bucket, count) in row.sum.histogram().unwrap().iter() {
+                for (bucket, count) in row.gain.sum.histogram().unwrap().iter() {
                     let (low, high) = BucketLayout::LogLinear.bounds(bucket);
                     times[BOUNDS.partition_point(|&bound| bound < u64::midpoint(low, high))] +=
                         count;
                 }
                 let more = Sums {
-                    requests: row.sum.totals.requests,
-                    time: row.sum.totals.time,
-                    hits: row.sum.totals.hits,
+                    requests: row.gain.sum.totals.requests,
+                    time: row.gain.sum.totals.time,
+                    hits: row.gain.sum.totals.hits,
                     times,
                 };
                 add(

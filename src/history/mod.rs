@@ -9,12 +9,14 @@
 //! What a key of a report gained in a minute is a [`Row`]; rows of one key and time may be many, they are added up
 //! whenever they are read. Minutes are folded to hours, hours to days ([`Resolution`]).
 
+mod batch;
 mod dataset;
 pub(crate) mod histogram;
 pub mod parquet;
 mod resolution;
 mod row;
 
+pub use self::batch::{Batch, Shrunk};
 pub use self::dataset::Dataset;
 pub use self::resolution::Resolution;
 pub use self::row::{Gain, Row, RowRef};

@@ -1,24 +1,6 @@
 //! Rows of history: what a key of a report gained in a minute, an hour or a day.
 
-use crate::report::packed::Sum;
-use crate::report::reading::Extremes;
-
-/// What was gained: sums, histogram, extremes.
-#[derive(Debug, Default)]
-pub struct Gain {
-    /// Sums and histogram.
-    pub sum: Sum,
-    /// [`Extremes::NOTHING`] where the report keeps none.
-    pub extremes: Extremes,
-}
-
-impl Gain {
-    /// Adds what was gained elsewhere.
-    pub fn add(&mut self, other: &Self) {
-        self.sum.add_sum(&other.sum);
-        self.extremes.widen(&other.extremes);
-    }
-}
+pub use crate::delta::Gain;
 
 /// A row. There may be several of one key and time: they are parts of one, to be added up.
 #[derive(Debug)]

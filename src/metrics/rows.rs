@@ -61,8 +61,8 @@ impl Row {
     }
 
     fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
-        self.totals += &gained.sum.totals;
-        let times = gained.sum.histogram().into_iter();
+        self.totals += &gained.gain.sum.totals;
+        let times = gained.gain.sum.histogram().into_iter();
         for (bucket, count) in times.flat_map(Histogram::iter) {
             self.buckets[edges.partition_point(|&edge| edge <= bucket)] += count;
         }

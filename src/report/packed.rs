@@ -109,8 +109,11 @@ impl Sum {
     pub fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();
         self.totals += &totals;
-        self.lacks_some |= pairs.is_none();
-        for (bucket, count) in pairs.into_iter().flatten() {
+        let Some(pairs) = pairs.filter(|_| !self.lacks_some) else {
+            self.drop_histogram();
+            return;
+        };
+        for (bucket, count) in pairs {
             self.histogram.add(bucket, count);
         }
     }
@@ -118,8 +121,23 @@ impl Sum {
     /// Adds what was added to another one.
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
-        self.lacks_some |= other.lacks_some;
-        self.histogram.add_all(&other.histogram);
+        if self.lacks_some || other.lacks_some {
+            self.drop_histogram();
+        } else {
+            self.histogram.add_all(&other.histogram);
+        }
+    }
+
+    /// Goes without a histogram from now on; whether it had one.
+    pub(crate) fn drop_histogram(&mut self) -> bool {
+        self.histogram = Histogram::new();
+        !std::mem::replace(&mut self.lacks_some, true)
+    }
+
+    /// Bytes of the histogram.
+    #[cfg(feature = "sql")]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.histogram.heap_bytes()
     }
 
     /// The histogram, if all that was added had one.

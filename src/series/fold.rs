@@ -80,14 +80,14 @@ impl Fold {
         // The only row of a report without keys is its total.
         let has_keys = !report.key_names.is_empty();
         second.rows(report, |row| {
-            all.add_sum(row.sum);
+            all.add_sum(&row.gain.sum);
             if has_keys {
                 let id = (report.number, row.id);
                 // Its time, and a little for each request, so that requests without time count too.
-                let totals = &row.sum.totals;
+                let totals = &row.gain.sum.totals;
                 let gained = totals.time as f64 + totals.requests as f64;
                 let weight = self.weights.add(id, gained).unwrap_or(gained);
-                draft.push(id, weight, row.sum);
+                draft.push(id, weight, &row.gain.sum);
             }
         });
         if all.totals != Totals::ZERO {

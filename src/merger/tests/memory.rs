@@ -200,7 +200,9 @@ impl Bounded {
             assert_eq!(missed, 0);
             let mut reports = second.reports();
             let by_script = reports.find(|it| it.definition.name == "report_by_script_name");
-            second.rows(by_script.unwrap(), |row| self.gained += &row.sum.totals);
+            second.rows(by_script.unwrap(), |row| {
+                self.gained += &row.gain.sum.totals;
+            });
         });
         self.look();
     }
