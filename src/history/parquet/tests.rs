@@ -1,0 +1,315 @@
+//! What is written is read, of every kind of dataset; and other readers find plain columns.
+
+use std::collections::BTreeMap;
+use std::io::Seek as _;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::history::histogram::fold;
+use crate::history::{Gain, RowRef};
+use crate::report::counts::Histogram;
+use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
+
+fn dataset(level: Level, keys: &[&str], buckets: BucketLayout, extremes: bool) -> Dataset {
+    Dataset {
+        report: "r".to_owned(),
+        hash: "0123456789abcdef".to_owned(),
+        level,
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        status: keys.iter().position(|key| *key == "status"),
+        buckets,
+        extremes,
+    }
+}
+
+/// One of every kind.
+fn datasets() -> Vec<Dataset> {
+    let linear = BucketLayout::linear(10, 1024).unwrap();
+    let hv = BucketLayout::v2(0, 60_000, 32_768).unwrap();
+    let log = BucketLayout::LogLinear;
+    vec![
+        dataset(Level::Packet, &[], log, false),
+        dataset(
+            Level::Request,
+            &["script_name", "status", "hostname"],
+            log,
+            true,
+        ),
+        dataset(
+            Level::Request,
+            &["time", "Histogram", "report", "key_time"],
+            log,
+            false,
+        ),
+        dataset(Level::Timer, &["group"], linear, true),
+        dataset(Level::Timer, &["host", "tag_group"], hv, false),
+        Dataset::coverage(),
+    ]
+}
+
+/// A sum: mostly small, sometimes as large as there is.
+fn number(random: &mut StdRng, most: u128) -> u128 {
+    match random.random_range(0..40) {
+        0 => most,
+        1 => most.min(1 << 63),
+        2 => most.min((1 << 63) - 1),
+        _ => random.random_range(0..1 << 40),
+    }
+}
+
+fn row(dataset: &Dataset, time: u64, key: u32, random: &mut StdRng) -> Row {
+    let is_other = key == 0 && !dataset.keys.is_empty() && !dataset.is_coverage();
+    let mut texts = Vec::new();
+    for at in 0..dataset.keys.len() {
+        match at {
+            _ if is_other => push_key(&mut texts, OTHER),
+            at if dataset.status == Some(at) => push_key(&mut texts, &(200 + key).to_string()),
+            _ => push_key(
+                &mut texts,
+                &["", "ä\0", "/index.php?", "x"][key as usize % 4].repeat(at + 1),
+            ),
+        }
+    }
+    let mut histogram = Histogram::new();
+    for _ in 0..random.random_range(0..40) {
+        let most = 1_u64 << random.random_range(1..51);
+        let us = random.random_range(0..most);
+        histogram.add(dataset.buckets.bucket(us), random.random_range(1..9));
+    }
+    let is_of_requests = dataset.level != Level::Timer;
+    let mut totals = Totals {
+        requests: number(random, u64::MAX.into()) as u64,
+        hits: number(random, u128::MAX),
+        ..Totals::ZERO
+    };
+    if !dataset.is_coverage() {
+        totals.time = number(random, u128::MAX);
+        totals.ru_utime = number(random, u128::MAX);
+        totals.ru_stime = number(random, 1 << 64);
+    } else {
+        totals = Totals {
+            requests: totals.requests >> 1,
+            hits: totals.hits >> 65,
+            ..Totals::ZERO
+        };
+    }
+    if is_of_requests && !dataset.is_coverage() {
+        totals.traffic = number(random, u128::MAX);
+        totals.memory = number(random, u128::MAX);
+        totals.errors = number(random, u64::MAX.into()) as u64;
+    }
+    let mut extremes = Extremes::NOTHING;
+    if dataset.extremes && random.random_range(0..9) > 0 {
+        extremes = Extremes {
+            time_min: random.random_range(0..1 << 20),
+            time_max: random.random_range(1 << 20..1 << 51),
+            memory_peak_max: if is_of_requests { random.random() } else { 0 },
+        };
+    }
+    let known = !dataset.is_coverage() && random.random_range(0..9) > 0;
+    let sum = Sum::of(totals, known.then_some(histogram));
+    Row {
+        time,
+        key: texts.into(),
+        is_other,
+        gain: Gain { sum, extremes },
+    }
+}
+
+type Cells = (Totals, Extremes, Option<Vec<(u32, u64)>>);
+
+fn cells(gain: &Gain, resolution: Option<(&Dataset, Resolution)>) -> Cells {
+    let mut histogram = gain.sum.histogram().cloned();
+    if let (Some(histogram), Some((dataset, resolution))) = (&mut histogram, resolution)
+        && dataset.buckets == BucketLayout::LogLinear
+    {
+        fold(histogram, resolution.bucket_bits());
+    }
+    let pairs = histogram.map(|histogram| histogram.iter().collect());
+    (gain.sum.totals, gain.extremes, pairs)
+}
+
+fn rows_of(
+    dataset: &Dataset,
+    resolution: Resolution,
+    rows: usize,
+    random: &mut StdRng,
+) -> Vec<Row> {
+    let keys = if dataset.keys.is_empty() { 1 } else { 4 };
+    let mut rows: Vec<Row> = (0..rows)
+        .map(|at| {
+            let time = 1_700_000_000 / 86_400 * 86_400 + resolution.secs() * (at / keys) as u64;
+            row(dataset, time, (at % keys) as u32, random)
+        })
+        .collect();
+    rows.sort_by(row_order);
+    rows
+}
+
+fn copy(row: &Row) -> Row {
+    let sum = Sum::of(row.gain.sum.totals, row.gain.sum.histogram().cloned());
+    let gain = Gain {
+        sum,
+        extremes: row.gain.extremes,
+    };
+    Row {
+        time: row.time,
+        key: row.key.clone(),
+        is_other: row.is_other,
+        gain,
+    }
+}
+
+fn file_of(dataset: &Dataset, resolution: Resolution, rows: &[Row]) -> (File, Written) {
+    let mut file = tempfile::tempfile().unwrap();
+    let written = write(&mut file, dataset, resolution, rows.iter().map(copy)).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), written.bytes);
+    file.rewind().unwrap();
+    (file, written)
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut random = StdRng::seed_from_u64(17);
+    for dataset in datasets() {
+        for resolution in Resolution::ALL {
+            for count in [0, 1, 999] {
+                let rows = rows_of(&dataset, resolution, count, &mut random);
+                let (file, written) = file_of(&dataset, resolution, &rows);
+                assert_eq!(written.rows, count as u64);
+                let mut expected = rows.iter();
+                let want = Want { histograms: true };
+                let mut compare = |read: RowRef<'_>| {
+                    let row = expected.next().unwrap();
+                    assert_eq!((read.time, read.is_other), (row.time, row.is_other));
+                    assert_eq!(read.key, &*row.key, "{dataset:?}");
+                    let expected = cells(&row.gain, Some((&dataset, resolution)));
+                    assert_eq!(cells(read.gain, None), expected, "{dataset:?}");
+                };
+                read(file, &dataset, 0..u64::MAX, want, &mut compare).unwrap();
+                assert!(expected.next().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_span_a_key_and_some_places_are_read_alone() {
+    let mut random = StdRng::seed_from_u64(18);
+    let dataset = &datasets()[1];
+    let rows = rows_of(dataset, Resolution::Minute, 20_000, &mut random);
+    let (file, _) = file_of(dataset, Resolution::Minute, &rows);
+    let from = rows.iter().map(|row| row.time).min().unwrap();
+    let span = from + 600..from + 1_200;
+    let mut seen = BTreeMap::new();
+    let mut count = |read: RowRef<'_>| {
+        assert!(span.contains(&read.time) && read.gain.sum.histogram().is_none());
+        *seen.entry(read.time).or_insert(0) += 1;
+    };
+    read(
+        file.try_clone().unwrap(),
+        dataset,
+        span.clone(),
+        Want::default(),
+        &mut count,
+    )
+    .unwrap();
+    assert_eq!(seen.into_values().collect::<Vec<_>>(), [4; 10]);
+
+    let opened = Opened::new(&file, dataset).unwrap();
+    assert_eq!(opened.groups(Some(&rows[9].key)), [0]);
+    let mut none = Vec::new();
+    ["/nothing", "7", "x"]
+        .iter()
+        .for_each(|text| push_key(&mut none, text));
+    assert!(opened.groups(Some(&none)).is_empty() || opened.group_rows(0) == 20_000);
+    let places = [3..5, 777..778, 19_990..20_000];
+    let mut wanted = places.iter().cloned().flatten();
+    let want = Want { histograms: true };
+    let mut compare = |place, read: RowRef<'_>| {
+        assert_eq!(Some(place), wanted.next());
+        assert_eq!(cells(read.gain, None).2, cells(&rows[place].gain, None).2);
+    };
+    opened
+        .rows(
+            file,
+            &[0],
+            Some(&places),
+            &(0..u64::MAX),
+            want,
+            &mut compare,
+        )
+        .unwrap();
+    assert_eq!(wanted.next(), None);
+}
+
+#[test]
+fn columns_are_plain_and_no_name_comes_twice() {
+    for dataset in datasets() {
+        let columns = columns(&dataset);
+        let mut names: Vec<String> = columns
+            .iter()
+            .map(|(name, _)| name.to_lowercase())
+            .collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), columns.len(), "{columns:?}");
+    }
+    let names = |dataset: &Dataset| -> Vec<String> {
+        columns(dataset).into_iter().map(|(name, _)| name).collect()
+    };
+    let all = datasets();
+    assert_eq!(
+        names(&all[2])[..6],
+        [
+            "time",
+            "key_time",
+            "key_Histogram",
+            "key_report",
+            "key_key_time",
+            "other"
+        ]
+    );
+    assert_eq!(
+        names(&all[5]),
+        [
+            "time",
+            "report",
+            "definition",
+            "covered_seconds",
+            "missed_requests"
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_such_file_is_an_error() {
+    use std::io::Write as _;
+    let mut random = StdRng::seed_from_u64(19);
+    let dataset = &datasets()[1];
+    let rows = rows_of(dataset, Resolution::Hour, 500, &mut random);
+    let (mut file, written) = file_of(dataset, Resolution::Hour, &rows);
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+    assert_eq!(bytes.len() as u64, written.bytes);
+    let want = Want { histograms: true };
+    for round in 0..300 {
+        let mut bytes = bytes.clone();
+        match round % 3 {
+            0 => bytes.truncate(random.random_range(0..bytes.len())),
+            _ => {
+                let at = random.random_range(0..bytes.len());
+                bytes[at] ^= 1 << random.random_range(0..8);
+            }
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        // Whatever it is, it is said or read: nothing panics.
+        let _any = read(file, dataset, 0..u64::MAX, want, &mut |_| {});
+    }
+}
