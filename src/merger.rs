@@ -139,6 +139,17 @@ impl Live {
         deltas.advance(now_ms, unix_ms, || reports.take_deltas(pool));
     }
 
+    /// Nothing more will be merged: the running second is over.
+    pub fn end_second(&mut self, now_ms: u64, unix_ms: u64) {
+        let Self {
+            deltas,
+            reports,
+            pool,
+            ..
+        } = self;
+        deltas.end_second(now_ms, unix_ms, || reports.take_deltas(pool));
+    }
+
     /// Takes in the records of one block; returns how many requests and timers they were.
     pub fn merge(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
         let tick = self.history.at(now_ms);
@@ -274,6 +285,8 @@ impl Merger {
             let stopping = shutdown.requested();
             self.merge();
             if stopping {
+                let (now_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
+                self.live.write().end_second(now_ms, unix_ms);
                 return;
             }
             schedule.next(Instant::now(), self.period.load());

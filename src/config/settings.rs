@@ -414,7 +414,8 @@ settings! {
         /// Cost: itself, on disk.
         size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
 
-        /// What is to stay free on that disk: 0 to "1TiB". With less, nothing more is written; everything else goes on.
+        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go;
+        /// if that does not do, nothing more is written. Everything else goes on.
         free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and

@@ -231,6 +231,7 @@ impl Past {
         let choice = Choice {
             names: self.names,
             reports_max: if memory > 0 { series::REPORTS_MAX } else { 0 },
+            kept: None,
             bytes_max: Series::stream_bytes(memory),
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());

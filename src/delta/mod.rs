@@ -9,7 +9,7 @@
 //!
 //! - A request belongs to the second that the wall clock shows when it is merged. Set back, the clock shows seconds again:
 //!   more was gained in them. Set forward, it leaves a gap. Nothing comes twice, and nothing is lost.
-//! - A second that is over is final. What overflows into `(other)` for want of memory did so after its delta was written.
+//! - A second that is over is final; the merger ends the running one with its last run. What overflows into `(other)` for want of memory did so after its delta was written.
 //! - What a new report is filled with, and what a snapshot brings back, was gained before: it makes no deltas.
 //! - A report that is made in a second has what was gained since; one that is dropped, what was gained until then.
 //! - Reset and the end of a tick write down first what the running second has so far.
@@ -38,7 +38,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 pub struct Second {
     /// The wall clock's second.
     pub unix_secs: u64,
-    /// How many seconds passed until the next one began; nothing was merged in the further ones.
+    /// How many seconds passed until the next one began; nothing was merged in the further ones. 0 for one that a stop cut
+    /// short.
     pub secs: u64,
     /// Monotonic milliseconds of the merger's first run in it.
     mono_ms: u64,
@@ -83,8 +84,19 @@ impl Stream {
         unix_ms: u64,
         take: impl FnOnce() -> Vec<Gained>,
     ) {
-        let queue = self.queue.clone();
-        let Some(queue) = queue.filter(|_| self.running.unix_secs != unix_ms / 1000) else {
+        if self.running.unix_secs != unix_ms / 1000 {
+            self.end_second(now_ms, unix_ms, take);
+        }
+    }
+
+    /// The running second is over.
+    pub(crate) fn end_second(
+        &mut self,
+        now_ms: u64,
+        unix_ms: u64,
+        take: impl FnOnce() -> Vec<Gained>,
+    ) {
+        let Some(queue) = self.queue.clone() else {
             return;
         };
         let mut over = self.begin(now_ms, unix_ms);
@@ -154,7 +166,7 @@ impl Reader {
         }
     }
 
-    /// The same until a stop is asked for, on a thread of its own.
+    /// The same until a stop is asked for and once more then, on a thread of its own.
     pub fn run(&self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
         // On Linux this is the thread's own: whoever receives or merges goes first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
@@ -164,6 +176,7 @@ impl Reader {
             self.poll(&mut take);
             std::thread::sleep(PERIOD);
         }
+        self.poll(take);
     }
 }
 

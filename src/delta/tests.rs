@@ -206,6 +206,7 @@ impl World {
         let choice = Choice {
             names: WATCHED.map(str::to_owned).to_vec(),
             reports_max: REPORTS_MAX,
+            kept: None,
             bytes_max: stream,
         };
         let (watched, reader) = live.watch(choice, 0, unix_ms);
@@ -510,4 +511,20 @@ fn who_falls_behind_is_cut_off_and_that_is_counted() {
         .into_iter()
         .map(|((at, report, key), sums)| ((at - first, report, key), sums));
     assert_eq!(world.seen.gains, newest.collect());
+}
+
+#[test]
+fn a_stop_ends_the_running_second() {
+    let mut world = World::new(64 << 20, 16 << 20);
+    world.send(20, 30);
+    world.pass(1000, 0);
+    world.send(30, 30);
+    world.pass(10, 0);
+    world.live.end_second(world.now_ms, world.unix_ms);
+    world.read();
+    assert_eq!(
+        (world.seen.requests, &world.seen.secs[..]),
+        (50, &[1, 0][..])
+    );
+    assert_eq!(world.seen.gains, world.expected);
 }

@@ -103,7 +103,10 @@ impl Definitions {
     #[must_use]
     pub fn forms(&self) -> Vec<ReportForm> {
         let reports = self.reports.iter().map(|(it, _)| match &it.comment {
-            Some(comment) => ReportForm::of_comment(&it.name, comment),
+            Some(comment) => ReportForm {
+                history: it.history,
+                ..ReportForm::of_comment(&it.name, comment)
+            },
             None => ReportForm::from(it),
         });
         let tables = self.tables.iter();

@@ -75,6 +75,8 @@ pub struct Definition {
     pub buckets: BucketLayout,
     /// Whether the smallest and largest values inside the window are kept (native reports).
     pub extremes: bool,
+    /// Whether its past is kept on disk; `None`: if `history.reports` says so.
+    pub history: Option<bool>,
     /// The columns, and how each is computed from a row.
     pub layout: ColumnLayout,
 }

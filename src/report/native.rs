@@ -41,7 +41,7 @@ pub use scalar::{FormTable, PercentForm, TextOr, WindowForm};
 pub struct ReportForm {
     /// The name under which it is read.
     pub name: String,
-    /// A COMMENT of Pinba or pinba2. Excludes all that follows.
+    /// A COMMENT of Pinba or pinba2. Excludes all that follows but `history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// What is counted.
@@ -63,6 +63,9 @@ pub struct ReportForm {
     /// `hv=<min ms>:<max ms>:<buckets>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<String>,
+    /// Whether its past is kept on disk; without it `history.reports` decides. A COMMENT may have this beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<bool>,
 }
 
 /// Why a form is not a report.
@@ -179,7 +182,10 @@ impl ReportForm {
             return Err(FormError::Mixed(other));
         }
         match read_comment(&self.name, comment, defaults)? {
-            Comment::Report(definition) => Ok(*definition),
+            Comment::Report(definition) => Ok(Definition {
+                history: self.history,
+                ..*definition
+            }),
             Comment::Fixed(table) => Err(FormError::Fixed(table)),
         }
     }
@@ -216,6 +222,7 @@ impl ReportForm {
             window,
             buckets,
             extremes: true,
+            history: self.history,
             layout: ColumnLayout::default(),
         };
         definition.layout = definition.table(None, defaults).layout();
@@ -295,6 +302,7 @@ impl From<&Definition> for ReportForm {
             window: Some(WindowForm::from(definition.window)),
             histogram: (definition.buckets != BucketLayout::LogLinear)
                 .then(|| definition.buckets.to_string()),
+            history: definition.history,
         }
     }
 }

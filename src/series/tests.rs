@@ -31,6 +31,7 @@ fn series(names: &[&str], live: &SharedLive, memory: usize, now_ms: u64) -> (Ser
     let choice = Choice {
         names: names.iter().map(|&name| name.to_owned()).collect(),
         reports_max: REPORTS_MAX,
+        kept: None,
         bytes_max: Series::stream_bytes(memory),
     };
     let watch = live.write().watch(choice, now_ms, START * 1000 + now_ms);

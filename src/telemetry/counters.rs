@@ -300,6 +300,24 @@ macro_rules! counters {
 }
 
 counters! {
+    /// What became of the rows of history; the series thread and the history thread count.
+    HistoryCounters;
+
+    /// Times that what was in memory was written to history.dir.
+    flushes: Counter,
+    /// Attempts to write to history.dir that failed; they are repeated.
+    failures: Counter,
+    /// Rows that went to (other) because history.memory was used up.
+    keys_folded: Counter,
+    /// Rows that lost their percentiles because history.memory was used up.
+    histograms_dropped: Counter,
+    /// Rows that were lost because nothing could be written for long and history.memory was used up.
+    rows_lost: Counter,
+    /// Requests that history could not count, because the series thread fell behind.
+    requests_missed: Counter,
+}
+
+counters! {
     /// What happened at one socket: its receiver's work, and what became of the requests it brought.
     SocketCounters;
 

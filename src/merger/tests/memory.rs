@@ -147,6 +147,7 @@ impl Bounded {
         let choice = Choice {
             names,
             reports_max: 100,
+            kept: None,
             bytes_max: 1 << 30,
         };
         let (_, reader) = live.watch(choice, 0, 0);

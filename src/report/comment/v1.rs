@@ -93,6 +93,7 @@ pub(super) fn parse<'a>(
         window: defaults.history,
         buckets,
         extremes: false,
+        history: None,
         layout: ColumnLayout::default(),
     });
     let table = definition.table(Some(kind), defaults);

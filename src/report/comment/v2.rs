@@ -64,6 +64,7 @@ pub(super) fn parse<'a>(
         window,
         buckets,
         extremes: false,
+        history: None,
         layout: ColumnLayout::default(),
     });
     definition.layout = definition.table(None, defaults).layout();

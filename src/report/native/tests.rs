@@ -23,6 +23,24 @@ fn refused(text: &str) -> String {
     }
 }
 
+/// Beside a COMMENT too; shown only where it was said.
+#[test]
+fn a_report_says_whether_its_past_is_kept() {
+    for what in [r#""level": "packet""#, r#""comment": "report1""#] {
+        for (said, kept) in [
+            ("", None),
+            (r#", "history": true"#, Some(true)),
+            (r#", "history": false"#, Some(false)),
+        ] {
+            let definition = define(&format!(r#"{{"name": "x", {what}{said}}}"#)).unwrap();
+            assert_eq!(definition.history, kept);
+            let shown = serde_json::to_value(ReportForm::from(&definition)).unwrap();
+            let shown = shown.get("history").map(|it| it.as_bool().unwrap());
+            assert_eq!(shown, kept, "{what}{said}");
+        }
+    }
+}
+
 #[test]
 fn toml_and_json_say_the_same() {
     let from_toml: ReportForm = toml::from_str(

@@ -27,6 +27,9 @@ pub const OTHER_ID: u64 = 1;
 /// The least id that a row of its own has.
 pub const FIRST_ID: u64 = 2;
 
+/// Most reports of which history keeps the past: each is added up every second.
+pub const KEPT_MAX: usize = 64;
+
 /// Which reports are to be watched.
 #[derive(Debug, Default)]
 pub struct Choice {
@@ -34,11 +37,30 @@ pub struct Choice {
     pub names: Vec<String>,
     /// Those that are made at run time are watched as well, and all that are made later, as long as there are fewer.
     pub reports_max: usize,
+    /// The names of those that history keeps, where [`CONFIGURED`] stands for those made at run time too; `None`: it keeps
+    /// nothing. A report may say otherwise of itself. Those that are made later, as long as fewer than [`KEPT_MAX`] are watched.
+    pub kept: Option<Vec<String>>,
     /// What may be written down in a second, about.
     pub bytes_max: usize,
 }
 
 impl Choice {
+    /// Whether history keeps it.
+    fn keeps(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
+        let Entry {
+            definition,
+            defined_by,
+            ..
+        } = entry;
+        self.kept.as_ref().is_some_and(|names| {
+            let named = |name: &str| names.iter().any(|it| it == name);
+            let is_own = *defined_by != DefinedBy::BuiltIn;
+            let is_named = || named(&definition.name) || is_own && named(CONFIGURED);
+            let made_later = *defined_by == DefinedBy::RunTime || is_own && !at_start;
+            definition.history.unwrap_or_else(is_named) && (!made_later || watched < KEPT_MAX)
+        })
+    }
+
     fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
         let named = |name: &str| self.names.iter().any(|it| it == name);
         let is_named = named(&entry.definition.name);
@@ -60,6 +82,8 @@ pub struct Watched {
     pub definition: Arc<Definition>,
     /// The names of its keys: see [`key_names`].
     pub key_names: Vec<String>,
+    /// Whether history keeps its past.
+    pub is_kept: bool,
     aggregate: usize,
     keys: RowKeys,
     ids: RandomState,
@@ -184,12 +208,15 @@ impl Reports {
         let mut now: Vec<Arc<Watched>> = stay.collect();
         let stay = now.len();
         for entry in self.entries.iter().filter(|it| known(it).is_none()) {
-            if self.watch.choice.has(entry, now.len(), before.is_empty()) {
+            let (choice, at_start) = (&self.watch.choice, before.is_empty());
+            let is_kept = choice.keeps(entry, now.len(), at_start);
+            if is_kept || choice.has(entry, now.len(), at_start) {
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,
                     definition: Arc::clone(&entry.definition),
                     key_names: key_names(&entry.definition),
+                    is_kept,
                     aggregate: entry.aggregate,
                     keys: self.aggregate(entry).row_map(entry.report).keys(),
                     ids: RandomState::default(),
