@@ -32,7 +32,7 @@ use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
-use crate::state::{self, StateError};
+use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
 
 mod error;
@@ -266,8 +266,11 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         errors.extend(acceptor.err().map(StartError::from));
     }
     // The user who runs this need not be the daemon's: permissions are left to `doctor`.
-    if let Some(Err(error @ StateError::NotAFolder { .. })) =
-        config.state.dir.as_deref().map(state::folder)
+    if let Some(Err(error @ StateError::NotAFolder { .. })) = config
+        .state
+        .dir
+        .as_deref()
+        .map(|dir| folder::find(folder::STATE, dir))
     {
         errors.push(error.into());
     }

@@ -127,7 +127,12 @@ impl Batch {
     }
 
     /// Gives the rows of a dataset whose times are within a span to `each`, by time.
-    pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(RowRef<'_>)) {
+    pub fn rows<'a>(
+        &'a self,
+        dataset: &Dataset,
+        span: Range<u64>,
+        mut each: impl FnMut(RowRef<'a>),
+    ) {
         let part = self.parts.iter().find(|it| *it.dataset == *dataset);
         let Some(part) = part.filter(|_| !span.is_empty()) else {
             return;

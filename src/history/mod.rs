@@ -11,12 +11,25 @@
 
 mod batch;
 mod dataset;
+mod disk;
+#[cfg(test)]
+mod faults;
 pub(crate) mod histogram;
+mod manifest;
 pub mod parquet;
+mod part;
+mod piece;
+mod publish;
 mod resolution;
+mod retention;
 mod row;
+mod store;
 
 pub use self::batch::{Batch, Shrunk};
 pub use self::dataset::Dataset;
+pub use self::disk::StoreError;
+pub use self::part::{Part, Parts, Section};
 pub use self::resolution::Resolution;
+pub use self::retention::Retention;
 pub use self::row::{Gain, Row, RowRef};
+pub use self::store::{Counts, Store};

@@ -33,7 +33,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use super::histogram::{encode, settle};
-use super::{Dataset, Resolution, Row};
+use super::{Dataset, Resolution, Row, RowRef};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
@@ -170,9 +170,18 @@ fn columns(dataset: &Dataset) -> Vec<(String, Content)> {
 /// The order of rows in a file: by the texts of their keys, then by time.
 #[must_use]
 pub fn row_order(a: &Row, b: &Row) -> Ordering {
-    key_texts(&a.key)
-        .cmp(key_texts(&b.key))
-        .then(a.time.cmp(&b.time))
+    order(&a.as_ref(), &b.as_ref())
+}
+
+/// The same of rows that are kept elsewhere.
+pub(super) fn order(a: &RowRef<'_>, b: &RowRef<'_>) -> Ordering {
+    let keys = || key_texts(a.key).cmp(key_texts(b.key));
+    let by_key = if a.key == b.key {
+        Ordering::Equal
+    } else {
+        keys()
+    };
+    by_key.then(a.time.cmp(&b.time))
 }
 
 /// Writes a file: rows in [`row_order`].

@@ -87,7 +87,7 @@ impl Resolution {
 
 /// The day of UTC to which a unix second belongs.
 #[must_use]
-fn date(unix_secs: u64) -> NaiveDate {
+pub(super) fn date(unix_secs: u64) -> NaiveDate {
     let days = Days::new(unix_secs / 86_400);
     let epoch = DateTime::UNIX_EPOCH.date_naive();
     epoch.checked_add_days(days).unwrap_or(NaiveDate::MAX)

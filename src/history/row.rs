@@ -15,6 +15,19 @@ pub struct Row {
     pub gain: Gain,
 }
 
+impl Row {
+    /// It, to be looked at.
+    #[must_use]
+    pub fn as_ref(&self) -> RowRef<'_> {
+        RowRef {
+            time: self.time,
+            key: &self.key,
+            is_other: self.is_other,
+            gain: &self.gain,
+        }
+    }
+}
+
 /// A row where it is kept, to be looked at.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRef<'a> {

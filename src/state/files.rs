@@ -1,4 +1,4 @@
-//! How files of `state.dir` are opened and made: nothing but regular files is read, and what is made is its owner's alone.
+//! How files of `state.dir` and `history.dir` are opened and made: nothing but regular files is read, and what is made is its owner's alone.
 //!
 //! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and with every change.
 //! Requests may say more than their senders want known, so files have mode 0600 and folders 0700, whatever the umask; a
@@ -17,10 +17,10 @@ use tracing::warn;
 /// Of files.
 const FILE_MODE: u32 = 0o600;
 /// Of folders.
-const FOLDER_MODE: u32 = 0o700;
+pub(crate) const FOLDER_MODE: u32 = 0o700;
 
 /// What has a name.
-pub(super) enum Opened {
+pub(crate) enum Opened {
     /// Nothing.
     Nothing,
     /// A file, open for reading; or a folder, from which nothing can be read.
@@ -33,7 +33,7 @@ pub(super) enum Opened {
 ///
 /// # Errors
 /// When it is there and cannot be opened.
-pub(super) fn open(path: &Path) -> io::Result<Opened> {
+pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Ok(Opened::Nothing),
         _ => Err(error),
@@ -79,7 +79,7 @@ fn unreadable(kind: FileType) -> Option<String> {
 ///
 /// # Errors
 /// Those of the system and of `write`.
-pub(super) fn replace<T, E: From<io::Error>>(
+pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
@@ -100,7 +100,7 @@ pub(super) fn replace<T, E: From<io::Error>>(
     // It is there. What may still fail is its outliving a power cut, and there is nothing to take back.
     let folder = path.parent().unwrap_or(Path::new("."));
     if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
-        warn!(%error, file = %path.display(), "Cannot sync state.dir: a power cut now may undo the last change.");
+        warn!(%error, file = %path.display(), "Cannot sync the folder: a power cut now may undo the last change.");
     }
     replaced
 }
@@ -122,7 +122,7 @@ pub(super) fn set_aside(path: &Path, what: &str, unix_secs: u32) -> io::Result<P
 ///
 /// # Errors
 /// Those of the system; also when the name is that of a folder.
-fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path) -> io::Result<File> {
     // Not truncated: what is there may be a pipe that nobody reads, a link to elsewhere, or readable for others.
     match fs::remove_file(path) {
         Ok(()) => {}
@@ -140,22 +140,22 @@ fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder, with those above it that are missing, for this user only. One that is there stays as it is.
+/// Makes a folder, with those above it that are missing, with a mode. One that is there stays as it is.
 ///
 /// # Errors
 /// Those of the system; also when something else has the name.
-pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     let mut builder = DirBuilder::new();
-    builder.mode(FOLDER_MODE);
+    builder.mode(mode);
     let made = match (builder.create(path), path.parent()) {
         (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
-            create_folder(above)?;
+            create_folder(above, mode)?;
             builder.create(path)
         }
         (made, _) => made,
     };
     match made {
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)),
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
@@ -223,16 +223,16 @@ mod tests {
         fs::set_permissions(&there, Permissions::from_mode(0o755)).unwrap();
         let below = there.join("made/too");
         for _ in 0..2 {
-            create_folder(&below).unwrap();
+            create_folder(&below, FOLDER_MODE).unwrap();
             assert_eq!(mode(&there), 0o755);
             assert_eq!(mode(&there.join("made")), 0o700);
             assert_eq!(mode(&below), 0o700);
         }
-        create_folder(&there).unwrap();
+        create_folder(&there, FOLDER_MODE).unwrap();
         assert_eq!(mode(&there), 0o755);
         fs::write(there.join("file"), "").unwrap();
-        create_folder(&there.join("file")).unwrap_err();
-        create_folder(Path::new("")).unwrap_err();
+        create_folder(&there.join("file"), FOLDER_MODE).unwrap_err();
+        create_folder(Path::new(""), FOLDER_MODE).unwrap_err();
     }
 
     /// A pipe without a writer, a link to one, a socket and a device: the start goes on, and they are named.

@@ -18,18 +18,20 @@
 //! so that two daemons do not undo each other's changes.
 
 pub mod counters;
-mod files;
+pub(crate) mod files;
+pub mod folder;
 pub mod records;
 pub mod snapshot;
 pub mod snapshot_writer;
 
-use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json, json};
-use thiserror::Error;
-use tracing::{error, warn};
+use tracing::error;
+
+pub use self::folder::{Folder, StateError};
+use self::folder::{LockedFolder, STATE};
 
 /// The layout of the file; a daemon reads this one and the older ones that it names (there are none yet).
 const VERSION: u64 = 1;
@@ -39,49 +41,10 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 const FILE: &str = "reports.json";
 
-/// Why the folder cannot be used, or a change cannot be kept. Each names the setting.
-#[derive(Debug, Error)]
-pub enum StateError {
-    /// Something else has that name.
-    #[error(
-        "state.dir: {} is not a folder; accepted: a folder, which is made when it is missing, or \"\" to keep nothing \
-         over a restart", .path.display()
-    )]
-    NotAFolder {
-        /// The setting, or what stands above it.
-        path: PathBuf,
-    },
-    /// Another daemon has it.
-    #[error("state.dir: {} is in use by another pinbad; give each a folder of its own", .path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The folder or the file in it cannot be made, opened, read or written. Starting without a file that cannot be read
-    /// would end in overwriting it.
-    #[error("state.dir: cannot {what} {}: {source}", .path.display())]
-    Io {
-        /// What was tried: "make the folder".
-        what: &'static str,
-        /// The folder or the file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-/// The error of what was tried with a folder or file.
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
-    let path = path.into();
-    move |source| StateError::Io { what, path, source }
-}
-
 /// The folder of one daemon, locked for as long as this lives, and what is in its file.
 #[derive(Debug)]
 pub struct State {
-    path: PathBuf,
-    /// Open for the lock, and to sync renames.
-    folder: File,
+    folder: LockedFolder,
     /// As in the file.
     reports: Vec<Json>,
     /// A file that could be neither read nor set aside: it must not be overwritten.
@@ -95,11 +58,8 @@ impl State {
     /// # Errors
     /// When it is no folder, is another daemon's, or something in it cannot be read.
     pub fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
-        let folder = open_folder(path)?;
-        lock(&folder, path)?;
         let mut state = Self {
-            path: path.into(),
-            folder,
+            folder: LockedFolder::open(STATE, path)?,
             reports: Vec::new(),
             in_the_way: false,
         };
@@ -153,12 +113,12 @@ impl State {
     }
 
     fn file(&self) -> PathBuf {
-        self.path.join(FILE)
+        self.folder.path.join(FILE)
     }
 
     fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
         let written = self.write(&reports);
-        written.map_err(failed("write", &self.file()))?;
+        written.map_err(STATE.failed("write", &self.file()))?;
         // What is in the file now is ours.
         self.reports = reports;
         Ok(())
@@ -199,15 +159,6 @@ impl State {
     }
 }
 
-impl Drop for State {
-    fn drop(&mut self) {
-        // Closing alone would leave the lock to a child process that was forked just now, until it runs its program.
-        if let Err(error) = self.folder.unlock() {
-            warn!(%error, dir = %self.path.display(), "Cannot unlock state.dir.");
-        }
-    }
-}
-
 /// What is kept in a folder, without locking it or changing anything: for commands beside a running daemon.
 ///
 /// # Errors
@@ -223,110 +174,23 @@ pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
     }
 }
 
-/// The folder that a daemon would open, before it does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Folder {
-    /// It is there.
-    Present,
-    /// It would be made.
-    Missing {
-        /// The folder that is there already, in which that would begin.
-        above: PathBuf,
-    },
-}
-
-/// Whether there is a folder of that name, or could be one; makes nothing.
-///
-/// # Errors
-/// When something else has that name or one above it, or cannot be read.
-pub fn folder(path: &Path) -> Result<Folder, StateError> {
-    for at in path.ancestors() {
-        // What a relative path begins in.
-        let named = if at.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            at
-        };
-        match fs::metadata(named) {
-            Ok(found) if found.is_dir() && at == path => return Ok(Folder::Present),
-            Ok(found) if found.is_dir() => {
-                return Ok(Folder::Missing {
-                    above: named.into(),
-                });
-            }
-            Ok(_) => return Err(StateError::NotAFolder { path: at.into() }),
-            Err(error) => match error.kind() {
-                // A link to nowhere is in the way too.
-                io::ErrorKind::NotFound if fs::symlink_metadata(named).is_ok() => {
-                    return Err(StateError::NotAFolder { path: at.into() });
-                }
-                // One of those above is what is in the way.
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-                _ => return Err(failed("read", named)(error)),
-            },
-        }
-    }
-    Err(failed("read", path)(io::ErrorKind::NotFound.into()))
-}
-
 /// What [`State::open`] would say, and whether this user may write there; for commands that check before the start. Makes
 /// and removes an empty file, and changes nothing.
 ///
 /// # Errors
 /// As [`State::open`], and when nothing can be written.
 pub fn check(path: &Path) -> Result<Folder, StateError> {
-    let found = folder(path)?;
-    match &found {
-        Folder::Present => {
-            let folder = open(path)?;
-            lock(&folder, path)?;
-            // What is unlocked is free for the start at once, also while a child process has the descriptor. A lock that cannot be
-            // let go ends with this process.
-            let _until_then = folder.unlock();
-            // The start is told of a file that is corrupt, and goes on.
-            let _corrupt_or_not = read(&path.join(FILE))?;
-            probe(path).map_err(failed("write", path))?;
-        }
-        Folder::Missing { above } => probe(above).map_err(failed(MAKE, path))?,
+    let found = folder::check(STATE, path)?;
+    if found == Folder::Present {
+        // The start is told of a file that is corrupt, and goes on.
+        let _corrupt_or_not = read(&path.join(FILE))?;
     }
     Ok(found)
 }
 
-const MAKE: &str = "make the folder";
-
-fn probe(dir: &Path) -> io::Result<()> {
-    let file = dir.join(format!(".doctor-{}", std::process::id()));
-    files::replace(&file, |_| io::Result::Ok(()))?;
-    fs::remove_file(&file)
-}
-
-fn open_folder(path: &Path) -> Result<File, StateError> {
-    if folder(path)? != Folder::Present {
-        files::create_folder(path).map_err(failed(MAKE, path))?;
-    }
-    open(path)
-}
-
-fn open(path: &Path) -> Result<File, StateError> {
-    File::open(path).map_err(failed("open", path))
-}
-
-/// Until the folder is closed.
-fn lock(folder: &File, path: &Path) -> Result<(), StateError> {
-    match folder.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(StateError::InUse { path: path.into() }),
-        // Some network file systems have no locks on folders; that is no reason to lose reports.
-        Err(TryLockError::Error(error)) => {
-            warn!(%error, dir = %path.display(), "Cannot lock state.dir: make sure that no other daemon uses it.");
-            Ok(())
-        }
-    }
-}
-
 /// What a file holds, or why it is corrupt; nothing when it is not there.
 fn read(file: &Path) -> Result<Result<Vec<Json>, String>, StateError> {
-    let opened = match files::open(file).map_err(failed("read", file))? {
+    let opened = match files::open(file).map_err(STATE.failed("read", file))? {
         files::Opened::Nothing => return Ok(Ok(Vec::new())),
         files::Opened::File(opened) => opened,
         files::Opened::Other(reason) => return Ok(Err(reason)),
@@ -335,7 +199,7 @@ fn read(file: &Path) -> Result<Result<Vec<Json>, String>, StateError> {
     opened
         .take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut text)
-        .map_err(failed("read", file))?;
+        .map_err(STATE.failed("read", file))?;
     Ok(parse(&text))
 }
 

@@ -1,5 +1,7 @@
 //! Reports made at run time, kept in `state.dir`: there again after opening, and what becomes of a file that is damaged.
 
+use std::fs;
+
 use super::*;
 
 fn members(comment: &str) -> Map<String, Json> {
@@ -77,12 +79,17 @@ fn a_file_is_no_folder() {
     // What is in the way is named, be it above.
     let below = State::open(&file.join("a/b"), 1).unwrap_err().to_string();
     assert_eq!(below, text);
-    assert_eq!(folder(&file.join("a/b")).unwrap_err().to_string(), text);
+    assert_eq!(
+        folder::find(STATE, &file.join("a/b"))
+            .unwrap_err()
+            .to_string(),
+        text
+    );
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(dir.path().join("nowhere"), &link).unwrap();
     let error = State::open(&link, 1).unwrap_err();
     assert!(
-        matches!(&error, StateError::NotAFolder { path } if *path == link),
+        matches!(&error, StateError::NotAFolder { path, .. } if *path == link),
         "{error}"
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
@@ -98,7 +105,10 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     assert!(in_folder(dir.path()).is_empty());
     let here = Path::new("a folder that is not there");
     let above = Path::new(".").to_path_buf();
-    assert_eq!(folder(here).unwrap(), Folder::Missing { above });
+    assert_eq!(
+        folder::find(STATE, here).unwrap(),
+        Folder::Missing { above }
+    );
 
     assert_eq!(check(dir.path()).unwrap(), Folder::Present);
     assert!(in_folder(dir.path()).is_empty());

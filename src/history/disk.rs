@@ -1,0 +1,168 @@
+//! Files and folders of history are made, renamed and removed here alone, each step durable before the next, so that tests
+//! can stop a store after any of them.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::state::files;
+use crate::state::folder::{HISTORY, StateError};
+
+/// Why history cannot be opened, or something cannot be written.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The folder, or something in it, cannot be used.
+    #[error(transparent)]
+    Folder(#[from] StateError),
+    /// Written by a newer program.
+    #[error(
+        "history.dir: {} has format {found}, and this program knows formats up to {known}; use the program that wrote it, or \
+         another folder", .path.display()
+    )]
+    Newer {
+        /// The manifest.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest one known here.
+        known: u32,
+    },
+    /// What is in a file is not what was written.
+    #[error("history.dir: {} is damaged: {reason}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Less than `history.free_min` is free.
+    #[error("history.free_min: {free} bytes are free for {}, and {min} shall stay free", .path.display())]
+    NoSpace {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that shall be.
+        min: u64,
+    },
+    /// A stop was requested meanwhile; nothing was changed.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// The error of what was tried with a file.
+pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let failed = HISTORY.failed(what, path);
+    move |error| failed(error).into()
+}
+
+/// Pieces, the manifest and what is being written: rows have names that requests brought. What is published is open to
+/// whoever may enter `history.dir`: that folder's mode alone says who.
+pub(super) const PUBLIC_FILE: u32 = 0o644;
+/// Folders of published files.
+pub(super) const PUBLIC_FOLDER: u32 = 0o755;
+
+/// The disk.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    /// What goes wrong in a test.
+    #[cfg(test)]
+    pub(super) faults: super::faults::Faults,
+}
+
+type Done<T = ()> = Result<T, StoreError>;
+
+impl Disk {
+    /// Called before each change.
+    fn step(&self, what: &'static str, path: &Path) -> Done {
+        #[cfg(test)]
+        self.faults.step().map_err(failed(what, path))?;
+        let _ = (what, path);
+        Ok(())
+    }
+
+    /// Makes a file, readable for its owner.
+    pub(super) fn create(&self, path: &Path) -> Done<File> {
+        self.step("make", path)?;
+        #[cfg(test)]
+        if let Some(full) = self.faults.full() {
+            return Ok(full);
+        }
+        files::create(path).map_err(failed("make", path))
+    }
+
+    /// Makes what was written to a file outlast a power cut.
+    pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
+        self.step("sync", path)?;
+        file.sync_all().map_err(failed("sync", path))
+    }
+
+    /// Appends to a file, and syncs it.
+    pub(super) fn append(&self, file: &mut File, path: &Path, bytes: &[u8]) -> Done {
+        if let Err(error) = self.step("write", path) {
+            // A power cut may leave any part of it.
+            let _torn = file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default());
+            return Err(error);
+        }
+        file.write_all(bytes).map_err(failed("write", path))?;
+        self.sync(file, path)
+    }
+
+    /// Gives a file its name, for all who may enter the folder to read.
+    pub(super) fn publish(&self, from: &Path, to: &Path) -> Done {
+        self.make_folder(to.parent().unwrap_or(Path::new("")), PUBLIC_FOLDER)?;
+        let mode = Permissions::from_mode(PUBLIC_FILE);
+        fs::set_permissions(from, mode).map_err(failed("publish", from))?;
+        self.rename(from, to)
+    }
+
+    /// Gives a file its name.
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> Done {
+        self.step("rename", to)?;
+        fs::rename(from, to).map_err(failed("rename", to))
+    }
+
+    /// Makes what was made, renamed or removed in a folder outlast a power cut.
+    pub(super) fn sync_folder(&self, path: &Path) -> Done {
+        self.step("sync", path)?;
+        let synced = File::open(path).and_then(|folder| folder.sync_all());
+        synced.map_err(failed("sync", path))
+    }
+
+    /// Makes a folder, with those above it that are missing.
+    pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Done {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let above = path.parent().unwrap_or(Path::new(""));
+        self.make_folder(above, mode)?;
+        self.step("make", path)?;
+        files::create_folder(path, mode).map_err(failed("make", path))?;
+        self.sync_folder(above)
+    }
+
+    /// Removes a file, if it is there.
+    pub(super) fn remove(&self, path: &Path) -> Done {
+        self.step("remove", path)?;
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that this user may still write.
+    pub(super) fn free(&self, path: &Path) -> Done<u64> {
+        #[cfg(test)]
+        if let Some(free) = self.faults.free() {
+            return Ok(free);
+        }
+        let found =
+            rustix::fs::statvfs(path).map_err(|error| failed("read", path)(error.into()))?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+}

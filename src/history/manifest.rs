@@ -1,0 +1,309 @@
+//! The manifest: which parts there are. A part that it does not name does not count.
+//!
+//! ```text
+//!   manifest   crc of what follows, 8 hexadecimal digits | " " | JSON | newline
+//!              {"format": 1, "store": "32 hexadecimal digits", "run": 7}
+//!              {"next": 12, "datasets": [..], "add": [{"path": "pending/11.piece", ..}], "remove": ["pending/10.piece"]}
+//!              ..
+//! ```
+//!
+//! A line is a commit: it is appended and synced after the files that it adds are in place, and before those that it removes
+//! are deleted. At start, and when it has grown long, it is written anew as a first line and one commit. A last line that
+//! was not finished is left out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::{StoreError, failed};
+use super::part::{Part, Section};
+use super::{Dataset, Resolution};
+use crate::state::files::{self, Opened};
+
+/// What is written here, and the newest that is read.
+const FORMAT: u32 = 1;
+
+const FILE: &str = "manifest";
+
+/// The first line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Head {
+    format: u32,
+    /// Which store it is, for those who find its rows elsewhere: 32 random hexadecimal digits.
+    store: String,
+    /// Counts the starts.
+    run: u64,
+}
+
+/// That of any format.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Commit {
+    /// The number that the next file gets.
+    next: u64,
+    /// Those that come behind the ones known already; parts refer to them by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    datasets: Vec<Dataset>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    add: Vec<Entry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remove: Vec<String>,
+}
+
+/// A part, by its path in the folder.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    path: String,
+    resolution: Resolution,
+    from: u64,
+    to: u64,
+    bytes: u64,
+    crc: u32,
+    written: u64,
+    /// (number of the dataset, its rows).
+    sections: Vec<(usize, u64)>,
+}
+
+/// As it is in memory.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    dir: PathBuf,
+    head: Head,
+    next: u64,
+    datasets: Vec<Arc<Dataset>>,
+    /// By path in the folder.
+    parts: BTreeMap<String, Arc<Part>>,
+    /// Bytes of a last line that was not finished.
+    pub(super) torn: usize,
+}
+
+impl Manifest {
+    /// That of a new store.
+    pub(super) fn new(dir: &Path) -> Self {
+        let store: [u8; 16] = ring::rand::generate(&ring::rand::SystemRandom::new())
+            .map_or_else(|_| Default::default(), ring::rand::Random::expose);
+        Self {
+            dir: dir.to_owned(),
+            head: Head {
+                format: FORMAT,
+                store: format!("{:032x}", u128::from_be_bytes(store)),
+                run: 0,
+            },
+            next: 1,
+            datasets: Vec::new(),
+            parts: BTreeMap::new(),
+            torn: 0,
+        }
+    }
+
+    /// That of a folder, if it has one.
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = Self::path(dir);
+        let damaged = |reason| StoreError::Damaged {
+            path: path.clone(),
+            reason,
+        };
+        let mut file = match files::open(&path).map_err(failed("read", &path))? {
+            Opened::Nothing => return Ok(None),
+            Opened::File(file) => file,
+            Opened::Other(reason) => return Err(damaged(reason)),
+        };
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
+        let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+        let head = lines
+            .next()
+            .and_then(checked)
+            .ok_or_else(|| damaged("its first line".to_owned()))?;
+        let bad = |error: serde_json::Error| damaged(error.to_string());
+        let Format { format } = serde_json::from_slice(head).map_err(bad)?;
+        if format > FORMAT {
+            return Err(StoreError::Newer {
+                path,
+                found: format,
+                known: FORMAT,
+            });
+        }
+        let mut manifest = Self {
+            head: serde_json::from_slice(head).map_err(bad)?,
+            ..Self::new(dir)
+        };
+        while let Some(line) = lines.next() {
+            match checked(line) {
+                Some(line) => manifest
+                    .apply(serde_json::from_slice(line).map_err(bad)?)
+                    .map_err(damaged)?,
+                None if lines.any(|line| checked(line).is_some()) => {
+                    return Err(damaged(
+                        "a line that others follow has a wrong checksum".to_owned(),
+                    ));
+                }
+                None => {
+                    let rest = line.as_ptr() as usize - text.as_ptr() as usize;
+                    manifest.torn = text.len() - rest;
+                    break;
+                }
+            }
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Where it lies in a folder.
+    pub(super) fn path(dir: &Path) -> PathBuf {
+        dir.join(FILE)
+    }
+
+    /// Takes in what was committed.
+    pub(super) fn apply(&mut self, commit: Commit) -> Result<(), String> {
+        self.next = commit.next;
+        self.datasets
+            .extend(commit.datasets.into_iter().map(Arc::new));
+        for path in &commit.remove {
+            self.parts
+                .remove(path)
+                .ok_or_else(|| format!("it removes {path}, which it does not have"))?;
+        }
+        for entry in commit.add {
+            let sections = entry.sections.iter().map(|&(at, rows)| {
+                let dataset = self.datasets.get(at)?;
+                Some(Section {
+                    dataset: Arc::clone(dataset),
+                    rows,
+                })
+            });
+            let sections: Option<Vec<_>> = sections.collect();
+            let part = Part {
+                rolled: Part::is_rolled(Path::new(&entry.path), entry.resolution),
+                path: self.dir.join(&entry.path),
+                resolution: entry.resolution,
+                span: entry.from..entry.to,
+                sections: sections.ok_or("it refers to a dataset that it does not have")?,
+                bytes: entry.bytes,
+                written: entry.written,
+                crc: entry.crc,
+            };
+            self.parts.insert(entry.path, Arc::new(part));
+        }
+        Ok(())
+    }
+
+    /// The commit that adds and removes parts, and its line.
+    pub(super) fn commit(
+        &self,
+        add: &[Part],
+        remove: &[Arc<Part>],
+    ) -> io::Result<(Commit, Vec<u8>)> {
+        let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter());
+        commit.remove = remove.iter().map(|part| self.name(part)).collect();
+        let line = line(&commit)?;
+        Ok((commit, line))
+    }
+
+    /// The manifest as a whole, without what was removed; from then on commits follow that.
+    pub(super) fn compact(&mut self) -> io::Result<Vec<u8>> {
+        let (commit, datasets) = self.commit_to(Vec::new(), self.parts().map(|part| &**part));
+        self.datasets = datasets;
+        let mut text = line(&self.head)?;
+        text.extend(line(&commit)?);
+        Ok(text)
+    }
+
+    /// The commit that adds these parts, where some datasets are known already; and those that are known then.
+    fn commit_to<'p>(
+        &self,
+        known: Vec<Arc<Dataset>>,
+        add: impl Iterator<Item = &'p Part>,
+    ) -> (Commit, Vec<Arc<Dataset>>) {
+        let (mut datasets, new) = (known.clone(), known.len());
+        let mut number = |dataset: &Arc<Dataset>| {
+            let found = datasets.iter().position(|it| it == dataset);
+            found.unwrap_or_else(|| {
+                datasets.push(Arc::clone(dataset));
+                datasets.len() - 1
+            })
+        };
+        let add = add.map(|part| Entry {
+            path: self.name(part),
+            resolution: part.resolution,
+            from: part.span.start,
+            to: part.span.end,
+            bytes: part.bytes,
+            crc: part.crc,
+            written: part.written,
+            sections: part
+                .sections
+                .iter()
+                .map(|it| (number(&it.dataset), it.rows))
+                .collect(),
+        });
+        let add = add.collect();
+        let new = datasets.iter().skip(new);
+        let commit = Commit {
+            next: self.next,
+            datasets: new.map(|dataset| Dataset::clone(dataset)).collect(),
+            add,
+            remove: Vec::new(),
+        };
+        (commit, datasets)
+    }
+
+    /// A part's path in the folder.
+    fn name(&self, part: &Part) -> String {
+        let path = part.path.strip_prefix(&self.dir).unwrap_or(&part.path);
+        path.to_string_lossy().into_owned()
+    }
+
+    /// All parts that count.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.parts.values()
+    }
+
+    /// A number that no file has.
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Counts one start more, and leaves out the parts whose files are gone, which it returns.
+    pub(super) fn begin_run(&mut self) -> Vec<Arc<Part>> {
+        self.head.run += 1;
+        let is_gone = |part: &Arc<Part>| {
+            fs::metadata(&part.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let (gone, parts) = std::mem::take(&mut self.parts)
+            .into_iter()
+            .partition(|(_, part)| is_gone(part));
+        self.parts = parts;
+        BTreeMap::into_values(gone).collect()
+    }
+
+    pub(super) fn store(&self) -> &str {
+        &self.head.store
+    }
+
+    pub(super) fn run(&self) -> u64 {
+        self.head.run
+    }
+}
+
+/// A line with its checksum.
+fn line(what: &impl Serialize) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_string(what)?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+}
+
+/// The JSON of a line, if it is whole.
+fn checked(line: &[u8]) -> Option<&[u8]> {
+    let line = line.strip_suffix(b"\n")?;
+    let (crc, json) = line.split_at_checked(9)?;
+    let crc = std::str::from_utf8(crc).ok()?.strip_suffix(' ')?;
+    let is_whole = u32::from_str_radix(crc, 16) == Ok(crc32fast::hash(json));
+    is_whole.then_some(json)
+}

@@ -1,0 +1,118 @@
+//! Parts: the pieces and files in which rows lie on disk. A part never changes; which parts there are does.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::parquet::{self, Want};
+use super::piece::Piece;
+use super::{Dataset, Resolution, RowRef};
+
+/// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
+/// deleted meanwhile.
+pub type Parts = Arc<RwLock<Arc<[Arc<Part>]>>>;
+
+/// A piece or a file.
+#[derive(Debug)]
+pub struct Part {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Of its rows.
+    pub resolution: Resolution,
+    /// From the beginning of the first minute, hour or day to the end of the last, unix seconds.
+    pub span: Range<u64>,
+    /// Whose rows: one dataset's in a file.
+    pub sections: Vec<Section>,
+    /// Its size.
+    pub bytes: u64,
+    /// Whether its rows have been added to a part of the next coarser resolution too.
+    pub rolled: bool,
+    /// The unix second at which it was written.
+    pub written: u64,
+    /// Over the whole file.
+    pub(super) crc: u32,
+}
+
+/// The rows of a dataset in a part.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Whose they are.
+    pub dataset: Arc<Dataset>,
+    /// How many.
+    pub rows: u64,
+}
+
+impl Part {
+    /// Whether it has rows of a dataset.
+    #[must_use]
+    pub fn has(&self, dataset: &Dataset) -> bool {
+        self.sections
+            .iter()
+            .any(|section| *section.dataset == *dataset)
+    }
+
+    /// Rows of all datasets.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.sections.iter().map(|section| section.rows).sum()
+    }
+
+    /// Whether it is a published file, which others read too, and not a piece.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        is_published(&self.path)
+    }
+
+    /// Whether a part with this path is [`rolled`](Self::rolled): what is published is, in the same commit, unless nothing is
+    /// coarser.
+    pub(super) fn is_rolled(path: &Path, resolution: Resolution) -> bool {
+        is_published(path) && resolution.coarser().is_some()
+    }
+
+    /// Calls `each` for the rows of a dataset whose minute, hour or day begins in a span.
+    ///
+    /// # Errors
+    /// Those of the system, and when it is damaged; they name the file.
+    pub fn read(
+        &self,
+        dataset: &Dataset,
+        span: Range<u64>,
+        want: Want,
+        each: &mut dyn FnMut(RowRef<'_>),
+    ) -> io::Result<()> {
+        self.read_rows(dataset, span, want, each).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })
+    }
+
+    fn read_rows(
+        &self,
+        dataset: &Dataset,
+        span: Range<u64>,
+        want: Want,
+        each: &mut dyn FnMut(RowRef<'_>),
+    ) -> io::Result<()> {
+        let file = File::open(&self.path)?;
+        if self.is_published() {
+            return parquet::read(file, dataset, span, want, each);
+        }
+        let mut rows = Piece::open(file)?.rows(dataset);
+        while let Some(row) = rows.next()? {
+            if span.contains(&row.time) {
+                each(row.as_ref());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_published(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == PUBLISHED)
+}
+
+/// How the names of published files end.
+const PUBLISHED: &str = "parquet";

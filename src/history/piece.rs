@@ -1,0 +1,334 @@
+//! Pieces: files of rows in a packed form of our own, which nobody else reads. They hold what is not published yet.
+//!
+//! ```text
+//!   piece:   | "pinbadP1" | block .. | footer, JSON | its length | its crc | "pinbadP1" |
+//!   block:   | length | crc | rows, compressed by lz4 |              of one dataset; 64 KiB of rows or the rest
+//!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length, histogram, if any |
+//!   footer:  {"resolution": .., "sections": [{"dataset": .., "rows": .., "begin": .., "end": ..}]}
+//! ```
+//!
+//! Numbers are of variable length (`report::varint`), but lengths and checksums of blocks and footer 32 bits. Histograms are as
+//! in files (`history::histogram`). The rows of a dataset are sorted as in files, by key, then time.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::histogram::{decode, encode};
+use super::part::Section;
+use super::{Dataset, Gain, Resolution, Row, RowRef};
+use crate::report::histogram::BucketLayout;
+use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
+use crate::report::varint;
+
+const MAGIC: [u8; 8] = *b"pinbadP1";
+/// Bytes of rows in a block.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Longest block or footer that is read, compressed: a row is far shorter.
+const READ_BYTES_MAX: u32 = 64 << 20;
+
+const IS_OTHER: u8 = 1;
+const HAS_EXTREMES: u8 = 2;
+const HAS_HISTOGRAM: u8 = 4;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Footer {
+    resolution: Resolution,
+    sections: Vec<Place>,
+}
+
+/// Where the rows of a dataset lie.
+#[derive(Debug, Serialize, Deserialize)]
+struct Place {
+    dataset: Dataset,
+    rows: u64,
+    begin: u64,
+    end: u64,
+}
+
+/// Writes a piece, dataset by dataset.
+#[derive(Debug)]
+pub(super) struct PieceWriter {
+    to: BufWriter<File>,
+    at: u64,
+    block: Vec<u8>,
+    footer: Footer,
+    span: Range<u64>,
+}
+
+/// What a piece or file has.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) sections: Vec<Section>,
+    pub(super) span: Range<u64>,
+}
+
+impl PieceWriter {
+    pub(super) fn new(file: File, resolution: Resolution) -> io::Result<Self> {
+        let mut to = BufWriter::new(file);
+        to.write_all(&MAGIC)?;
+        Ok(Self {
+            to,
+            at: MAGIC.len() as u64,
+            block: Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 4),
+            footer: Footer {
+                resolution,
+                sections: Vec::new(),
+            },
+            span: Range {
+                start: u64::MAX,
+                end: 0,
+            },
+        })
+    }
+
+    /// The rows that follow are of this dataset, in order.
+    pub(super) fn begin(&mut self, dataset: &Arc<Dataset>) -> io::Result<()> {
+        self.end_block()?;
+        let place = Place {
+            dataset: Dataset::clone(dataset),
+            rows: 0,
+            begin: self.at,
+            end: self.at,
+        };
+        self.footer.sections.push(place);
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, row: RowRef<'_>) -> io::Result<()> {
+        let Some(place) = self.footer.sections.last_mut() else {
+            return Ok(());
+        };
+        place.rows += 1;
+        let resolution = self.footer.resolution;
+        let secs = resolution.secs();
+        let Gain { sum, extremes } = row.gain;
+        let block = &mut self.block;
+        varint::push(block, row.key.len() as u128);
+        block.extend_from_slice(row.key);
+        varint::push(block, (row.time / secs).into());
+        let has_extremes = *extremes != Extremes::NOTHING;
+        let histogram = sum.histogram();
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        block.push(
+            flag(row.is_other, IS_OTHER)
+                | flag(has_extremes, HAS_EXTREMES)
+                | flag(histogram.is_some(), HAS_HISTOGRAM),
+        );
+        if has_extremes {
+            varint::push(block, extremes.time_min.into());
+            varint::push(block, extremes.time_max.into());
+            varint::push(block, extremes.memory_peak_max.into());
+        }
+        sum.totals.push(block);
+        if let Some(histogram) = histogram {
+            let histogram = encode(histogram, &place.dataset.buckets, resolution.bucket_bits());
+            varint::push(block, histogram.len() as u128);
+            block.extend_from_slice(&histogram);
+        }
+        self.span.start = self.span.start.min(row.time);
+        self.span.end = self.span.end.max(row.time + secs);
+        match self.block.len() {
+            BLOCK_BYTES.. => self.end_block(),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if !self.block.is_empty() {
+            let bytes = lz4_flex::block::compress_prepend_size(&self.block);
+            let lead = lead(&bytes)?;
+            self.to.write_all(&lead)?;
+            self.to.write_all(&bytes)?;
+            self.at += (lead.len() + bytes.len()) as u64;
+            self.block.clear();
+        }
+        if let Some(place) = self.footer.sections.last_mut() {
+            place.end = self.at;
+        }
+        Ok(())
+    }
+
+    /// Finishes it; not synced yet.
+    pub(super) fn finish(mut self) -> io::Result<(File, Contents)> {
+        self.end_block()?;
+        self.footer.sections.retain(|place| place.rows > 0);
+        let footer = serde_json::to_vec(&self.footer)?;
+        self.to.write_all(&footer)?;
+        self.to.write_all(&lead(&footer)?)?;
+        self.to.write_all(&MAGIC)?;
+        let file = self.to.into_inner()?;
+        let sections = self.footer.sections.into_iter();
+        let sections = sections.map(|place| Section {
+            dataset: Arc::new(place.dataset),
+            rows: place.rows,
+        });
+        let sections = sections.collect();
+        Ok((
+            file,
+            Contents {
+                sections,
+                span: self.span,
+            },
+        ))
+    }
+}
+
+/// Length and checksum.
+fn lead(bytes: &[u8]) -> io::Result<[u8; 8]> {
+    let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut lead = [0; 8];
+    lead[..4].copy_from_slice(&len.to_le_bytes());
+    lead[4..].copy_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+    Ok(lead)
+}
+
+fn length_and_crc(lead: [u8; 8]) -> io::Result<(usize, u32)> {
+    let lead = u64::from_le_bytes(lead);
+    let len = lead as u32;
+    if len > READ_BYTES_MAX {
+        return Err(damaged("a length is out of range"));
+    }
+    Ok((len as usize, (lead >> 32) as u32))
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A piece, to be read.
+#[derive(Debug)]
+pub(super) struct Piece {
+    file: Arc<File>,
+    footer: Footer,
+}
+
+impl Piece {
+    pub(super) fn open(file: File) -> io::Result<Self> {
+        let mut tail = [0; 16];
+        let size = file.metadata()?.len();
+        let tail_at = size
+            .checked_sub(tail.len() as u64)
+            .ok_or_else(|| damaged("it is too short"))?;
+        file.read_exact_at(&mut tail, tail_at)?;
+        let (lead, magic) = tail.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+        if magic != MAGIC {
+            return Err(damaged("it does not end as a piece does"));
+        }
+        let (len, crc) = length_and_crc(*lead)?;
+        let mut footer = vec![0; len];
+        let at = tail_at
+            .checked_sub(len as u64)
+            .ok_or_else(|| damaged("it is too short"))?;
+        file.read_exact_at(&mut footer, at)?;
+        if crc32fast::hash(&footer) != crc {
+            return Err(damaged("the checksum of its end is wrong"));
+        }
+        let footer = serde_json::from_slice(&footer)?;
+        Ok(Self {
+            file: Arc::new(file),
+            footer,
+        })
+    }
+
+    pub(super) fn resolution(&self) -> Resolution {
+        self.footer.resolution
+    }
+
+    /// The rows of a dataset, in order.
+    pub(super) fn rows(&self, dataset: &Dataset) -> PieceRows {
+        let place = self
+            .footer
+            .sections
+            .iter()
+            .find(|place| place.dataset == *dataset);
+        PieceRows {
+            file: Arc::clone(&self.file),
+            secs: self.footer.resolution.secs(),
+            buckets: dataset.buckets,
+            rest: place.map_or(0..0, |place| place.begin..place.end),
+            block: Vec::new(),
+            at: 0,
+        }
+    }
+}
+
+/// Rows of a dataset in a piece, a block in memory at a time.
+#[derive(Debug)]
+pub(super) struct PieceRows {
+    file: Arc<File>,
+    secs: u64,
+    buckets: BucketLayout,
+    rest: Range<u64>,
+    block: Vec<u8>,
+    at: usize,
+}
+
+impl PieceRows {
+    pub(super) fn next(&mut self) -> io::Result<Option<Row>> {
+        if self.at == self.block.len() {
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            self.read_block()?;
+        }
+        let mut from = self.block.get(self.at..).unwrap_or_default();
+        let row = take_row(&mut from, self.secs, &self.buckets)
+            .ok_or_else(|| damaged("a row is cut off"))?;
+        self.at = self.block.len() - from.len();
+        Ok(Some(row))
+    }
+
+    fn read_block(&mut self) -> io::Result<()> {
+        let mut lead = [0; 8];
+        self.file.read_exact_at(&mut lead, self.rest.start)?;
+        let (len, crc) = length_and_crc(lead)?;
+        let mut bytes = vec![0; len];
+        self.file
+            .read_exact_at(&mut bytes, self.rest.start + lead.len() as u64)?;
+        if crc32fast::hash(&bytes) != crc {
+            return Err(damaged("the checksum of a block is wrong"));
+        }
+        self.block = lz4_flex::block::decompress_size_prepended(&bytes)
+            .map_err(|error| damaged(&error.to_string()))?;
+        self.rest.start += (lead.len() + len) as u64;
+        self.at = 0;
+        Ok(())
+    }
+}
+
+fn take_row(from: &mut &[u8], secs: u64, buckets: &BucketLayout) -> Option<Row> {
+    let key = take_bytes(from)?.into();
+    let time = (varint::take(from) as u64).saturating_mul(secs);
+    let flags = *from.split_off_first()?;
+    let mut extremes = Extremes::NOTHING;
+    if flags & HAS_EXTREMES != 0 {
+        extremes.time_min = varint::take(from) as u64;
+        extremes.time_max = varint::take(from) as u64;
+        extremes.memory_peak_max = varint::take(from) as u32;
+    }
+    let totals = Totals::take(from);
+    let histogram = match flags & HAS_HISTOGRAM {
+        0 => None,
+        _ => Some(decode(take_bytes(from)?, buckets)?),
+    };
+    let sum = Sum::of(totals, histogram);
+    Some(Row {
+        time,
+        key,
+        is_other: flags & IS_OTHER != 0,
+        gain: Gain { sum, extremes },
+    })
+}
+
+/// What stands behind its length.
+fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(varint::take(from)).ok()?;
+    from.split_off(..len)
+}

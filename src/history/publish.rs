@@ -1,0 +1,384 @@
+//! Publishing: what is over becomes files that others read, and rows of the next coarser resolution, in one commit.
+//!
+//! ```text
+//!   pieces of an hour's minutes --(merged by key)--> a file of minutes for each dataset
+//!                                      \\--(a sum for each key)--> one piece, with the hour's rows; of a day's hours, one day
+//! ```
+//!
+//! Rows pass one by one: a block of each piece and a row group of one file are in memory. Files are never written again:
+//! what comes late to an hour is published as further files of it.
+
+use std::cmp::Ordering;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::disk::{StoreError, failed};
+use super::parquet::{self, row_order};
+use super::part::{Part, Section};
+use super::piece::{Contents, Piece, PieceRows, PieceWriter};
+use super::resolution::date;
+use super::store::{COVERAGE, ROLLUP, Store};
+use super::{Dataset, Gain, Resolution, Row};
+use crate::shutdown::Shutdown;
+
+/// How long something is over before it is published, seconds: the last rows of it are flushed by then.
+const OVER_SECS: u64 = 120;
+/// How long nothing more came to it, seconds...
+const QUIET_SECS: u64 = 60;
+/// ...unless something waits for that long.
+const WAIT_SECS_MAX: u64 = 3_600;
+/// Pieces that are published at once.
+const PIECES_MAX: usize = 128;
+
+/// What Hive writes as `%2F` in the names of folders.
+const NAME: &AsciiSet = &CONTROLS
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'\'')
+    .add(b'*')
+    .add(b'/')
+    .add(b':')
+    .add(b'=')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'{')
+    .add(b'[')
+    .add(b']')
+    .add(b'^');
+
+impl Store {
+    /// Publishes one hour, day or month that is over, if there is one; whether there was.
+    ///
+    /// # Errors
+    /// When it cannot be written, or a stop is requested; then everything is as before, and can be tried again.
+    pub fn publish_due(&mut self, now: u64, stop: &Shutdown) -> Result<bool, StoreError> {
+        let Some((resolution, pieces)) = self.due(now) else {
+            return Ok(false);
+        };
+        self.attempt(|store| match store.publish(resolution, pieces, now, stop) {
+            Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
+            published => published,
+        })?;
+        Ok(true)
+    }
+
+    /// The finest and oldest pieces whose file can be made: of an hour's minutes, a day's hours, a month's days.
+    fn due(&self, now: u64) -> Option<(Resolution, Vec<Arc<Part>>)> {
+        let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
+        for part in self.manifest.parts().filter(|part| !part.is_published()) {
+            let span = part.resolution.file_span(part.span.start);
+            waiting
+                .entry((part.resolution, span.start))
+                .or_default()
+                .push(part);
+        }
+        let is_due = |&(&(resolution, begin), pieces): &(&(Resolution, u64), &Vec<&Arc<Part>>)| {
+            let span = resolution.file_span(begin);
+            let written = || pieces.iter().map(|part| part.written);
+            let (first, last) = (written().min().unwrap_or(0), written().max().unwrap_or(0));
+            // A clock that was set back has written in the future.
+            let is_quiet = now < last || last + QUIET_SECS <= now || first + WAIT_SECS_MAX <= now;
+            let finer = waiting
+                .keys()
+                .find(|(finer, at)| *finer < resolution && span.contains(at));
+            span.end + OVER_SECS <= now
+                && (is_quiet || pieces.len() >= PIECES_MAX)
+                && finer.is_none()
+        };
+        let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
+        let pieces = pieces.iter().take(PIECES_MAX);
+        Some((resolution, pieces.map(|part| Arc::clone(part)).collect()))
+    }
+
+    fn publish(
+        &mut self,
+        resolution: Resolution,
+        pieces: Vec<Arc<Part>>,
+        now: u64,
+        stop: &Shutdown,
+    ) -> Result<(), StoreError> {
+        let sources = pieces.iter().map(|part| Source::open(part));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let mut datasets: Vec<&Arc<Dataset>> = Vec::new();
+        for Section { dataset, .. } in pieces.iter().flat_map(|part| &part.sections) {
+            if !datasets.contains(&dataset) {
+                datasets.push(dataset);
+            }
+        }
+        let begin = pieces.first().map_or(0, |part| part.span.start);
+        let mut fold = None;
+        if let Some(coarser) = resolution.coarser() {
+            let (path, file) = self.create()?;
+            fold = Some(Fold::new(path, file, coarser)?);
+        }
+        let mut staged = Vec::with_capacity(datasets.len() + 1);
+        for dataset in datasets {
+            if let Some(fold) = &mut fold {
+                fold.begin(dataset)?;
+            }
+            let (path, mut file) = self.create()?;
+            let mut rows = Merged::new(&sources, dataset, stop)?;
+            let folded = rows.by_ref().inspect(|row| {
+                if let Some(fold) = &mut fold {
+                    fold.add(row);
+                }
+            });
+            let written = parquet::write(&mut file, dataset, resolution, folded);
+            rows.ended?;
+            let rows_written = written.map_err(failed("write", &path))?.rows;
+            let contents = Contents {
+                sections: vec![Section {
+                    dataset: Arc::clone(dataset),
+                    rows: rows_written,
+                }],
+                span: rows.span,
+            };
+            let name = self
+                .folder
+                .path
+                .join(file_name(dataset, resolution, begin, &path));
+            staged.push(self.stage(path, &file, name, resolution, contents, now)?);
+        }
+        if let Some(fold) = fold {
+            let coarser = fold.resolution;
+            let (path, file, contents) = fold.finish()?;
+            let name = path.with_extension("piece");
+            staged.push(self.stage(path, &file, name, coarser, contents, now)?);
+        }
+        self.commit(staged, pieces, || ())
+    }
+}
+
+/// Where the file of a dataset lies in the folder that was written as `N.new`: see [`store`](super::store).
+fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) -> PathBuf {
+    let begin = resolution.file_span(begin).start;
+    let mut path = match dataset.is_coverage() {
+        true => PathBuf::from(COVERAGE),
+        false => {
+            let name = utf8_percent_encode(&dataset.report, NAME);
+            Path::new(ROLLUP).join(format!("report={name}"))
+        }
+    };
+    path.push(format!("resolution={}", resolution.name()));
+    path.push(format!("date={}", date(begin)));
+    let mut name = String::new();
+    if resolution == Resolution::Minute {
+        name = format!("{:02}-", begin % 86_400 / 3_600);
+    }
+    if let Some(hash) = dataset.hash.get(..8) {
+        name = name + hash + "-";
+    }
+    let number = new.file_stem().unwrap_or_default().to_string_lossy();
+    path.join(format!("{name}{number}.parquet"))
+}
+
+/// A piece that is read.
+struct Source {
+    path: PathBuf,
+    piece: Piece,
+}
+
+impl Source {
+    fn open(part: &Part) -> Result<Self, StoreError> {
+        let piece = File::open(&part.path).and_then(Piece::open);
+        let piece = piece.map_err(unreadable(&part.path))?;
+        Ok(Self {
+            path: part.path.clone(),
+            piece,
+        })
+    }
+}
+
+/// What cannot be read now, or never.
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    move |error| match error.kind() {
+        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
+            path: path.into(),
+            reason: error.to_string(),
+        },
+        _ => failed("read", path)(error),
+    }
+}
+
+/// The rows of a dataset in several pieces, in order, those of one key and time added up.
+struct Merged<'s> {
+    sources: Vec<(&'s Path, PieceRows)>,
+    /// The next row of each.
+    next: BinaryHeap<Next>,
+    stop: &'s Shutdown,
+    /// Of all rows so far.
+    span: Range<u64>,
+    secs: u64,
+    /// Why it ended before the last row, if it did.
+    ended: Result<(), StoreError>,
+}
+
+impl<'s> Merged<'s> {
+    fn new(
+        sources: &'s [Source],
+        dataset: &Dataset,
+        stop: &'s Shutdown,
+    ) -> Result<Self, StoreError> {
+        let mut merged = Self {
+            sources: Vec::with_capacity(sources.len()),
+            next: BinaryHeap::with_capacity(sources.len()),
+            stop,
+            span: Range {
+                start: u64::MAX,
+                end: 0,
+            },
+            secs: sources
+                .first()
+                .map_or(0, |source| source.piece.resolution().secs()),
+            ended: Ok(()),
+        };
+        for Source { path, piece } in sources {
+            let mut rows = piece.rows(dataset);
+            if let Some(row) = rows.next().map_err(unreadable(path))? {
+                merged.next.push(Next {
+                    row,
+                    source: merged.sources.len(),
+                });
+                merged.sources.push((path, rows));
+            }
+        }
+        Ok(merged)
+    }
+
+    /// The next row of any.
+    fn take(&mut self) -> Option<Row> {
+        if self.stop.requested() {
+            self.ended = Err(StoreError::Stopped);
+            return None;
+        }
+        let mut first = self.next.peek_mut()?;
+        let (path, rows) = &mut self.sources[first.source];
+        match rows.next() {
+            Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
+            Ok(None) => Some(PeekMut::pop(first).row),
+            Err(error) => {
+                self.ended = Err(unreadable(path)(error));
+                None
+            }
+        }
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let mut row = self.take()?;
+        while self
+            .next
+            .peek()
+            .is_some_and(|next| is_same(&next.row, &row))
+        {
+            row.gain.add(&self.take()?.gain);
+        }
+        self.span.start = self.span.start.min(row.time);
+        self.span.end = self.span.end.max(row.time + self.secs);
+        Some(row)
+    }
+}
+
+/// Whether two rows are parts of one.
+fn is_same(a: &Row, b: &Row) -> bool {
+    a.time == b.time && a.is_other == b.is_other && a.key == b.key
+}
+
+/// The smallest row is the greatest of these.
+struct Next {
+    row: Row,
+    source: usize,
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        row_order(&other.row, &self.row)
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
+
+/// Adds rows up to those of a coarser resolution, into a piece.
+struct Fold {
+    path: PathBuf,
+    to: PieceWriter,
+    resolution: Resolution,
+    row: Option<Row>,
+    written: io::Result<()>,
+}
+
+impl Fold {
+    fn new(path: PathBuf, file: File, resolution: Resolution) -> Result<Self, StoreError> {
+        let to = PieceWriter::new(file, resolution).map_err(failed("write", &path))?;
+        Ok(Self {
+            path,
+            to,
+            resolution,
+            row: None,
+            written: Ok(()),
+        })
+    }
+
+    fn begin(&mut self, dataset: &Arc<Dataset>) -> Result<(), StoreError> {
+        self.end_row();
+        let written = std::mem::replace(&mut self.written, Ok(()));
+        let begun = written.and_then(|()| self.to.begin(dataset));
+        begun.map_err(failed("write", &self.path))
+    }
+
+    /// Adds the next row in order.
+    fn add(&mut self, row: &Row) {
+        let time = self.resolution.begin(row.time);
+        if !self.row.as_ref().is_some_and(|sum| {
+            sum.time == time && sum.is_other == row.is_other && sum.key == row.key
+        }) {
+            self.end_row();
+        }
+        let sum = self.row.get_or_insert_with(|| Row {
+            time,
+            key: row.key.clone(),
+            is_other: row.is_other,
+            gain: Gain::default(),
+        });
+        sum.gain.add(&row.gain);
+    }
+
+    fn end_row(&mut self) {
+        if let Some(row) = self.row.take()
+            && self.written.is_ok()
+        {
+            self.written = self.to.push(row.as_ref());
+        }
+    }
+
+    fn finish(mut self) -> Result<(PathBuf, File, Contents), StoreError> {
+        self.end_row();
+        let finished = self.written.and_then(|()| self.to.finish());
+        let (file, contents) = finished.map_err(failed("write", &self.path))?;
+        Ok((self.path, file, contents))
+    }
+}

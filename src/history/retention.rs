@@ -1,0 +1,105 @@
+//! How long what is kept: published files go whole, by age, by the size of all, and when the disk gets full.
+//!
+//! Of what must make room the minutes go first, the oldest of them first, then hours, then days. What is not published yet
+//! stays: it is published, and with that added to what is coarser, first.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::Resolution;
+use super::disk::StoreError;
+use super::part::Part;
+use super::store::Store;
+
+/// What is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For how long, seconds: minutes, hours, days.
+    pub secs: [u64; 3],
+    /// Bytes of all files at most.
+    pub size_max: u64,
+    /// Bytes that stay free on the disk.
+    pub free_min: u64,
+}
+
+impl Retention {
+    fn secs(&self, resolution: Resolution) -> u64 {
+        let [minute, hour, day] = self.secs;
+        match resolution {
+            Resolution::Minute => minute,
+            Resolution::Hour => hour,
+            Resolution::Day => day,
+        }
+    }
+}
+
+impl Store {
+    /// Removes what is no longer kept.
+    ///
+    /// # Errors
+    /// When that cannot be written down; then everything stays.
+    pub fn retain(&mut self, now: u64) -> Result<(), StoreError> {
+        self.attempt(|store| store.remove_what_goes(now))
+    }
+
+    /// The same before something is written: afterwards there is room for it.
+    pub(super) fn make_room(&mut self, now: u64) -> Result<(), StoreError> {
+        let min = self.retention.free_min;
+        if self.free()? < min {
+            self.remove_what_goes(now)?;
+            let free = self.free()?;
+            if free < min {
+                let path = self.folder.path.clone();
+                return Err(StoreError::NoSpace { path, free, min });
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> Result<u64, StoreError> {
+        self.disk.free(&self.folder.path)
+    }
+
+    fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
+        let mut bytes: u64 = self.manifest.parts().map(|part| part.bytes).sum();
+        // What is removed and read still will be free.
+        let mut free = self.free()?.saturating_add(self.removed_bytes());
+        let Retention {
+            size_max, free_min, ..
+        } = self.retention;
+        let mut goes: Vec<&Arc<Part>> = self.manifest.parts().collect();
+        goes.retain(|part| part.is_published() || part.resolution.coarser().is_none());
+        goes.sort_by_key(|part| (part.resolution, part.span.start));
+        let mut counts = self.counts;
+        goes.retain(|part| {
+            let age = now.saturating_sub(part.span.end);
+            let count = if age >= self.retention.secs(part.resolution) {
+                &mut counts.removed_by_age
+            } else if !part.is_published() {
+                return false;
+            } else if bytes > size_max {
+                &mut counts.removed_by_size
+            } else if free < free_min {
+                &mut counts.removed_by_free_space
+            } else {
+                return false;
+            };
+            *count += 1;
+            bytes -= part.bytes;
+            free += part.bytes;
+            true
+        });
+        let goes: Vec<_> = goes.into_iter().cloned().collect();
+        if goes.is_empty() {
+            return Ok(());
+        }
+        let rows: u64 = goes.iter().map(|part| part.rows()).sum();
+        let files = goes.len();
+        self.commit(Vec::new(), goes, || ())?;
+        self.counts = counts;
+        self.collect();
+        info!(files, rows, "Removed history that is no longer kept.");
+        Ok(())
+    }
+}

@@ -1,0 +1,465 @@
+//! The rows on disk: opened at start, written by the history thread alone, read by everybody.
+//!
+//! ```text
+//!   history.dir/
+//!     manifest                  which files count
+//!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
+//!     pending/N.new             what is being written
+//!     rollup/report=NAME/resolution=minute/date=2026-11-22/13-HASH-N.parquet
+//!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
+//!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
+//!     coverage/resolution=../date=../..       for how long there were which
+//! ```
+//!
+//! Each change is one commit to the manifest: new files are written under temporary names, synced, renamed, their folders
+//! synced, then the commit is appended and synced. Before it the old parts count, after it the new ones; files that do not
+//! count are removed, at once or at the next start. What fails changes nothing and can be tried again.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::{error, warn};
+
+use super::batch::Batch;
+use super::disk::{Disk, StoreError, failed};
+use super::manifest::Manifest;
+use super::parquet::order;
+use super::part::{Part, Parts};
+use super::piece::{Contents, PieceWriter};
+use super::retention::Retention;
+use super::{Resolution, RowRef};
+use crate::state::files;
+use crate::state::folder::{HISTORY, LockedFolder};
+
+/// Bytes of commits after which the manifest is written anew.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+
+/// What was done since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Rows written to pieces by flushes.
+    pub rows_written: u64,
+    /// Bytes written, of pieces and files.
+    pub bytes_written: u64,
+    /// Files published.
+    pub files_published: u64,
+    /// Files removed because of their age.
+    pub removed_by_age: u64,
+    /// Files removed because of `history.size_max`.
+    pub removed_by_size: u64,
+    /// Files removed because of `history.free_min`.
+    pub removed_by_free_space: u64,
+    /// Files that were not there at start.
+    pub missing: u64,
+    /// Pieces that were damaged, and set aside.
+    pub damaged: u64,
+}
+
+/// The folder of history, open for writing.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) folder: LockedFolder,
+    pub(super) disk: Disk,
+    pub(super) manifest: Manifest,
+    /// The manifest, open to append to.
+    log: File,
+    /// Bytes appended since it was written anew.
+    log_bytes: u64,
+    /// Whether what is in the file may not be what is in memory: it is written anew before anything else is done.
+    is_unsure: bool,
+    /// Files that no commit names; removed before anything else is done.
+    leftover: Vec<PathBuf>,
+    /// Parts that no longer count, but may be read still.
+    removed: Vec<Arc<Part>>,
+    parts: Parts,
+    /// How long what is kept.
+    pub retention: Retention,
+    /// What was done.
+    pub counts: Counts,
+}
+
+/// A part whose file has a temporary name still.
+pub(super) struct Staged {
+    pub(super) file: PathBuf,
+    pub(super) part: Part,
+}
+
+impl Store {
+    /// Opens a folder, makes it when it is missing, locks it, counts the run, and removes what a crash left.
+    ///
+    /// # Errors
+    /// When the folder is no folder or in use, the manifest is damaged, missing or of a newer program, or nothing can be
+    /// written. Nothing is changed then.
+    pub fn open(dir: &Path, retention: Retention) -> Result<Self, StoreError> {
+        Self::open_on(Disk::default(), dir, retention)
+    }
+
+    pub(super) fn open_on(
+        disk: Disk,
+        dir: &Path,
+        retention: Retention,
+    ) -> Result<Self, StoreError> {
+        let folder = LockedFolder::open(HISTORY, dir)?;
+        let path = Manifest::path(dir);
+        let mut manifest = match Manifest::read(dir)? {
+            Some(manifest) => manifest,
+            None => match files_of(dir)?.first() {
+                None => Manifest::new(dir),
+                Some(file) => {
+                    let reason = format!(
+                        "it is missing, and without it {} cannot be read",
+                        file.display()
+                    );
+                    return Err(StoreError::Damaged { path, reason });
+                }
+            },
+        };
+        if manifest.torn > 0 {
+            warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
+        }
+        let missing = manifest.begin_run();
+        for part in &missing {
+            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows are lost.");
+        }
+        // The first change: whatever is written later has this run's number.
+        let log = write_manifest(&disk, dir, &mut manifest)?;
+        let mut store = Self {
+            folder,
+            disk,
+            manifest,
+            log,
+            log_bytes: 0,
+            is_unsure: false,
+            leftover: Vec::new(),
+            removed: Vec::new(),
+            parts: Parts::default(),
+            retention,
+            counts: Counts {
+                missing: missing.len() as u64,
+                ..Counts::default()
+            },
+        };
+        store
+            .disk
+            .make_folder(&store.pending(), files::FOLDER_MODE)?;
+        let known: Vec<&Path> = store.manifest.parts().map(|part| &*part.path).collect();
+        let left = files_of(dir)?
+            .into_iter()
+            .filter(|file| !known.contains(&&**file));
+        store.leftover = left.collect();
+        store.heal()?;
+        store.show();
+        Ok(store)
+    }
+
+    /// The parts that count, as readers take them.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        Arc::clone(&self.parts)
+    }
+
+    /// Which store it is: 32 hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.manifest.store()
+    }
+
+    /// How often it was opened, this time included.
+    #[must_use]
+    pub fn run(&self) -> u64 {
+        self.manifest.run()
+    }
+
+    /// Writes the rows of a batch as pieces, one for each hour, in one commit. `then` is called when they count, while nobody
+    /// can take the list of parts: whoever takes it sees these parts, or is before `then`.
+    ///
+    /// # Errors
+    /// When they cannot be written, or less than `history.free_min` is free; then none of them counts.
+    pub fn flush(
+        &mut self,
+        batch: &Batch,
+        now: u64,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
+        self.attempt(|store| {
+            store.make_room(now)?;
+            let mut hours = BTreeSet::new();
+            for dataset in batch.datasets() {
+                batch.rows(dataset, batch.span(), |row| {
+                    hours.insert(Resolution::Hour.begin(row.time));
+                });
+            }
+            let mut staged = Vec::with_capacity(hours.len());
+            for hour in hours {
+                let hour = Resolution::Minute.file_span(hour);
+                let (path, file) = store.create()?;
+                let written = write_piece(file, batch, &hour);
+                let (file, contents) = written.map_err(failed("write", &path))?;
+                let name = path.with_extension("piece");
+                staged.push(store.stage(path, &file, name, Resolution::Minute, contents, now)?);
+            }
+            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
+            store.commit(staged, Vec::new(), then)?;
+            store.counts.rows_written += rows;
+            Ok(())
+        })
+    }
+
+    /// Does something that changes the disk, after what failed before is cleared away.
+    pub(super) fn attempt<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.heal()?;
+        let done = work(self);
+        if done.is_err() {
+            // What was written in vain takes room; what cannot be removed now is removed before the next attempt.
+            let _later = self.heal();
+        }
+        self.collect();
+        done
+    }
+
+    /// Makes manifest and files agree with memory.
+    fn heal(&mut self) -> Result<(), StoreError> {
+        if self.is_unsure || self.log_bytes > LOG_BYTES_MAX {
+            self.is_unsure = true;
+            self.log = write_manifest(&self.disk, &self.folder.path, &mut self.manifest)?;
+            (self.is_unsure, self.log_bytes) = (false, 0);
+        }
+        while let Some(file) = self.leftover.last() {
+            self.disk.remove(file)?;
+            self.leftover.pop();
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> PathBuf {
+        self.folder.path.join(PENDING)
+    }
+
+    /// A new file with a temporary name.
+    pub(super) fn create(&mut self) -> Result<(PathBuf, File), StoreError> {
+        let path = self
+            .pending()
+            .join(format!("{}.new", self.manifest.take_number()));
+        self.leftover.push(path.clone());
+        let file = self.disk.create(&path)?;
+        Ok((path, file))
+    }
+
+    /// Syncs a file that is written, to be named `to`.
+    pub(super) fn stage(
+        &mut self,
+        path: PathBuf,
+        file: &File,
+        to: PathBuf,
+        resolution: Resolution,
+        contents: Contents,
+        now: u64,
+    ) -> Result<Staged, StoreError> {
+        self.disk.sync(file, &path)?;
+        let (bytes, crc) = checksum(&path).map_err(failed("read", &path))?;
+        let Contents { sections, span } = contents;
+        let part = Part {
+            rolled: Part::is_rolled(&to, resolution),
+            path: to,
+            resolution,
+            span,
+            sections,
+            bytes,
+            written: now,
+            crc,
+        };
+        Ok(Staged { file: path, part })
+    }
+
+    /// Names the files, and commits them in the place of others.
+    pub(super) fn commit(
+        &mut self,
+        staged: Vec<Staged>,
+        remove: Vec<Arc<Part>>,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
+        let mut folders = BTreeSet::new();
+        for Staged { file, part } in &staged {
+            self.leftover.push(part.path.clone());
+            match part.is_published() {
+                true => self.disk.publish(file, &part.path)?,
+                false => self.disk.rename(file, &part.path)?,
+            }
+            folders.extend(part.path.parent());
+        }
+        for folder in folders {
+            self.disk.sync_folder(folder)?;
+        }
+        let add: Vec<_> = staged.into_iter().map(|it| it.part).collect();
+        let path = Manifest::path(&self.folder.path);
+        let (commit, line) = self
+            .manifest
+            .commit(&add, &remove)
+            .map_err(failed("write", &path))?;
+        self.is_unsure = true;
+        self.disk.append(&mut self.log, &path, &line)?;
+        self.manifest
+            .apply(commit)
+            .map_err(io::Error::other)
+            .map_err(failed("write", &path))?;
+        self.is_unsure = false;
+        self.log_bytes += line.len() as u64;
+        self.leftover.clear();
+        self.removed.extend(remove);
+        self.counts.bytes_written += add.iter().map(|part| part.bytes).sum::<u64>();
+        self.counts.files_published += add.iter().filter(|part| part.is_published()).count() as u64;
+        self.show_then(then);
+        Ok(())
+    }
+
+    fn show(&self) {
+        self.show_then(|| ());
+    }
+
+    /// Shows readers the parts that count.
+    fn show_then(&self, then: impl FnOnce()) {
+        let list: Arc<[_]> = self.manifest.parts().cloned().collect();
+        let mut parts = self.parts.write();
+        let _freed_unlocked = std::mem::replace(&mut *parts, list);
+        then();
+        drop(parts);
+    }
+
+    /// Deletes what was removed and nobody reads any more.
+    pub(super) fn collect(&mut self) {
+        let disk = &self.disk;
+        self.removed.retain(|part| {
+            // Nobody takes another one: it is in no list.
+            let is_deleted = Arc::strong_count(part) == 1 && disk.remove(&part.path).is_ok();
+            if let Some(folder) = part
+                .path
+                .parent()
+                .filter(|_| is_deleted && part.is_published())
+            {
+                // A date of which nothing is left; others are not empty.
+                let _not_empty = fs::remove_dir(folder);
+            }
+            !is_deleted
+        });
+    }
+
+    /// Bytes of what was removed and is read still.
+    pub(super) fn removed_bytes(&self) -> u64 {
+        self.removed.iter().map(|part| part.bytes).sum()
+    }
+
+    /// Moves a piece that is damaged out of the way: its rows are lost, all others are not.
+    pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
+        self.heal()?;
+        let Some(part) = self
+            .manifest
+            .parts()
+            .find(|part| part.path == path)
+            .cloned()
+        else {
+            return Ok(());
+        };
+        let aside = path.with_extension("damaged");
+        self.commit(Vec::new(), vec![part], || ())?;
+        self.removed.pop();
+        self.counts.damaged += 1;
+        // It may not even be there.
+        let _moved = fs::rename(path, &aside);
+        error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history is damaged: go on without it.");
+        Ok(())
+    }
+}
+
+/// Writes the rows of an hour.
+fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
+    let mut piece = PieceWriter::new(file, Resolution::Minute)?;
+    for dataset in batch.datasets() {
+        let mut rows: Vec<RowRef<'_>> = Vec::new();
+        batch.rows(dataset, hour.clone(), |row| rows.push(row));
+        rows.sort_unstable_by(order);
+        piece.begin(dataset)?;
+        rows.into_iter().try_for_each(|row| piece.push(row))?;
+    }
+    piece.finish()
+}
+
+/// Writes the manifest anew; open to append to.
+fn write_manifest(disk: &Disk, dir: &Path, manifest: &mut Manifest) -> Result<File, StoreError> {
+    let path = Manifest::path(dir);
+    let new = path.with_added_extension("new");
+    let mut file = disk.create(&new)?;
+    let text = manifest.compact().map_err(failed("write", &path))?;
+    disk.append(&mut file, &new, &text)?;
+    disk.rename(&new, &path)?;
+    disk.sync_folder(dir)?;
+    Ok(file)
+}
+
+const PENDING: &str = "pending";
+/// Where published files lie.
+pub(super) const ROLLUP: &str = "rollup";
+pub(super) const COVERAGE: &str = "coverage";
+
+/// All files in a folder of history that are named as ours.
+pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    let mut folders = [PENDING, ROLLUP, COVERAGE]
+        .map(|name| dir.join(name))
+        .to_vec();
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(failed("read", &folder))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed("read", &folder))?;
+            let kind = entry.file_type().map_err(failed("read", &folder))?;
+            let path = entry.path();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && is_ours(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.
+fn is_ours(path: &Path) -> bool {
+    let ending = path.extension().and_then(|it| it.to_str());
+    let stem = path
+        .file_stem()
+        .and_then(|it| it.to_str())
+        .unwrap_or_default();
+    let number = stem.rsplit('-').next().unwrap_or_default();
+    matches!(ending, Some("piece" | "new" | "parquet"))
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && stem
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Size and checksum of a file.
+pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 256 << 10];
+    let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((bytes, crc.finalize()));
+        }
+        bytes += read as u64;
+        crc.update(buffer.get(..read).unwrap_or_default());
+    }
+}
