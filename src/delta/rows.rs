@@ -73,7 +73,7 @@ impl Second {
                 if report.definition.extremes {
                     gain.extremes.widen(&group.extremes);
                 }
-                report.row_of(group.key, &mut key);
+                report.keys.row_of(group.key, &mut key);
             }
             each(&RowDelta {
                 id: of_row[0].0,

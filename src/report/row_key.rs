@@ -25,7 +25,7 @@ impl RowKeys {
     pub fn row_of(&self, group: &[u8], key: &mut Vec<u8>) -> RowOf {
         key.clear();
         let mut values = [None; DEFINITION_KEYS_MAX];
-        for (place, value) in values.iter_mut().zip(key_values(group)) {
+        for (place, value) in values.iter_mut().zip(values_of(group)) {
             *place = value;
         }
         let mut row = RowOf::Own;
@@ -39,16 +39,16 @@ impl RowKeys {
             let value = values[*at];
             let key_id = match value {
                 None => NONE,
-                Some("") => EMPTY,
+                Some(b"") => EMPTY,
                 Some(_) => OTHER,
             };
             if lacks(source, *missing, key_id) {
                 return RowOf::None;
             }
-            if value == Some(OTHER_TEXT) {
+            if value == Some(OTHER_TEXT.as_bytes()) {
                 row = RowOf::Other;
             }
-            push_key(key, value.unwrap_or_default());
+            push_bytes(key, Some(value.unwrap_or_default()));
         }
         row
     }
@@ -61,15 +61,19 @@ const NO_VALUE: u16 = u16::MAX;
 
 /// Appends one key value behind its length.
 pub fn push_key(to: &mut Vec<u8>, text: &str) {
-    push_value(to, Some(text));
+    push_bytes(to, Some(text.as_bytes()));
 }
 
 /// The same of a value that may be missing.
 pub(super) fn push_value(to: &mut Vec<u8>, value: Option<&str>) {
+    push_bytes(to, value.map(str::as_bytes));
+}
+
+fn push_bytes(to: &mut Vec<u8>, value: Option<&[u8]>) {
     let text = value.unwrap_or_default();
     let len = u16::try_from(text.len()).unwrap_or(NO_VALUE - 1);
     let len = len.min(NO_VALUE - 1);
-    let text = text.as_bytes().get(..usize::from(len)).unwrap_or_default();
+    let text = text.get(..usize::from(len)).unwrap_or_default();
     let len = if value.is_some() { len } else { NO_VALUE };
     to.extend_from_slice(&len.to_le_bytes());
     to.extend_from_slice(text);
@@ -77,6 +81,11 @@ pub(super) fn push_value(to: &mut Vec<u8>, value: Option<&str>) {
 
 /// The values of a key.
 pub fn key_values(key: &[u8]) -> impl Iterator<Item = Option<&str>> {
+    values_of(key).map(|value| Some(std::str::from_utf8(value?).unwrap_or_default()))
+}
+
+/// The same, of which nobody looks at the characters.
+fn values_of(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = key;
     std::iter::from_fn(move || {
         let (len, behind) = rest.split_first_chunk::<2>()?;
@@ -84,7 +93,6 @@ pub fn key_values(key: &[u8]) -> impl Iterator<Item = Option<&str>> {
         let bytes = if len == NO_VALUE { 0 } else { usize::from(len) };
         let (text, behind) = behind.split_at_checked(bytes)?;
         rest = behind;
-        let text = std::str::from_utf8(text).unwrap_or_default();
         Some((len != NO_VALUE).then_some(text))
     })
 }
@@ -96,8 +104,8 @@ pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
 
 /// Bytes of the first `values` values.
 pub(super) fn key_bytes(key: &[u8], values: usize) -> usize {
-    let values = key_values(key).take(values);
-    values.map(|value| 2 + value.map_or(0, str::len)).sum()
+    let values = values_of(key).take(values);
+    values.map(|value| 2 + value.map_or(0, <[u8]>::len)).sum()
 }
 
 #[cfg(test)]

@@ -85,7 +85,8 @@ pub struct Watched {
     /// Whether history keeps its past.
     pub is_kept: bool,
     aggregate: usize,
-    keys: RowKeys,
+    /// Where its keys are in those of a group.
+    pub keys: RowKeys,
     ids: RandomState,
 }
 
