@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::{Failure, print};
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
+use crate::daemon::disk_plan;
 use crate::daemon::memory_plan::MemoryPlan;
 
 /// Checks the configuration, and the secrets and certificates that it names.
@@ -26,9 +27,15 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let mut history = String::new();
+    for (place, line) in disk_plan::lasting(&config).iter().enumerate() {
+        let head = format!("\nHistory, {}:", disk_plan::assumption());
+        history += if place == 0 { &head } else { "" };
+        history += &format!("\n  {line}");
+    }
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}\n\n{}",
+         HTTP   {}\n  MySQL  {}\n\n{}{history}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

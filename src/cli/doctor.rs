@@ -1,22 +1,23 @@
 //! `pinbad doctor`: is this machine set up for what the configuration asks of it?
 //!
 //! Checks what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be bound, whether secrets
-//! and certificates can be read and `state.dir` can be written or created, and says for each what to change and how. It binds
-//! what `serve` would bind, for a moment, so the addresses of a running daemon are reported as in use. Changes nothing. What
-//! cannot be read (no `/proc`, no permission) is left out.
+//! and certificates can be read, whether `state.dir` and `history.dir` can be written or created, and says for each what to
+//! change and how. It binds what `serve` would bind, for a moment, so the addresses of a running daemon are reported as in use.
+//! Changes nothing. What cannot be read (no `/proc`, no permission) is left out.
 
 use std::fmt;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 
 use super::{Failure, print};
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::{MemoryPlan, counted};
-use crate::daemon::{self, StartError};
+use crate::daemon::{self, StartError, disk_plan};
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
-use crate::state::{self, Folder, StateError};
+use crate::state::{self, Folder, StateError, folder};
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -24,6 +25,7 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 const USERS: &str = "users";
 const TLS: &str = "TLS";
 const STATE_DIR: &str = "state.dir";
+const HISTORY_DIR: &str = "history.dir";
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,6 +133,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(memory(&plan, allowed));
     findings.push(cores(config));
     findings.extend(state_dir(config));
+    findings.extend(history_dir(config));
     findings
 }
 
@@ -269,6 +272,7 @@ fn configured(config: &Config) -> Vec<Finding> {
             StartError::Report(_) | StartError::Choice { .. } => "reports",
             StartError::User(_) => USERS,
             StartError::Tls(_) => TLS,
+            StartError::NoHistory => HISTORY_DIR,
             _ => return None,
         };
         Some(Finding::wrong(what, error.to_string(), String::new()))
@@ -296,14 +300,29 @@ fn configured(config: &Config) -> Vec<Finding> {
 /// Whether `state.dir` can be written to, or created.
 fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
+    Some(folder_found(STATE_DIR, dir, state::check(dir)))
+}
+
+/// The same of `history.dir`, and how long it lasts.
+fn history_dir(config: &Config) -> Vec<Finding> {
+    let Some(dir) = config.history.dir.as_deref() else {
+        return Vec::new();
+    };
+    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir));
+    let lasting = disk_plan::lasting(config).join("; ");
+    let lasting = format!("{lasting} ({})", disk_plan::assumption());
+    vec![found, Finding::right("history.size_max", lasting)]
+}
+
+fn folder_found(what: &'static str, dir: &Path, found: Result<Folder, StateError>) -> Finding {
     let shown = dir.display();
-    let error = match state::check(dir) {
+    let error = match found {
         Ok(folder) => {
             let found = match folder {
                 Folder::Present => "can be written",
                 Folder::Missing { .. } => "will be created",
             };
-            return Some(Finding::right(STATE_DIR, format!("{shown} {found}")));
+            return Finding::right(what, format!("{shown} {found}"));
         }
         Err(error) => error,
     };
@@ -317,8 +336,8 @@ fn state_dir(config: &Config) -> Option<Finding> {
         }
     };
     let found = error.to_string();
-    let found = found.strip_prefix("state.dir: ").unwrap_or(&found);
-    Some(Finding::wrong(STATE_DIR, found.to_owned(), change))
+    let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
+    Finding::wrong(what, found.to_owned(), change)
 }
 
 #[cfg(test)]

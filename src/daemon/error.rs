@@ -48,6 +48,15 @@ pub enum StartError {
     /// The folder of what survives a restart.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The folder of history.
+    #[cfg(feature = "sql")]
+    #[error(transparent)]
+    History(#[from] crate::history::StoreError),
+    /// What this program cannot do is asked for.
+    #[error(
+        "history.dir: this program was built without SQL, and so without history; accepted: \"\""
+    )]
+    NoHistory,
     /// A socket that was handed over.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
@@ -68,6 +77,12 @@ impl StartError {
         match self {
             Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
+            Self::NoHistory => true,
+            #[cfg(feature = "sql")]
+            Self::History(error) => matches!(
+                error,
+                crate::history::StoreError::Folder(StateError::NotAFolder { .. })
+            ),
             Self::Socket(_)
             | Self::FrontEnd { .. }
             | Self::ActivatedSockets(_)

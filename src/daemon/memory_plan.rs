@@ -259,11 +259,14 @@ fn optional(config: &Config, sockets: usize) -> impl Iterator<Item = Planned> {
         "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
+        "history": config.history.memory,
+            "minutes on their way to history.dir, and files that are being written (history.memory)";
     };
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
         config.state.dir.is_some(),
+        config.history.dir.is_some(),
     ];
     let lines = lines.into_iter().zip(wanted);
     lines.filter_map(|(line, wanted)| wanted.then_some(line))

@@ -6,7 +6,8 @@
 //!
 //! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Receivers run while the
 //! snapshot is still being read: packets wait in the temporary ring meanwhile. Stopping goes from the sockets inwards:
-//! receivers first, then the merger drains the ring, then the front ends end, then the snapshot is written. A panic on one
+//! receivers first, then the merger drains the ring, then history is written, then the front ends end, then the snapshot is
+//! written. A panic on one
 //! of these threads ends the process (`threads`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,6 +18,8 @@ use parking_lot::RwLock;
 pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
 use self::receivers::Receivers;
+#[cfg(feature = "sql")]
+use self::startup::TakeSecond;
 use self::startup::{Listeners, Past, Startup};
 use self::threads::Worker;
 use crate::access::tls;
@@ -24,6 +27,10 @@ use crate::access::{UserStore, Users};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
+#[cfg(feature = "sql")]
+use crate::delta::Second;
+#[cfg(feature = "sql")]
+use crate::history::Rollup;
 use crate::input::record::Hasher;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::query::catalog::Catalog;
@@ -35,6 +42,7 @@ use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
 
+pub mod disk_plan;
 mod error;
 mod frontends;
 pub mod malloc;
@@ -58,6 +66,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    history_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
     frontends: Frontends,
@@ -82,6 +91,7 @@ impl Daemon {
         clock: Arc<dyn Clock>,
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
+        no_history(config)?;
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
@@ -97,6 +107,8 @@ impl Daemon {
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
+        #[cfg(feature = "sql")]
+        let (history, history_writer) = startup::open_history(config, &clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
@@ -127,6 +139,8 @@ impl Daemon {
             rewrites: config.rewrites.clone(),
             rule_counters: receivers.rule_counters,
             snapshots: snapshots.clone(),
+            #[cfg(feature = "sql")]
+            history: history.clone(),
         };
         let catalog = Catalog::new(
             Arc::clone(&live),
@@ -136,7 +150,18 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        let (series, metrics, deltas, take) = past.begin(config, &mut live.write(), &*clock);
+        #[cfg(feature = "sql")]
+        let rollup = history
+            .filter(|history| history.why_off().is_none())
+            .map(|history| {
+                let mut rollup = Rollup::new(history, config.reports.error_status);
+                let take = move |second: &Second, missed| rollup.take(second, missed);
+                Box::new(take) as TakeSecond
+            });
+        #[cfg(not(feature = "sql"))]
+        let rollup = None;
+        let (series, metrics, deltas, take) =
+            past.begin(config, &mut live.write(), &*clock, rollup);
         let catalog = Arc::new(catalog.keeping(definitions.tables, state));
         let served = Served {
             config,
@@ -162,6 +187,13 @@ impl Daemon {
         let merger = Worker::start("merge", "the merger thread", merge)?;
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
+        #[cfg(feature = "sql")]
+        let history_thread = history_writer.map(|writer| {
+            let run = move |stop: &Shutdown| writer.run(stop);
+            Worker::start("history", "the history thread", run)
+        });
+        #[cfg(not(feature = "sql"))]
+        let history_thread: Option<Result<Worker, StartError>> = None;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -183,6 +215,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            history_thread: history_thread.transpose()?,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
             frontends,
@@ -231,6 +264,8 @@ impl Daemon {
         self.merger = None;
         // After the merger: what it merged last is counted too.
         self.series_thread = None;
+        // After that: it writes what was counted.
+        self.history_thread = None;
         self.frontends.stop();
         self.snapshot_thread = None;
         let last = |writer: Arc<SnapshotWriter>| writer.save(&Shutdown::new());
@@ -248,7 +283,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Checks what a configuration names: reports, secrets, certificates, a `state.dir` that is no file. Starts nothing and
+/// Checks what a configuration names: reports, secrets, certificates, a `state.dir` or `history.dir` that is no file. Starts nothing and
 /// binds nothing.
 ///
 /// # Errors
@@ -266,18 +301,28 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         errors.extend(acceptor.err().map(StartError::from));
     }
     // The user who runs this need not be the daemon's: permissions are left to `doctor`.
-    if let Some(Err(error @ StateError::NotAFolder { .. })) = config
-        .state
-        .dir
-        .as_deref()
-        .map(|dir| folder::find(folder::STATE, dir))
-    {
-        errors.push(error.into());
+    for (setting, dir) in [
+        (folder::STATE, &config.state.dir),
+        (folder::HISTORY, &config.history.dir),
+    ] {
+        let found = dir.as_deref().map(|dir| folder::find(setting, dir));
+        if let Some(Err(error @ StateError::NotAFolder { .. })) = found {
+            errors.push(error.into());
+        }
     }
+    errors.extend(no_history(config).err());
     if errors.is_empty() {
         Ok(())
     } else {
         Err(errors)
+    }
+}
+
+/// Whether history is asked for that this program cannot keep.
+fn no_history(config: &Config) -> Result<(), StartError> {
+    match cfg!(feature = "sql") || config.history.dir.is_none() {
+        true => Ok(()),
+        false => Err(StartError::NoHistory),
     }
 }
 

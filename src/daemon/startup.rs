@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+#[cfg(feature = "sql")]
+use tracing::error;
 use tracing::{info, warn};
 
 use super::error::StartError;
@@ -15,6 +17,8 @@ use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, Second};
+#[cfg(feature = "sql")]
+use crate::history::{History, Retention, Store, StoreError, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -190,10 +194,12 @@ fn open_front(
     })
 }
 
-/// What the last hour and the metrics keep.
+/// What the last hour, the metrics and history keep.
 pub(super) struct Past {
-    /// The reports of both, by name.
+    /// The reports of the first two, by name.
     names: Vec<String>,
+    /// Those of history.
+    kept: Vec<String>,
     /// The reports of the metrics.
     shown: Vec<Definition>,
 }
@@ -211,27 +217,33 @@ impl Past {
         };
         let shown = chosen("metrics.reports", &config.metrics.reports)?;
         chosen("series.reports", &config.series.reports)?;
+        chosen("history.reports", &config.history.reports)?;
         let mut names = [everything(), config.metrics.reports.clone()].concat();
         if config.series.memory > 0 {
             names.extend_from_slice(&config.series.reports);
         }
-        Ok(Self { names, shown })
+        let kept = [everything(), config.history.reports.clone()].concat();
+        Ok(Self { names, kept, shown })
     }
 
-    /// Makes both, what gives them seconds from now on, and what takes those in.
+    /// Makes the first two, what gives them and history seconds from now on, and what takes those in.
     pub(super) fn begin(
         self,
         config: &Config,
         live: &mut Live,
         clock: &dyn Clock,
+        mut history: Option<TakeSecond>,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
         let metrics = Metrics::new(self.shown, buckets, series_max);
         let choice = Choice {
             names: self.names,
-            reports_max: if memory > 0 { series::REPORTS_MAX } else { 0 },
-            kept: None,
+            reports_max: match memory > 0 || history.is_some() {
+                true => series::REPORTS_MAX,
+                false => 0,
+            },
+            kept: history.as_ref().map(|_| self.kept),
             bytes_max: Series::stream_bytes(memory),
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
@@ -247,6 +259,9 @@ impl Past {
             of_rows.take(second);
             if let Some(hour) = &mut hour {
                 hour.take(second, missed);
+            }
+            if let Some(history) = &mut history {
+                history(second, missed);
             }
         };
         (series, metrics, reader, Box::new(take))
@@ -275,6 +290,41 @@ pub(super) fn open_state(
     let reports = state.reports().len();
     info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
     Ok(Some(state))
+}
+
+/// Opens `history.dir`, where one is configured: what is kept, and what writes it. What a newer program wrote is left alone.
+#[cfg(feature = "sql")]
+pub(super) fn open_history(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Option<History>, Option<Writer>), StartError> {
+    let settings = &config.history;
+    let Some(dir) = &settings.dir else {
+        return Ok((None, None));
+    };
+    let retention = Retention {
+        secs: [
+            settings.retention_minute,
+            settings.retention_hour,
+            settings.retention_day,
+        ]
+        .map(|kept| kept.as_secs()),
+        size_max: settings.size_max as u64,
+        free_min: settings.free_min as u64,
+    };
+    let clock = || Arc::clone(clock);
+    let store = match Store::open(dir, retention) {
+        Ok(store) => store,
+        Err(error @ StoreError::Newer { .. }) => {
+            error!(%error, "Keeping no history: the folder stays as it is.");
+            return Ok((Some(History::off(error.to_string(), clock())), None));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    info!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
+    let history = History::new(store.parts(), settings.memory, clock());
+    let writer = Writer::new(history.clone(), store, clock(), settings.flush_period);
+    Ok((Some(history), Some(writer)))
 }
 
 /// Says what was bound and what it may take.

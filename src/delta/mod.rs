@@ -180,5 +180,7 @@ impl Reader {
     }
 }
 
+// History is one of the readers.
+#[cfg(feature = "sql")]
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use prost::Message as _;
 
 use super::*;
+use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::history::{History, Parts, Rollup};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -18,12 +20,12 @@ use crate::report::definition::{Defaults, Definition};
 use crate::report::histogram::BucketLayout;
 use crate::report::native::ReportForm;
 use crate::report::row_key::key_texts;
-use crate::report::{Choice, DefinedBy, OTHER_ID, Reports, Ticks, Watchlist, builtin};
+use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Reports, Ticks, Watchlist, builtin};
 use crate::series::{Fold, Metric, Series};
 
 mod readers;
 
-use readers::{check_metrics, check_series};
+use readers::{check_history, check_metrics, check_series};
 
 /// Upper bounds of times, microseconds, away from all that are sent.
 const BOUNDS: [u64; 2] = [100_000, 508_000];
@@ -85,6 +87,8 @@ struct Seen {
     gains: Gains,
     /// Of each second how many passed until the next.
     secs: Vec<u64>,
+    /// By minute and report: in how many seconds there was one.
+    covered: BTreeMap<(u64, String), u64>,
     requests: u64,
     missed: u64,
 }
@@ -94,6 +98,11 @@ impl Seen {
         self.requests += second.requests;
         self.missed += missed;
         for report in second.reports() {
+            for passed in 0..second.secs {
+                let at = second.unix_secs + passed;
+                let at = (at - at % 60, report.definition.name.clone());
+                *self.covered.entry(at).or_default() += 1;
+            }
             second.rows(report, |row| {
                 let key: Vec<&str> = key_texts(row.key).collect();
                 let key = match row.id {
@@ -145,11 +154,15 @@ struct World {
     series: Series,
     fold: Fold,
     metrics: Metrics,
+    history: History,
+    rollup: Rollup,
     seen: Seen,
     expected: Gains,
     made: Vec<Made>,
     /// How many seconds are over.
     seconds: usize,
+    /// The minute of each, unix seconds.
+    minutes: Vec<u64>,
     sent: u64,
     now_ms: u64,
     unix_ms: u64,
@@ -206,11 +219,19 @@ impl World {
         let choice = Choice {
             names: WATCHED.map(str::to_owned).to_vec(),
             reports_max: REPORTS_MAX,
-            kept: None,
+            kept: Some(
+                [&WATCHED[..], &[CONFIGURED]]
+                    .concat()
+                    .iter()
+                    .map(|&it| it.to_owned())
+                    .collect(),
+            ),
             bytes_max: stream,
         };
         let (watched, reader) = live.watch(choice, 0, unix_ms);
         let (series, fold) = Series::new(watched.clone(), hour);
+        let clock = Arc::new(ManualClock::new(unix_ms));
+        let history = History::new(Parts::default(), hour, clock);
         Self {
             live,
             decoder: Decoder::new(TextLimits::default(), hasher),
@@ -219,10 +240,13 @@ impl World {
             series,
             fold,
             metrics,
+            rollup: Rollup::new(history.clone(), 500),
+            history,
             seen: Seen::default(),
             expected: Gains::new(),
             made: Vec::new(),
             seconds: 0,
+            minutes: Vec::new(),
             sent: 0,
             now_ms: 0,
             unix_ms,
@@ -292,7 +316,10 @@ impl World {
         self.unix_ms = (self.unix_ms + ms).saturating_add_signed(set_ms);
         self.live.advance_second(self.now_ms, self.unix_ms);
         self.live.advance(self.now_ms);
-        self.seconds += usize::from(self.unix_ms / 1000 != second);
+        if self.unix_ms / 1000 != second {
+            self.seconds += 1;
+            self.minutes.push(second - second % 60);
+        }
     }
 
     fn read(&mut self) {
@@ -301,12 +328,14 @@ impl World {
             seen,
             fold,
             metrics,
+            rollup,
             ..
         } = self;
         reader.poll(|second, missed| {
             seen.take(second, missed);
             fold.take(second, missed);
             metrics.take(second);
+            rollup.take(second, missed);
         });
     }
 
@@ -381,6 +410,7 @@ fn every_second_is_what_a_recount_says() {
     assert!(world.expected.len() > 20_000, "{}", world.expected.len());
     check_series(&world, &world.expected, false);
     check_metrics(&world, &world.expected, false);
+    check_history(&world, &world.expected, false);
     assert_eq!(
         world.series.status().count("reports") as usize,
         world.watched.now().len()
@@ -485,6 +515,9 @@ fn sums_are_exact_whatever_the_memory() {
         }
         check_series(&world, &world.seen.gains, true);
         check_metrics(&world, &world.seen.gains, true);
+        check_history(&world, &world.seen.gains, true);
+        let kept = world.history.status();
+        assert!(kept.count("keys_folded") > 0 || hour > 256 << 10);
         let bytes = world.series.status().count("memory_bytes");
         assert!(bytes <= hour as u64 / 10 * 8, "{bytes} of {hour}");
         assert!(folded > 0 || !is_whole);

@@ -7,6 +7,8 @@ use serde_json::json;
 
 use super::tables::{BUILD, refusals};
 use crate::config::RewriteRule;
+#[cfg(feature = "sql")]
+use crate::history::History;
 use crate::input::rewrite::RuleCounters;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::senders::Senders;
@@ -48,6 +50,9 @@ pub struct Status {
     pub rule_counters: Arc<RuleCounters>,
     /// What became of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// The past on disk; `None` without `history.dir`.
+    #[cfg(feature = "sql")]
+    pub history: Option<History>,
 }
 
 impl Status {
@@ -64,6 +69,8 @@ impl Status {
             rewrites: Vec::new(),
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
+            #[cfg(feature = "sql")]
+            history: None,
         }
     }
 
@@ -125,6 +132,8 @@ impl Status {
             }
         }
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
+        #[cfg(feature = "sql")]
+        groups.extend(self.history.as_ref().map(History::status));
         groups
     }
 

@@ -56,8 +56,8 @@ pub use self::delta_log::{Deltas, GroupDelta};
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::watch::{
-    CONFIGURED, Choice, FIRST_ID, Gained, KEPT_MAX, OTHER_ID, TOTAL_ID, Watched, WatchedReports,
-    Watchlist, key_names,
+    CONFIGURED, Choice, FIRST_ID, Gained, OTHER_ID, TOTAL_ID, Watched, WatchedReports, Watchlist,
+    key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage};
 pub use self::window::Ticks;

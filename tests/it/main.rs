@@ -32,6 +32,9 @@ mod browser;
 mod burst;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
+/// The past on disk: restarts, folders that cannot be used, what the status says.
+#[cfg(feature = "sql")]
+mod history;
 /// Packets that mean harm.
 mod hostile;
 /// Every address and parameter of HTTP, over data that came by UDP.

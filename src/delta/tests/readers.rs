@@ -163,3 +163,61 @@ pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
     assert!(samples[used] <= samples[most], "{used}");
     assert!(!text.contains("made_"), "those are not chosen");
 }
+
+/// Rows are what was gained in their minutes; those that found no room are under `(other)`. Coverage is every second.
+pub(super) fn check_history(world: &World, gains: &Gains, is_short: bool) {
+    let mut rows = BTreeMap::new();
+    let mut covered = BTreeMap::new();
+    let mut others = 0;
+    world.history.view(|running| {
+        for dataset in running.datasets() {
+            running.rows(dataset, 0..u64::MAX, |row| {
+                let sum = &row.gain.sum;
+                let key: Vec<&str> = key_texts(row.key).collect();
+                if dataset.is_coverage() {
+                    let covered: &mut u64 =
+                        covered.entry((row.time, key[0].to_owned())).or_default();
+                    *covered += sum.totals.requests;
+                    return;
+                }
+                others += usize::from(row.is_other);
+                let mut times = [0; 3];
+                for (bucket, count) in sum.histogram().into_iter().flat_map(|it| it.iter()) {
+                    let (low, high) = dataset.buckets.bounds(bucket);
+                    times[BOUNDS.partition_point(|&bound| bound < u64::midpoint(low, high))] +=
+                        count;
+                }
+                let key = if is_short {
+                    String::new()
+                } else {
+                    key.join(" ")
+                };
+                let sums = Sums {
+                    requests: sum.totals.requests,
+                    time: sum.totals.time,
+                    hits: sum.totals.hits,
+                    times,
+                };
+                let row: &mut Sums = rows
+                    .entry((row.time, dataset.report.clone(), key))
+                    .or_default();
+                row.add(&sums);
+            });
+        }
+    });
+    let mut expected = summed(gains, |(second, report, key)| {
+        let key = if is_short { "" } else { key };
+        (world.minutes[*second], report.clone(), key.to_owned())
+    });
+    if is_short {
+        let sums = rows.values_mut().chain(expected.values_mut());
+        sums.for_each(|it| it.times = [0; 3]);
+    }
+    assert_eq!(rows, expected);
+    assert_eq!(covered, world.seen.covered);
+    let status = world.history.status();
+    assert!(status.count("memory_bytes") <= status.count("memory_bytes_max") / 2);
+    assert_eq!(status.count("requests_missed"), world.seen.missed);
+    assert_eq!(status.count("rows_lost"), 0);
+    assert!(is_short || others == 0);
+}

@@ -36,6 +36,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             } @else {
                 p.problem { "Not ready: " (visible(&reasons.join("; "))) }
             }
+            @for problem in ["off", "error"].map(|name| &status.get("history").unwrap_or_default()[name]) {
+                @if let Some(problem) = problem.as_str() { p.problem { "No history is written: " (visible(problem)) } }
+            }
         }
         div.columns #counters data-live { (counters(view, &status)) }
         (memory_plan(&view.app.settings.memory_plan))
@@ -114,12 +117,19 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
             Some(room),
         ),
     ];
+    let history = status.get("history");
+    let of_history = |name: &str| history.map_or(0.0, |it| sum(&it[name]));
+    let kept = columns("history").iter().map(|it| {
+        let room = Some(of_history(&it.room));
+        row(&it.name, &it.title, it.show, of_history(&it.name), room)
+    });
     let [since, now] = ["Since the start", "Now, per s"].map(Head::number);
     let heads = [Head::text("Counter"), since, now];
     html! {
         (narrow_table("Received", &heads, &received.collect::<Vec<_>>()))
         (narrow_table("In memory", &[], &in_memory.collect::<Vec<_>>()))
         (narrow_table("Lost, refused, repaired", &[], &losses.collect::<Vec<_>>()))
+        @if history.is_some() { (narrow_table("History", &[], &kept.collect::<Vec<_>>())) }
         (narrow_table("CPU and memory", &[], &usage))
     }
 }

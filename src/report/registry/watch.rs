@@ -27,9 +27,6 @@ pub const OTHER_ID: u64 = 1;
 /// The least id that a row of its own has.
 pub const FIRST_ID: u64 = 2;
 
-/// Most reports of which history keeps the past: each is added up every second.
-pub const KEPT_MAX: usize = 64;
-
 /// Which reports are to be watched.
 #[derive(Debug, Default)]
 pub struct Choice {
@@ -38,38 +35,37 @@ pub struct Choice {
     /// Those that are made at run time are watched as well, and all that are made later, as long as there are fewer.
     pub reports_max: usize,
     /// The names of those that history keeps, where [`CONFIGURED`] stands for those made at run time too; `None`: it keeps
-    /// nothing. A report may say otherwise of itself. Those that are made later, as long as fewer than [`KEPT_MAX`] are watched.
+    /// nothing. A report may say otherwise of itself.
     pub kept: Option<Vec<String>>,
     /// What may be written down in a second, about.
     pub bytes_max: usize,
 }
 
 impl Choice {
-    /// Whether history keeps it.
-    fn keeps(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
+    /// Whether a report is to be watched, and whether history is to keep it.
+    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> (bool, bool) {
         let Entry {
             definition,
             defined_by,
             ..
         } = entry;
-        self.kept.as_ref().is_some_and(|names| {
+        let is_in = |names: &[String], own: bool| {
             let named = |name: &str| names.iter().any(|it| it == name);
-            let is_own = *defined_by != DefinedBy::BuiltIn;
-            let is_named = || named(&definition.name) || is_own && named(CONFIGURED);
-            let made_later = *defined_by == DefinedBy::RunTime || is_own && !at_start;
-            definition.history.unwrap_or_else(is_named) && (!made_later || watched < KEPT_MAX)
-        })
-    }
-
-    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> bool {
-        let named = |name: &str| self.names.iter().any(|it| it == name);
-        let is_named = named(&entry.definition.name);
-        let (wanted, made_later) = match entry.defined_by {
-            DefinedBy::BuiltIn => (is_named, false),
-            DefinedBy::Configuration(_) => (is_named || named(CONFIGURED), !at_start),
-            DefinedBy::RunTime => (true, true),
+            named(&definition.name) || own && named(CONFIGURED)
         };
-        wanted && (!made_later || watched < self.reports_max)
+        let (is_configured, made_later) = match defined_by {
+            DefinedBy::BuiltIn => (false, false),
+            DefinedBy::Configuration(_) => (true, !at_start),
+            DefinedBy::RunTime => (false, true),
+        };
+        let is_own = *defined_by != DefinedBy::BuiltIn;
+        let is_shown = is_in(&self.names, is_configured) || *defined_by == DefinedBy::RunTime;
+        let is_kept = self.kept.as_ref().is_some_and(|names| {
+            let by_name = || is_in(names, is_own);
+            definition.history.unwrap_or_else(by_name)
+        });
+        let has_room = !made_later || watched < self.reports_max;
+        ((is_shown || is_kept) && has_room, is_kept)
     }
 }
 
@@ -209,9 +205,9 @@ impl Reports {
         let mut now: Vec<Arc<Watched>> = stay.collect();
         let stay = now.len();
         for entry in self.entries.iter().filter(|it| known(it).is_none()) {
-            let (choice, at_start) = (&self.watch.choice, before.is_empty());
-            let is_kept = choice.keeps(entry, now.len(), at_start);
-            if is_kept || choice.has(entry, now.len(), at_start) {
+            let choice = &self.watch.choice;
+            let (is_watched, is_kept) = choice.has(entry, now.len(), before.is_empty());
+            if is_watched {
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,

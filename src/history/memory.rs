@@ -1,0 +1,182 @@
+//! Rows that are not on disk yet, and the view that readers have of all rows.
+//!
+//! The series thread adds to the running batch; the history thread takes it every `history.flush_period` and writes it. Until
+//! it is on disk it stays as the batch that is being flushed. A reader has all three at one moment: no row is missing, none
+//! is there twice.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::part::{Part, Parts};
+use super::{Batch, Shrunk};
+use crate::clock::Clock;
+use crate::telemetry::counters::HistoryCounters;
+use crate::telemetry::reading::{Group, Place, Reading, readings};
+
+/// How the memory is divided, in eighths: for the running batch, for the one that is being flushed, for the store.
+const RUNNING: usize = 3;
+
+/// The past of reports: what is in memory of it, and which parts lie on disk.
+#[derive(Debug, Clone)]
+pub struct History(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Locked before `memory`.
+    parts: Parts,
+    memory: Mutex<Memory>,
+    bytes_max: usize,
+    clock: Arc<dyn Clock>,
+    counters: HistoryCounters,
+    status: Mutex<Status>,
+    off: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    running: Batch,
+    flushing: Option<Arc<Batch>>,
+}
+
+/// What the history thread says of the disk.
+#[derive(Debug, Default)]
+struct Status {
+    /// Monotonic milliseconds when the last flush had ended well, or the daemon had started.
+    flushed_ms: u64,
+    /// Why the last attempt failed, if it did.
+    error: Option<String>,
+    /// What the store counts.
+    store: Vec<Reading>,
+}
+
+/// What a reader adds to the running rows.
+#[derive(Debug)]
+pub struct View {
+    /// What is on disk.
+    pub parts: Arc<[Arc<Part>]>,
+    /// What is on its way there.
+    pub flushing: Option<Arc<Batch>>,
+}
+
+impl History {
+    /// Nothing in memory yet, in so many bytes (`history.memory`), beside these parts on disk.
+    #[must_use]
+    pub fn new(parts: Parts, memory: usize, clock: Arc<dyn Clock>) -> Self {
+        let status = Status {
+            flushed_ms: clock.mono_ms(),
+            ..Status::default()
+        };
+        Self(Arc::new(Shared {
+            parts,
+            memory: Mutex::default(),
+            bytes_max: memory / 8 * RUNNING,
+            clock,
+            counters: HistoryCounters::default(),
+            status: Mutex::new(status),
+            off: None,
+        }))
+    }
+
+    /// Without a store, for this reason.
+    #[must_use]
+    pub fn off(reason: String, clock: Arc<dyn Clock>) -> Self {
+        let Self(mut shared) = Self::new(Parts::default(), 0, clock);
+        if let Some(shared) = Arc::get_mut(&mut shared) {
+            shared.off = Some(reason);
+        }
+        Self(shared)
+    }
+
+    /// Why nothing is kept, if it is not.
+    #[must_use]
+    pub fn why_off(&self) -> Option<&str> {
+        self.0.off.as_deref()
+    }
+
+    /// All rows as they are at one moment: `running` is given those that are not on their way to the disk, under a lock; it
+    /// should not take long.
+    pub fn view(&self, running: impl FnOnce(&Batch)) -> View {
+        let parts = self.0.parts.read();
+        let memory = self.0.memory.lock();
+        running(&memory.running);
+        View {
+            parts: Arc::clone(&parts),
+            flushing: memory.flushing.clone(),
+        }
+    }
+
+    /// Adds to the running rows.
+    pub(super) fn change(&self, missed: u64, add: impl FnOnce(&mut Batch)) {
+        let Shared {
+            memory,
+            bytes_max,
+            counters,
+            ..
+        } = &*self.0;
+        let mut memory = memory.lock();
+        add(&mut memory.running);
+        counters.requests_missed.add(missed);
+        if memory.running.bytes() > *bytes_max {
+            let Shrunk {
+                histograms,
+                folded,
+                lost,
+            } = memory.running.shrink(*bytes_max);
+            counters.histograms_dropped.add(histograms);
+            counters.keys_folded.add(folded);
+            counters.rows_lost.add(lost);
+        }
+    }
+
+    /// The batch that is to be written, if there are rows.
+    pub(super) fn begin_flush(&self) -> Option<Arc<Batch>> {
+        let mut memory = self.0.memory.lock();
+        if memory.flushing.is_none() && !memory.running.is_empty() {
+            let batch = std::mem::take(&mut memory.running);
+            memory.flushing = Some(Arc::new(batch));
+        }
+        memory.flushing.clone()
+    }
+
+    /// It is among the parts on disk now, which nobody can look at before this has returned.
+    pub(super) fn end_flush(&self) {
+        self.0.memory.lock().flushing = None;
+    }
+
+    /// An attempt to write ended so; what the store counts since then.
+    pub(super) fn has_done(&self, error: Option<String>, store: Vec<Reading>) {
+        let failures = u64::from(error.is_some());
+        self.0.counters.failures.add(failures);
+        let mut status = self.0.status.lock();
+        status.error = error;
+        status.store = store;
+    }
+
+    /// A flush has ended well.
+    pub(super) fn flushed(&self) {
+        self.0.counters.flushes.add(1);
+        self.0.status.lock().flushed_ms = self.0.clock.mono_ms();
+    }
+
+    /// What it holds, wrote and missed, for the daemon's status.
+    #[must_use]
+    pub fn status(&self) -> Group {
+        let memory = self.0.memory.lock();
+        let flushing = memory.flushing.as_ref().map_or(0, |batch| batch.bytes());
+        let bytes = memory.running.bytes() + flushing;
+        drop(memory);
+        let status = self.0.status.lock();
+        let age_ms = self.0.clock.mono_ms().saturating_sub(status.flushed_ms);
+        let mut readings = readings! {
+            Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
+            Gauge memory_bytes_max = self.0.bytes_max * 2, "What it may be: three quarters of history.memory.";
+            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose.";
+        };
+        readings.extend(self.0.counters.counts().readings());
+        readings.extend(status.store.iter().cloned());
+        Group::new(Place::Object("history"), readings)
+            .with_texts(json!({"off": self.0.off, "error": status.error}))
+    }
+}

@@ -1,0 +1,98 @@
+//! From the seconds of the stream to the rows of running minutes, and for how long there were which reports.
+//!
+//! Runs on the series thread alone. A minute is one of UTC by the wall clock at the merge: set back, more is gained in minutes that
+//! were there before; set forward, it leaves a gap.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Batch, Dataset, Gain, History, Resolution};
+use crate::delta::Second;
+use crate::report::packed::Sum;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
+use crate::report::{OTHER_ID, Watched};
+
+/// The most seconds in which a daemon counts as running when nothing ended them: more is a stop of the process.
+const SECS_MAX: u64 = 3_600;
+
+/// Adds up what rows gain.
+#[derive(Debug)]
+pub struct Rollup {
+    history: History,
+    error_status: u32,
+    coverage: Arc<Dataset>,
+    /// Of the reports that were watched in the last second, by number.
+    datasets: HashMap<u64, Arc<Dataset>>,
+}
+
+impl Rollup {
+    /// Adds to the memory of `history`. A status from `error_status` on is an error.
+    #[must_use]
+    pub fn new(history: History, error_status: u32) -> Self {
+        Self {
+            history,
+            error_status,
+            coverage: Arc::new(Dataset::coverage()),
+            datasets: HashMap::new(),
+        }
+    }
+
+    /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
+    pub fn take(&mut self, second: &Second, missed: u64) {
+        self.follow(second);
+        let minute = Resolution::Minute.begin(second.unix_secs);
+        self.history.change(missed, |running| {
+            for report in second.reports() {
+                let Some(dataset) = self.datasets.get(&report.number) else {
+                    continue;
+                };
+                second.rows(report, |row| {
+                    running.add(dataset, minute, row.key, row.id == OTHER_ID, row.gain);
+                });
+                self.cover(dataset, second, missed, running);
+            }
+        });
+    }
+
+    /// Knows the datasets of the reports that are kept.
+    fn follow(&mut self, second: &Second) {
+        let kept: Vec<&Arc<Watched>> = second.reports().filter(|it| it.is_kept).collect();
+        if kept.len() != self.datasets.len() {
+            let is_kept = |number: u64| kept.iter().any(|it| it.number == number);
+            self.datasets.retain(|&number, _| is_kept(number));
+        }
+        for report in kept {
+            let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
+            self.datasets.entry(report.number).or_insert_with(of);
+        }
+    }
+
+    /// Writes down that there was a report for some seconds, which may be of several minutes.
+    fn cover(&self, dataset: &Dataset, second: &Second, missed: u64, running: &mut Batch) {
+        let mut key = Vec::new();
+        [&dataset.report, &dataset.hash]
+            .into_iter()
+            .for_each(|text| push_key(&mut key, text));
+        let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
+        let mut hits = u128::from(missed);
+        loop {
+            let minute = Resolution::Minute.begin(at);
+            let requests = left.min(minute + Resolution::Minute.secs() - at);
+            let totals = Totals {
+                requests,
+                hits,
+                ..Totals::ZERO
+            };
+            let gain = Gain {
+                sum: Sum::of(totals, None),
+                ..Gain::default()
+            };
+            running.add(&self.coverage, minute, &key, false, &gain);
+            (at, left, hits) = (at + requests, left - requests, 0);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}

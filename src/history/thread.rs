@@ -1,0 +1,171 @@
+//! The history thread: writes what is in memory every `history.flush_period` and at the stop, and tends what lies on disk.
+//!
+//! The one thread that waits for this disk, at low priority. What cannot be written stays in memory and is tried again, ever
+//! less often; what comes meanwhile has the rest of the memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{error, warn};
+
+use super::History;
+use super::disk::StoreError;
+use super::store::Store;
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+use crate::telemetry::reading::{Reading, readings};
+
+/// Longest sleep in one piece, so that a stop is noticed soon.
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// The longest time from one attempt that failed to the next, milliseconds.
+const PAUSE_MS_MAX: u64 = 60_000;
+
+/// Seconds from one look at what has been kept for long enough to the next.
+const RETAIN_SECS: u64 = 60;
+
+/// Writes history.
+#[derive(Debug)]
+pub struct Writer {
+    history: History,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    flush_period: Duration,
+    /// When it was last looked for what is due, unix seconds.
+    tended: u64,
+    /// When it was last looked for what has been kept for long enough.
+    retained: u64,
+}
+
+impl Writer {
+    /// Writes what is in memory of `history` every `flush_period`.
+    #[must_use]
+    pub fn new(
+        history: History,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        flush_period: Duration,
+    ) -> Self {
+        history.has_done(None, readings(&store));
+        Self {
+            history,
+            store,
+            clock,
+            flush_period,
+            tended: 0,
+            retained: 0,
+        }
+    }
+
+    /// Writes until a stop is requested, and then what is left: whoever adds rows has to have ended before.
+    pub fn run(mut self, stop: &Shutdown) {
+        // On Linux this is the thread's own.
+        if let Err(error) = rustix::process::setpriority_process(None, 10) {
+            warn!(%error, "The history thread keeps its priority.");
+        }
+        let period_ms = self.flush_period.as_millis() as u64;
+        let mut flush_ms = self.clock.mono_ms() + period_ms;
+        let (mut next_ms, mut pause_ms) = (0, 0);
+        while !stop.requested() {
+            std::thread::sleep(NAP_MAX);
+            let now_ms = self.clock.mono_ms();
+            if now_ms < next_ms {
+                continue;
+            }
+            let is_due = now_ms >= flush_ms;
+            if is_due && self.flush() {
+                flush_ms = now_ms + period_ms;
+            }
+            // What comes late at night is published then.
+            let is_well = (!is_due || now_ms < flush_ms) && self.tend(stop);
+            pause_ms = match is_well {
+                true => 0,
+                false => (pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
+            };
+            next_ms = now_ms + pause_ms;
+        }
+        // What was being flushed when a write failed, then what came since.
+        if !(self.flush() && self.flush()) {
+            error!(
+                "Rows of history that could not be written are lost with the end of the process."
+            );
+        }
+    }
+
+    /// Writes what is in memory; false if that cannot be done now.
+    fn flush(&mut self) -> bool {
+        let Some(batch) = self.history.begin_flush() else {
+            return true;
+        };
+        let written = self
+            .store
+            .flush(&batch, self.now(), || self.history.end_flush());
+        let is_written = self.has_done(written);
+        if is_written {
+            self.history.flushed();
+        }
+        is_written
+    }
+
+    /// Publishes one file that is due, or removes what has been kept for long enough; false if that cannot be done now.
+    fn tend(&mut self, stop: &Shutdown) -> bool {
+        let now = self.now();
+        if self.tended == now {
+            return true;
+        }
+        self.tended = now;
+        match self.store.publish_due(now, stop) {
+            Err(StoreError::Stopped) => true,
+            Ok(false) if now.abs_diff(self.retained) < RETAIN_SECS => true,
+            Ok(false) => {
+                self.retained = now;
+                let retained = self.store.retain(now);
+                self.has_done(retained)
+            }
+            published => {
+                // There may be more.
+                self.tended = 0;
+                self.has_done(published.map(|_| ()))
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.unix_ms() / 1000
+    }
+
+    /// Shows what became of an attempt to write.
+    fn has_done(&self, done: Result<(), StoreError>) -> bool {
+        let is_done = done.is_ok();
+        let failed = done.err().map(|error| error.to_string());
+        if let Some(error) = &failed {
+            error!(
+                error,
+                "Cannot write history: it stays in memory, and is tried again."
+            );
+        }
+        self.history.has_done(failed, readings(&self.store));
+        is_done
+    }
+}
+
+/// What lies on disk, and what was done there.
+fn readings(store: &Store) -> Vec<Reading> {
+    let parts = Arc::clone(&store.parts().read());
+    let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+    let files = parts.iter().filter(|part| part.is_published()).count();
+    let counts = store.counts;
+    readings! {
+        Gauge disk_bytes = bytes, "What the files of history.dir take.";
+        Gauge files = files, "Files that are published, for other programs too.";
+        Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";
+        Counter rows_written = counts.rows_written, "Rows written to history.dir.";
+        Counter bytes_written as "written_bytes" = counts.bytes_written, "Bytes written to history.dir, published files included.";
+        Counter files_published = counts.files_published, "Files that were published.";
+        Counter files_expired = counts.removed_by_age, "Files removed because of their age (history.retention_*).";
+        Counter files_removed_by_size = counts.removed_by_size, "Files removed because all took too much (history.size_max).";
+        Counter files_removed_by_free_space = counts.removed_by_free_space, "Files removed because too little was free on that disk (history.free_min).";
+        Counter files_missing = counts.missing, "Files that were gone at the start; their rows are lost.";
+        Counter pieces_damaged = counts.damaged, "Pieces that could not be read and were set aside; their rows are lost.";
+    }
+}
