@@ -48,6 +48,12 @@ impl Dataset {
         self.hash.is_empty()
     }
 
+    /// Whether its histograms fold to coarser ones.
+    #[must_use]
+    pub fn is_log_linear(&self) -> bool {
+        self.buckets == BucketLayout::LogLinear
+    }
+
     /// That of a definition, where this status and those above are errors.
     #[must_use]
     pub fn of(definition: &Definition, error_status: u32) -> Self {

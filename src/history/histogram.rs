@@ -79,7 +79,6 @@ pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
 }
 
 /// Folds a log-linear histogram to 2^`bits` buckets a doubling.
-#[allow(dead_code, reason = "who folds and who answers come next")]
 pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
     if bits < LOG_LINEAR_BITS {
         let mut folded = Histogram::new();
@@ -102,7 +101,6 @@ pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
 }
 
 /// By how much a quantile may differ from the time at its rank, with 2^`bits` buckets a doubling: a part of it.
-#[allow(dead_code, reason = "who folds and who answers come next")]
 pub(crate) fn error(bits: u32) -> f64 {
     0.5 / f64::from(1 << bits)
 }

@@ -15,18 +15,22 @@ mod disk;
 #[cfg(test)]
 mod faults;
 pub(crate) mod histogram;
+pub(crate) mod lines;
 mod manifest;
 mod memory;
 pub mod parquet;
 mod part;
 mod piece;
+pub(crate) mod plan;
 mod publish;
 mod resolution;
 mod retention;
 mod rollup;
 mod row;
 mod store;
+pub(crate) mod sums;
 mod thread;
+pub(crate) mod unit;
 
 pub use self::batch::{Batch, Shrunk};
 pub use self::dataset::Dataset;

@@ -43,7 +43,6 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "who answers comes next")]
 pub(super) use self::read::Opened;
 pub use self::read::read;
 

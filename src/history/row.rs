@@ -1,6 +1,7 @@
 //! Rows of history: what a key of a report gained in a minute, an hour or a day.
 
 pub use crate::delta::Gain;
+use crate::report::packed::Sum;
 
 /// A row. There may be several of one key and time: they are parts of one, to be added up.
 #[derive(Debug)]
@@ -39,4 +40,20 @@ pub struct RowRef<'a> {
     pub is_other: bool,
     /// What it gained.
     pub gain: &'a Gain,
+}
+
+impl RowRef<'_> {
+    /// A copy.
+    pub(crate) fn to_owned(self) -> Row {
+        let sum = &self.gain.sum;
+        Row {
+            time: self.time,
+            key: self.key.into(),
+            is_other: self.is_other,
+            gain: Gain {
+                sum: Sum::of(sum.totals, sum.histogram().cloned()),
+                extremes: self.gain.extremes,
+            },
+        }
+    }
 }

@@ -128,7 +128,9 @@ impl From<QueryError> for Problem {
             QueryError::UnknownReport { .. } => {
                 Self::not_found(detail + "; GET /api/v1/reports lists those that there are")
             }
-            QueryError::UnknownRequest { .. } | QueryError::RawDataOff => Self::not_found(detail),
+            QueryError::UnknownRequest { .. }
+            | QueryError::RawDataOff
+            | QueryError::NoHistory(_) => Self::not_found(detail),
             QueryError::BadValue { what, why } => Self::parameter(&what, why),
             QueryError::ReportExists { .. }
             | QueryError::ReportFixed { .. }
@@ -168,6 +170,7 @@ mod tests {
             ),
             (QueryError::UnknownRequest { id: 7 }, 404, "request 7"),
             (QueryError::RawDataOff, 404, "request_pool_size"),
+            (QueryError::no_history(), 404, "no history"),
             (
                 QueryError::bad_value("keys[1]", "is odd"),
                 400,

@@ -28,6 +28,7 @@ mod params;
 mod request_checks;
 mod routes;
 mod settings;
+mod span;
 
 #[cfg(test)]
 mod tests;

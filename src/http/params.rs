@@ -200,8 +200,7 @@ impl Params {
         rounding: Rounding,
     ) -> Result<Option<u64>, Problem> {
         let accepted = "unix seconds such as 1700000000, or RFC 3339 such as 2023-11-14T22:13:20Z";
-        let read = |text: &str| decimal(text, 0, rounding).or_else(|| unix_secs(text, rounding));
-        self.parsed(name, accepted, read)
+        self.parsed(name, accepted, |text| moment(text, rounding))
     }
 
     /// All parameters whose names start with a prefix, without it, in the order given. `shown` is how the documentation
@@ -293,6 +292,11 @@ pub(super) enum Rounding {
     Down,
     /// For a lower bound.
     Up,
+}
+
+/// A moment as [`Params::moment`] takes it.
+pub(super) fn moment(text: &str, rounding: Rounding) -> Option<u64> {
+    decimal(text, 0, rounding).or_else(|| unix_secs(text, rounding))
 }
 
 /// 400 for a parameter that does not exist here.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
+#[cfg(feature = "sql")]
+use super::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
 use super::raw::RawReader;
 use super::read_model::{
     Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary, RequestDetail,
@@ -34,6 +36,10 @@ use crate::telemetry::reading::Group;
 use crate::value::{Column, Value};
 
 mod changes;
+#[cfg(feature = "sql")]
+mod compared;
+#[cfg(feature = "sql")]
+mod past;
 mod ranking;
 mod readings;
 mod reconfigure;
@@ -250,6 +256,10 @@ impl ReadModel for Catalog {
         Some(sources.list(limit, self.clock.mono_ms()))
     }
 
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
     fn reports(&self) -> Vec<ReportSummary> {
         let entries: Vec<(Entry, usize)> = {
             let live = answering(&self.live);
@@ -292,6 +302,21 @@ impl ReadModel for Catalog {
             key_columns: key_columns(layout).collect(),
             table,
         })
+    }
+
+    #[cfg(feature = "sql")]
+    fn past(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
+        self.past_of(name, question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
+        Ok(self.kept(name)?.dataset.keys.clone())
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
+        self.past_line_of(name, question)
     }
 
     fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {

@@ -27,6 +27,10 @@ pub enum QueryError {
     #[error("no raw data is kept: pool.request_pool_size is 0")]
     RawDataOff,
 
+    /// The past that was asked for is not kept.
+    #[error("{0}")]
+    NoHistory(String),
+
     /// Something that was given cannot be used.
     #[error("{what}: {why}")]
     BadValue {
@@ -74,6 +78,16 @@ impl QueryError {
         Self::UnknownReport {
             name: name.to_owned(),
         }
+    }
+
+    /// A [`QueryError::NoHistory`] where none is kept at all.
+    #[must_use]
+    pub fn no_history() -> Self {
+        let why = match cfg!(feature = "sql") {
+            true => "no history is kept: history.dir is not set",
+            false => "no history is kept: the program was built without SQL and history",
+        };
+        Self::NoHistory(why.to_owned())
     }
 
     /// A [`QueryError::BadValue`].

@@ -12,6 +12,8 @@ pub mod error;
 
 pub mod table;
 
+pub mod past;
+
 pub mod read_model;
 
 pub mod raw;

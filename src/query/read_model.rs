@@ -5,7 +5,9 @@
 //! answer refers to anything that ingest writes. How many calls run at once is bounded by the front end.
 
 use super::error::QueryError;
+use super::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
 use super::table::Table;
+use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::report::DefinedBy;
@@ -39,6 +41,11 @@ pub trait ReadModel: Send + Sync {
         None
     }
 
+    /// The wall clock, milliseconds since 1970.
+    fn unix_ms(&self) -> u64 {
+        SystemClock::new().unix_ms()
+    }
+
     /// All reports, in the order in which they were defined.
     fn reports(&self) -> Vec<ReportSummary>;
 
@@ -54,6 +61,33 @@ pub trait ReadModel: Send + Sync {
         needed: Option<&[String]>,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError>;
+
+    /// One report over a span of the past. Columns are to be [`load`](Table::load)ed before they are looked at.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`]; [`QueryError::NoHistory`]: nothing is kept, or not of this report.
+    fn past(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
+        let _nothing_is_kept = (name, question);
+        Err(QueryError::no_history())
+    }
+
+    /// The names of the keys by which a row of a report is known in the past.
+    ///
+    /// # Errors
+    /// As [`ReadModel::past`].
+    fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
+        let _nothing_is_kept = name;
+        Err(QueryError::no_history())
+    }
+
+    /// A metric of one row of a report over a span of the past.
+    ///
+    /// # Errors
+    /// As [`ReadModel::past`].
+    fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
+        let _nothing_is_kept = (name, question);
+        Err(QueryError::no_history())
+    }
 
     /// Makes a report and fills it from the data in memory.
     ///

@@ -8,6 +8,7 @@ use super::aggregate::Aggregate;
 use super::counts::Histogram;
 use super::definition::{Definition, Field, KeySource};
 use super::reading::{Extremes, KeyCell, Reading, Want};
+use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW, RowMap};
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
@@ -132,6 +133,70 @@ impl Aggregate {
     }
 }
 
+impl Reading {
+    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
+    /// histogram is known yet.
+    pub(crate) fn of_rows<'a>(
+        definition: &Definition,
+        rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
+    ) -> Self {
+        let mut reading = Self {
+            keys: definition.keys.len(),
+            ranks: definition.ranks().len(),
+            ..Self::default()
+        };
+        for (key, is_other, totals, extremes) in rows {
+            reading.grand += &totals;
+            reading.totals.push(totals);
+            if definition.extremes {
+                reading.extremes.push(extremes);
+            }
+            for (key, text) in definition.keys.iter().zip(key_texts(key)) {
+                reading.push_key(&key.source, is_other, text);
+            }
+        }
+        reading.quantiles = vec![f64::NAN; reading.len() * reading.ranks];
+        reading
+    }
+
+    /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
+    pub(crate) fn know(
+        &mut self,
+        row: usize,
+        definition: &Definition,
+        histogram: &Histogram,
+        settle: impl Fn(f64) -> f64,
+    ) {
+        let total = histogram.iter().map(|(_, count)| count).sum();
+        let mut quantiles = Vec::with_capacity(self.ranks);
+        let buckets = &definition.buckets;
+        buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
+        let places = self.quantiles[row * self.ranks..].iter_mut();
+        for (place, quantile) in places.zip(quantiles) {
+            *place = if total > 0 {
+                settle(quantile)
+            } else {
+                quantile
+            };
+        }
+    }
+
+    fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
+        self.key_cells.push(match source {
+            _ if is_other => KeyCell::Other,
+            KeySource::Field(Field::Status) => KeyCell::Status(text.parse().unwrap_or(0)),
+            _ => {
+                let at = self.text.len() as u32;
+                self.text.push_str(text);
+                KeyCell::Text {
+                    at,
+                    len: text.len() as u32,
+                }
+            }
+        });
+    }
+}
+
 /// Gives every live row a place in the reading, copies its keys, and returns the places by row.
 fn read_keys(
     row_map: &RowMap,
@@ -144,19 +209,8 @@ fn read_keys(
         places[row as usize] = place;
         reading.totals.push(Totals::ZERO);
         for (&key_id, key) in row_map.row_key_ids(row).iter().zip(&definition.keys) {
-            let text = strings.text(key_id);
-            reading.key_cells.push(match key.source {
-                _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
-                KeySource::Field(Field::Status) => KeyCell::Status(text.parse().unwrap_or(0)),
-                _ => {
-                    let at = reading.text.len() as u32;
-                    reading.text.push_str(text);
-                    KeyCell::Text {
-                        at,
-                        len: text.len() as u32,
-                    }
-                }
-            });
+            let is_other = row == OTHER_ROW || key_id == OTHER;
+            reading.push_key(&key.source, is_other, strings.text(key_id));
         }
     }
     places

@@ -100,6 +100,12 @@ impl Reports {
         }
     }
 
+    /// Requests with a status from here on are errors.
+    #[must_use]
+    pub fn error_status(&self) -> u32 {
+        self.error_status
+    }
+
     /// Makes the reports that are there from the start, while the pool is empty. The finest are made first, so that
     /// coarser ones find an aggregate to join; they are listed in the order given.
     pub fn define_at_start(

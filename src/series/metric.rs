@@ -69,6 +69,11 @@ impl Metric {
         }
     }
 
+    /// Whether histograms are needed for it.
+    pub(crate) fn is_percentile(&self) -> bool {
+        matches!(self.0, Kind::Percentile(_))
+    }
+
     /// What its numbers are in.
     #[must_use]
     pub fn unit(&self) -> &'static str {
@@ -79,7 +84,7 @@ impl Metric {
     }
 
     /// The number for a row that gained `span` in `span.secs` known seconds; `None` when there is none.
-    pub(super) fn of(&self, span: &Span<'_>) -> Option<f64> {
+    pub(crate) fn of(&self, span: &Span<'_>) -> Option<f64> {
         match self.0 {
             Kind::Named((.., number)) => number(span),
             Kind::Percentile(percent) => span.percentile(percent),
@@ -100,12 +105,12 @@ fn percent(text: &str) -> Option<f64> {
 
 /// What a row gained in some seconds.
 #[derive(Debug)]
-pub(super) struct Span<'a> {
+pub(crate) struct Span<'a> {
     /// Of the report, which says how ranks are rounded and times counted.
-    pub(super) definition: &'a Definition,
+    pub(crate) definition: &'a Definition,
     /// How many seconds of it are known: at least 1.
-    pub(super) secs: u64,
-    pub(super) sum: Sum,
+    pub(crate) secs: u64,
+    pub(crate) sum: Sum,
 }
 
 impl Span<'_> {

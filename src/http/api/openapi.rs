@@ -1,6 +1,6 @@
 //! `/api/v1/openapi.json`: this interface described for programs, in OpenAPI 3.1.
 //!
-//! The document is made, once, from the tables of `openapi.toml`: operations, parameters, refusals, and the members of objects. Tests
+//! The document is made, once, from the tables of `openapi.toml` and `openapi_objects.toml`: operations, parameters, refusals, and the members of objects. Tests
 //! hold its paths, methods, parameters and members against what the routes do.
 
 use std::sync::LazyLock;
@@ -13,10 +13,15 @@ use crate::http::answer::format::json_body;
 use crate::http::app::Answer;
 use crate::http::params::NoParams;
 
+/// What it is made from.
+const TABLES: &str = concat!(
+    include_str!("openapi.toml"),
+    include_str!("openapi_objects.toml")
+);
+
 /// The document as it is sent.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
-    let tables: Json =
-        toml::from_str(include_str!("openapi.toml")).expect("the tables are well formed");
+    let tables: Json = toml::from_str(TABLES).expect("the tables are well formed");
     format!("{:#}\n", document(&tables)).into()
 });
 

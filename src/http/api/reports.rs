@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
 use crate::http::answer::body::RowBody;
@@ -22,11 +22,16 @@ use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
 use crate::http::request_checks::JsonBody;
+use crate::http::span::{Span, Spans};
 use crate::query::error::QueryError;
+use crate::query::past::{PastAnswer, PastQuestion};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::report::comment;
 use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
+
+/// How far back an answer about the past reaches when `from` is not given, seconds.
+const SPAN_DEFAULT: u64 = 3_600;
 
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
@@ -118,19 +123,47 @@ pub(in crate::http) async fn read(
         columns: list_of_columns(&mut params, "columns")?,
         percentiles: percentiles(&mut params)?,
         format: Format::wanted(params.text("format").as_deref(), &headers, Format::ROWS)?,
+        span: Span::take_compared(&mut params),
         keys: params,
     };
     app.read_rows(move |source| {
+        let keys: Vec<_> = query.keys.rest().map(owned).collect();
+        if let Some(spans) = query.span.at(source.unix_ms(), SPAN_DEFAULT)? {
+            let past = source.past(
+                &name,
+                &PastQuestion {
+                    span: spans.span,
+                    before: spans.before,
+                    percentiles: query.percentiles.clone(),
+                    equal: keys,
+                },
+            )?;
+            let head = past_members(&past);
+            return query.write(&name, past.report, head);
+        }
         let answer = match &query.percentiles {
-            None => {
-                let keys: Vec<_> = query.keys.rest().map(owned).collect();
-                source.report(&name, query.needed().as_deref(), &keys)?
-            }
+            None => source.report(&name, query.needed().as_deref(), &keys)?,
             Some(percentiles) => source.ranking(&name, percentiles)?,
         };
-        query.write(&name, answer)
+        query.write(&name, answer, Map::new())
     })
     .await
+}
+
+/// What the head of an answer about the past has beside what every answer has.
+fn past_members(past: &PastAnswer) -> Map<String, Json> {
+    let mut members = Map::new();
+    let mut set = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    set("from", past.span.start.into());
+    set("to", past.span.end.into());
+    if let Some(before) = &past.before {
+        set("compare_from", before.start.into());
+        set("compare_to", before.end.into());
+    }
+    set("resolution_seconds", past.resolution_seconds.into());
+    set("percentile_error", past.percentile_error.into());
+    set("partial", past.partial.clone().into());
+    members
 }
 
 /// What a client wants to see of a report.
@@ -143,6 +176,7 @@ struct Query {
     /// Native columns with these are wanted instead of the report's own.
     percentiles: Option<Vec<f64>>,
     format: Format,
+    span: Span,
     /// What is left: key columns and the text their values must have.
     keys: Params,
 }
@@ -159,9 +193,14 @@ impl Query {
     }
 
     /// Checks the query against what the report has, and writes the answer's beginning.
-    fn write(&self, name: &str, answer: ReportAnswer) -> Result<RowBody, Problem> {
+    fn write(
+        &self,
+        name: &str,
+        mut answer: ReportAnswer,
+        further: Map<String, Json>,
+    ) -> Result<RowBody, Problem> {
+        let all = answer.table.columns().to_vec();
         let table = answer.table.as_ref();
-        let all = table.columns();
         let find = |parameter: &str, name: &str| {
             table.column(name).ok_or_else(|| {
                 let problem = Problem::parameter(parameter, format!("there is no column {name:?}"));
@@ -178,26 +217,33 @@ impl Query {
         let sort = self.sort.iter();
         let sort = sort.map(|by| Ok((find("sort", &by.column)?, by.descending)));
         let sort = sort.collect::<Result<Vec<_>, Problem>>()?;
-        let keys = self.keys.keys(&answer.keys(), all)?;
+        let keys = self.keys.keys(&answer.keys(), &all)?;
         let keys = keys.into_iter().map(|(key, text)| {
             let column = answer.key_columns[key];
             Ok((column, wanted(&all[column], text)?))
         });
         let keys: Vec<(usize, Value<'_>)> = keys.collect::<Result<_, Problem>>()?;
+        let sorted: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
+        answer.table.load(&sorted, None);
+        let table = answer.table.as_ref();
         let keep = |row| {
             keys.iter()
                 .all(|(column, wanted)| table.value(row, *column) == *wanted)
         };
         let (rows, total) = choose(table, &keep, &sort, self.offset, self.limit);
+        answer.table.load(&columns, Some(&rows));
         let named = columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
-        let head = json!({
+        let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
             "covered_seconds": answer.covered_seconds,
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
             "total_rows": total,
         });
+        if let Some(head) = head.as_object_mut() {
+            head.extend(further);
+        }
         Ok(RowBody::start(
             answer.table,
             rows,
@@ -262,14 +308,38 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
 }
 
 /// `GET /api/v1/info`
-pub(in crate::http) async fn info(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let row = app.query(|source| {
-        let table = source.info()?;
-        let mut row = Vec::new();
+pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Params) -> Answer {
+    let span = Span::take_compared(&mut params);
+    params.finish()?;
+    let row = app.read(move |source| {
+        let mut further = Map::new();
+        let mut table = match span.at(source.unix_ms(), SPAN_DEFAULT)? {
+            None => source.info()?,
+            Some(Spans { span, before }) => {
+                let question = PastQuestion {
+                    span,
+                    before,
+                    ..PastQuestion::default()
+                };
+                let past = source.past("info", &question)?;
+                further = past_members(&past);
+                further.insert("covered_seconds".into(), past.report.covered_seconds.into());
+                past.report.table
+            }
+        };
         if table.is_empty() {
             return Err(Problem::not_found("there is no info yet"));
         }
+        let columns: Vec<usize> = (0..table.columns().len()).collect();
+        table.load(&columns, None);
+        let mut row = Vec::new();
         RowWriter::of_table(Format::Json, table.as_ref()).bare_row(&mut row, table.as_ref(), 0);
+        if !further.is_empty() {
+            row.pop();
+            let further = Json::from(further).to_string();
+            row.push(b',');
+            row.extend_from_slice(&further.as_bytes()[1..]);
+        }
         Ok(row)
     });
     Ok(format::json(StatusCode::OK, row.await?))

@@ -3,6 +3,7 @@
 //! The row is named as rows are filtered elsewhere, by key columns; without any it is all rows together. What is not
 //! kept is a 404 that says why. A line has some thousand points at most, so the answer is written in one piece.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -13,14 +14,18 @@ use crate::http::answer::format;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{Params, Rounding};
+use crate::http::params::Params;
+use crate::http::span::Span;
 use crate::query::error::QueryError;
+use crate::query::past::LineQuestion;
 use crate::query::read_model::ReadModel;
-use crate::report::Watched;
 use crate::series::{Metric, Series};
 
 /// Points of an answer at most: an hour by the second.
 const POINTS_MAX: u64 = 3_600;
+/// Points of a line of the history, at most, when the step is not given; and the steps that there are then.
+const POINTS_WANTED: u64 = 800;
+const STEPS: [u64; 10] = [60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400];
 /// How far back an answer reaches when `from` is not given, seconds.
 const SPAN_DEFAULT: u64 = 300;
 
@@ -32,9 +37,8 @@ pub(in crate::http) async fn read(
 ) -> Answer {
     let query = Query {
         metric: metric(&mut params)?,
-        step: params.number_in("step", 1..=3_600)?,
-        from: params.moment("from", Rounding::Down)?,
-        to: params.moment("to", Rounding::Up)?,
+        step: params.number_in("step", 1..=86_400)?,
+        span: Span::take(&mut params),
         keys: params,
     };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
@@ -47,8 +51,7 @@ pub(in crate::http) async fn read(
 struct Query {
     metric: Metric,
     step: Option<u64>,
-    from: Option<u64>,
-    to: Option<u64>,
+    span: Span,
     /// What is left: key columns and the texts they must show.
     keys: Params,
 }
@@ -70,34 +73,92 @@ impl Query {
             let name = name.to_owned();
             return Err(QueryError::UnknownReport { name }.into());
         }
+        let now_ms = source.unix_ms();
+        let (from, to) = self.span.ends(now_ms)?;
+        // What is older than the last hour is asked of the history, if there is one.
+        let kept_from = series.coverage().map(|reach| reach.from);
+        if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
+            match source.past_keys(name) {
+                Ok(keys) => {
+                    let to = to.unwrap_or(now_ms.div_ceil(1_000));
+                    return self.past(name, &keys, from..to, source);
+                }
+                Err(QueryError::NoHistory(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
         let report = series.report(name).map_err(Problem::not_found)?;
-        let key = self.key(&report)?;
-        let span = self.span(series)?;
+        let key = self.key(&report.key_names)?;
+        let span = self.span(series, from, to)?;
         let lines = series.lines(name, key.as_deref(), &[self.metric], span);
         let lines = lines.map_err(Problem::not_found)?;
-        let key = key.map(|values| {
-            let values = values.into_iter().map(Json::from);
-            Map::from_iter(report.key_names.iter().cloned().zip(values))
-        });
-        let points = lines.points.iter().flatten();
+        let points = lines.points.into_iter().flatten();
+        let key = named(&report.key_names, key);
+        Ok(self.body(name, key, (lines.from, lines.step), points))
+    }
+
+    /// The same from the history.
+    fn past(
+        &self,
+        name: &str,
+        keys: &[String],
+        span: Range<u64>,
+        source: &dyn ReadModel,
+    ) -> Result<Json, Problem> {
+        if span.is_empty() {
+            return Err(Problem::parameter("from", "is later than to"));
+        }
+        let secs = span.end - span.start;
+        let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
+        let longest = STEPS.last().copied().unwrap_or(86_400);
+        let step_default = STEPS.iter().find(fits).copied().unwrap_or(longest);
+        let step = self.step.unwrap_or(step_default).max(60);
+        too_many(secs, step)?;
+        let key = self.key(keys)?;
+        let question = LineQuestion {
+            key: key.clone(),
+            metric: self.metric,
+            span,
+            step,
+        };
+        let line = source.past_line(name, &question)?;
+        let place = (line.from, line.step);
+        let mut body = self.body(name, named(keys, key), place, line.points.into_iter());
+        body["resolution_seconds"] = line.resolution_seconds.into();
+        body["partial"] = line.partial.into();
+        Ok(body)
+    }
+
+    fn body(
+        &self,
+        name: &str,
+        key: Option<Map<String, Json>>,
+        (from, step): (u64, u64),
+        points: impl Iterator<Item = Option<f64>>,
+    ) -> Json {
         let points = points.map(|point| point.map(number));
-        Ok(json!({
+        json!({
             "report": name,
             "key": key,
             "metric": self.metric.name(),
             "unit": self.metric.unit(),
-            "step": lines.step,
-            "from": lines.from,
+            "step": step,
+            "from": from,
             "points": points.collect::<Vec<_>>(),
-        }))
+        })
     }
 
     /// From when to when, by which step.
-    fn span(&self, series: &Series) -> Result<(u64, u64, u64), Problem> {
+    fn span(
+        &self,
+        series: &Series,
+        from: Option<u64>,
+        to: Option<u64>,
+    ) -> Result<(u64, u64, u64), Problem> {
         let end = series.coverage().map_or(0, |reach| reach.to);
         // Before the first second is complete there is no end yet, and no point.
-        let to = self.to.unwrap_or(end.max(self.from.unwrap_or_default()));
-        let from = self.from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+        let to = to.unwrap_or(end.max(from.unwrap_or_default()));
+        let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
         if from > to {
             return Err(Problem::parameter("from", "is later than to"));
         }
@@ -105,23 +166,35 @@ impl Query {
         let span = to.min(end).saturating_sub(from);
         let step_default = if span <= SPAN_DEFAULT { 1 } else { 10 };
         let step = self.step.unwrap_or(step_default);
-        if span.div_ceil(step) > POINTS_MAX {
-            let why = format!(
-                "{span} seconds by steps of {step} are too many points; accepted: up to {POINTS_MAX}, by a later from or a \
-                 larger step (no more than an hour is kept)"
-            );
-            return Err(Problem::parameter("from", why));
-        }
+        too_many(span, step)?;
         Ok((from, to, step))
     }
 
     /// The key values in column order; `None`: all rows together.
-    fn key(&self, report: &Watched) -> Result<Option<Vec<String>>, Problem> {
+    fn key(&self, keys: &[String]) -> Result<Option<Vec<String>>, Problem> {
         if self.keys.rest().next().is_none() {
             return Ok(None);
         }
-        let keys: Vec<&str> = report.key_names.iter().map(String::as_str).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let row = self.keys.row(&keys)?.into_iter();
         Ok(Some(row.map(|(_, value)| value).collect()))
     }
+}
+
+/// The values of a key under their names.
+fn named(names: &[String], key: Option<Vec<String>>) -> Option<Map<String, Json>> {
+    let values = key?.into_iter().map(Json::from);
+    Some(Map::from_iter(names.iter().cloned().zip(values)))
+}
+
+/// Refuses a line of too many points.
+fn too_many(secs: u64, step: u64) -> Result<(), Problem> {
+    if secs.div_ceil(step) <= POINTS_MAX {
+        return Ok(());
+    }
+    let why = format!(
+        "{secs} seconds by steps of {step} are too many points; accepted: up to {POINTS_MAX}, by a later from or a larger \
+         step"
+    );
+    Err(Problem::parameter("from", why))
 }

@@ -183,6 +183,12 @@ impl Reports {
         self.watch.list.clone()
     }
 
+    /// The reports that are watched now.
+    #[must_use]
+    pub fn watched(&self) -> WatchedReports {
+        self.watch.list.now()
+    }
+
     /// What was gained since this was called last.
     pub fn take_deltas(&mut self, pool: &Pool) -> Vec<Gained> {
         let last = self.take_gained(pool);

@@ -1,0 +1,151 @@
+//! Which rows answer a span: those of the coarsest parts whose hours or days lie wholly inside it, and of finer ones at its
+//! two ends.
+//!
+//! ```text
+//!   span              |----------------------------------|
+//!   days                      [   day    ][   day    ]
+//!   hours                [h][h]                      [h]
+//!   minutes           [mm]                              [m]
+//! ```
+//!
+//! A row of a part that has been rolled up is in a coarser part too: it counts where that one's does not. Every row is in
+//! one chain of such parts, so each counts once. At an end where finer parts are gone the span is made wider.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::part::Part;
+use super::{Dataset, Resolution};
+
+/// The rows that answer a span.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// As it was widened.
+    pub(crate) span: Range<u64>,
+    /// The coarsest that has rows in it.
+    pub(crate) resolution: Resolution,
+    /// What to read, and of which times.
+    pub(crate) reads: Vec<(Arc<Part>, Range<u64>)>,
+}
+
+impl Plan {
+    /// That of a dataset's rows in a span.
+    pub(crate) fn new(parts: &[Arc<Part>], dataset: &Dataset, asked: Range<u64>) -> Self {
+        let parts = of(parts, dataset);
+        let span = widened(&parts, outwards(&asked, Resolution::Minute));
+        Self::of_span(&parts, span, Resolution::Day)
+    }
+
+    /// The same where the rows of each `step` of it are wanted; the step is made longer where no finer rows are kept any more.
+    pub(crate) fn of_steps(
+        parts: &[Arc<Part>],
+        dataset: &Dataset,
+        asked: &Range<u64>,
+        step: &mut u64,
+    ) -> Self {
+        let parts = of(parts, dataset);
+        *step = step.next_multiple_of(Resolution::Minute.secs());
+        for fine in [Resolution::Minute, Resolution::Hour] {
+            let Some(coarse) = fine.coarser() else {
+                continue;
+            };
+            let first = rolled(&parts, fine).map(|part| part.span.start).min();
+            let mut begins = outwards(asked, coarse).step_by(coarse.secs() as usize);
+            // Where there are older ones nothing has gone: there was nothing.
+            let is_older = |begin: &u64| first.is_none_or(|first| *begin < coarse.begin(first));
+            let is_gone = begins.any(|it| is_older(&it) && is_gone(&parts, fine, coarse, it));
+            if !step.is_multiple_of(coarse.secs()) && is_gone {
+                *step = step.next_multiple_of(coarse.secs());
+            }
+        }
+        let fits = |resolution: &Resolution| step.is_multiple_of(resolution.secs());
+        let coarsest = Resolution::ALL.into_iter().rfind(fits);
+        let coarsest = coarsest.unwrap_or(Resolution::Minute);
+        let minutes = outwards(asked, Resolution::Minute);
+        let span = minutes.start - minutes.start % *step..minutes.end;
+        Self::of_span(&parts, widened(&parts, span), coarsest)
+    }
+
+    fn of_span(parts: &[&Arc<Part>], span: Range<u64>, coarsest: Resolution) -> Self {
+        let mut reads = Vec::new();
+        for part in parts.iter().filter(|part| part.resolution <= coarsest) {
+            let rolled = part.rolled && part.resolution < coarsest;
+            for times in counted(part.resolution, rolled, &span) {
+                let times = times.start.max(part.span.start)..times.end.min(part.span.end);
+                if !times.is_empty() {
+                    reads.push((Arc::clone(part), times));
+                }
+            }
+        }
+        let resolutions = reads.iter().map(|(part, _)| part.resolution);
+        Self {
+            resolution: resolutions.max().unwrap_or(Resolution::Minute),
+            span,
+            reads,
+        }
+    }
+}
+
+fn of<'a>(parts: &'a [Arc<Part>], dataset: &Dataset) -> Vec<&'a Arc<Part>> {
+    parts.iter().filter(|part| part.has(dataset)).collect()
+}
+
+/// The span from the begin of the minute, hour or day at its beginning to the end of that at its end.
+fn outwards(span: &Range<u64>, resolution: Resolution) -> Range<u64> {
+    resolution.begin(span.start)..ceiling(span.end, resolution)
+}
+
+/// The least multiple that is not below.
+fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
+    let more = unix_secs.saturating_add(resolution.secs() - 1);
+    resolution.begin(more)
+}
+
+/// Whether of the hour or day that begins then there are coarse rows and no finer ones any more.
+fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, begin: u64) -> bool {
+    let span = begin..begin + coarse.secs();
+    let is_there = |part: &Part| part.span.start < span.end && span.start < part.span.end;
+    let mut coarser = parts.iter().filter(|part| part.resolution == coarse);
+    coarser.any(|part| is_there(part)) && !rolled(parts, fine).any(is_there)
+}
+
+/// The parts whose rows are in coarser ones too.
+fn rolled<'a>(
+    parts: &'a [&Arc<Part>],
+    resolution: Resolution,
+) -> impl Iterator<Item = &'a Part> + 'a {
+    let parts = parts.iter().map(|part| &***part);
+    parts.filter(move |part| part.rolled && part.resolution == resolution)
+}
+
+/// The span up to where there are finer parts at its ends.
+fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
+    let Range { mut start, mut end } = span;
+    for fine in [Resolution::Minute, Resolution::Hour] {
+        let Some(coarse) = fine.coarser() else {
+            continue;
+        };
+        let is_cut = |edge| {
+            let begin = coarse.begin(edge);
+            begin < edge && is_gone(parts, fine, coarse, begin)
+        };
+        if is_cut(start) {
+            start = coarse.begin(start);
+        }
+        if is_cut(end) {
+            end = ceiling(end, coarse);
+        }
+    }
+    start..end
+}
+
+/// The times of a part's rows that count in a span.
+fn counted(resolution: Resolution, rolled: bool, span: &Range<u64>) -> Vec<Range<u64>> {
+    let inside = |resolution| ceiling(span.start, resolution)..resolution.begin(span.end);
+    let own = inside(resolution);
+    let coarser = resolution.coarser().filter(|_| rolled).map(inside);
+    match coarser.filter(|coarser| !coarser.is_empty()) {
+        Some(coarser) => vec![own.start..coarser.start, coarser.end..own.end],
+        None => vec![own],
+    }
+}

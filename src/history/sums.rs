@@ -1,0 +1,330 @@
+//! Rows of a span, added up by key: sums first, histograms of those rows alone that are looked at.
+//!
+//! Parts are read on as many threads as there are processors. While sums are added up it is noted where in a file the rows
+//! of each key are, so that of its histograms only the pages are read that have them. Memory: a row a key, and at most
+//! [`KEYS_MAX`] of those; what finds no place is added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use super::Dataset;
+use super::parquet::Want;
+use super::plan::Plan;
+use super::unit::{RowsAt, Unit, on_all_processors};
+use crate::report::counts::Histogram;
+use crate::report::layout::OTHER;
+use crate::report::reading::Extremes;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
+
+/// Rows of an answer at most.
+pub(crate) const KEYS_MAX: usize = 250_000;
+/// Rows whose histograms are in memory at a time.
+const ROWS_AT_ONCE: usize = 4_096;
+/// No row.
+const NONE: u32 = u32::MAX;
+
+/// Where in a unit some rows of a key are.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    row: u32,
+    start: u32,
+    len: u32,
+}
+
+/// The rows of a span.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    dataset: Arc<Dataset>,
+    units: Vec<Unit>,
+    /// By unit; of files alone.
+    runs: Vec<Vec<Run>>,
+    rows: Rows,
+    /// What could not be read, and what found no place.
+    pub(crate) lacking: Vec<String>,
+}
+
+/// Rows by key.
+#[derive(Debug, Default)]
+struct Rows {
+    hasher: RandomState,
+    index: HashTable<u32>,
+    rows: Vec<SumRow>,
+    /// Whether keys have been added to `(other)`.
+    is_full: bool,
+}
+
+/// A row.
+#[derive(Debug)]
+pub(crate) struct SumRow {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) is_other: bool,
+    pub(crate) totals: Totals,
+    pub(crate) extremes: Extremes,
+}
+
+impl Rows {
+    /// The row of a key, which is made when it is missing.
+    fn of(&mut self, key: &[u8], is_other: bool, keys: usize) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        if let Some(found) = self.find_hashed(hash, key) {
+            return found;
+        }
+        if self.rows.len() >= KEYS_MAX && !is_other {
+            self.is_full = true;
+            let mut other = Vec::new();
+            (0..keys).for_each(|_| push_key(&mut other, OTHER));
+            return self.of(&other, true, keys);
+        }
+        let row = self.rows.len() as u32;
+        self.rows.push(SumRow {
+            key: key.into(),
+            is_other,
+            totals: Totals::ZERO,
+            extremes: Extremes::NOTHING,
+        });
+        let Self {
+            hasher,
+            index,
+            rows,
+            ..
+        } = self;
+        index.insert_unique(hash, row, |row| hasher.hash_one(&*rows[*row as usize].key));
+        row
+    }
+
+    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let is_it = |row: &u32| *self.rows[*row as usize].key == *key;
+        self.index.find(hash, is_it).copied()
+    }
+
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        self.find_hashed(self.hasher.hash_one(key), key)
+    }
+
+    fn add(&mut self, row: u32, totals: &Totals, extremes: &Extremes) {
+        let row = &mut self.rows[row as usize];
+        row.totals += totals;
+        row.extremes.widen(extremes);
+    }
+}
+
+impl Sums {
+    /// Adds up the rows of a plan, and those that are not on disk yet.
+    pub(crate) fn read(from: RowsAt, dataset: &Arc<Dataset>, plan: &Plan) -> Self {
+        let (units, lacking) = Unit::all(from, dataset, plan, None);
+        let keys = dataset.keys.len();
+        let done = on_all_processors(units.len(), Vec::new, |unit, done: &mut Vec<_>| {
+            if done.is_empty() {
+                done.push((Rows::default(), Vec::new()));
+            }
+            let Some((rows, found)) = done.first_mut() else {
+                return;
+            };
+            let mut runs: Vec<Run> = Vec::new();
+            let read = units[unit].read(dataset, Want::default(), &mut |place, row| {
+                let at = match runs.last_mut() {
+                    Some(run) if *rows.rows[run.row as usize].key == *row.key => {
+                        let at = run.row;
+                        if (run.start + run.len) as usize == place {
+                            run.len += 1;
+                        } else {
+                            runs.push(Run {
+                                row: at,
+                                start: place as u32,
+                                len: 1,
+                            });
+                        }
+                        at
+                    }
+                    _ => {
+                        let at = rows.of(row.key, row.is_other, keys);
+                        runs.push(Run {
+                            row: at,
+                            start: place as u32,
+                            len: 1,
+                        });
+                        at
+                    }
+                };
+                rows.add(at, &row.gain.sum.totals, &row.gain.extremes);
+            });
+            if !matches!(units[unit], Unit::Group(..)) {
+                runs.clear();
+            }
+            found.push((
+                unit,
+                runs,
+                read.err().map(|error| units[unit].unread(&error)),
+            ));
+        });
+        let mut sums = Self {
+            dataset: Arc::clone(dataset),
+            runs: units.iter().map(|_| Vec::new()).collect(),
+            units,
+            rows: Rows::default(),
+            lacking,
+        };
+        for (rows, found) in done.into_iter().flatten() {
+            sums.take(rows, found);
+        }
+        if keys == 0 {
+            // It has its one row even when nothing was counted.
+            sums.rows.of(&[], false, keys);
+        }
+        if sums.rows.is_full {
+            let why = format!("more than {KEYS_MAX} keys: those that came later are in (other)");
+            sums.lacking.push(why);
+        }
+        sums
+    }
+
+    /// Takes in what a thread has read.
+    fn take(&mut self, rows: Rows, found: Vec<(usize, Vec<Run>, Option<String>)>) {
+        let keys = self.dataset.keys.len();
+        let is_first = self.rows.rows.is_empty();
+        let mut moved = Vec::new();
+        if is_first {
+            self.rows = rows;
+        } else {
+            self.rows.is_full |= rows.is_full;
+            for row in &rows.rows {
+                let at = self.rows.of(&row.key, row.is_other, keys);
+                self.rows.add(at, &row.totals, &row.extremes);
+                moved.push(at);
+            }
+        }
+        for (unit, mut runs, error) in found {
+            if !is_first {
+                runs.iter_mut()
+                    .for_each(|run| run.row = moved[run.row as usize]);
+            }
+            self.runs[unit] = runs;
+            self.lacking.extend(error);
+        }
+    }
+
+    /// The rows, in no promised order.
+    pub(crate) fn rows(&self) -> &[SumRow] {
+        &self.rows.rows
+    }
+
+    /// The row of a key.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
+        self.rows.find(key).map(|row| row as usize)
+    }
+
+    /// Puts the histograms of these rows together, and shows each to `each`; `None`: some of it is not known.
+    pub(crate) fn histograms(
+        &self,
+        rows: &[usize],
+        each: &mut dyn FnMut(usize, Option<&Histogram>),
+    ) {
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            let mut place_of = vec![NONE; self.rows.rows.len()];
+            for (place, row) in rows.iter().enumerate() {
+                place_of[*row] = place as u32;
+            }
+            let mut all: Vec<Gathered> = Vec::new();
+            let empty = || {
+                (0..rows.len())
+                    .map(|_| Gathered::default())
+                    .collect::<Vec<_>>()
+            };
+            for gathered in on_all_processors(self.units.len(), empty, |unit, gathered| {
+                self.gather(unit, &place_of, gathered);
+            }) {
+                if all.is_empty() {
+                    all = gathered;
+                    continue;
+                }
+                for (to, from) in all.iter_mut().zip(&gathered) {
+                    to.add(from.known());
+                }
+            }
+            for (row, gathered) in rows.iter().zip(&all) {
+                each(*row, gathered.known());
+            }
+        }
+    }
+
+    /// Adds the histograms of a unit to those of the rows that are wanted.
+    fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Gathered]) {
+        let want = Want { histograms: true };
+        let read = match &self.units[unit] {
+            Unit::Group(part, opened, group, times) => {
+                let runs = self.runs[unit].iter();
+                let mut wanted = runs
+                    .filter(|run| place_of[run.row as usize] != NONE)
+                    .peekable();
+                let places: Vec<Range<usize>> = wanted
+                    .clone()
+                    .map(|run| run.start as usize..(run.start + run.len) as usize)
+                    .collect();
+                if places.is_empty() {
+                    return;
+                }
+                File::open(&part.path).and_then(|file| {
+                    opened.rows(
+                        file,
+                        &[*group],
+                        Some(&places),
+                        times,
+                        want,
+                        &mut |place, row| {
+                            while wanted
+                                .next_if(|run| (run.start + run.len) as usize <= place)
+                                .is_some()
+                            {}
+                            if let Some(run) = wanted.peek() {
+                                let place = place_of[run.row as usize] as usize;
+                                gathered[place].add(row.gain.sum.histogram());
+                            }
+                        },
+                    )
+                })
+            }
+            other => {
+                let other_row = self.rows.rows.iter().position(|row| row.is_other);
+                other.read(&self.dataset, want, &mut |_, row| {
+                    let found = self.find(row.key).or(other_row);
+                    let place = found.map_or(NONE, |row| place_of[row]);
+                    if place != NONE {
+                        gathered[place as usize].add(row.gain.sum.histogram());
+                    }
+                })
+            }
+        };
+        if read.is_err() {
+            // The sums of it are known; its histograms are not.
+            gathered.iter_mut().for_each(|gathered| gathered.add(None));
+        }
+    }
+}
+
+/// A histogram that is put together.
+#[derive(Debug, Default)]
+struct Gathered {
+    histogram: Histogram,
+    lacks_some: bool,
+}
+
+impl Gathered {
+    fn add(&mut self, more: Option<&Histogram>) {
+        match more {
+            Some(more) => self.histogram.add_all(more),
+            None => self.lacks_some = true,
+        }
+    }
+
+    fn known(&self) -> Option<&Histogram> {
+        (!self.lacks_some).then_some(&self.histogram)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Every span, over parts in every state, equals a recount of all rows that there ever were.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::history::histogram::{error, fold, settle};
+use crate::history::lines::{self, Asked};
+use crate::history::{Batch, Gain, Resolution, Retention, Row, RowRef, Store};
+use crate::report::definition::Level;
+use crate::report::histogram::{BucketLayout, Rank, Rounding};
+use crate::report::packed::Sum;
+use crate::shutdown::Shutdown;
+
+const DAY: u64 = 86_400;
+
+/// What was counted, one request after the other.
+#[derive(Debug, Clone)]
+struct Request {
+    minute: u64,
+    dataset: usize,
+    key: u32,
+    us: u64,
+}
+
+struct Model {
+    random: StdRng,
+    datasets: Vec<Arc<Dataset>>,
+    all: Vec<Request>,
+    now: u64,
+    running: Batch,
+    flushing: Option<Arc<Batch>>,
+}
+
+fn dataset(report: &str, level: Level, keys: &[&str], buckets: BucketLayout) -> Arc<Dataset> {
+    Arc::new(Dataset {
+        report: report.to_owned(),
+        hash: "0123456789abcdef".to_owned(),
+        level,
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        status: keys.iter().position(|key| *key == "status"),
+        buckets,
+        extremes: level == Level::Request,
+    })
+}
+
+fn key_of(dataset: &Dataset, key: u32) -> Vec<u8> {
+    let mut texts = Vec::new();
+    for name in &dataset.keys {
+        match name.as_str() {
+            _ if key == 0 => push_key(&mut texts, OTHER),
+            "status" => push_key(&mut texts, &(199 + key).to_string()),
+            _ => push_key(&mut texts, &format!("/{}", key / 3)),
+        }
+    }
+    texts
+}
+
+fn gain(dataset: &Dataset, us: u64) -> Gain {
+    let mut histogram = Histogram::new();
+    histogram.add(dataset.buckets.bucket(us), 1);
+    let totals = Totals {
+        requests: 1,
+        hits: 3,
+        time: us.into(),
+        ..Totals::ZERO
+    };
+    let mut extremes = Extremes::NOTHING;
+    if dataset.extremes {
+        extremes = Extremes {
+            time_min: us,
+            time_max: us,
+            memory_peak_max: us as u32,
+        };
+    }
+    Gain {
+        sum: Sum::of(totals, Some(histogram)),
+        extremes,
+    }
+}
+
+impl Model {
+    fn new(seed: u64, begin: u64) -> Self {
+        let linear = BucketLayout::linear(10, 1024).unwrap();
+        let log = BucketLayout::LogLinear;
+        Self {
+            random: StdRng::seed_from_u64(seed),
+            datasets: vec![
+                dataset("scripts", Level::Request, &["script_name", "status"], log),
+                dataset("timers", Level::Timer, &["group"], linear),
+                dataset("info", Level::Packet, &[], log),
+            ],
+            all: Vec::new(),
+            now: begin,
+            running: Batch::default(),
+            flushing: None,
+        }
+    }
+
+    /// Some requests in this minute.
+    fn count(&mut self) {
+        let minute = Resolution::Minute.begin(self.now);
+        for _ in 0..self.random.random_range(0..6) {
+            let at = self.random.random_range(0..self.datasets.len());
+            let dataset = &self.datasets[at];
+            let most = 1_u64 << self.random.random_range(1..34);
+            let us = self.random.random_range(0..most);
+            let key = match dataset.keys.len() {
+                0 => 1,
+                _ => self.random.random_range(0..9),
+            };
+            let texts = key_of(dataset, key);
+            let is_other = key == 0;
+            self.running
+                .add(dataset, minute, &texts, is_other, &gain(dataset, us));
+            self.all.push(Request {
+                minute,
+                dataset: at,
+                key,
+                us,
+            });
+        }
+    }
+
+    fn view(&self, dataset: &Dataset, store: &Store) -> RowsAt {
+        let mut running: Vec<Row> = Vec::new();
+        let add = |row: RowRef<'_>| running.push(row.to_owned());
+        self.running.rows(dataset, 0..u64::MAX, add);
+        RowsAt {
+            parts: Arc::clone(&store.parts().read()),
+            flushing: self.flushing.clone(),
+            running: running.into(),
+        }
+    }
+
+    fn ask(&mut self, begin: u64, store: &Store, is_kept: bool) {
+        let at = self.random.random_range(0..self.datasets.len());
+        let dataset = Arc::clone(&self.datasets[at]);
+        let latest = self.now + 7_200;
+        let mut edge = || match self.random.random_range(0..4) {
+            0 => self.random.random_range(begin - DAY..latest),
+            1 => Resolution::Hour.begin(self.random.random_range(begin..latest)),
+            2 => Resolution::Day.begin(self.random.random_range(begin..latest)),
+            _ => Resolution::Minute.begin(self.random.random_range(begin..latest)),
+        };
+        let (a, b) = (edge(), edge());
+        let asked = a.min(b)..a.max(b) + 1;
+        let view = self.view(&dataset, store);
+        let plan = Plan::new(&view.parts, &dataset, asked.clone());
+        let span = plan.span.clone();
+        assert!(span.start <= asked.start && asked.end <= span.end);
+        // Nothing is gone: should it be wider, there was nothing in that hour or day.
+        let counted = match is_kept {
+            true => Resolution::Minute.begin(asked.start)..asked.end.next_multiple_of(60),
+            false => span,
+        };
+        let mut expected: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
+        for request in &self.all {
+            if request.dataset == at && counted.contains(&request.minute) {
+                let key = key_of(&dataset, request.key);
+                expected.entry(key).or_default().push(request.us);
+            }
+        }
+        if dataset.keys.is_empty() {
+            expected.entry(Vec::new()).or_default();
+        }
+        let sums = Sums::read(view.clone(), &dataset, &plan);
+        assert_eq!(sums.lacking, [""; 0]);
+        assert_eq!(sums.rows().len(), expected.len(), "{asked:?}: {plan:#?}");
+        let bits = plan.resolution.bucket_bits();
+        for (key, times) in &mut expected {
+            let place = sums.find(key).unwrap();
+            let row = &sums.rows()[place];
+            let time: u128 = times.iter().map(|us| u128::from(*us)).sum();
+            assert_eq!(
+                (row.totals.requests, row.totals.time),
+                (times.len() as u64, time)
+            );
+            assert_eq!(row.is_other, *key == key_of(&dataset, 0) && !key.is_empty());
+            if dataset.extremes {
+                assert_eq!(Some(row.extremes.time_min), times.iter().min().copied());
+                assert_eq!(Some(row.extremes.time_max), times.iter().max().copied());
+            }
+        }
+        let rows: Vec<usize> = (0..sums.rows().len()).filter(|row| row % 3 != 1).collect();
+        let mut shown = 0;
+        sums.histograms(&rows, &mut |row, histogram| {
+            let times = expected.get_mut(&*sums.rows()[row].key).unwrap();
+            check(&dataset, bits, histogram.unwrap(), times);
+            shown += 1;
+        });
+        assert_eq!(shown, rows.len());
+        self.ask_line(at, &asked, view, is_kept);
+    }
+
+    fn ask_line(&mut self, at: usize, asked: &Range<u64>, view: RowsAt, is_kept: bool) {
+        let dataset = Arc::clone(&self.datasets[at]);
+        let steps = [60, 300, 3_600, 7_200, DAY];
+        let wanted = steps[self.random.random_range(0..steps.len())];
+        let mut step = wanted;
+        let plan = Plan::of_steps(&view.parts, &dataset, asked, &mut step);
+        assert!(step == wanted || !is_kept);
+        let key = self.random.random_range(0..9);
+        let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
+        let bits = plan.resolution.bucket_bits();
+        let question = Asked {
+            key: key.as_deref(),
+            step,
+            histogram_bits: Some(bits),
+        };
+        let (line, lacking) = lines::read(view, &dataset, &plan, question);
+        assert_eq!(lacking, [""; 0]);
+        let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
+        for request in &self.all {
+            let is_it = key
+                .as_ref()
+                .is_none_or(|key| *key == key_of(&dataset, request.key));
+            if request.dataset == at && is_it && plan.span.contains(&request.minute) {
+                let point = (request.minute - plan.span.start) / step;
+                expected[point as usize].push(request.us);
+            }
+        }
+        for (sum, times) in line.iter().zip(&mut expected) {
+            let requests = sum.as_ref().map_or(0, |sum| sum.totals.requests);
+            assert_eq!(requests, times.len() as u64, "{asked:?} {step} {plan:#?}");
+            if let Some(sum) = sum {
+                check(&dataset, bits, sum.histogram().unwrap(), times);
+            }
+        }
+    }
+}
+
+/// Holds a histogram against the times that are in it.
+fn check(dataset: &Dataset, bits: u32, histogram: &Histogram, times: &mut [u64]) {
+    let mut folded = histogram.clone();
+    let mut exact = Histogram::new();
+    times
+        .iter()
+        .for_each(|us| exact.add(dataset.buckets.bucket(*us), 1));
+    if dataset.is_log_linear() {
+        fold(&mut folded, bits);
+        fold(&mut exact, bits);
+    }
+    assert_eq!(
+        folded.iter().collect::<Vec<_>>(),
+        exact.iter().collect::<Vec<_>>()
+    );
+    if !dataset.is_log_linear() || times.is_empty() {
+        return;
+    }
+    times.sort_unstable();
+    for percent in [50.0, 95.0, 99.0] {
+        let rank = Rank::percent(percent, Rounding::Up).unwrap();
+        let count = times.len() as u64;
+        let read = settle(dataset.buckets.quantile(rank, count, folded.iter()), bits);
+        let sample = times[rank.target(count) as usize - 1] as f64 / 1e6;
+        assert!(
+            (read - sample).abs() <= sample * error(bits),
+            "{read} {sample}"
+        );
+    }
+}
+
+fn run(seed: u64, secs: [u64; 3], is_kept: bool) {
+    // The end of a month, and of a leap day.
+    let begin = 1_709_078_400 + seed % 3 * DAY;
+    let dir = tempfile::tempdir().unwrap();
+    let retention = Retention {
+        secs,
+        size_max: u64::MAX,
+        free_min: 0,
+    };
+    let mut store = Store::open(dir.path(), retention).unwrap();
+    let mut model = Model::new(seed, begin);
+    let stop = Shutdown::new();
+    for step in 0..450 {
+        model.count();
+        // Sometimes an hour of nothing, sometimes the clock is set back.
+        model.now = match model.random.random_range(0..40) {
+            0 => model.now + 3_600,
+            1 => model.now - 1_200,
+            2 => model.now + 6 * 3_600,
+            _ => model.now + model.random.random_range(30..700),
+        };
+        if model.flushing.is_none() && model.random.random_range(0..3) == 0 {
+            model.flushing = Some(Arc::new(std::mem::take(&mut model.running)));
+        }
+        if let Some(batch) = model.flushing.clone()
+            && model.random.random_range(0..2) == 0
+        {
+            if !batch.is_empty() {
+                store.flush(&batch, model.now, || {}).unwrap();
+            }
+            model.flushing = None;
+        }
+        if model.random.random_range(0..3) == 0 {
+            while store.publish_due(model.now, &stop).unwrap() {
+                if model.random.random_range(0..9) == 0 {
+                    model.ask(begin, &store, is_kept);
+                }
+            }
+            store.retain(model.now).unwrap();
+        }
+        if step % 10 == 0 {
+            model.ask(begin, &store, is_kept);
+        }
+        if step % 150 == 149 {
+            drop(store);
+            store = Store::open(dir.path(), retention).unwrap();
+        }
+    }
+    let parts = Arc::clone(&store.parts().read());
+    let seen: Vec<Resolution> = parts.iter().map(|part| part.resolution).collect();
+    assert!(Resolution::ALL.iter().all(|it| seen.contains(it)) || !is_kept);
+    for _ in 0..60 {
+        model.ask(begin, &store, is_kept);
+    }
+}
+
+#[test]
+fn every_span_equals_a_recount() {
+    for seed in 0..2 {
+        run(seed, [u64::MAX / 2; 3], true);
+    }
+}
+
+#[test]
+fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
+    for seed in 10..12 {
+        run(seed, [DAY, 4 * DAY, u64::MAX / 2], false);
+    }
+}

@@ -1,0 +1,168 @@
+//! What there is to read of a dataset at one moment: row groups of files, pieces, and what is in memory.
+//!
+//! A reader holds references to all of it, and a copy of the rows that are still being added to, so what it reads does not
+//! change however long it takes. Units of it are read on as many threads as there are processors.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::parquet::{Opened, Want};
+use super::part::Part;
+use super::plan::Plan;
+use super::{Batch, Dataset, History, Row, RowRef};
+
+/// What there was at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowsAt {
+    /// On disk.
+    pub(crate) parts: Arc<[Arc<Part>]>,
+    /// On the way there.
+    pub(crate) flushing: Option<Arc<Batch>>,
+    /// Of the dataset that is asked for, in memory: a copy.
+    pub(crate) running: Arc<[Row]>,
+}
+
+impl RowsAt {
+    /// Those of two datasets at the same moment.
+    pub(crate) fn of_both(history: &History, datasets: [&Dataset; 2]) -> [Self; 2] {
+        let mut running = [Vec::new(), Vec::new()];
+        let view = history.view(|batch| {
+            for (dataset, rows) in datasets.into_iter().zip(&mut running) {
+                batch.rows(dataset, batch.span(), |row| rows.push(row.to_owned()));
+            }
+        });
+        running.map(|running| Self {
+            parts: Arc::clone(&view.parts),
+            flushing: view.flushing.clone(),
+            running: running.into(),
+        })
+    }
+
+    /// When the first row that there is begins.
+    pub(crate) fn kept_from(&self) -> Option<u64> {
+        let parts = self.parts.iter().map(|part| part.span.start);
+        let batch = self.flushing.iter().map(|batch| batch.span().start);
+        let running = self.running.iter().map(|row| row.time);
+        parts.chain(batch).chain(running).min()
+    }
+}
+
+/// Something to read on one thread.
+#[derive(Debug)]
+pub(super) enum Unit {
+    /// A row group of a file.
+    Group(Arc<Part>, Arc<Opened>, usize, Range<u64>),
+    /// All of a piece.
+    Piece(Arc<Part>, Range<u64>),
+    /// What is on the way to the disk.
+    Flushing(Arc<Batch>, Range<u64>),
+    /// What is in memory.
+    Running(Arc<[Row]>, Range<u64>),
+}
+
+impl Unit {
+    /// What is to be read of the rows of a plan, and of those that are not on disk yet: of all keys, or of one. And what cannot
+    /// be read.
+    pub(super) fn all(
+        from: RowsAt,
+        dataset: &Dataset,
+        plan: &Plan,
+        key: Option<&[u8]>,
+    ) -> (Vec<Self>, Vec<String>) {
+        let mut lacking = Vec::new();
+        let mut units = Vec::new();
+        for (part, times) in &plan.reads {
+            if !part.is_published() {
+                units.push(Self::Piece(Arc::clone(part), times.clone()));
+                continue;
+            }
+            let opened = File::open(&part.path).and_then(|file| Opened::new(&file, dataset));
+            match opened.map(Arc::new) {
+                Ok(opened) => units.extend(opened.groups(key).into_iter().map(|group| {
+                    Self::Group(Arc::clone(part), Arc::clone(&opened), group, times.clone())
+                })),
+                Err(error) => lacking.push(unread(part, &error)),
+            }
+        }
+        let span = &plan.span;
+        units.extend(
+            from.flushing
+                .map(|batch| Self::Flushing(batch, span.clone())),
+        );
+        units.push(Self::Running(from.running, span.clone()));
+        (units, lacking)
+    }
+
+    /// Its rows, each with its place in the row group.
+    pub(super) fn read(
+        &self,
+        dataset: &Dataset,
+        want: Want,
+        each: &mut dyn FnMut(usize, RowRef<'_>),
+    ) -> io::Result<()> {
+        match self {
+            Self::Group(part, opened, group, times) => {
+                let file = File::open(&part.path)?;
+                opened.rows(file, &[*group], None, times, want, each)
+            }
+            Self::Piece(part, times) => {
+                part.read(dataset, times.clone(), want, &mut |row| each(0, row))
+            }
+            Self::Flushing(batch, times) => {
+                batch.rows(dataset, times.clone(), |row| each(0, row));
+                Ok(())
+            }
+            Self::Running(rows, times) => {
+                let inside = rows.iter().filter(|row| times.contains(&row.time));
+                inside.for_each(|row| each(0, row.as_ref()));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn unread(&self, error: &io::Error) -> String {
+        match self {
+            Self::Group(part, ..) | Self::Piece(part, _) => unread(part, error),
+            Self::Flushing(..) | Self::Running(..) => error.to_string(),
+        }
+    }
+}
+
+fn unread(part: &Part, error: &io::Error) -> String {
+    let name = part.path.file_name().unwrap_or_default();
+    format!("{} could not be read: {error}", name.display())
+}
+
+/// Does so many pieces of work on all processors, and gives what each thread made of its share.
+pub(super) fn on_all_processors<T: Send>(
+    count: usize,
+    empty: impl Fn() -> T + Sync,
+    work: impl Fn(usize, &mut T) + Sync,
+) -> Vec<T> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let share = || {
+        let mut done = empty();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return done;
+            }
+            work(at, &mut done);
+        }
+    };
+    thread::scope(|scope| {
+        let others = (1..processors.min(count)).map(|_| scope.spawn(share));
+        let others: Vec<_> = others.collect();
+        let own = share();
+        let done = others.into_iter().map(|other| match other.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(own).chain(done).collect()
+    })
+}

@@ -1,0 +1,474 @@
+//! Spans of the past as they are asked for: `from`, `to`, `tz` and `compare`.
+//!
+//! A moment is unix seconds, RFC 3339, a date or a date with a time of day in the zone that `tz` names, or reckoned from now:
+//!
+//! ```text
+//!   now      -7d      -1h30m      -7d@d      @h      -1d@d+9h
+//! ```
+//!
+//! `@` goes back to the beginning of that unit. Days, weeks, months and years are those of the zone's calendar: `-1d` is the
+//! same time of the day before, also when the clocks were changed in between. Weeks begin on Monday.
+
+use std::ops::Range;
+use std::str::FromStr as _;
+
+use chrono::{
+    DateTime, Datelike as _, Days, MappedLocalTime, Months, NaiveDate, NaiveDateTime, NaiveTime,
+    TimeDelta, TimeZone as _, Timelike as _,
+};
+#[cfg(feature = "sql")]
+use chrono_tz::Tz;
+
+use super::error::Problem;
+use super::params::{Params, Rounding, moment};
+
+/// Without time zones there is one.
+#[cfg(not(feature = "sql"))]
+type Tz = chrono::Utc;
+
+/// What is accepted as a moment.
+const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
+    2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
+/// What is accepted as another span to compare with.
+const COMPARED: &str = "how far before, such as -1w, 1d or 1h, or the moment at which it begins";
+/// The first second that is too late: the year 10000.
+const END: i64 = 253_402_300_800;
+
+/// A span as it was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    from: Option<String>,
+    to: Option<String>,
+    tz: Option<String>,
+    compare: Option<String>,
+}
+
+/// A span, and the one that it is compared with, unix seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spans {
+    pub(super) span: Range<u64>,
+    pub(super) before: Option<Range<u64>>,
+}
+
+impl Span {
+    /// The parameters `from`, `to`, `tz`.
+    pub(super) fn take(params: &mut Params) -> Self {
+        Self {
+            from: params.text("from"),
+            to: params.text("to"),
+            tz: params.text("tz"),
+            compare: None,
+        }
+    }
+
+    /// The same, and `compare`.
+    pub(super) fn take_compared(params: &mut Params) -> Self {
+        let mut span = Self::take(params);
+        span.compare = params.text("compare");
+        span
+    }
+
+    /// The moments of `from` and `to` when it is `now_ms` of the wall clock, as far as they are given.
+    pub(super) fn ends(&self, now_ms: u64) -> Result<(Option<u64>, Option<u64>), Problem> {
+        let (now, tz) = self.here(now_ms)?;
+        let read = |name: &'static str, text: &Option<String>, rounding| {
+            let read = |text: &String| {
+                let found = read_moment(text, now, tz, rounding);
+                found.ok_or_else(|| refused(name, text, MOMENTS))
+            };
+            text.as_ref().map(read).transpose()
+        };
+        let from = read("from", &self.from, Rounding::Down)?;
+        Ok((from, read("to", &self.to, Rounding::Up)?))
+    }
+
+    /// Now, and the zone.
+    fn here(&self, now_ms: u64) -> Result<(i64, Tz), Problem> {
+        let tz = self.tz.as_deref().unwrap_or("UTC");
+        let tz = zone(tz).ok_or_else(|| {
+            refused(
+                "tz",
+                tz,
+                "names of time zones such as Europe/Berlin, or UTC",
+            )
+        })?;
+        Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
+    }
+
+    /// What is meant by it; `None`: nothing of the past. `to` is now and `from` so many seconds before it when they are not given.
+    pub(super) fn at(&self, now_ms: u64, secs_default: u64) -> Result<Option<Spans>, Problem> {
+        let (now, tz) = self.here(now_ms)?;
+        let (from, to) = self.ends(now_ms)?;
+        if from.is_none() && to.is_none() {
+            return match &self.compare {
+                Some(_) => {
+                    let why = "wants from: what it is that is compared";
+                    Err(Problem::parameter("compare", why))
+                }
+                None => Ok(None),
+            };
+        }
+        let to = to.unwrap_or(now.cast_unsigned());
+        let from = from.unwrap_or_else(|| to.saturating_sub(secs_default));
+        if from >= to {
+            return Err(Problem::parameter("from", "is not before to"));
+        }
+        let span = from..to;
+        let compare = self.compare.as_ref().map(|text| {
+            let found = before(text, &span, now, tz);
+            found.ok_or_else(|| refused("compare", text, COMPARED))
+        });
+        let before = compare.transpose()?;
+        Ok(Some(Spans { span, before }))
+    }
+}
+
+fn refused(name: &str, text: &str, accepted: &str) -> Problem {
+    let why = format!("{text:?} is not accepted; accepted: {accepted}");
+    Problem::parameter(name, why)
+}
+
+fn zone(name: &str) -> Option<Tz> {
+    #[cfg(not(feature = "sql"))]
+    return (name == "UTC").then_some(chrono::Utc);
+    #[cfg(feature = "sql")]
+    Tz::from_str(name).ok()
+}
+
+/// A moment, unix seconds; `None`: it is none, or not of these millennia.
+fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> {
+    let found = moment(text, rounding);
+    let found = found.map(i64::try_from).and_then(Result::ok);
+    let found = found
+        .or_else(|| on_calendar(text, tz))
+        .or_else(|| reckoned(text, now, tz))?;
+    (0..END).contains(&found).then_some(found.cast_unsigned())
+}
+
+/// The span with which another is compared: so long before, or from a moment on.
+fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>> {
+    let text = text.replace(' ', "+");
+    let bare = text.trim_start_matches(['-', '+']);
+    let back = steps(bare).filter(|_| text.len() <= bare.len() + 1);
+    let back = back.filter(|steps| !steps.is_empty() && steps.iter().all(|(count, _)| *count > 0));
+    if let Some(steps) = back {
+        let shift = |at: u64| {
+            let at = at.cast_signed();
+            let moved = steps
+                .iter()
+                .try_fold(at, |at, (count, unit)| unit.step(at, -count, tz))?;
+            u64::try_from(moved).ok()
+        };
+        let moved = shift(span.start)?..shift(span.end)?;
+        return (!moved.is_empty()).then_some(moved);
+    }
+    let begin = read_moment(&text, now, tz, Rounding::Down)?;
+    Some(begin..begin + (span.end - span.start))
+}
+
+/// `2023-11-14`, `2023-11-14T22:13`, `2023-11-14 22:13:20` by the clocks of a zone.
+fn on_calendar(text: &str, tz: Tz) -> Option<i64> {
+    let midnight = |date: NaiveDate| date.and_time(NaiveTime::MIN);
+    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d")
+        .map(midnight)
+        .ok();
+    let formats = [
+        "%Y-%m-%dT%H:%M",
+        "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%d %H:%M",
+        "%Y-%m-%d %H:%M:%S",
+    ];
+    let time = || {
+        formats
+            .iter()
+            .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
+    };
+    resolved(date.or_else(time)?, tz)
+}
+
+/// `now`, `-7d@d+9h`: steps from now.
+fn reckoned(text: &str, now: i64, tz: Tz) -> Option<i64> {
+    let text = text.replace(' ', "+");
+    let steps_of = text.strip_prefix("now").unwrap_or(&text);
+    if steps_of.is_empty() {
+        return (text == "now").then_some(now);
+    }
+    let mut at = now;
+    let mut rest = steps_of;
+    while let Some(sign) = rest.chars().next() {
+        rest = &rest[sign.len_utf8()..];
+        let end = rest.find(['-', '+', '@']).unwrap_or(rest.len());
+        let (step, behind) = rest.split_at(end);
+        rest = behind;
+        at = match sign {
+            '@' => Unit::named(step)?.begin(at, tz)?,
+            '-' | '+' => {
+                let sign = if sign == '-' { -1 } else { 1 };
+                let steps = steps(step).filter(|steps| !steps.is_empty())?;
+                steps
+                    .iter()
+                    .try_fold(at, |at, (count, unit)| unit.step(at, sign * count, tz))?
+            }
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
+/// `1h30m` as numbers of units.
+fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
+    let mut steps = Vec::new();
+    while !text.is_empty() {
+        let digits = text.find(|it: char| !it.is_ascii_digit())?;
+        let (count, rest) = text.split_at(digits);
+        let letters = rest
+            .find(|it: char| it.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (unit, rest) = rest.split_at(letters);
+        // A unit alone is one of it.
+        let count = if count.is_empty() {
+            1
+        } else {
+            count.parse().ok().filter(|count| *count < 1_000_000_000)?
+        };
+        steps.push((count, Unit::named(unit)?));
+        text = rest;
+    }
+    Some(steps)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+impl Unit {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "s" => Self::Second,
+            "m" => Self::Minute,
+            "h" => Self::Hour,
+            "d" => Self::Day,
+            "w" => Self::Week,
+            "mon" => Self::Month,
+            "y" => Self::Year,
+            _ => return None,
+        })
+    }
+
+    /// So many units later; those of the calendar at the same time of the day.
+    fn step(self, at: i64, count: i64, tz: Tz) -> Option<i64> {
+        let secs = |secs: i64| at.checked_add(count.checked_mul(secs)?);
+        let local = local(at, tz)?;
+        let forward = count > 0;
+        let count = count.unsigned_abs();
+        let days = |each: u64| {
+            let days = Days::new(count.checked_mul(each)?);
+            let moved = if forward {
+                local.checked_add_days(days)
+            } else {
+                local.checked_sub_days(days)
+            };
+            resolved(moved?, tz)
+        };
+        let months = |each: u64| {
+            let months = Months::new(u32::try_from(count.checked_mul(each)?).ok()?);
+            let moved = if forward {
+                local.checked_add_months(months)
+            } else {
+                local.checked_sub_months(months)
+            };
+            resolved(moved?, tz)
+        };
+        match self {
+            Self::Second => secs(1),
+            Self::Minute => secs(60),
+            Self::Hour => secs(3_600),
+            Self::Day => days(1),
+            Self::Week => days(7),
+            Self::Month => months(1),
+            Self::Year => months(12),
+        }
+    }
+
+    /// When the unit began that is at this moment.
+    fn begin(self, at: i64, tz: Tz) -> Option<i64> {
+        let local = local(at, tz)?;
+        let into_hour = i64::from(local.minute() * 60 + local.second());
+        let date = local.date();
+        let date = match self {
+            Self::Second => return Some(at),
+            Self::Minute => return Some(at - into_hour % 60),
+            Self::Hour => return Some(at - into_hour),
+            Self::Day => date,
+            Self::Week => {
+                date.checked_sub_days(Days::new(date.weekday().num_days_from_monday().into()))?
+            }
+            Self::Month => date.with_day(1)?,
+            Self::Year => date.with_ordinal(1)?,
+        };
+        resolved(date.and_time(NaiveTime::MIN), tz)
+    }
+}
+
+/// What the clocks of a zone show.
+fn local(at: i64, tz: Tz) -> Option<NaiveDateTime> {
+    let at = DateTime::from_timestamp(at, 0)?;
+    Some(at.with_timezone(&tz).naive_local())
+}
+
+/// When the clocks of a zone show this: of two moments the first; where they skip it, the one to which they skip.
+fn resolved(shown: NaiveDateTime, tz: Tz) -> Option<i64> {
+    // No zone has skipped more than a day, and none by other than quarters of an hour, lately.
+    let quarters =
+        (0..=96).filter_map(|quarters| shown.checked_add_signed(TimeDelta::minutes(15 * quarters)));
+    let mut found = quarters.filter_map(|shown| match tz.from_local_datetime(&shown) {
+        MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.timestamp()),
+        MappedLocalTime::None => None,
+    });
+    found.next()
+}
+
+#[cfg(test)]
+#[cfg(feature = "sql")]
+mod tests {
+    use super::*;
+
+    const BERLIN: Tz = Tz::Europe__Berlin;
+    /// 2026-03-29T12:34:56Z, a Sunday: the night before, clocks in Berlin went from 2 to 3.
+    const NOW: i64 = 1_774_787_696;
+
+    fn at(text: &str) -> u64 {
+        u64::try_from(DateTime::parse_from_rfc3339(text).unwrap().timestamp()).unwrap()
+    }
+
+    fn read(text: &str, tz: Tz) -> Option<u64> {
+        read_moment(text, NOW, tz, Rounding::Down)
+    }
+
+    #[test]
+    fn moments_are_found() {
+        for (text, moment) in [
+            ("now", "2026-03-29T12:34:56Z"),
+            ("1774787696.9", "2026-03-29T12:34:56Z"),
+            ("2026-03-29T14:34:56+02:00", "2026-03-29T12:34:56Z"),
+            ("2026-03-29T14:34:56 02:00", "2026-03-29T12:34:56Z"),
+            ("-7d", "2026-03-22T12:34:56Z"),
+            ("now-7d", "2026-03-22T12:34:56Z"),
+            ("-1h30m", "2026-03-29T11:04:56Z"),
+            ("-7d@d", "2026-03-22T00:00:00Z"),
+            ("@h", "2026-03-29T12:00:00Z"),
+            ("@m", "2026-03-29T12:34:00Z"),
+            ("@w", "2026-03-23T00:00:00Z"),
+            ("@mon", "2026-03-01T00:00:00Z"),
+            ("@y", "2026-01-01T00:00:00Z"),
+            ("-1mon@mon", "2026-02-01T00:00:00Z"),
+            ("-1d@d+9h", "2026-03-28T09:00:00Z"),
+            ("-1d@d 9h", "2026-03-28T09:00:00Z"),
+            ("+d", "2026-03-30T12:34:56Z"),
+            ("2026-03-29", "2026-03-29T00:00:00Z"),
+            ("2026-03-29 12:34", "2026-03-29T12:34:00Z"),
+        ] {
+            assert_eq!(read(text, Tz::UTC), Some(at(text_of(moment))), "{text}");
+        }
+        fn text_of(text: &str) -> &str {
+            text
+        }
+        for text in [
+            "",
+            "-",
+            "@",
+            "7d",
+            "-7",
+            "-7x",
+            "-d@",
+            "nows",
+            "@7d",
+            "-99999999999d",
+            "2026-02-30",
+            "-2026y",
+            "-1d@d9h",
+            "1e3",
+        ] {
+            assert_eq!(read(text, Tz::UTC), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (text, moment) in [
+            // The day is 23 hours long.
+            ("@d", "2026-03-28T23:00:00Z"),
+            ("+1d@d", "2026-03-29T22:00:00Z"),
+            ("-1d", "2026-03-28T13:34:56Z"),
+            ("-24h", "2026-03-28T12:34:56Z"),
+            ("-7d@d", "2026-03-21T23:00:00Z"),
+            // Skipped: where it goes on.
+            ("2026-03-29T02:00", "2026-03-29T01:00:00Z"),
+            ("2026-03-29T02:30", "2026-03-29T01:00:00Z"),
+            // Twice: the first.
+            ("2026-10-25T02:30", "2026-10-25T00:30:00Z"),
+        ] {
+            assert_eq!(read(text, BERLIN), Some(at(moment)), "{text}");
+        }
+        // Half an hour off.
+        assert_eq!(
+            read("@h", Tz::Asia__Kolkata),
+            Some(at("2026-03-29T12:30:00Z"))
+        );
+        // A midnight that there was not.
+        let santiago = read("2026-09-06", Tz::America__Santiago);
+        assert_eq!(santiago, Some(at("2026-09-06T04:00:00Z")));
+    }
+
+    #[test]
+    fn another_span_lies_before() {
+        let span = at("2026-03-30T00:00:00+02:00")..at("2026-03-31T00:00:00+02:00");
+        let day = |text: &str| at(&format!("{text}T00:00:00+01:00"));
+        for (text, found) in [
+            ("-1w", day("2026-03-23")..day("2026-03-24")),
+            ("1w", day("2026-03-23")..day("2026-03-24")),
+            ("7d", day("2026-03-23")..day("2026-03-24")),
+            ("1h", span.start - 3_600..span.end - 3_600),
+            ("2026-03-01", day("2026-03-01")..day("2026-03-02")),
+            ("-14d@d", day("2026-03-15")..day("2026-03-16")),
+        ] {
+            assert_eq!(before(text, &span, NOW, BERLIN), Some(found), "{text}");
+        }
+        for text in ["", "-", "--1w", "0d", "week", "-1000y"] {
+            assert_eq!(before(text, &span, NOW, BERLIN), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_are_checked() {
+        let spans = |query: &str| {
+            let mut params = Params::parse(Some(query)).unwrap();
+            let span = Span::take_compared(&mut params);
+            params.finish().unwrap();
+            span.at(NOW.unsigned_abs() * 1_000 + 999, 3_600)
+        };
+        let now = NOW.unsigned_abs();
+        assert_eq!(spans("").unwrap(), None);
+        assert_eq!(spans("tz=Europe/Berlin").unwrap(), None);
+        assert_eq!(spans("from=-2h").unwrap().unwrap().span, now - 7_200..now);
+        assert_eq!(spans("to=now").unwrap().unwrap().span, now - 3_600..now);
+        for (query, part) in [
+            ("from=now", "is not before to"),
+            ("from=x", "RFC 3339"),
+            ("to=-1d&from=-1h", "is not before to"),
+            ("compare=-1w", "wants from"),
+            ("from=-1d&compare=x", "-1w"),
+            ("from=-1d&tz=Berlin", "Europe/Berlin"),
+        ] {
+            let problem = spans(query).unwrap_err();
+            assert!(problem.detail().contains(part), "{query}: {problem:?}");
+        }
+    }
+}

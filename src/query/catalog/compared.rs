@@ -1,0 +1,142 @@
+//! Two spans of a report as one table: each number with what it was before, and by which part it changed.
+//!
+//! Rows are joined by key when the table is made; values are looked up in the two tables when they are asked for.
+
+use super::past::PastTable;
+use crate::query::table::Table;
+use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};
+use crate::value::{Column, ColumnType, Value};
+
+/// Two spans of a report, side by side.
+#[derive(Debug)]
+pub(super) struct Compared {
+    columns: Vec<Column>,
+    /// For each column that of the report, and what of it is shown.
+    shown: Vec<(usize, Shown)>,
+    now: PastTable,
+    before: PastTable,
+    /// The rows of either that have a key.
+    rows: Vec<(Option<usize>, Option<usize>)>,
+}
+
+/// What a column of a comparison shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// What a row is called, in whichever span it is.
+    Key,
+    /// A value of the span that was asked for.
+    Now,
+    /// The same of the span before.
+    Before,
+    /// By which part it changed.
+    Change,
+}
+
+impl Compared {
+    pub(super) fn new(now: PastTable, before: PastTable) -> Self {
+        let (sums, sums_before) = (now.sums(), before.sums());
+        let both = sums.rows().iter().enumerate();
+        let both = both.map(|(at, row)| (Some(at), sums_before.find(&row.key)));
+        let gone = sums_before.rows().iter().enumerate();
+        let gone = gone.filter(|(_, row)| sums.find(&row.key).is_none());
+        let rows = both.chain(gone.map(|(at, _)| (None, Some(at)))).collect();
+        let (columns, shown) = Self::columns(now.layout()).into_iter().unzip();
+        Self {
+            columns,
+            shown,
+            now,
+            before,
+            rows,
+        }
+    }
+
+    /// The columns of a comparison of a report with these.
+    fn columns(layout: &ColumnLayout) -> Vec<(Column, (usize, Shown))> {
+        let mut all = Vec::new();
+        for (at, LayoutColumn { column, cell }) in layout.columns().iter().enumerate() {
+            let is_key = matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
+            let shown = if is_key { Shown::Key } else { Shown::Now };
+            all.push((column.clone(), (at, shown)));
+            if is_key
+                || matches!(
+                    column.column_type,
+                    ColumnType::Varchar(_) | ColumnType::Text
+                )
+            {
+                continue;
+            }
+            let further = [
+                ("before", column.column_type, Shown::Before),
+                ("change", ColumnType::Double, Shown::Change),
+            ];
+            all.extend(further.map(|(word, column_type, shown)| {
+                let name = format!("{}_{word}", column.name);
+                (Column { name, column_type }, (at, shown))
+            }));
+        }
+        all
+    }
+
+    /// Where the columns by which rows can be chosen are.
+    pub(super) fn key_columns(layout: &ColumnLayout) -> Vec<usize> {
+        let columns = Self::columns(layout).into_iter().enumerate();
+        let keys = columns.filter(|(_, (_, (_, shown)))| *shown == Shown::Key);
+        keys.map(|(at, _)| at).collect()
+    }
+}
+
+/// By which part of the one before a number is more; none without either, or of nothing.
+fn change(now: &Value<'_>, before: &Value<'_>) -> Option<f64> {
+    let number = |value: &Value<'_>| match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Micros(us) => Some(*us as f64 / 1e6),
+        Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
+        Value::Null | Value::Text(_) => None,
+    };
+    let (now, before) = number(now).zip(number(before))?;
+    (before != 0.0).then(|| (now - before) / before)
+}
+
+impl Table for Compared {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        let (at, shown) = self.shown[column];
+        let (now, before) = self.rows[row];
+        let now = || now.map(|row| self.now.value(row, at));
+        let before = || before.map(|row| self.before.value(row, at));
+        let value = match shown {
+            Shown::Key => now().or_else(before),
+            Shown::Now => now(),
+            Shown::Before => before(),
+            Shown::Change => {
+                let values = now().zip(before());
+                let change = values.and_then(|(now, before)| change(&now, &before));
+                change.map(Value::Float)
+            }
+        };
+        value.unwrap_or(Value::Null)
+    }
+
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) {
+        let of_report: Vec<usize> = columns.iter().map(|column| self.shown[*column].0).collect();
+        let mut sides: [Option<Vec<usize>>; 2] = [None, None];
+        if let Some(rows) = rows {
+            let pairs = || rows.iter().map(|row| self.rows[*row]);
+            let (now, before) = (
+                pairs().filter_map(|row| row.0),
+                pairs().filter_map(|row| row.1),
+            );
+            sides = [Some(now.collect()), Some(before.collect())];
+        }
+        let [now, before] = sides;
+        self.now.load(&of_report, now.as_deref());
+        self.before.load(&of_report, before.as_deref());
+    }
+}

@@ -1,0 +1,391 @@
+//! Reports over spans of the past: rows of the history, added up, in whatever columns the report has.
+//!
+//! Called on a front end's thread, without the lock of the live data but for the definition. Sums are read at once,
+//! histograms when a table is asked to [`load`](Table::load) the columns that need them, for the rows that are shown. Two
+//! spans that are compared become one table, joined by key.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use chrono::{DateTime, SecondsFormat};
+
+use super::compared::Compared;
+use super::{Catalog, columns, key_columns};
+use crate::history::histogram::{error, fold, settle};
+use crate::history::lines::{self, Asked};
+use crate::history::plan::Plan;
+use crate::history::sums::Sums;
+use crate::history::unit::RowsAt;
+use crate::history::{Dataset, History, Resolution};
+use crate::merger::answering;
+use crate::query::error::QueryError;
+use crate::query::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
+use crate::query::read_model::ReportAnswer;
+use crate::query::table::{Rows, Table};
+use crate::report::definition::Definition;
+use crate::report::histogram::BucketLayout;
+use crate::report::layout::ColumnLayout;
+use crate::report::reading::Reading;
+use crate::report::row_key::{key_texts, push_key};
+use crate::series::Span;
+use crate::value::{Column, Value};
+
+/// A report and its past.
+pub(super) struct Kept<'a> {
+    pub(super) definition: Arc<Definition>,
+    pub(super) dataset: Arc<Dataset>,
+    history: &'a History,
+}
+
+impl Catalog {
+    /// A report whose past is kept.
+    pub(super) fn kept(&self, name: &str) -> Result<Kept<'_>, QueryError> {
+        let live = answering(&self.live);
+        let entry = live.reports.find(name);
+        let entry = entry.ok_or_else(|| QueryError::unknown_report(name))?;
+        let definition = Arc::clone(&entry.definition);
+        let error_status = live.reports.error_status();
+        let watched = live.reports.watched();
+        drop(live);
+        let history = self.status.history.as_ref();
+        let history = history.ok_or_else(QueryError::no_history)?;
+        if let Some(why) = history.why_off() {
+            return Err(QueryError::NoHistory(format!("history is off: {why}")));
+        }
+        let names = watched.iter().filter(|report| report.is_kept);
+        let names: Vec<&str> = names.map(|it| it.definition.name.as_str()).collect();
+        if !names.contains(&name) {
+            let names = names.join(", ");
+            return Err(QueryError::NoHistory(format!(
+                "the past of report {name:?} is not kept: history.reports does not name it, or it says history = false; kept \
+                 are those of {names}"
+            )));
+        }
+        Ok(Kept {
+            dataset: Arc::new(Dataset::of(&definition, error_status)),
+            definition,
+            history,
+        })
+    }
+
+    /// A report over a span, or two.
+    pub(super) fn past_of(
+        &self,
+        name: &str,
+        question: &PastQuestion,
+    ) -> Result<PastAnswer, QueryError> {
+        let Kept {
+            definition,
+            dataset,
+            history,
+        } = self.kept(name)?;
+        let definition = match &question.percentiles {
+            None => definition,
+            Some(_) if definition.layout.is_histogram_view() => {
+                return Err(QueryError::unknown_report(name));
+            }
+            Some(percentiles) => {
+                Arc::new(definition.in_native_columns(percentiles, &self.defaults))
+            }
+        };
+        let layout = &definition.layout;
+        if layout.is_histogram_view() && question.before.is_some() {
+            let why = "is not possible for a histogram view";
+            return Err(QueryError::bad_value("compare", why));
+        }
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_both(history, [&dataset, &coverage]);
+        let plan = |span: &Range<u64>| Plan::new(&view.parts, &dataset, span.clone());
+        let plan_now = plan(&question.span);
+        let plan_before = question.before.as_ref().map(plan);
+        let plans = || plan_before.iter().chain([&plan_now]);
+        let resolutions = plans().map(|plan| plan.resolution);
+        let resolution = resolutions.max().unwrap_or(Resolution::Minute);
+        let bits = resolution.bucket_bits();
+        let as_of_ms = self.clock.unix_ms();
+        let mut partial = Vec::new();
+        let mut read = |plan: &Plan| {
+            let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
+            let mut remarks = covered.remarks(
+                plan,
+                ran.kept_from().into_iter().chain(view.kept_from()).min(),
+            );
+            let sums = Sums::read(view.clone(), &dataset, plan);
+            remarks.extend(sums.lacking.iter().cloned());
+            remarks.retain(|remark| !partial.contains(remark));
+            partial.extend(remarks);
+            (
+                PastTable::new(&definition, sums, bits, covered.secs, as_of_ms),
+                covered.secs,
+            )
+        };
+        let (mut now, covered_seconds) = read(&plan_now);
+        let before = plan_before.as_ref().map(|plan| read(plan).0);
+        let key_columns = match before {
+            Some(_) => Compared::key_columns(layout),
+            None => key_columns(layout).collect(),
+        };
+        let table: Box<dyn Table> = match before {
+            Some(before) => Box::new(Compared::new(now, before)),
+            None if layout.is_histogram_view() => {
+                now.load(&[], None);
+                let chosen = question
+                    .equal
+                    .iter()
+                    .find(|(column, _)| column == "index_value");
+                let chosen = chosen.map(|(_, value)| value.as_str());
+                Box::new(Rows {
+                    columns: columns(layout).into(),
+                    rows: layout.segments(&now.reading, chosen),
+                })
+            }
+            None => Box::new(now),
+        };
+        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
+        let span = plan_now.span;
+        Ok(PastAnswer {
+            report: ReportAnswer {
+                window_seconds: (span.end - span.start) as f64,
+                covered_seconds,
+                as_of_ms,
+                key_columns,
+                table,
+            },
+            span,
+            before: plan_before.map(|plan| plan.span),
+            resolution_seconds: resolution.secs(),
+            percentile_error: is_log_linear.then(|| error(bits)),
+            partial,
+        })
+    }
+}
+
+impl Catalog {
+    /// A metric of a row, or of all rows together.
+    pub(super) fn past_line_of(
+        &self,
+        name: &str,
+        question: &LineQuestion,
+    ) -> Result<PastLine, QueryError> {
+        let Kept {
+            definition,
+            dataset,
+            history,
+        } = self.kept(name)?;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_both(history, [&dataset, &coverage]);
+        let mut step = question.step;
+        let plan = Plan::of_steps(&view.parts, &dataset, &question.span, &mut step);
+        let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
+        let kept_from = ran.kept_from().into_iter().chain(view.kept_from()).min();
+        let mut partial = covered.remarks(&plan, kept_from);
+
+        let metric = question.metric;
+        let bits = plan.resolution.bucket_bits();
+        let key = question.key.as_ref().map(|texts| key_of(texts));
+        let asked = Asked {
+            key: key.as_deref(),
+            step,
+            histogram_bits: metric.is_percentile().then_some(bits),
+        };
+        let (sums, lacking) = lines::read(view, &dataset, &plan, asked);
+        partial.extend(lacking);
+        let key = key_of(&[dataset.report.clone(), dataset.hash.clone()]);
+        let asked = Asked {
+            key: Some(&key),
+            step,
+            histogram_bits: None,
+        };
+        let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
+        ran_plan.span = plan.span.clone();
+        let (secs, _) = lines::read(ran, &coverage, &ran_plan, asked);
+        let points = sums.into_iter().zip(secs).map(|(sum, secs)| {
+            let span = Span {
+                definition: &definition,
+                secs: secs.map_or(0, |secs| secs.totals.requests),
+                sum: sum.unwrap_or_default(),
+            };
+            let value = metric.of(&span).filter(|_| span.secs > 0);
+            match metric.is_percentile() && dataset.is_log_linear() {
+                true => value.map(|secs| settle(secs, bits)),
+                false => value,
+            }
+        });
+        Ok(PastLine {
+            from: plan.span.start,
+            step,
+            points: points.collect(),
+            resolution_seconds: plan.resolution.secs(),
+            partial,
+        })
+    }
+}
+
+/// A key of these texts.
+fn key_of(texts: &[String]) -> Vec<u8> {
+    let mut key = Vec::new();
+    texts.iter().for_each(|text| push_key(&mut key, text));
+    key
+}
+
+/// For how long requests were counted in a span.
+struct Covered {
+    /// Seconds.
+    secs: u64,
+    /// Requests that could not be counted.
+    missed: u128,
+    /// Definitions of the same name that counted in it, and for how long.
+    others: Vec<(String, u64)>,
+}
+
+impl Covered {
+    fn read(view: &RowsAt, coverage: &Arc<Dataset>, dataset: &Dataset, span: &Range<u64>) -> Self {
+        let plan = Plan::new(&view.parts, coverage, span.clone());
+        let sums = Sums::read(view.clone(), coverage, &plan);
+        let mut covered = Self {
+            secs: 0,
+            missed: 0,
+            others: Vec::new(),
+        };
+        for row in sums.rows() {
+            let mut texts = key_texts(&row.key);
+            let (report, hash) = (texts.next(), texts.next());
+            if report != Some(&dataset.report) {
+                continue;
+            }
+            if hash == Some(&dataset.hash) {
+                covered.secs += row.totals.requests;
+                covered.missed += row.totals.hits;
+            } else {
+                let hash = hash.unwrap_or_default().to_owned();
+                covered.others.push((hash, row.totals.requests));
+            }
+        }
+        covered
+    }
+
+    /// What is lacking in an answer.
+    fn remarks(&self, plan: &Plan, kept_from: Option<u64>) -> Vec<String> {
+        let mut remarks = Vec::new();
+        match kept_from {
+            None => remarks.push("nothing is kept yet".to_owned()),
+            Some(kept) if kept > plan.span.start => {
+                let kept = DateTime::from_timestamp(kept.cast_signed(), 0).unwrap_or_default();
+                let kept = kept.to_rfc3339_opts(SecondsFormat::Secs, true);
+                remarks.push(format!("nothing is kept from before {kept}"));
+            }
+            Some(_) => {}
+        }
+        if self.missed > 0 {
+            remarks.push(format!("{} requests could not be counted", self.missed));
+        }
+        let others = self.others.iter().map(|(hash, secs)| {
+            format!("for {secs} s another definition of the report ({hash}) was counted")
+        });
+        remarks.extend(others);
+        remarks
+    }
+}
+
+/// A report over a span.
+#[derive(Debug)]
+pub(super) struct PastTable {
+    columns: Vec<Column>,
+    definition: Arc<Definition>,
+    sums: Sums,
+    reading: Reading,
+    /// Buckets of a doubling to which histograms are folded, as a power of two.
+    bits: u32,
+    /// The rows whose histograms were read.
+    loaded: Vec<bool>,
+}
+
+impl PastTable {
+    fn new(
+        definition: &Arc<Definition>,
+        sums: Sums,
+        bits: u32,
+        covered_secs: u64,
+        as_of_ms: u64,
+    ) -> Self {
+        let rows = sums.rows().iter();
+        let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
+        let mut reading = Reading::of_rows(definition, rows);
+        reading.covered_secs = covered_secs.max(1);
+        // All rates are over the time in which requests were counted.
+        reading.window_secs = reading.covered_secs as f64;
+        reading.as_of_ms = as_of_ms;
+        Self {
+            columns: columns(&definition.layout),
+            definition: Arc::clone(definition),
+            loaded: vec![false; sums.rows().len()],
+            sums,
+            reading,
+            bits,
+        }
+    }
+
+    pub(super) fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    pub(super) fn layout(&self) -> &ColumnLayout {
+        &self.definition.layout
+    }
+
+    /// Reads the histograms of some rows.
+    fn load_rows(&mut self, rows: &[usize], keeps: bool) {
+        let Self {
+            definition,
+            sums,
+            reading,
+            bits,
+            loaded,
+            ..
+        } = self;
+        let mut missing = rows.to_vec();
+        missing.retain(|row| !loaded[*row]);
+        if keeps && reading.histograms.is_empty() {
+            reading.histograms = vec![Vec::new(); loaded.len()];
+        }
+        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
+        sums.histograms(&missing, &mut |row, histogram| {
+            loaded[row] = true;
+            let Some(histogram) = histogram else {
+                return;
+            };
+            if is_log_linear {
+                let mut folded = histogram.clone();
+                fold(&mut folded, *bits);
+                reading.know(row, definition, &folded, |secs| settle(secs, *bits));
+            } else {
+                reading.know(row, definition, histogram, |secs| secs);
+            }
+            if keeps {
+                reading.histograms[row] = histogram.iter().collect();
+            }
+        });
+    }
+}
+
+impl Table for PastTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.reading.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.definition.layout.value(&self.reading, row, column)
+    }
+
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) {
+        let want = self.definition.layout.want(columns.iter().copied());
+        if want.quantiles || want.histograms {
+            let all: Vec<usize> = (0..self.len()).collect();
+            self.load_rows(rows.unwrap_or(&all), want.histograms);
+        }
+    }
+}

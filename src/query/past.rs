@@ -1,0 +1,65 @@
+//! What can be asked of the past, and the answer.
+
+use std::ops::Range;
+
+use super::read_model::ReportAnswer;
+use crate::series::Metric;
+
+/// A span of a report's past, or two to be compared.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PastQuestion {
+    /// Unix seconds.
+    pub span: Range<u64>,
+    /// With what it is compared.
+    pub before: Option<Range<u64>>,
+    /// Native columns with these percentiles are wanted instead of the report's own.
+    pub percentiles: Option<Vec<f64>>,
+    /// Key columns and the texts that they must show: as [`ReadModel::report`](super::read_model::ReadModel::report) has them.
+    pub equal: Vec<(String, String)>,
+}
+
+/// A report over a span of the past.
+#[derive(Debug)]
+pub struct PastAnswer {
+    /// The rows. `window_seconds` is the length of the span, `covered_seconds` in how many of its seconds requests were counted.
+    /// Compared with another span, each number is followed by that of before and by the change.
+    pub report: ReportAnswer,
+    /// What was asked for, made wider: to whole minutes, and where no minutes are kept any more to hours or days.
+    pub span: Range<u64>,
+    /// The same of what it is compared with.
+    pub before: Option<Range<u64>>,
+    /// The coarsest rows that it was made from.
+    pub resolution_seconds: u64,
+    /// By which part of itself a percentile may be off; `None`: the report has buckets of its own.
+    pub percentile_error: Option<f64>,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
+}
+
+/// A metric of a row over a span of the past.
+#[derive(Debug, Clone)]
+pub struct LineQuestion {
+    /// A text for each key; `None`: all rows together.
+    pub key: Option<Vec<String>>,
+    /// What is drawn.
+    pub metric: Metric,
+    /// Unix seconds.
+    pub span: Range<u64>,
+    /// Seconds from point to point.
+    pub step: u64,
+}
+
+/// Points of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastLine {
+    /// Unix second at which the first point begins.
+    pub from: u64,
+    /// Seconds from point to point: as was asked for, or more where no finer rows are kept.
+    pub step: u64,
+    /// `None`: not known, or an average of nothing.
+    pub points: Vec<Option<f64>>,
+    /// The coarsest rows that it was made from.
+    pub resolution_seconds: u64,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
+}
