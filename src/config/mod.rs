@@ -32,8 +32,8 @@ use location::{Location, Origin};
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, Config, HistoryConfig, HttpConfig, IngestConfig, LogConfig, MetricsConfig,
-    MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, StateConfig,
+    Changes, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests, LogConfig,
+    MetricsConfig, MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, StateConfig,
 };
 pub use user::ConfiguredUser;
 

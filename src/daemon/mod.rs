@@ -66,6 +66,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    requests_thread: Option<Worker>,
     history_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
@@ -108,7 +109,7 @@ impl Daemon {
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
         #[cfg(feature = "sql")]
-        let (history, history_writer) = startup::open_history(config, &clock)?;
+        let (history, mut history_writer) = startup::open_history(config, &clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
@@ -127,6 +128,11 @@ impl Daemon {
         let live = Arc::new(RwLock::new(
             startup.live(previous, snapshots.as_deref().zip(dir)),
         ));
+        // Before the first merge: it begins with the rows that are merged now.
+        #[cfg(feature = "sql")]
+        let requests = history_writer
+            .as_mut()
+            .and_then(|writer| writer.keep_requests(config, &live));
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let status = Status {
@@ -188,12 +194,18 @@ impl Daemon {
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
         #[cfg(feature = "sql")]
+        let requests_thread = requests.map(|requests| {
+            let run = move |stop: &Shutdown| requests.run(stop);
+            Worker::start("requests", "the thread that copies raw requests", run)
+        });
+        #[cfg(feature = "sql")]
         let history_thread = history_writer.map(|writer| {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("history", "the history thread", run)
         });
         #[cfg(not(feature = "sql"))]
-        let history_thread: Option<Result<Worker, StartError>> = None;
+        let [requests_thread, history_thread]: [Option<Result<Worker, StartError>>; 2] =
+            [None, None];
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -215,6 +227,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            requests_thread: requests_thread.transpose()?,
             history_thread: history_thread.transpose()?,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
@@ -265,6 +278,7 @@ impl Daemon {
         // After the merger: what it merged last is counted too.
         self.series_thread = None;
         // After that: it writes what was counted.
+        self.requests_thread = None;
         self.history_thread = None;
         self.frontends.stop();
         self.snapshot_thread = None;

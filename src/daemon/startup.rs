@@ -15,10 +15,12 @@ use tracing::{info, warn};
 use super::error::StartError;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
+#[cfg(feature = "sql")]
+use crate::config::KeptRequests;
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, Second};
 #[cfg(feature = "sql")]
-use crate::history::{History, Retention, Store, StoreError, Writer};
+use crate::history::{History, Requests, Retention, Store, StoreError, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -322,7 +324,12 @@ pub(super) fn open_history(
         Err(error) => return Err(error.into()),
     };
     info!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
-    let history = History::new(store.parts(), settings.memory, clock());
+    let of_requests = match settings.requests {
+        KeptRequests::None => 0,
+        KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
+    };
+    let memory = settings.memory - of_requests;
+    let history = History::new(store.parts(), memory, clock());
     let writer = Writer::new(history.clone(), store, clock(), settings.flush_period);
     Ok((Some(history), Some(writer)))
 }

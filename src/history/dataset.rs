@@ -45,7 +45,23 @@ impl Dataset {
     /// Whether it is [`coverage`](Self::coverage).
     #[must_use]
     pub fn is_coverage(&self) -> bool {
-        self.hash.is_empty()
+        self.hash.is_empty() && !self.keys.is_empty()
+    }
+
+    /// Rows that are no report's and have no key: a table of raw requests.
+    #[must_use]
+    pub fn raw(table: &str) -> Self {
+        Self {
+            report: table.to_owned(),
+            keys: Vec::new(),
+            ..Self::coverage()
+        }
+    }
+
+    /// Whether it is one of those.
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
+        self.hash.is_empty() && self.keys.is_empty()
     }
 
     /// Whether its histograms fold to coarser ones.

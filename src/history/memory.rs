@@ -15,7 +15,8 @@ use crate::clock::Clock;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
-/// How the memory is divided, in eighths: for the running batch, for the one that is being flushed, for the store.
+/// How the memory is divided that raw requests have no share of, in eighths: for the running batch, for the one that is being
+/// flushed, for the store.
 const RUNNING: usize = 3;
 
 /// The past of reports: what is in memory of it, and which parts lie on disk.

@@ -55,6 +55,12 @@ impl Part {
             .any(|section| *section.dataset == *dataset)
     }
 
+    /// Whether it has raw requests.
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
+        self.sections.iter().any(|section| section.dataset.is_raw())
+    }
+
     /// Rows of all datasets.
     #[must_use]
     pub fn rows(&self) -> u64 {
@@ -73,7 +79,7 @@ impl Part {
         is_published(path) && resolution.coarser().is_some()
     }
 
-    /// Calls `each` for the rows of a dataset whose minute, hour or day begins in a span.
+    /// Calls `each` for the rows of a dataset that is a report's whose minute, hour or day begins in a span.
     ///
     /// # Errors
     /// Those of the system, and when it is damaged; they name the file.
@@ -96,6 +102,9 @@ impl Part {
         want: Want,
         each: &mut dyn FnMut(RowRef<'_>),
     ) -> io::Result<()> {
+        if dataset.is_raw() {
+            return Ok(());
+        }
         let file = File::open(&self.path)?;
         if self.is_published() {
             return parquet::read(file, dataset, span, want, each);

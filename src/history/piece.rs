@@ -132,8 +132,22 @@ impl PieceWriter {
             varint::push(block, histogram.len() as u128);
             block.extend_from_slice(&histogram);
         }
-        self.span.start = self.span.start.min(row.time);
-        self.span.end = self.span.end.max(row.time + secs);
+        self.end_row(row.time..row.time + secs)
+    }
+
+    /// Adds a row that is packed already, of a span of time.
+    pub(super) fn push_packed(&mut self, row: &[u8], span: Range<u64>) -> io::Result<()> {
+        let Some(place) = self.footer.sections.last_mut() else {
+            return Ok(());
+        };
+        place.rows += 1;
+        self.block.extend_from_slice(row);
+        self.end_row(span)
+    }
+
+    fn end_row(&mut self, span: Range<u64>) -> io::Result<()> {
+        self.span.start = self.span.start.min(span.start);
+        self.span.end = self.span.end.max(span.end);
         match self.block.len() {
             BLOCK_BYTES.. => self.end_block(),
             _ => Ok(()),
@@ -272,17 +286,30 @@ pub(super) struct PieceRows {
 
 impl PieceRows {
     pub(super) fn next(&mut self) -> io::Result<Option<Row>> {
+        let (secs, buckets) = (self.secs, self.buckets);
+        let Some(mut from) = self.packed()? else {
+            return Ok(None);
+        };
+        let row = take_row(&mut from, secs, &buckets).ok_or_else(|| damaged("a row is cut off"))?;
+        let left = from.len();
+        self.advance(left);
+        Ok(Some(row))
+    }
+
+    /// The next row as it is packed, and those of its block that follow.
+    pub(super) fn packed(&mut self) -> io::Result<Option<&[u8]>> {
         if self.at == self.block.len() {
             if self.rest.is_empty() {
                 return Ok(None);
             }
             self.read_block()?;
         }
-        let mut from = self.block.get(self.at..).unwrap_or_default();
-        let row = take_row(&mut from, self.secs, &self.buckets)
-            .ok_or_else(|| damaged("a row is cut off"))?;
-        self.at = self.block.len() - from.len();
-        Ok(Some(row))
+        Ok(self.block.get(self.at..))
+    }
+
+    /// Goes on where so many bytes are left of that.
+    pub(super) fn advance(&mut self, left: usize) {
+        self.at = self.block.len() - left;
     }
 
     fn read_block(&mut self) -> io::Result<()> {

@@ -37,6 +37,9 @@ const WAIT_SECS_MAX: u64 = 3_600;
 /// Pieces that are published at once.
 const PIECES_MAX: usize = 128;
 
+/// Bytes of raw requests that are published before their hour is over: so many take a second or two.
+const RAW_BYTES: u64 = 64 << 20;
+
 /// What Hive writes as `%2F` in the names of folders.
 const NAME: &AsciiSet = &CONTROLS
     .add(b'"')
@@ -60,10 +63,16 @@ impl Store {
     /// # Errors
     /// When it cannot be written, or a stop is requested; then everything is as before, and can be tried again.
     pub fn publish_due(&mut self, now: u64, stop: &Shutdown) -> Result<bool, StoreError> {
-        let Some((resolution, pieces)) = self.due(now) else {
+        let due = self.due(now, false).or_else(|| self.due(now, true));
+        let Some((resolution, pieces)) = due else {
             return Ok(false);
         };
-        self.attempt(|store| match store.publish(resolution, pieces, now, stop) {
+        let is_raw = pieces.first().is_some_and(|part| part.is_raw());
+        let publish = |store: &mut Self| match is_raw {
+            true => store.publish_requests(pieces, now, stop),
+            false => store.publish(resolution, pieces, now, stop),
+        };
+        self.attempt(|store| match publish(store) {
             Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
             published => published,
         })?;
@@ -71,9 +80,13 @@ impl Store {
     }
 
     /// The finest and oldest pieces whose file can be made: of an hour's minutes, a day's hours, a month's days.
-    fn due(&self, now: u64) -> Option<(Resolution, Vec<Arc<Part>>)> {
+    fn due(&self, now: u64, is_raw: bool) -> Option<(Resolution, Vec<Arc<Part>>)> {
         let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
-        for part in self.manifest.parts().filter(|part| !part.is_published()) {
+        for part in self
+            .manifest
+            .parts()
+            .filter(|part| !part.is_published() && part.is_raw() == is_raw)
+        {
             let span = part.resolution.file_span(part.span.start);
             waiting
                 .entry((part.resolution, span.start))
@@ -89,9 +102,12 @@ impl Store {
             let finer = waiting
                 .keys()
                 .find(|(finer, at)| *finer < resolution && span.contains(at));
-            span.end + OVER_SECS <= now
-                && (is_quiet || pieces.len() >= PIECES_MAX)
-                && finer.is_none()
+            let bytes: u64 = pieces.iter().map(|part| part.bytes).sum();
+            let is_much = is_raw && bytes >= RAW_BYTES;
+            is_much
+                || span.end + OVER_SECS <= now
+                    && (is_quiet || pieces.len() >= PIECES_MAX)
+                    && finer.is_none()
         };
         let (&(resolution, _), pieces) = waiting.iter().find(is_due)?;
         let pieces = pieces.iter().take(PIECES_MAX);
@@ -198,7 +214,7 @@ impl Source {
 }
 
 /// What cannot be read now, or never.
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     move |error| match error.kind() {
         InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {

@@ -1,6 +1,6 @@
 //! How long what is kept: published files go whole, by age, by the size of all, and when the disk gets full.
 //!
-//! Of what must make room the minutes go first, the oldest of them first, then hours, then days. What is not published yet
+//! Of what must make room raw requests go first, then the minutes, the oldest of them first, then hours, then days. What is not published yet
 //! stays: it is published, and with that added to what is coarser, first.
 
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Store {
         } = self.retention;
         let mut goes: Vec<&Arc<Part>> = self.manifest.parts().collect();
         goes.retain(|part| part.is_published() || part.resolution.coarser().is_none());
-        goes.sort_by_key(|part| (part.resolution, part.span.start));
+        goes.sort_by_key(|part| (!part.is_raw(), part.resolution, part.span.start));
         let mut counts = self.counts;
         goes.retain(|part| {
             let age = now.saturating_sub(part.span.end);

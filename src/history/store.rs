@@ -9,6 +9,7 @@
 //!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
 //!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
 //!     coverage/resolution=../date=../..       for how long there were which
+//!     request/date=2026-11-22/13-N.parquet    raw requests; `timer` and `request_tag` alike
 //! ```
 //!
 //! Each change is one commit to the manifest: new files are written under temporary names, synced, renamed, their folders
@@ -31,7 +32,7 @@ use super::parquet::order;
 use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
 use super::retention::Retention;
-use super::{Resolution, RowRef};
+use super::{Resolution, RowRef, requests};
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
@@ -410,9 +411,9 @@ pub(super) const COVERAGE: &str = "coverage";
 /// All files in a folder of history that are named as ours.
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
-    let mut folders = [PENDING, ROLLUP, COVERAGE]
-        .map(|name| dir.join(name))
-        .to_vec();
+    let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
+    folders.extend(requests::TABLES);
+    let mut folders: Vec<_> = folders.into_iter().map(|name| dir.join(name)).collect();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

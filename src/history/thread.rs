@@ -10,8 +10,11 @@ use tracing::{error, warn};
 
 use super::History;
 use super::disk::StoreError;
+use super::requests::Requests;
 use super::store::Store;
 use crate::clock::Clock;
+use crate::config::Config;
+use crate::merger::SharedLive;
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
@@ -29,6 +32,8 @@ const RETAIN_SECS: u64 = 60;
 pub struct Writer {
     history: History,
     store: Store,
+    /// Raw requests, where they are kept.
+    requests: Option<Requests>,
     clock: Arc<dyn Clock>,
     flush_period: Duration,
     /// When it was last looked for what is due, unix seconds.
@@ -50,11 +55,20 @@ impl Writer {
         Self {
             history,
             store,
+            requests: None,
             clock,
             flush_period,
             tended: 0,
             retained: 0,
         }
+    }
+
+    /// Keeps raw requests too, from now on: what collects them, where some are to be kept.
+    pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
+        let memory = config.history.memory / Requests::SHARE;
+        let (keep, error_status) = (config.history.requests, config.reports.error_status);
+        self.requests = Requests::new(keep, memory, error_status, self.store.run(), live);
+        self.requests.clone()
     }
 
     /// Writes until a stop is requested, and then what is left: whoever adds rows has to have ended before.
@@ -73,11 +87,14 @@ impl Writer {
                 continue;
             }
             let is_due = now_ms >= flush_ms;
-            if is_due && self.flush() {
+            let is_full = self.requests.as_ref().is_some_and(Requests::is_full);
+            let is_written =
+                (!is_due || self.flush()) && (!is_due && !is_full || self.flush_requests());
+            if is_due && is_written {
                 flush_ms = now_ms + period_ms;
             }
             // What comes late at night is published then.
-            let is_well = (!is_due || now_ms < flush_ms) && self.tend(stop);
+            let is_well = is_written && self.tend(stop);
             pause_ms = match is_well {
                 true => 0,
                 false => (pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
@@ -85,7 +102,7 @@ impl Writer {
             next_ms = now_ms + pause_ms;
         }
         // What was being flushed when a write failed, then what came since.
-        if !(self.flush() && self.flush()) {
+        if !(self.flush() && self.flush() && self.end_requests()) {
             error!(
                 "Rows of history that could not be written are lost with the end of the process."
             );
@@ -105,6 +122,27 @@ impl Writer {
             self.history.flushed();
         }
         is_written
+    }
+
+    /// The same of raw requests.
+    fn flush_requests(&mut self) -> bool {
+        let Some(requests) = self.requests.clone() else {
+            return true;
+        };
+        let written = self.store.flush_requests(&requests, self.now());
+        self.has_done(written)
+    }
+
+    /// Writes those that were merged last.
+    fn end_requests(&mut self) -> bool {
+        let mut is_all = false;
+        while !is_all {
+            is_all = self.requests.as_ref().is_none_or(Requests::collect);
+            if !self.flush_requests() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Publishes one file that is due, or removes what has been kept for long enough; false if that cannot be done now.
@@ -144,7 +182,13 @@ impl Writer {
                 "Cannot write history: it stays in memory, and is tried again."
             );
         }
-        self.history.has_done(failed, readings(&self.store));
+        let mut readings = readings(&self.store);
+        readings.extend(
+            self.requests
+                .iter()
+                .flat_map(|requests| requests.readings()),
+        );
+        self.history.has_done(failed, readings);
         is_done
     }
 }
@@ -154,11 +198,16 @@ fn readings(store: &Store) -> Vec<Reading> {
     let parts = Arc::clone(&store.parts().read());
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
     let files = parts.iter().filter(|part| part.is_published()).count();
+    let raw = || parts.iter().filter(|part| part.is_raw());
+    let raw_bytes: u64 = raw().map(|part| part.bytes).sum();
+    let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let counts = store.counts;
     readings! {
         Gauge disk_bytes = bytes, "What the files of history.dir take.";
         Gauge files = files, "Files that are published, for other programs too.";
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";
+        Gauge raw_disk_bytes = raw_bytes, "What raw requests take of that.";
+        Gauge raw_pieces_pending = raw_pieces, "Pieces that have raw requests.";
         Counter rows_written = counts.rows_written, "Rows written to history.dir.";
         Counter bytes_written as "written_bytes" = counts.bytes_written, "Bytes written to history.dir, published files included.";
         Counter files_published = counts.files_published, "Files that were published.";

@@ -15,6 +15,8 @@ use serde_json::Value as Json;
 use crate::harness::{Here, Sender, Site, await_condition, pinbad, run};
 use crate::packets::request;
 
+mod requests;
+
 /// 2024-02-28 23:00:00 UTC: a leap day is near.
 const START_MS: u64 = 1_709_161_200_000;
 
@@ -28,6 +30,7 @@ fn settings(dir: &Path) -> Vec<String> {
         &history,
         report,
         "history.flush_period=60s",
+        "history.requests=none",
         "history.free_min=0",
     ]
     .map(str::to_owned)

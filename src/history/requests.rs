@@ -1,0 +1,205 @@
+//! Raw requests that are worth keeping, on disk: the slowest, errors and a sample of the others, or all (`history.requests`).
+//!
+//! ```text
+//!   raw pool --(collector: short holds)--> tail, or all of them --(flush)--> pieces --(hour over)--> request/date=../..parquet
+//!                                                                                                   timer/.. request_tag/..
+//! ```
+//!
+//! The collector has a thread of its own, which waits for the disk while pieces are written alone; the history thread does the
+//! rest. Pieces, manifest and retention are those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their
+//! [`files`] are published once, and nothing is made coarser.
+//!
+//! **Ids.** On disk (run, id) names one request for ever. The run is that of the manifest, which is raised at each start before
+//! anything is written. Within a run ids only grow, and whatever is merged in it gets ids from where the pool stands when it
+//! begins; the collector begins there too. So rows that a snapshot brought back are never written: a clean stop has flushed all
+//! of them, under their own run, and what a kill kept from being flushed is what a kill may lose. After a kill the snapshot may
+//! be older than what is on disk, and ids are handed out again: under another run. Nothing is on disk twice, whatever the
+//! snapshot has, and no watermark has to be kept for that.
+//!
+//! **Bounds.** `bytes_max` of [`Requests::new`] for what is copied; to publish, a block of each piece, 64 KiB unless a request alone
+//! is longer, and a row group of each file.
+
+use std::cmp::Reverse;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use self::collector::{Collector, Selection};
+use self::packed::Kept;
+use self::tail::Tail;
+use super::disk::{StoreError, failed};
+use super::piece::{Contents, PieceWriter};
+use super::store::Store;
+use super::{Dataset, Resolution};
+use crate::config::KeptRequests;
+use crate::merger::SharedLive;
+use crate::shutdown::Shutdown;
+use crate::telemetry::reading::{Reading, readings};
+
+mod collector;
+mod files;
+mod packed;
+mod publish;
+mod tail;
+
+/// The tables: each has a folder of that name.
+pub(super) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
+const REQUEST: &str = "request";
+const TIMER: &str = "timer";
+const REQUEST_TAG: &str = "request_tag";
+
+/// How long the collector waits for more: far less than rows stay in the pool.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Raw requests on their way to disk.
+#[derive(Debug, Clone)]
+pub struct Requests(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    live: SharedLive,
+    collector: Mutex<Collector>,
+    kept: AtomicU64,
+}
+
+impl Requests {
+    /// They have one part in so many of `history.memory`.
+    pub const SHARE: usize = 4;
+
+    /// Keeps these of what is merged from now on, in `run`; where a status from `error_status` on is an error. `None` where there
+    /// is nothing to keep.
+    #[must_use]
+    pub fn new(
+        keep: KeptRequests,
+        bytes_max: usize,
+        error_status: u32,
+        run: u64,
+        live: &SharedLive,
+    ) -> Option<Self> {
+        let seed = ahash::RandomState::new().hash_one(run);
+        let selection = match keep {
+            KeptRequests::Tail => Selection::Tail(Box::new(Tail::new(bytes_max, seed))),
+            KeptRequests::All => Selection::All {
+                kept: Vec::new(),
+                bytes: 0,
+                bytes_max,
+            },
+            KeptRequests::None => return None,
+        };
+        let (size, next) = {
+            let requests = &live.read().pool.requests;
+            (requests.size(), requests.next_id())
+        };
+        if size == 0 {
+            return None;
+        }
+        Some(Self(Arc::new(Shared {
+            live: Arc::clone(live),
+            collector: Mutex::new(Collector::new(selection, error_status, run, next)),
+            kept: AtomicU64::new(0),
+        })))
+    }
+
+    /// Collects until a stop is requested; on a thread of its own.
+    pub fn run(&self, stop: &Shutdown) {
+        while !stop.requested() {
+            self.collect();
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Looks at all that was merged meanwhile; false when a [flush](Store::flush_requests) has to make room for more of it.
+    pub fn collect(&self) -> bool {
+        self.0.collector.lock().collect(&self.0.live)
+    }
+
+    /// Whether nothing more is looked at until a flush.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.0.collector.lock().is_full()
+    }
+
+    /// What was done since the start, for the daemon's status.
+    pub(super) fn readings(&self) -> Vec<Reading> {
+        let collector = self.0.collector.lock();
+        let (given_up, bytes) = match &collector.selection {
+            Selection::Tail(tail) => (tail.given_up, tail.bytes()),
+            Selection::All { bytes, .. } => (0, *bytes),
+        };
+        readings! {
+            Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
+            Counter raw_requests_missed = collector.missed, "Raw requests that had left the pool before history could look at them.";
+            Counter raw_requests_given_up = given_up, "Raw requests that were to be kept and found no room in their share of history.memory; the weights of others stand for them.";
+            Gauge raw_memory_bytes = bytes, "Memory of raw requests that are not on disk yet.";
+        }
+    }
+}
+
+/// The hour in which a request was received.
+fn hour((_, kept): &(f64, &Kept)) -> u64 {
+    Resolution::Hour.begin(kept.received.into())
+}
+
+impl Store {
+    /// Writes what was collected as pieces, one for each hour, in one commit. What cannot be written stays, to be written with
+    /// what comes.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
+        // The collector waits meanwhile, and the pool keeps what comes.
+        let mut collector = requests.0.collector.lock();
+        let mut rows = collector.rows();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
+        self.attempt(|store| {
+            store.make_room(now)?;
+            let mut staged = Vec::new();
+            for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
+                let (path, file) = store.create()?;
+                let written = write_piece(file, rows);
+                let (file, contents) = written.map_err(failed("write", &path))?;
+                let name = path.with_extension("piece");
+                staged.push(store.stage(path, &file, name, Resolution::Minute, contents, now)?);
+            }
+            store.commit(staged, Vec::new(), || ())
+        })?;
+        let kept = rows.len() as u64;
+        requests.0.kept.fetch_add(kept, Ordering::Relaxed);
+        collector.clear();
+        Ok(())
+    }
+}
+
+/// Writes the rows of an hour, which are sorted by time; then the timers, by request.
+fn write_piece(file: File, rows: &mut [(f64, &Kept)]) -> io::Result<(File, Contents)> {
+    let mut piece = PieceWriter::new(file, Resolution::Minute)?;
+    let mut packed = Vec::new();
+    piece.begin(&Arc::new(Dataset::raw(REQUEST)))?;
+    for &mut (weight, kept) in &mut *rows {
+        let received = u64::from(kept.received);
+        packed.clear();
+        kept.push_request(weight, &mut packed);
+        piece.push_packed(&packed, received..received + 1)?;
+    }
+    rows.sort_unstable_by_key(|(_, kept)| kept.id);
+    piece.begin(&Arc::new(Dataset::raw(TIMER)))?;
+    for (_, kept) in rows {
+        let received = u64::from(kept.received);
+        packed.clear();
+        kept.push_timers(&mut packed);
+        if !packed.is_empty() {
+            piece.push_packed(&packed, received..received + 1)?;
+        }
+    }
+    piece.finish()
+}
+
+#[cfg(test)]
+mod tests;

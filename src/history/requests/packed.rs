@@ -1,0 +1,182 @@
+//! Requests on their way from the pool to a file, each packed by itself: the request, and its timers apart, because files have
+//! those in another order.
+//!
+//! ```text
+//!   request:  its time first, that runs can be merged without reading more | .. | names and values of its tags | weight
+//!   timers:   run and id of the request | how many | timer ..
+//! ```
+//!
+//! By postcard; texts are borrowed on both sides. Copied under the lock of [`Live`](crate::merger::Live), so it is made in one go.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::input::record::micros;
+use crate::pool::Pool;
+use crate::pool::requests::RequestRow;
+use crate::pool::strings::NONE;
+
+/// A request; `T` is its tags.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Request<'a, T> {
+    pub(super) time_us: u64,
+    pub(super) run: u64,
+    pub(super) id: u64,
+    pub(super) received: u32,
+    pub(super) hostname: &'a str,
+    pub(super) request_count: u32,
+    pub(super) server_name: &'a str,
+    pub(super) script_name: &'a str,
+    pub(super) document_size: u32,
+    pub(super) memory_peak: u32,
+    pub(super) ru_utime_us: u64,
+    pub(super) ru_stime_us: u64,
+    pub(super) timers: u16,
+    pub(super) status: u32,
+    pub(super) memory_footprint: u32,
+    pub(super) schema: Option<&'a str>,
+    pub(super) tags: T,
+}
+
+/// A timer; `T` is its tags.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Timer<T> {
+    pub(super) id: u64,
+    pub(super) hit_count: u32,
+    pub(super) value_us: u64,
+    pub(super) ru_utime_us: u64,
+    pub(super) ru_stime_us: u64,
+    pub(super) tags: T,
+}
+
+/// Names and values in packet order.
+pub(super) type Tags<'a> = Vec<(&'a str, &'a str)>;
+
+/// A tag set where it lies.
+struct PoolTags<'a> {
+    pool: &'a Pool,
+    set: u32,
+}
+
+impl Serialize for PoolTags<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |string| self.pool.strings.text(string);
+        let pairs = self.pool.tag_sets.pairs(self.set);
+        serializer.collect_seq(pairs.map(|(name, value)| (text(name), text(value))))
+    }
+}
+
+/// A request that was copied out of the pool.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) time_us: u64,
+    pub(super) id: u64,
+    pub(super) received: u32,
+    pub(super) is_error: bool,
+    /// Where the timers begin.
+    timers_at: u32,
+    packed: Box<[u8]>,
+}
+
+impl Kept {
+    /// Copies a row with all that belongs to it; `scratch` is for it to use.
+    pub(super) fn copy(
+        pool: &Pool,
+        (run, id): (u64, u64),
+        row: &RequestRow,
+        is_error: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Self {
+        let origin = pool.origins.get(row.origin);
+        let text = |string| pool.strings.text(string);
+        let request = Request {
+            time_us: micros(row.request_time),
+            run,
+            id,
+            received: row.timestamp,
+            hostname: text(origin.hostname),
+            request_count: row.request_count.max(1),
+            server_name: text(origin.server_name),
+            script_name: text(origin.script_name),
+            document_size: row.document_size,
+            memory_peak: row.memory_peak,
+            ru_utime_us: micros(row.ru_utime),
+            ru_stime_us: micros(row.ru_stime),
+            timers: row.timers,
+            status: origin.status,
+            memory_footprint: row.memory_footprint,
+            schema: (origin.schema != NONE).then(|| text(origin.schema)),
+            tags: PoolTags {
+                pool,
+                set: row.request_tags,
+            },
+        };
+        scratch.clear();
+        push(scratch, &request);
+        let timers_at = scratch.len() as u32;
+        let timers = pool.timers_of(row).count();
+        if timers > 0 {
+            push(scratch, &(run, id, timers as u64));
+        }
+        for (id, timer) in pool.timers_of(row) {
+            let timer = Timer {
+                id,
+                hit_count: timer.hit_count,
+                value_us: micros(timer.value),
+                ru_utime_us: micros(timer.ru_utime),
+                ru_stime_us: micros(timer.ru_stime),
+                tags: PoolTags {
+                    pool,
+                    set: timer.tags,
+                },
+            };
+            push(scratch, &timer);
+        }
+        Self {
+            time_us: request.time_us,
+            id,
+            received: row.timestamp,
+            is_error,
+            timers_at,
+            packed: scratch.as_slice().into(),
+        }
+    }
+
+    /// What it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.packed.len() + 16
+    }
+
+    /// Appends the request, which stands for so many.
+    pub(super) fn push_request(&self, weight: f64, to: &mut Vec<u8>) {
+        let (request, _) = self.packed.split_at(self.timers_at as usize);
+        to.extend_from_slice(request);
+        push(to, &weight);
+    }
+
+    /// Appends its timers, if it has any.
+    pub(super) fn push_timers(&self, to: &mut Vec<u8>) {
+        let (_, timers) = self.packed.split_at(self.timers_at as usize);
+        to.extend_from_slice(timers);
+    }
+}
+
+/// Appends what cannot fail to be written: numbers, texts, and lists whose lengths are known.
+fn push(to: &mut Vec<u8>, what: &impl Serialize) {
+    let begun = std::mem::take(to);
+    *to = postcard::to_extend(what, begun).unwrap_or_default();
+}
+
+#[cfg(test)]
+impl Kept {
+    /// One without anything in it.
+    pub(super) fn empty() -> Self {
+        Self {
+            time_us: 0,
+            id: 0,
+            received: 0,
+            is_error: false,
+            timers_at: 0,
+            packed: Box::default(),
+        }
+    }
+}
