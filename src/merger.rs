@@ -17,7 +17,9 @@ use crate::clock::Clock;
 use crate::delta::{Reader, Stream};
 use crate::input::record::Record;
 use crate::pool::Pool;
+use crate::pool::strings::StringInterner;
 use crate::pool::timers::TimerRow;
+use crate::report::read::Held;
 use crate::report::{Arrivals, Choice, Reports, Ticks, Watchlist};
 use crate::ring::Consumer;
 use crate::shutdown::Shutdown;
@@ -31,6 +33,9 @@ const BATCH: usize = 32;
 
 /// Longest sleep in one piece, so that a stop is noticed soon even with a long gathering period.
 const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// How long a report is read before others have the lock.
+const HOLD: Duration = Duration::from_micros(700);
 
 /// What the merger keeps and readers see: always as of the end of some block.
 #[derive(Debug)]
@@ -76,10 +81,32 @@ impl Deref for Answering<'_> {
     }
 }
 
-impl Drop for Answering<'_> {
-    fn drop(&mut self) {
+impl Answering<'_> {
+    fn end(&self) {
         let longest = &self.live.holds.lock_hold_answers_us;
         longest.raise_to_us_since(self.since);
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Held for Answering<'_> {
+    fn live(&self) -> (&Reports, &StringInterner) {
+        (&self.live.reports, &self.live.pool.strings)
+    }
+
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= HOLD
+    }
+
+    fn unlocked(&mut self, work: impl FnOnce()) {
+        self.end();
+        RwLockReadGuard::unlocked(&mut self.live, work);
+        self.since = Instant::now();
     }
 }
 

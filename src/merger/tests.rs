@@ -23,6 +23,7 @@ use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
 mod memory;
+mod reading;
 
 /// What a report counted, by its keys.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {

@@ -15,8 +15,8 @@ use super::error::QueryError;
 use super::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
 use super::raw::RawReader;
 use super::read_model::{
-    Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary, RequestDetail,
-    RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
+    Choice, Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary,
+    RequestDetail, RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::{Rows, Table};
@@ -29,8 +29,8 @@ use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::layout::{ColumnLayout, Numbers};
 use crate::report::native::ReportForm;
-use crate::report::reading::Reading;
-use crate::report::{DefinedBy, Entry};
+use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
+use crate::report::{DefinedBy, Entry, read};
 use crate::state::State;
 use crate::telemetry::reading::Group;
 use crate::value::{Column, Value};
@@ -50,6 +50,9 @@ use readings::{Kept, Readings};
 pub use ranking::RANKED_ROWS_MAX;
 pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
+
+/// Rows from which on some are chosen before the others are read.
+const CHOSEN_FROM: usize = 4_096;
 
 /// How long the merger may be silent before the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
@@ -118,19 +121,31 @@ impl Catalog {
         self
     }
 
-    /// A report and its reading, the last one again if nothing changed since. `None` when there is no such report.
-    fn reading(&self, name: &str, needed: Option<&[String]>) -> Option<(Entry, Arc<Reading>)> {
+    /// A report and its reading, the last one again if nothing changed since, and whether that has the chosen rows alone. `None`
+    /// when there is no such report.
+    fn reading(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+        mut choice: Option<Choice<'_>>,
+    ) -> Option<(Entry, Arc<Reading>, bool)> {
         // Dropped last: large ones take their time, and the merger waits for the lock.
         let stale;
         // One hold of the lock for both: without it the report might be dropped in between.
-        let live = answering(&self.live);
+        let mut live = answering(&self.live);
         let entry = live.reports.find(name)?.clone();
-        let layout = &entry.definition.layout;
-        let columns = layout.columns().iter().enumerate();
-        let wanted = columns
-            .filter(|(_, column)| needed.is_none_or(|needed| needed.contains(&column.column.name)));
-        let want = layout.want(wanted.map(|(at, _)| at));
+        let (definition, layout) = (&entry.definition, &entry.definition.layout);
+        let wanted = |needed: Option<&[String]>| {
+            let columns = layout.columns().iter().enumerate();
+            let is_needed = |name| needed.is_none_or(|needed| needed.contains(name));
+            let columns = columns.filter(|(_, column)| is_needed(&column.column.name));
+            layout.want(columns.map(|(at, _)| at))
+        };
+        let want = wanted(needed);
         let version = live.reports.version(&entry);
+        // Few rows are read as a whole, and kept; so are those that were asked for before, when nothing has changed.
+        let rows = live.reports.rows(&entry);
+        let mut is_whole = rows < CHOSEN_FROM || layout.is_histogram_view();
         {
             let mut readings = self.readings.lock();
             stale = readings.take_stale(|kept| {
@@ -140,21 +155,72 @@ impl Catalog {
                         && live.reports.version(found) == kept.version
                 })
             });
-            if let Some(reading) = readings.find(&entry.definition, version, want) {
-                return Some((entry, reading));
+            if let Some(reading) = readings.find(definition, version, want) {
+                return Some((entry, reading, false));
             }
+            let again = readings.find(definition, version, Want::default());
+            is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
         }
         let now_ms = self.clock.unix_ms();
-        let reading = Arc::new(live.reports.read(&entry, want, &live.pool, now_ms));
+        // What was chosen from, unless that is all.
+        let mut all = None;
+        let choosing = choice.as_mut().filter(|_| !is_whole);
+        let choosing = choosing.map(|(by, choose)| (wanted(Some(by)), choose));
+        let read = match choosing.filter(|(by, _)| !by.has_histograms()) {
+            None => read::read(&mut live, &entry, want, None, now_ms),
+            Some((by, choose)) => {
+                let mut choose = |reading: &Arc<Reading>| {
+                    let rows = choose(&answer(definition, reading, now_ms));
+                    let chosen = rows.len() < reading.len() || !rows.is_sorted();
+                    all = chosen.then(|| (by, Arc::clone(reading)));
+                    chosen.then_some(rows)
+                };
+                read::read(&mut live, &entry, want, Some((by, &mut choose)), now_ms)
+            }
+        };
         drop(live);
-        self.readings.lock().keep(Kept {
-            definition: Arc::clone(&entry.definition),
-            version,
-            want,
-            reading: Arc::clone(&reading),
-        });
+        let Some((reading, version)) = read else {
+            return self.reading(name, needed, choice);
+        };
+        let reading = Arc::new(reading);
+        let is_chosen = all.is_some();
+        if let Some(version) = version {
+            let (want, reading) = all.unwrap_or_else(|| (want, Arc::clone(&reading)));
+            self.readings.lock().keep(Kept {
+                definition: Arc::clone(definition),
+                version,
+                want,
+                reading,
+            });
+        }
         drop(stale);
-        Some((entry, reading))
+        Some((entry, reading, is_chosen))
+    }
+
+    /// A report or another table, and whether it has the chosen rows alone.
+    fn answer(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+        equal: &[(String, String)],
+        choice: Option<Choice<'_>>,
+    ) -> Result<(ReportAnswer, bool), QueryError> {
+        let Some((entry, reading, is_chosen)) = self.reading(name, needed, choice) else {
+            let unknown = || QueryError::unknown_report(name);
+            let answer = self.table_answer(name).ok_or_else(unknown)?;
+            return Ok((answer, false));
+        };
+        let mut answer = answer(&entry.definition, &reading, self.clock.unix_ms());
+        let layout = &entry.definition.layout;
+        if layout.is_histogram_view() {
+            let chosen = equal.iter().find(|(column, _)| column == "index_value");
+            let chosen = chosen.map(|(_, value)| value.as_str());
+            answer.table = Box::new(Rows {
+                columns: columns(layout).into(),
+                rows: layout.segments(&reading, chosen),
+            });
+        }
+        Ok((answer, is_chosen))
     }
 
     /// The raw rows, if any are kept.
@@ -280,28 +346,22 @@ impl ReadModel for Catalog {
         needed: Option<&[String]>,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
-        let Some((entry, reading)) = self.reading(name, needed) else {
-            let unknown = || QueryError::unknown_report(name);
-            return self.table_answer(name).ok_or_else(unknown);
+        Ok(self.answer(name, needed, equal, None)?.0)
+    }
+
+    fn chosen(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+        equal: &[(String, String)],
+        (by, choose): Choice<'_>,
+    ) -> Result<(ReportAnswer, Vec<usize>), QueryError> {
+        let (answer, is_chosen) = self.answer(name, needed, equal, Some((by, &mut *choose)))?;
+        let rows = match is_chosen {
+            true => (0..answer.table.len()).collect(),
+            false => choose(&answer),
         };
-        let layout = &entry.definition.layout;
-        let table: Box<dyn Table> = if layout.is_histogram_view() {
-            let chosen = equal.iter().find(|(column, _)| column == "index_value");
-            let chosen = chosen.map(|(_, value)| value.as_str());
-            Box::new(Rows {
-                columns: columns(layout).into(),
-                rows: layout.segments(&reading, chosen),
-            })
-        } else {
-            Box::new(ReportTable::new(&entry.definition, &reading))
-        };
-        Ok(ReportAnswer {
-            window_seconds: reading.window_secs,
-            covered_seconds: reading.covered_secs,
-            as_of_ms: self.clock.unix_ms(),
-            key_columns: key_columns(layout).collect(),
-            table,
-        })
+        Ok((answer, rows))
     }
 
     #[cfg(feature = "sql")]
@@ -400,6 +460,17 @@ fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
         |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
     let columns = layout.columns().iter().enumerate();
     columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
+}
+
+/// A reading as an answer.
+fn answer(definition: &Arc<Definition>, reading: &Arc<Reading>, as_of_ms: u64) -> ReportAnswer {
+    ReportAnswer {
+        window_seconds: reading.window_secs,
+        covered_seconds: reading.covered_secs,
+        as_of_ms,
+        key_columns: key_columns(&definition.layout).collect(),
+        table: Box::new(ReportTable::new(definition, reading)),
+    }
 }
 
 /// A report as a table.

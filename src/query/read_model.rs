@@ -89,6 +89,22 @@ pub trait ReadModel: Send + Sync {
         Err(QueryError::no_history())
     }
 
+    /// The same, and which rows of it are shown. It may have these alone: the others are not read as a whole then.
+    ///
+    /// # Errors
+    /// As [`ReadModel::report`].
+    fn chosen(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+        equal: &[(String, String)],
+        (_, choose): Choice<'_>,
+    ) -> Result<(ReportAnswer, Vec<usize>), QueryError> {
+        let answer = self.report(name, needed, equal)?;
+        let rows = choose(&answer);
+        Ok((answer, rows))
+    }
+
     /// Makes a report and fills it from the data in memory.
     ///
     /// # Errors
@@ -213,7 +229,11 @@ pub struct ReportSummary {
     pub complete: bool,
 }
 
-/// One report at one moment.
+/// Which rows of a report are wanted: the columns by which they are chosen, and what chooses them, in the order in which they are
+/// shown, when these columns can be read. It may be asked more than once: the last time counts.
+pub type Choice<'a> = (&'a [String], &'a mut dyn FnMut(&ReportAnswer) -> Vec<usize>);
+
+/// One report at one moment: its sums, that is. The percentiles of many rows may be of some milliseconds later.
 #[derive(Debug)]
 pub struct ReportAnswer {
     /// The report's window, seconds.

@@ -13,6 +13,7 @@ use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Taken};
+use super::changes::Changes;
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
 use super::delta_log::Deltas;
@@ -92,6 +93,8 @@ pub(super) struct Aggregate {
     pub(super) version: u64,
     /// What came through since the aggregate is there.
     pub(super) flow: Flow,
+    /// What was counted and moved since somebody began to read.
+    pub(super) changes: Changes,
     /// What groups gained in the running second, where somebody wants to know.
     deltas: Option<Deltas>,
     /// Its first report is being filled from raw rows: nothing else is counted yet.
@@ -161,6 +164,7 @@ impl Aggregate {
             seen: None,
             version: 0,
             flow: Flow::default(),
+            changes: Changes::default(),
             deltas: None,
             is_filling: false,
         }
@@ -237,6 +241,7 @@ impl Aggregate {
     ) {
         let buckets = self.scope.buckets;
         self.groups.prefetch(assignments, deltas, &buckets);
+        self.changes.count(assignments, deltas);
         let mut before = self.groups.heap_bytes();
         if self.groups.before_bytes() > memory.budget.little() / 4 {
             self.cut_second(&memory.pool.strings);
@@ -344,6 +349,7 @@ impl Aggregate {
 
     /// Forgets a group under whose number nothing is counted any more.
     fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
+        self.changes.moved();
         let key_ids = self.groups.keys.key_ids(id);
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
@@ -396,6 +402,7 @@ impl Aggregate {
 
     /// Takes away what a tick that left the window had added.
     fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
+        self.changes.moved();
         self.tick_log_bytes -= tick_log.entries.len();
         self.ticks_without_histograms -= usize::from(!tick_log.head.histograms);
         self.overflowed_tick_logs -= usize::from(tick_log.head.overflowed);
@@ -492,6 +499,7 @@ impl Aggregate {
             + self.tick_log_bytes
             + self.writer.unfinished().len()
             + self.emptied.capacity() * 4
+            + self.changes.heap_bytes()
             + self.overflow_groups.capacity() * 6
             + self.tick_logs.capacity() * size_of::<TickLog>()
             + self.group_cache.heap_bytes()

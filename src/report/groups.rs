@@ -137,6 +137,29 @@ pub(super) struct Delta {
 }
 
 impl Delta {
+    /// Its sums, with its request when that `is_new` where they are added.
+    pub(super) fn totals(&self, is_new: bool) -> Totals {
+        Totals {
+            time: self.time.into(),
+            ru_utime: self.ru_utime.into(),
+            ru_stime: self.ru_stime.into(),
+            traffic: self.traffic.into(),
+            memory: self.memory.into(),
+            hits: self.hits.into(),
+            requests: is_new.into(),
+            errors: (is_new && self.error).into(),
+        }
+    }
+
+    /// Its extremes.
+    pub(super) fn extremes(&self) -> Extremes {
+        Extremes {
+            time_min: self.sample,
+            time_max: self.sample,
+            memory_peak_max: self.memory_peak,
+        }
+    }
+
     /// The bucket of its sample.
     #[inline]
     fn bucket(&self, buckets: &BucketLayout) -> u32 {
@@ -300,11 +323,7 @@ impl Groups {
         slot.histogram
             .add(delta.bucket(buckets), u64::from(delta.weight));
         if self.extremes.is_some() {
-            let seen = Extremes {
-                time_min: delta.sample,
-                time_max: delta.sample,
-                memory_peak_max: delta.memory_peak,
-            };
+            let seen = delta.extremes();
             let (of_tick, of_second) = &mut self.slot_extremes[at as usize];
             of_tick.widen(&seen);
             of_second.widen(&seen);

@@ -169,11 +169,13 @@ impl ColumnLayout {
     #[must_use]
     pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
         let mut want = Want {
+            keys: self.view.is_some(),
             quantiles: false,
             histograms: self.view.is_some(),
         };
         for column in columns.into_iter().filter_map(|at| self.columns.get(at)) {
             match column.cell {
+                Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_) => want.keys = true,
                 Cell::Quantile(_) => want.quantiles = true,
                 Cell::HistogramText(..) => want.histograms = true,
                 _ => {}

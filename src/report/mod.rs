@@ -16,12 +16,13 @@
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `delta_log`, `packed`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
-//! | reading | `row_map`, `read`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
+//! | reading | `row_map`, `read`, `changes`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
 mod aggregate;
 mod arrivals;
 mod budget;
 pub mod builtin;
+mod changes;
 mod chunked;
 mod columns;
 pub mod comment;
@@ -37,7 +38,7 @@ mod key_table;
 pub mod layout;
 pub mod native;
 pub(crate) mod packed;
-mod read;
+pub mod read;
 pub mod reading;
 mod registry;
 pub mod row_key;

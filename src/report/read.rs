@@ -1,135 +1,388 @@
-//! Taking a reading: a report's rows are added up from the groups of its aggregate.
+//! Taking a reading: a report's rows are added up from the groups of its aggregate, piece by piece.
 //!
-//! Runs on the reader's thread under the lock, so it only sums, merges and copies; formulas and text come later, without
-//! it. Time grows with the groups of the aggregate. Histograms are put together row by row, so that no more than one is in
-//! memory that was not asked for.
+//! Runs on the reader's thread, which lets go of the lock between pieces. What the merger counts meanwhile in groups that were
+//! read already is added at the next piece (see `changes`), so all sums are of one moment: that of the last piece of them. Keys
+//! and histograms follow, of the rows that were chosen by then alone; what histograms count after that moment is in them.
+//! Quantiles are worked out without the lock. When sums went or moved in between, all begins anew, and after some such
+//! attempts is read in one piece.
+
+use std::sync::Arc;
+
+use ahash::AHashSet;
 
 use super::aggregate::Aggregate;
 use super::counts::Histogram;
-use super::definition::{Definition, Field, KeySource};
+use super::definition::{Definition, Field, KeySource, Level};
 use super::reading::{Extremes, KeyCell, Reading, Want};
+use super::registry::{Entry, Reports};
 use super::row_key::key_texts;
-use super::row_map::{NO_ROW, OTHER_ROW, RowMap};
+use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
 
-impl Aggregate {
-    /// Report number `report` as it stands; windows and time are left to the caller.
-    pub(super) fn read(
-        &self,
-        report: usize,
-        definition: &Definition,
-        want: Want,
-        strings: &StringInterner,
-    ) -> Reading {
-        let mut reading = Reading {
-            keys: definition.keys.len(),
-            ..Reading::default()
-        };
-        let row_map = self.row_map(report);
-        let places = read_keys(row_map, definition, strings, &mut reading);
-        if self.groups.extremes.is_some() {
-            reading.extremes = vec![Extremes::NOTHING; reading.len()];
-        }
-        let has_histograms = want.quantiles || want.histograms;
-        let mut groups = Vec::new();
-        for id in 0..self.groups.end() {
-            let row = row_map.row_of(id);
-            if row == NO_ROW {
-                continue;
-            }
-            let place = places[row as usize];
-            if has_histograms {
-                groups.push((place, id));
-            }
-            self.add_sums(id, place as usize, &mut reading);
-        }
-        for totals in &reading.totals {
-            reading.grand += totals;
-        }
-        if has_histograms {
-            groups.sort_unstable();
-            self.read_histograms(&groups, definition, want, &mut reading);
-        }
-        reading
+/// Groups or rows that are read before it is looked whether the piece is long enough.
+const AT_ONCE: usize = 128;
+/// Buckets that are copied before quantiles are worked out.
+const BUCKETS_MAX: usize = 1 << 16;
+/// Room that is made for the keys of a piece, bytes.
+const TEXT_AT_ONCE: usize = 1 << 20;
+/// Attempts before all is read in one piece.
+const ATTEMPTS: usize = 3;
+
+/// The lock under which reports are read, while it is held.
+pub trait Held {
+    /// The reports, and the texts of their keys.
+    fn live(&self) -> (&Reports, &StringInterner);
+
+    /// Whether it was held for long enough.
+    fn is_over(&self) -> bool {
+        false
     }
 
-    /// The histogram of the row in place `place` of a reading made under the same lock: (bucket, count), buckets
-    /// ascending. Empty when the aggregate keeps none, or has run out of memory for them.
-    pub(super) fn histogram(
-        &self,
-        report: usize,
-        definition: &Definition,
-        place: usize,
-    ) -> Vec<(u32, u64)> {
-        let row_map = self.row_map(report);
-        let row = shown_rows(row_map, definition).nth(place);
-        let groups = (0..self.groups.end()).filter(|&id| row == Some(row_map.row_of(id)));
-        let mut pairs = Vec::new();
-        if self.has_histograms() {
-            self.add_histograms(groups, &mut pairs);
+    /// Works without it.
+    fn unlocked(&mut self, work: impl FnOnce()) {
+        work();
+    }
+}
+
+/// A lock that nobody else waits for.
+impl Held for (&Reports, &StringInterner) {
+    fn live(&self) -> (&Reports, &StringInterner) {
+        *self
+    }
+}
+
+/// Which rows are wanted: what must be there of all rows to choose among them, no histograms, and what chooses, without the lock: the
+/// rows in their order, or all (`None`). It may be asked again: the last time counts.
+pub type Choice<'a> = (Want, &'a mut dyn FnMut(&Arc<Reading>) -> Option<Vec<usize>>);
+
+/// Reads a report, and says of which version all of it is, if it is of one. `None`: some report was dropped meanwhile, perhaps
+/// this one.
+pub fn read(
+    held: &mut impl Held,
+    entry: &Entry,
+    want: Want,
+    mut choice: Option<Choice<'_>>,
+    as_of_ms: u64,
+) -> Option<(Reading, Option<(usize, u64)>)> {
+    let removals = held.live().0.removals();
+    for _ in 0..ATTEMPTS {
+        let reader = Reader::new(held.live().0, entry, as_of_ms);
+        let read = reader.read(held, want, choice.as_mut());
+        if read.is_some() || held.live().0.removals() != removals {
+            return read;
         }
-        pairs
+    }
+    let reader = Reader::new(held.live().0, entry, as_of_ms);
+    reader.read(&mut held.live(), want, choice.as_mut())
+}
+
+/// A reading under way.
+struct Reader<'a> {
+    entry: &'a Entry,
+    /// How often reports had been dropped when it began.
+    removals: u64,
+    /// Makes the aggregate write down what it counts.
+    _changes: Arc<()>,
+    /// How often its sums had moved when it began, and how many of the records since then are added.
+    moves: u64,
+    counted: usize,
+    /// The place of each row.
+    places: Vec<u32>,
+    /// The row in each place.
+    rows: Vec<u32>,
+    /// Groups with the places of their rows.
+    groups: Vec<(u32, u32)>,
+    /// What was read beside sums.
+    has: Want,
+    reading: Reading,
+}
+
+/// Histograms of rows, one after the other.
+#[derive(Default)]
+struct Histograms {
+    /// (bucket, count) of rows that are complete, and where those of each end.
+    pairs: Vec<(u32, u64)>,
+    ends: Vec<usize>,
+    /// The row at hand, and what there is of it.
+    place: usize,
+    running: Histogram,
+}
+
+impl Histograms {
+    /// The rows before this one are complete.
+    fn begin(&mut self, place: usize) {
+        while self.place < place {
+            self.pairs.extend(self.running.iter());
+            self.ends.push(self.pairs.len());
+            self.running = Histogram::default();
+            self.place += 1;
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
+        let aggregate = reports.aggregate(entry);
+        let row_map = aggregate.row_map(entry.report);
+        let mut reader = Self {
+            removals: reports.removals(),
+            _changes: aggregate.changes.reader(),
+            moves: aggregate.changes.moves,
+            counted: aggregate.changes.counted.len(),
+            places: vec![NO_ROW; row_map.end()],
+            rows: Vec::with_capacity(row_map.len() + 1),
+            groups: Vec::new(),
+            has: Want::default(),
+            reading: Reading {
+                window_secs: entry.definition.window.as_secs_f64(),
+                as_of_ms,
+                totals: Vec::with_capacity(row_map.len() + 1),
+                keys: entry.definition.keys.len(),
+                ranks: entry.definition.ranks().len(),
+                ..Reading::default()
+            },
+            entry,
+        };
+        if row_map.groups_in(OTHER_ROW) > 0 {
+            reader.place(OTHER_ROW, aggregate);
+        }
+        reader
+    }
+
+    /// What is read, and its version; `None` when it must begin anew.
+    fn read(
+        mut self,
+        held: &mut impl Held,
+        want: Want,
+        choice: Option<&mut Choice<'_>>,
+    ) -> Option<(Reading, Option<(usize, u64)>)> {
+        self.read_sums(held, want)?;
+        let version = held.live().0.version(self.entry);
+        self.read_rows(held, choice.as_ref().map_or(want, |(by, _)| *by))?;
+        held.unlocked(|| {
+            self.reading.add_up();
+            self.reading.text.shrink_to_fit();
+            if let Some((_, choose)) = choice {
+                let all = Arc::new(std::mem::take(&mut self.reading));
+                self.reading = match choose(&all) {
+                    Some(rows) => self.choose(&all, &rows),
+                    None => Arc::unwrap_or_clone(all),
+                };
+            }
+        });
+        self.read_rows(held, want)?;
+        let now = held.live().0.version(self.entry);
+        Some((self.reading, (now == version).then_some(version)))
+    }
+
+    /// The aggregate as it is now, if what was read is of any use still.
+    fn aggregate<'b>(&self, held: &'b impl Held) -> Option<(&'b Aggregate, &'b StringInterner)> {
+        let (reports, strings) = held.live();
+        let is_there = reports.removals() == self.removals;
+        let aggregate = is_there.then(|| reports.aggregate(self.entry));
+        let aggregate = aggregate.filter(|it| it.changes.moves == self.moves);
+        aggregate.map(|aggregate| (aggregate, strings))
+    }
+
+    /// Reads the sums of all rows.
+    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        if want.has_histograms() {
+            let end = self.aggregate(held)?.0.groups.end();
+            self.groups.reserve_exact(end as usize);
+        }
+        let mut next = 0;
+        loop {
+            let (aggregate, _) = self.aggregate(held)?;
+            let row_map = aggregate.row_map(self.entry.report);
+            self.add_counted(aggregate, next);
+            let end = aggregate.groups.end();
+            while next < end && !held.is_over() {
+                let first = next;
+                next = (first + AT_ONCE as u32).min(end);
+                for id in first..next {
+                    if let Some(place) = self.place(row_map.row_of(id), aggregate) {
+                        self.add_group(aggregate, id, place);
+                        if want.has_histograms() {
+                            self.groups.push((place as u32, id));
+                        }
+                    }
+                }
+            }
+            if next == end {
+                // A report without keys has one row even when nothing was counted.
+                if self.rows.is_empty() && self.reading.keys == 0 {
+                    self.place(OTHER_ROW, aggregate);
+                }
+                let window_ms = self.entry.definition.window.as_millis() as u64;
+                self.reading.covered_secs = aggregate.covered_secs(window_ms);
+                return Some(());
+            }
+            held.unlocked(|| ());
+        }
+    }
+
+    /// The place of a row; `None` of what is in none.
+    #[inline]
+    fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
+        let at = row as usize;
+        if row == NO_ROW {
+            return None;
+        }
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NO_ROW);
+        }
+        if self.places[at] == NO_ROW {
+            self.places[at] = self.rows.len() as u32;
+            self.rows.push(row);
+            self.reading.totals.push(Totals::ZERO);
+            if aggregate.groups.extremes.is_some() {
+                self.reading.extremes.push(Extremes::NOTHING);
+            }
+        }
+        Some(self.places[at] as usize)
     }
 
     /// Adds what a group has to the sums of a row.
     #[inline]
-    fn add_sums(&self, id: u32, place: usize, reading: &mut Reading) {
-        reading.totals[place] += &self.groups.get(id).totals;
-        if let Some((_, slot)) = self.groups.running(id) {
-            reading.totals[place] += &slot.totals();
+    fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
+        let (groups, reading) = (&aggregate.groups, &mut self.reading);
+        let totals = &mut reading.totals[place];
+        *totals += &groups.get(id).totals;
+        if let Some((_, slot)) = groups.running(id) {
+            *totals += &slot.totals();
         }
-        if let Some(closed) = &self.groups.extremes {
+        if let Some(closed) = &groups.extremes {
             let closed = closed[id as usize].iter().map(|(_, seen)| seen);
-            for seen in closed.chain(self.groups.running_extremes(id)) {
+            for seen in closed.chain(groups.running_extremes(id)) {
                 reading.extremes[place].widen(seen);
             }
         }
     }
 
-    /// Reads from the histograms of all rows what is wanted; `groups` are (place, group), places ascending.
-    fn read_histograms(
-        &self,
-        groups: &[(u32, u32)],
-        definition: &Definition,
-        want: Want,
-        reading: &mut Reading,
-    ) {
-        let ranks = definition.ranks();
-        reading.ranks = ranks.len();
-        let rows = reading.len();
-        if !self.has_histograms() {
-            reading.quantiles = vec![f64::NAN; rows * ranks.len()];
-            reading.histograms = vec![Vec::new(); if want.histograms { rows } else { 0 }];
-            return;
+    /// Adds what was counted since the last piece in groups before this one.
+    fn add_counted(&mut self, aggregate: &Aggregate, next: u32) {
+        let row_map = aggregate.row_map(self.entry.report);
+        // Several timers of one request count it once; all of them came between two pieces.
+        let mut requests = AHashSet::new();
+        let of_timers = aggregate.scope.level == Level::Timer;
+        let counted = &aggregate.changes.counted;
+        for (group, delta) in &counted[self.counted..] {
+            if *group >= next {
+                continue;
+            }
+            if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
+                let is_new = !of_timers || requests.insert((*group, delta.request));
+                self.reading.totals[place] += &delta.totals(is_new);
+                if let Some(seen) = self.reading.extremes.get_mut(place) {
+                    seen.widen(&delta.extremes());
+                }
+                // Perhaps a new one under a number that was free when it was passed.
+                self.groups.push((place as u32, *group));
+            }
         }
-        let mut groups = groups.iter().copied().peekable();
-        let mut pairs = Vec::new();
-        for place in 0..rows as u32 {
-            let of_row = std::iter::from_fn(|| groups.next_if(|&(it, _)| it == place));
-            self.add_histograms(of_row.map(|(_, id)| id), &mut pairs);
+        self.counted = counted.len();
+    }
+
+    /// From now on these rows are read alone: what is there of them.
+    fn choose(&mut self, all: &Reading, rows: &[usize]) -> Reading {
+        let mut places = vec![NO_ROW; self.rows.len()];
+        for (&row, place) in rows.iter().zip(0..) {
+            places[row] = place;
+        }
+        self.groups.retain_mut(|(place, _)| {
+            *place = places[*place as usize];
+            *place != NO_ROW
+        });
+        self.rows = rows.iter().map(|&row| self.rows[row]).collect();
+        all.only(rows)
+    }
+
+    /// Reads of all rows what is wanted and not there.
+    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        if want.keys && !self.has.keys {
+            self.read_keys(held)?;
+        }
+        if want.has_histograms() && !self.has.has_histograms() {
+            self.read_histograms(held, want)?;
+        }
+        self.has = want;
+        Some(())
+    }
+
+    fn read_keys(&mut self, held: &mut impl Held) -> Option<()> {
+        let keys = &self.entry.definition.keys;
+        let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
+        key_cells.reserve_exact(cells);
+        for first in (0..self.rows.len()).step_by(AT_ONCE) {
+            if held.is_over() {
+                held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
+            }
+            let (aggregate, strings) = self.aggregate(held)?;
+            let row_map = aggregate.row_map(self.entry.report);
+            for &row in self.rows[first..].iter().take(AT_ONCE) {
+                for (&key_id, key) in row_map.row_key_ids(row).iter().zip(keys) {
+                    let is_other = row == OTHER_ROW || key_id == OTHER;
+                    let text = strings.text(key_id);
+                    self.reading.push_key(&key.source, is_other, text);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Reads the histograms of all rows, and from them what is wanted.
+    fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        let mut groups = std::mem::take(&mut self.groups);
+        if !groups.is_sorted() {
+            held.unlocked(|| groups.sort_unstable());
+        }
+        groups.dedup();
+        let mut are_known = self.aggregate(held)?.0.has_histograms();
+        let mut rows = Histograms::default();
+        let quantiles = self.rows.len() * self.reading.ranks;
+        self.reading.quantiles.reserve_exact(quantiles);
+        for groups in groups.chunks(AT_ONCE) {
+            if held.is_over() || rows.pairs.len() >= BUCKETS_MAX {
+                held.unlocked(|| self.work_out(&mut rows, want));
+            }
+            let (aggregate, _) = self.aggregate(held)?;
+            are_known &= aggregate.has_histograms();
+            for &(place, id) in groups {
+                rows.begin(place as usize);
+                rows.running.add_all(&aggregate.groups.get(id).histogram);
+                if let Some((_, slot)) = aggregate.groups.running(id) {
+                    rows.running.add_all(&slot.histogram);
+                }
+            }
+        }
+        rows.begin(self.rows.len());
+        held.unlocked(|| self.work_out(&mut rows, want));
+        if !are_known {
+            self.reading.quantiles.fill(f64::NAN);
+            self.reading.histograms.fill(Vec::new());
+        }
+        Some(())
+    }
+
+    /// Reads what is wanted from the histograms of rows.
+    fn work_out(&mut self, rows: &mut Histograms, want: Want) {
+        let (definition, reading) = (&self.entry.definition, &mut self.reading);
+        let ranks = definition.ranks();
+        let mut first = 0;
+        for end in rows.ends.drain(..) {
+            let pairs = &rows.pairs[first..end];
+            first = end;
             if want.quantiles {
                 let total = pairs.iter().map(|&(_, count)| count).sum();
-                let (buckets, quantiles) = (self.scope.buckets, &mut reading.quantiles);
+                let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
                 buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
             }
             if want.histograms {
-                reading.histograms.push(pairs.clone());
+                reading.histograms.push(pairs.to_vec());
             }
         }
-    }
-
-    /// Puts (bucket, count) of all these groups together into `pairs`.
-    fn add_histograms(&self, groups: impl Iterator<Item = u32>, pairs: &mut Vec<(u32, u64)>) {
-        let mut all = Histogram::default();
-        for id in groups {
-            all.add_all(&self.groups.get(id).histogram);
-            if let Some((_, slot)) = self.groups.running(id) {
-                all.add_all(&slot.histogram);
-            }
-        }
-        pairs.clear();
-        pairs.extend(all.iter());
+        rows.pairs.clear();
     }
 }
 
@@ -195,30 +448,4 @@ impl Reading {
             }
         });
     }
-}
-
-/// Gives every live row a place in the reading, copies its keys, and returns the places by row.
-fn read_keys(
-    row_map: &RowMap,
-    definition: &Definition,
-    strings: &StringInterner,
-    reading: &mut Reading,
-) -> Vec<u32> {
-    let mut places = vec![NO_ROW; row_map.end()];
-    for (row, place) in shown_rows(row_map, definition).zip(0..) {
-        places[row as usize] = place;
-        reading.totals.push(Totals::ZERO);
-        for (&key_id, key) in row_map.row_key_ids(row).iter().zip(&definition.keys) {
-            let is_other = row == OTHER_ROW || key_id == OTHER;
-            reading.push_key(&key.source, is_other, strings.text(key_id));
-        }
-    }
-    places
-}
-
-/// The rows of the row_map that have a place in readings. A report without keys has one row even when nothing was counted.
-fn shown_rows(row_map: &RowMap, definition: &Definition) -> impl Iterator<Item = u32> {
-    let alone = definition.keys.is_empty() && row_map.len() == 0;
-    let rows = 0..row_map.end() as u32;
-    rows.filter(move |&row| row_map.groups_in(row) > 0 || alone && row == OTHER_ROW)
 }

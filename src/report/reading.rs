@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::totals::Totals;
 
 /// What a row of a report takes in an answer under way, all columns and their percentiles: measured.
-pub(crate) const ANSWER_ROW_BYTES: usize = 290;
+pub(crate) const ANSWER_ROW_BYTES: usize = 230;
 
 /// The smallest and largest values of a row inside the window (only for reports that keep them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,13 +58,23 @@ pub enum KeyValue<'a> {
     Other,
 }
 
-/// What a caller wants beside keys and totals; each costs time under the lock.
+/// What a caller wants beside totals; each costs time, and some of it under the lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Want {
+    /// Keys.
+    pub keys: bool,
     /// Quantiles at `Reading::ranks`.
     pub quantiles: bool,
     /// Whole histograms, as (bucket, count).
     pub histograms: bool,
+}
+
+impl Want {
+    /// Whether anything that is wanted is read from histograms.
+    #[must_use]
+    pub const fn has_histograms(&self) -> bool {
+        self.quantiles || self.histograms
+    }
 }
 
 /// One report at one moment.
@@ -115,6 +125,31 @@ impl Reading {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty()
+    }
+
+    /// Adds all rows up.
+    pub(super) fn add_up(&mut self) {
+        for totals in &self.totals {
+            self.grand += totals;
+        }
+    }
+
+    /// These rows of it alone, in this order.
+    pub(super) fn only(&self, rows: &[usize]) -> Self {
+        fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {
+            let rows = rows.iter().filter(|_| !items.is_empty());
+            let rows = rows.flat_map(|row| &items[row * each..][..each]);
+            rows.cloned().collect()
+        }
+        Self {
+            totals: of(&self.totals, 1, rows),
+            extremes: of(&self.extremes, 1, rows),
+            key_cells: of(&self.key_cells, self.keys, rows),
+            text: self.text.clone(),
+            quantiles: of(&self.quantiles, self.ranks, rows),
+            histograms: of(&self.histograms, 1, rows),
+            ..*self
+        }
     }
 
     /// What it takes beside itself, bytes.

@@ -10,6 +10,7 @@ use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
 use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, Taken};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
+use super::read;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
@@ -31,7 +32,7 @@ pub struct Entry {
     pub defined_by: DefinedBy,
     aggregate: usize,
     /// Its number in the aggregate.
-    report: usize,
+    pub(super) report: usize,
 }
 
 /// All live reports.
@@ -441,35 +442,22 @@ impl Reports {
         aggregates.filter(|it| !it.is_filling).count()
     }
 
-    /// A report as it stands.
+    /// A report as it stands, keys included.
     #[must_use]
     pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
-        let aggregate = self.aggregate(entry);
-        let window = entry.definition.window;
-        Reading {
-            window_secs: window.as_secs_f64(),
-            covered_secs: aggregate.covered_secs(window.as_millis() as u64),
-            as_of_ms: unix_ms,
-            ..aggregate.read(entry.report, &entry.definition, want, &pool.strings)
-        }
+        let want = Want { keys: true, ..want };
+        let mut held = (self, &pool.strings);
+        let (reading, _) = read::read(&mut held, entry, want, None, unix_ms)
+            .expect("nothing is dropped meanwhile");
+        reading
     }
 
-    /// How the times of one row are spread: the histogram of the first row that `is_wanted` says yes to, (bucket, count)
-    /// in the layout of the definition. Takes the sums of all rows, but the histograms of this one alone.
-    pub fn read_histogram(
-        &self,
-        entry: &Entry,
-        pool: &Pool,
-        unix_ms: u64,
-        is_wanted: impl Fn(&Reading, usize) -> bool,
-    ) -> Option<Vec<(u32, u64)>> {
-        let reading = self.read(entry, Want::default(), pool, unix_ms);
-        let place = (0..reading.len()).find(|&row| is_wanted(&reading, row))?;
-        let aggregate = self.aggregate(entry);
-        Some(aggregate.histogram(entry.report, &entry.definition, place))
+    /// How often a report was dropped or everything cleared.
+    pub(super) const fn removals(&self) -> u64 {
+        self.removals
     }
 
-    fn aggregate(&self, entry: &Entry) -> &Aggregate {
+    pub(super) fn aggregate(&self, entry: &Entry) -> &Aggregate {
         self.aggregates[entry.aggregate]
             .as_ref()
             .expect("a live report keeps its aggregate")

@@ -189,6 +189,7 @@ fn lines_add_up_to_what_reports_say() {
         let name = &watched.definition.name;
         let entry = live.reports.find(name).unwrap();
         let want = Want {
+            keys: true,
             quantiles: true,
             histograms: false,
         };

@@ -29,11 +29,11 @@ fn every_line_follows_its_settings() {
         ("requests", 100_000),
         ("timers", 80_000),
         ("reports", 16 << 20),
-        ("answers", 6 * 100_000 * 290 + (32 << 20)),
+        ("answers", 6 * 100_000 * 230 + (32 << 20)),
         // Pages of the last second, rows that they share, and the sums of two that are being made.
         (
             "pages",
-            (8 << 20) + 25_000 * 290 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40),
+            (8 << 20) + 25_000 * 230 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40),
         ),
         ("process", BASE_BYTES as u64),
     ] {
@@ -204,9 +204,9 @@ fn the_plan_is_shown_a_line_a_pool() {
         "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
         "  reports                  16.0 MiB  all reports together (reports.memory)",
         if cfg!(feature = "sql") {
-            "  total                   842.0 MiB"
+            "  total                   806.3 MiB"
         } else {
-            "  total                   426.0 MiB"
+            "  total                   390.3 MiB"
         },
         "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
     ] {

@@ -26,6 +26,7 @@ use crate::http::span::{Span, Spans};
 use crate::query::error::QueryError;
 use crate::query::past::{PastAnswer, PastQuestion};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
@@ -139,13 +140,37 @@ pub(in crate::http) async fn read(
                 },
             )?;
             let head = past_members(&past);
-            return query.write(&name, past.report, head);
+            let mut report = past.report;
+            let sort = query.sort.iter();
+            let by = sort.filter_map(|by| report.table.column(&by.column));
+            let by: Vec<usize> = by.collect();
+            report.table.load(&by, None);
+            let (rows, total) = query.choose(&report)?;
+            let columns = query.shown(report.table.as_ref())?;
+            report.table.load(&columns, Some(&rows));
+            return query.write(&name, report, rows, total, head);
         }
-        let answer = match &query.percentiles {
-            None => source.report(&name, query.needed().as_deref(), &keys)?,
-            Some(percentiles) => source.ranking(&name, percentiles)?,
+        let mut total = Ok(0);
+        let mut choose = |answer: &ReportAnswer| {
+            let (rows, all) = match query.choose(answer) {
+                Ok((rows, all)) => (rows, Ok(all)),
+                Err(problem) => (Vec::new(), Err(problem)),
+            };
+            total = all;
+            rows
         };
-        query.write(&name, answer, Map::new())
+        let (answer, rows) = match &query.percentiles {
+            None => {
+                let (by, needed) = (query.chosen_by(), query.needed());
+                source.chosen(&name, needed.as_deref(), &keys, (&by, &mut choose))?
+            }
+            Some(percentiles) => {
+                let answer = source.ranking(&name, percentiles)?;
+                let rows = choose(&answer);
+                (answer, rows)
+            }
+        };
+        query.write(&name, answer, rows, total?, Map::new())
     })
     .await
 }
@@ -182,56 +207,63 @@ struct Query {
 }
 
 impl Query {
-    /// The columns that will be read; `None`: all.
-    fn needed(&self) -> Option<Vec<String>> {
-        let sort = self.sort.iter().map(|by| &by.column);
-        let names = self.columns.as_ref()?.iter().chain(sort);
+    /// The columns by which rows are chosen.
+    fn chosen_by(&self) -> Vec<String> {
+        let sort = self.sort.iter().map(|by| by.column.as_str());
         let keys = || self.keys.rest().map(|(name, _)| name);
         let bare = keys().filter_map(|key| key.strip_prefix(KEY_PREFIX));
-        let names = names.map(String::as_str).chain(keys()).chain(bare);
-        Some(names.map(str::to_owned).collect())
+        sort.chain(keys()).chain(bare).map(str::to_owned).collect()
     }
 
-    /// Checks the query against what the report has, and writes the answer's beginning.
-    fn write(
-        &self,
-        name: &str,
-        mut answer: ReportAnswer,
-        further: Map<String, Json>,
-    ) -> Result<RowBody, Problem> {
-        let all = answer.table.columns().to_vec();
-        let table = answer.table.as_ref();
-        let find = |parameter: &str, name: &str| {
-            table.column(name).ok_or_else(|| {
-                let problem = Problem::parameter(parameter, format!("there is no column {name:?}"));
-                problem.accepting(all.iter().map(|column| column.name.as_str()))
-            })
-        };
-        let columns = match &self.columns {
-            None => (0..all.len()).collect(),
+    /// The columns that will be read; `None`: all.
+    fn needed(&self) -> Option<Vec<String>> {
+        let shown = self.columns.clone()?;
+        Some(shown.into_iter().chain(self.chosen_by()).collect())
+    }
+
+    /// The numbers of the columns that are shown.
+    fn shown(&self, table: &dyn Table) -> Result<Vec<usize>, Problem> {
+        match &self.columns {
+            None => Ok((0..table.columns().len()).collect()),
             Some(names) => {
-                let columns = names.iter().map(|name| find("columns", name));
-                columns.collect::<Result<Vec<_>, _>>()?
+                let columns = names.iter().map(|name| column(table, "columns", name));
+                columns.collect()
             }
-        };
+        }
+    }
+
+    /// Checks the query against what the report has. Gives the rows that are shown, and how many there are before they are cut.
+    fn choose(&self, answer: &ReportAnswer) -> Result<(Vec<usize>, usize), Problem> {
+        let table = answer.table.as_ref();
+        let all = table.columns();
+        self.shown(table)?;
         let sort = self.sort.iter();
-        let sort = sort.map(|by| Ok((find("sort", &by.column)?, by.descending)));
+        let sort = sort.map(|by| Ok((column(table, "sort", &by.column)?, by.descending)));
         let sort = sort.collect::<Result<Vec<_>, Problem>>()?;
-        let keys = self.keys.keys(&answer.keys(), &all)?;
+        let keys = self.keys.keys(&answer.keys(), all)?;
         let keys = keys.into_iter().map(|(key, text)| {
             let column = answer.key_columns[key];
             Ok((column, wanted(&all[column], text)?))
         });
         let keys: Vec<(usize, Value<'_>)> = keys.collect::<Result<_, Problem>>()?;
-        let sorted: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
-        answer.table.load(&sorted, None);
-        let table = answer.table.as_ref();
         let keep = |row| {
             keys.iter()
                 .all(|(column, wanted)| table.value(row, *column) == *wanted)
         };
-        let (rows, total) = choose(table, &keep, &sort, self.offset, self.limit);
-        answer.table.load(&columns, Some(&rows));
+        Ok(choose(table, &keep, &sort, self.offset, self.limit))
+    }
+
+    /// Writes the answer's beginning.
+    fn write(
+        &self,
+        name: &str,
+        answer: ReportAnswer,
+        rows: Vec<usize>,
+        total: usize,
+        further: Map<String, Json>,
+    ) -> Result<RowBody, Problem> {
+        let table = answer.table.as_ref();
+        let (all, columns) = (table.columns(), self.shown(table)?);
         let named = columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         let mut head = json!({
@@ -252,6 +284,14 @@ impl Query {
             &json!({}),
         ))
     }
+}
+
+/// The number of a column.
+fn column(table: &dyn Table, parameter: &str, name: &str) -> Result<usize, Problem> {
+    table.column(name).ok_or_else(|| {
+        let problem = Problem::parameter(parameter, format!("there is no column {name:?}"));
+        problem.accepting(table.columns().iter().map(|column| column.name.as_str()))
+    })
 }
 
 /// The parameter `sort`.

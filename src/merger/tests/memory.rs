@@ -219,6 +219,7 @@ impl Bounded {
     fn read(&self, name: &str) -> Reading {
         let entry = self.live.reports.find(name).unwrap();
         let want = Want {
+            keys: true,
             quantiles: true,
             histograms: true,
         };

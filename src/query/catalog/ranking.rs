@@ -12,9 +12,9 @@ use super::{Catalog, ReportTable, key_columns};
 use crate::merger::{Live, answering};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
-use crate::report::Entry;
 use crate::report::definition::Definition;
-use crate::report::reading::Reading;
+use crate::report::reading::{Reading, Want};
+use crate::report::{Entry, read};
 use crate::value::Value;
 
 /// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
@@ -58,7 +58,7 @@ impl Catalog {
         let is_of = |ranked: &Ranked, definition: &Arc<Definition>| {
             Arc::ptr_eq(&ranked.of, definition) && ranked.percentiles == percentiles
         };
-        let live = answering(&self.live);
+        let mut live = answering(&self.live);
         let entries = names.iter().map(|name| with_rows(&live, name).cloned());
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let mut missing = entries.clone();
@@ -73,10 +73,15 @@ impl Catalog {
         let read = native.iter().map(|entry| {
             let layout = &entry.definition.layout;
             let want = layout.want(0..layout.columns().len());
-            live.reports.read(entry, want, &live.pool, as_of_ms)
+            let read = read::read(&mut live, entry, want, None, as_of_ms);
+            read.map(|(reading, _)| reading)
         });
-        let readings: Vec<Reading> = read.collect();
+        let readings: Option<Vec<Reading>> = read.collect();
         drop(live);
+        let Some(readings) = readings else {
+            drop(kept);
+            return self.ranked(names, percentiles);
+        };
         let read_at = Instant::now();
         let made = missing.into_iter().zip(native).zip(readings);
         let made = made.map(|((entry, native), reading)| Ranked {
@@ -107,7 +112,7 @@ impl Catalog {
         name: &str,
         equal: &[(String, String)],
     ) -> Result<Option<Distribution>, QueryError> {
-        let live = answering(&self.live);
+        let mut live = answering(&self.live);
         let entry = with_rows(&live, name)?.clone();
         let layout = &entry.definition.layout;
         let wanted: Vec<(usize, &str)> = key_columns(layout)
@@ -123,11 +128,25 @@ impl Catalog {
                 .iter()
                 .all(|&(at, text)| is_shown_as(&value(at), text))
         };
+        let keys = Want {
+            keys: true,
+            ..Want::default()
+        };
+        let want = Want {
+            histograms: true,
+            ..keys
+        };
+        let mut choose = |reading: &Arc<Reading>| {
+            let first = (0..reading.len()).find(|&row| shows(reading, row));
+            Some(first.into_iter().collect())
+        };
         let now_ms = self.clock.unix_ms();
-        let row = live
-            .reports
-            .read_histogram(&entry, &live.pool, now_ms, shows);
+        let read = read::read(&mut live, &entry, want, Some((keys, &mut choose)), now_ms);
         drop(live);
+        let Some((reading, _)) = read else {
+            return self.distribution_of(name, equal);
+        };
+        let row = reading.histograms.into_iter().next();
         let bucket = |(bucket, count): (u32, u64)| {
             let (low_us, high_us) = entry.definition.buckets.bounds(bucket);
             DistributionBucket {

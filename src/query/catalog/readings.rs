@@ -43,6 +43,7 @@ impl Readings {
         let found = self.0.iter().find(|kept| {
             Arc::ptr_eq(&kept.definition, definition)
                 && kept.version == version
+                && (kept.want.keys || !want.keys)
                 && (kept.want.quantiles || !want.quantiles)
                 && (kept.want.histograms || !want.histograms)
         });
@@ -133,7 +134,7 @@ mod tests {
             let entries = live.reports.iter();
             entries.map(|entry| entry.definition.name.clone()).collect()
         };
-        let read = |name: &str| catalog.reading(name, None).unwrap().1;
+        let read = |name: &str| catalog.reading(name, None, None).unwrap().1;
         let first: Vec<_> = all[..3].iter().map(|name| read(name)).collect();
         assert!(
             Arc::ptr_eq(&first[1], &read(&all[1])),

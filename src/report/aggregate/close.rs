@@ -144,6 +144,7 @@ impl Aggregate {
             }
         }
         self.give_end_back();
+        self.changes.moved();
         self.version += 1;
     }
 

@@ -90,6 +90,7 @@ impl Aggregate {
             self.groups.take_over(at, self.tick, true);
             return;
         }
+        self.changes.moved();
         // No room for another entry: it goes where all goes that has none, and what that has more than a slot can hold is
         // kept aside, without times, for an entry at the end of the tick.
         self.overflows = true;
@@ -165,6 +166,7 @@ impl Aggregate {
         if target == group {
             return false;
         }
+        self.changes.moved();
         if !self.groups.move_slot(at, target) {
             self.spill(target, memory);
             if let Some((at, _)) = self.groups.running(group) {

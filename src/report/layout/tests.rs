@@ -464,21 +464,26 @@ fn keeps_histograms(layout: &ColumnLayout) -> bool {
 fn only_what_is_shown_is_wanted() {
     let report1 = read("report1:::90").layout;
     assert!(keeps_histograms(&report1));
-    assert_eq!(report1.want([0, 1, 14]), Want::default());
+    assert_eq!(report1.want([0, 1]), Want::default());
+    let keys = Want {
+        keys: true,
+        ..Want::default()
+    };
+    assert_eq!(read("report3").layout.want([14]), keys);
     let median = report1.position("req_time_median").unwrap();
     assert_eq!(
         report1.want([median]),
         Want {
             quantiles: true,
-            histograms: false
+            ..Want::default()
         }
     );
     let v2 = read("v2/packet/60/no_keys/hv=0:100:100,p50/no_filters").layout;
     assert_eq!(
         v2.want([8]),
         Want {
-            quantiles: false,
-            histograms: true
+            histograms: true,
+            ..Want::default()
         }
     );
     let without = read("v2/packet/60/no_keys/no_percentiles/no_filters").layout;
@@ -488,8 +493,8 @@ fn only_what_is_shown_is_wanted() {
     assert_eq!(
         view.want([]),
         Want {
-            quantiles: false,
-            histograms: true
+            histograms: true,
+            ..keys
         }
     );
 }

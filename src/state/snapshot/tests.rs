@@ -181,6 +181,7 @@ impl Process {
     fn shown(&self) -> Vec<String> {
         let live = self.live.read();
         let want = Want {
+            keys: true,
             quantiles: true,
             histograms: true,
         };
@@ -476,6 +477,7 @@ impl Process {
     fn sums(&self) -> BTreeMap<String, (Totals, BTreeMap<String, u64>)> {
         let live = self.live.read();
         let want = Want {
+            keys: true,
             quantiles: false,
             histograms: false,
         };

@@ -56,6 +56,7 @@ impl World {
 
     fn reading(&self, name: &str) -> Reading {
         let want = Want {
+            keys: true,
             quantiles: true,
             histograms: true,
         };

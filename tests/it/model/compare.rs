@@ -46,6 +46,7 @@ pub(super) fn compare(
 ) -> Result<(), String> {
     let entry = live.reports.find(&report.name).ok_or("is not there")?;
     let want = Want {
+        keys: true,
         quantiles: true,
         histograms: true,
     };

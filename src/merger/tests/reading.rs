@@ -1,0 +1,186 @@
+//! A report that is read piece by piece while requests are merged has the sums that it has when read at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use prost::Message as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::super::*;
+use super::memory::empty_live;
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
+use crate::report::Entry;
+use crate::report::read::{Held, read};
+use crate::report::reading::{KeyValue, Reading, Want};
+use crate::report::totals::Totals;
+
+const ALL: Want = Want {
+    keys: true,
+    quantiles: true,
+    histograms: true,
+};
+
+type Rows = BTreeMap<String, (Totals, Vec<Option<f64>>, Vec<(u32, u64)>)>;
+
+fn rows(entry: &Entry, reading: &Reading) -> Rows {
+    let key = |row, key| match reading.key(row, key) {
+        KeyValue::Text(text) => format!("{text} "),
+        KeyValue::Status(status) => format!("{status} "),
+        KeyValue::Other => "(other) ".to_owned(),
+    };
+    let row = |row: usize| {
+        let keys = (0..entry.definition.keys.len()).map(|at| key(row, at));
+        let quantiles = (0..entry.definition.ranks().len()).map(|at| reading.quantile(row, at));
+        let histogram = reading.histograms[row].clone();
+        (
+            keys.collect(),
+            (reading.totals[row], quantiles.collect(), histogram),
+        )
+    };
+    (0..reading.len()).map(row).collect()
+}
+
+fn merge(live: &mut Live, decoder: &mut Decoder, random: &mut StdRng, now_ms: u64) {
+    let mut records = Vec::new();
+    for _ in 0..random.random_range(0..20) {
+        let host = format!("h{}", random.random_range(0..8));
+        let script = format!("/s{}", random.random_range(0..40));
+        let mut sent = model::Request::named(host, "s", script);
+        sent.request_time = Some(random.random_range(0..1_000) as f32 / 100.0);
+        sent.status = Some(200 + random.random_range(0..2) * 300);
+        sent.add_tag("env", format!("e{}", random.random_range(0..5)));
+        for _ in 0..random.random_range(0..4) {
+            let group = format!("g{}", random.random_range(0..3));
+            sent.add_timer(random.random_range(1..3), 0.5, &[("group", &*group)]);
+        }
+        let taken = decoder.decode(&sent.encode_to_vec(), 1_700_000_000, &mut records);
+        assert_eq!(taken, Ok(1));
+    }
+    live.merge(&records, now_ms);
+}
+
+/// Whoever reads is interrupted all the time; requests are merged then, and now and then a tick ends.
+struct Interrupted {
+    live: Live,
+    decoder: Decoder,
+    random: StdRng,
+    now_ms: u64,
+    merges: bool,
+    pieces: u64,
+    was_over: Cell<bool>,
+    entry: Entry,
+    /// What is read at once now.
+    at_once: Rc<RefCell<Reading>>,
+}
+
+impl Interrupted {
+    fn read_at_once(&self) {
+        let Live { reports, pool, .. } = &self.live;
+        *self.at_once.borrow_mut() = reports.read(&self.entry, ALL, pool, 0);
+    }
+}
+
+impl Held for Interrupted {
+    fn live(&self) -> (&Reports, &StringInterner) {
+        (&self.live.reports, &self.live.pool.strings)
+    }
+
+    fn is_over(&self) -> bool {
+        self.was_over.replace(!self.was_over.get())
+    }
+
+    fn unlocked(&mut self, work: impl FnOnce()) {
+        self.pieces += 1;
+        work();
+        if self.merges {
+            merge(
+                &mut self.live,
+                &mut self.decoder,
+                &mut self.random,
+                self.now_ms,
+            );
+            if self.random.random_range(0..100) == 0 {
+                self.now_ms += 3_000;
+                self.live.advance(self.now_ms);
+            }
+            self.read_at_once();
+        }
+    }
+}
+
+#[test]
+fn pieces_are_of_one_moment() {
+    let hasher = Hasher::new();
+    let live = empty_live(&hasher);
+    let entries: Vec<Entry> = live.reports.iter().cloned().collect();
+    let mut held = Interrupted {
+        live,
+        decoder: Decoder::new(TextLimits::default(), hasher),
+        random: StdRng::seed_from_u64(3),
+        now_ms: 0,
+        merges: true,
+        pieces: 0,
+        was_over: Cell::new(false),
+        entry: entries[0].clone(),
+        at_once: Rc::default(),
+    };
+    let at_once = Rc::clone(&held.at_once);
+    for round in 0..100 {
+        let entry = entries[round % entries.len()].clone();
+        let name = &entry.definition.name;
+        held.entry = entry.clone();
+        held.now_ms += held.random.random_range(0..500);
+        held.live.advance(held.now_ms);
+        for _ in 0..5 {
+            merge(
+                &mut held.live,
+                &mut held.decoder,
+                &mut held.random,
+                held.now_ms,
+            );
+        }
+        held.read_at_once();
+        // While nothing is merged, all of it is the same.
+        held.merges = false;
+        let (reading, version) = read(&mut held, &entry, ALL, None, 0).unwrap();
+        assert_eq!(version, Some(held.live.reports.version(&entry)));
+        assert_eq!(
+            rows(&entry, &reading),
+            rows(&entry, &at_once.borrow()),
+            "{name}"
+        );
+        held.merges = true;
+        let (mut all, mut shown) = (Rows::new(), 0);
+        let mut choose = |reading: &Arc<Reading>| {
+            let now = at_once.borrow();
+            let sums = |reading: &Reading| {
+                let totals = reading.totals.iter().zip(0..);
+                let sums =
+                    totals.map(|(totals, at)| format!("{totals:?} {:?}", reading.extremes.get(at)));
+                let mut sums: Vec<String> = sums.collect();
+                sums.sort();
+                (sums, reading.grand, reading.covered_secs)
+            };
+            assert_eq!(sums(reading), sums(&now), "{name}");
+            all = rows(&entry, &now);
+            let rows: Vec<usize> = (0..reading.len()).rev().step_by(3).collect();
+            shown = rows.len();
+            Some(rows)
+        };
+        let choice = Some((Want::default(), &mut choose as _));
+        let (some, _) = read(&mut held, &entry, ALL, choice, 0).unwrap();
+        let some = rows(&entry, &some);
+        assert_eq!(some.len(), shown, "{name}");
+        for (key, (totals, _, histogram)) in some {
+            let (sums, _, before) = &all[&key];
+            assert_eq!(&totals, sums, "{name}: {key}");
+            let count = |pairs: &[(u32, u64)]| pairs.iter().map(|it| it.1).sum::<u64>();
+            assert!(count(&histogram) >= count(before), "{name}: {key}");
+        }
+    }
+    assert!(held.pieces > 1_000, "{}", held.pieces);
+}
