@@ -9,6 +9,8 @@ pub mod access {}
 pub mod configuration {}
 #[doc = include_str!("manual/differences.md")]
 pub mod differences {}
+#[doc = include_str!("manual/history.md")]
+pub mod history {}
 #[doc = include_str!("manual/http.md")]
 pub mod http {}
 #[doc = include_str!("manual/index.md")]

@@ -137,6 +137,19 @@ fi
 if ! { wanted python && have_python_packages; }; then
     leave_out python "one of ${python_packages[*]} could not be had" mysql::drivers::python:: mysql::login::users_ mysql::login::caching_
 fi
+# What reads the files of history: in a folder of their own, since drivers are of no use without the others.
+reader_packages=(duckdb pyarrow pandas)
+have_readers() { [ "$(cat "$clients/readers/packages" 2>/dev/null)" = "${reader_packages[*]}" ]; }
+if wanted python && have_python && ! have_readers; then
+    say "Installing ${reader_packages[*]}"
+    { python3 -m venv --clear "$clients/readers" &&
+        "$clients/readers/bin/pip" install -q --disable-pip-version-check "${reader_packages[@]}" &&
+        echo "${reader_packages[*]}" >"$clients/readers/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted python && have_readers; }; then
+    skip+=(--skip past::others_read)
+    left_out+=("the test past::others_read: one of ${reader_packages[*]} could not be had")
+fi
 if wanted node && command -v npm >/dev/null && [ ! -d "$clients/node/node_modules/mysql2" ]; then
     say "Installing mysql2"
     mkdir -p "$clients/node"

@@ -60,6 +60,9 @@ mod operate;
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.
 mod page;
+/// Reports over spans of the past, over HTTP, and what others read from the files.
+#[cfg(feature = "sql")]
+mod past;
 /// Real PHP with the stock extension.
 mod php;
 /// Everything full, and the memory that `check` promises.

@@ -1,0 +1,424 @@
+//! The past over HTTP: every span of a report is a recount of what was sent, before and after a restart; what is compared, what
+//! charts show, what is said where nothing is kept. And what DuckDB and pandas read from the files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use chrono::DateTime;
+use pinbad::clock::{Clock, ManualClock};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, Site, await_condition, run};
+use crate::packets::request;
+
+/// 2024-02-28 22:00:00 UTC: a leap day is near.
+const START_SECS: u64 = 1_709_157_600;
+const SCRIPTS: [&str; 4] = ["/a", "/b", "/c?x=%20&y", "/ä\"\\"];
+
+/// A request that was sent.
+#[derive(Debug, Clone)]
+struct Sent {
+    secs: u64,
+    script: &'static str,
+    us: u64,
+}
+
+fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let dir = format!("history.dir={}", dir.display());
+    let settings = [&dir, "history.free_min=0", "history.flush_period=60s"];
+    Here::with_clock(&settings, clock)
+}
+
+fn pass(site: &Site, clock: &ManualClock, ms: u64) {
+    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
+    clock.advance_ms(ms);
+    let before = runs();
+    await_condition("the merger runs", || match runs() {
+        now if now > before + 1 => Ok(()),
+        now => Err(now),
+    });
+}
+
+/// Some requests now and then, for so many steps.
+fn send(here: &Here, clock: &ManualClock, steps: u64, sent: &mut Vec<Sent>) {
+    let mut sender = Sender::new(&here.site);
+    for step in 0..steps {
+        for number in 0..=step % 5 {
+            let script = SCRIPTS[(step + number) as usize % SCRIPTS.len()];
+            let us = 1_000 + (step * 7_919 + number * 104_729) % 2_000_000;
+            let mut packet = request("h", "s", script);
+            packet.request_time = Some(us as f32 / 1e6);
+            packet.status = Some(if number == 3 { 500 } else { 200 });
+            sender.send(&packet.encode_to_vec());
+            let us = (f64::from(us as f32 / 1e6) * 1e6).round_ties_even() as u64;
+            let secs = clock.unix_ms() / 1_000;
+            sent.push(Sent { secs, script, us });
+        }
+        sender.at_rest();
+        // Seconds first: what a minute was counted in is exact.
+        pass(&here.site, clock, 1_000);
+        pass(&here.site, clock, 1_000 * (29 + step % 7 * 600));
+    }
+}
+
+fn ask(site: &Site, query: &str) -> Json {
+    site.json(&format!("/api/v1/reports/report_by_script_name?{query}"))
+}
+
+/// By script: requests and microseconds.
+fn sums(answer: &Json) -> BTreeMap<String, (u64, u64)> {
+    let rows = answer["rows"].as_array().unwrap().iter();
+    let sums = rows.map(|row| {
+        let secs = row["req_time_total"].as_f64().unwrap();
+        let sums = (
+            row["req_count"].as_u64().unwrap(),
+            (secs * 1e6).round() as u64,
+        );
+        (row["script_name"].as_str().unwrap().to_owned(), sums)
+    });
+    sums.collect()
+}
+
+fn recount(sent: &[Sent], span: Range<u64>) -> BTreeMap<String, (u64, u64)> {
+    let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for request in sent.iter().filter(|it| span.contains(&it.secs)) {
+        let sum = sums.entry(request.script.to_owned()).or_default();
+        *sum = (sum.0 + 1, sum.1 + request.us);
+    }
+    sums
+}
+
+/// Every span is a recount.
+fn check(site: &Site, sent: &[Sent], now: u64) {
+    let mut spans = vec![(START_SECS - 86_400, now), (START_SECS, START_SECS + 7_200)];
+    for at in 0..12 {
+        let from = START_SECS + at * 5_003;
+        spans.push((from, from + 1 + at * at * 1_777));
+    }
+    for (from, to) in spans {
+        let answer = ask(site, &format!("limit=0&from={from}&to={to}"));
+        let member = |name: &str| answer[name].as_u64().unwrap();
+        let span = member("from")..member("to");
+        assert_eq!(span, from / 60 * 60..to.next_multiple_of(60), "{answer}");
+        assert_eq!(sums(&answer), recount(sent, span.clone()), "{from} {to}");
+        assert_eq!(member("window_seconds"), span.end - span.start);
+        assert!(
+            member("covered_seconds") <= span.end - span.start,
+            "{answer}"
+        );
+        let error = answer["percentile_error"].as_f64().unwrap();
+        let coarse = member("resolution_seconds") > 60;
+        assert_eq!(error, if coarse { 1.0 / 32.0 } else { 1.0 / 128.0 });
+        for row in answer["rows"].as_array().unwrap() {
+            let script = row["script_name"].as_str().unwrap();
+            let of_row = sent
+                .iter()
+                .filter(|it| it.script == script && span.contains(&it.secs));
+            let mut times: Vec<u64> = of_row.map(|it| it.us).collect();
+            times.sort_unstable();
+            let sample = times[(times.len() / 2).max(1) - 1] as f64 / 1e6;
+            let median = row["req_time_median"].as_f64().unwrap();
+            assert!(
+                (median - sample).abs() <= sample * error + 1e-6,
+                "{row} {sample}"
+            );
+            let rate = row["req_per_sec"].as_f64().unwrap();
+            let covered = member("covered_seconds").max(1) as f64;
+            assert!(
+                (rate * covered - times.len() as f64).abs() < 1e-6,
+                "{answer}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_span_is_a_recount_of_what_was_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let mut sent = Vec::new();
+    send(&here, &clock, 60, &mut sent);
+    pass(&here.site, &clock, 2_000);
+    let now = || clock.unix_ms() / 1_000;
+    let all = recount(&sent, 0..u64::MAX);
+    await_condition("the last second is counted", || {
+        let answer = ask(&here.site, &format!("limit=0&from={START_SECS}"));
+        if sums(&answer) == all {
+            Ok(())
+        } else {
+            Err(answer)
+        }
+    });
+    check(&here.site, &sent, now());
+
+    let site = &here.site;
+    // Everything, and each of its columns.
+    let info = site.json(&format!("/api/v1/info?from={START_SECS}"));
+    assert_eq!(info["req_count"], sent.len());
+    assert_eq!(
+        info["resolution_seconds"].as_u64().unwrap() % 60,
+        0,
+        "{info}"
+    );
+    // In other columns.
+    let ranked = ask(
+        site,
+        &format!(
+            "from={START_SECS}&percentiles=95&columns=script_name,error_count,p95,req_time_max"
+        ),
+    );
+    assert!(ranked["rows"][0]["p95"].is_number(), "{ranked}");
+    // Filters and formats are those of live reports.
+    let one = ask(site, &format!("from={START_SECS}&script_name=/a"));
+    assert_eq!(
+        (
+            one["total_rows"].as_u64(),
+            one["rows"][0]["script_name"].as_str()
+        ),
+        (Some(1), Some("/a"))
+    );
+    let csv = site.get(&format!(
+        "/api/v1/reports/report_by_script_name?from={START_SECS}&format=csv&columns=req_count"
+    ));
+    assert!(csv.body.starts_with("req_count\r\n"), "{}", csv.body);
+    // What was before anything is kept.
+    let early = ask(
+        site,
+        &format!("from={}&to={}", START_SECS - 7_200, START_SECS - 3_600),
+    );
+    assert_eq!(early["rows"], json!([]));
+    assert!(
+        early["partial"][0]
+            .as_str()
+            .unwrap()
+            .contains("nothing is kept from before 2024-02-28T22:00:00Z"),
+        "{early}"
+    );
+
+    compared(site, &sent);
+    drawn(site, &sent, now());
+
+    here.stop();
+    let here = start(dir.path(), &clock);
+    check(&here.site, &sent, now());
+    send(&here, &clock, 9, &mut sent);
+    here.stop();
+    let here = start(dir.path(), &clock);
+    check(&here.site, &sent, now());
+    here.stop();
+}
+
+/// An hour against the one before.
+fn compared(site: &Site, sent: &[Sent]) {
+    let from = START_SECS + 5 * 3_600;
+    let span = from..from + 4 * 3_600;
+    let query = format!(
+        "limit=0&from={}&to={}&compare=-4h&sort=-req_count_change",
+        span.start, span.end
+    );
+    let answer = ask(site, &query);
+    assert_eq!(
+        (
+            answer["compare_from"].as_u64(),
+            answer["compare_to"].as_u64()
+        ),
+        (Some(from - 4 * 3_600), Some(from))
+    );
+    let (now, before) = (
+        recount(sent, span.clone()),
+        recount(sent, from - 4 * 3_600..from),
+    );
+    let rows = answer["rows"].as_array().unwrap();
+    let mut last = f64::INFINITY;
+    for row in rows {
+        let script = row["script_name"].as_str().unwrap();
+        let of = |sums: &BTreeMap<String, (u64, u64)>| sums.get(script).map(|sum| sum.0);
+        assert_eq!(
+            (row["req_count"].as_u64(), row["req_count_before"].as_u64()),
+            (of(&now), of(&before)),
+            "{row}"
+        );
+        let change = of(&now)
+            .zip(of(&before))
+            .map(|(now, before)| (now as f64 - before as f64) / before as f64);
+        let shown = row["req_count_change"].as_f64();
+        assert!(
+            shown.zip(change).is_none_or(|(a, b)| (a - b).abs() < 1e-9)
+                && shown.is_some() == change.is_some(),
+            "{row}"
+        );
+        assert!(change.unwrap_or(f64::NEG_INFINITY) <= last, "{answer}");
+        last = change.unwrap_or(f64::NEG_INFINITY);
+        assert!(
+            row.get("req_time_median_before").is_some() && row.get("script_name_before").is_none(),
+            "{row}"
+        );
+    }
+    let mut scripts: Vec<&String> = now.keys().chain(before.keys()).collect();
+    scripts.sort();
+    scripts.dedup();
+    assert_eq!(rows.len(), scripts.len());
+}
+
+/// Charts of the past.
+fn drawn(site: &Site, sent: &[Sent], now: u64) {
+    for (step, script) in [(60, Some("/a")), (3_600, None), (86_400, Some("/b"))] {
+        let from = START_SECS;
+        let key = script
+            .map(|script| format!("&script_name={script}"))
+            .unwrap_or_default();
+        let from_asked = if step == 60 { now - 50 * 3_600 } else { from };
+        let to = if step == 60 {
+            from_asked + 40 * 3_600
+        } else {
+            now
+        };
+        let target = format!(
+            "/api/v1/reports/report_by_script_name/series?metric=req_count&step={step}&from={from_asked}&to={to}{key}"
+        );
+        let line = site.json(&target);
+        assert_eq!(line["step"], step, "{line}");
+        let begin = line["from"].as_u64().unwrap();
+        for (at, point) in line["points"].as_array().unwrap().iter().enumerate() {
+            let begin = begin + at as u64 * step;
+            let span = begin..(begin + step).min(to.next_multiple_of(60));
+            let is_it = |it: &&Sent| {
+                span.contains(&it.secs) && script.is_none_or(|script| script == it.script)
+            };
+            let count = sent.iter().filter(is_it).count() as f64;
+            assert!(
+                point.as_f64().is_none_or(|point| point == count),
+                "{point} {count} at {begin}: {line}"
+            );
+            assert!(count == 0.0 || point.is_number(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_kept_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    for (report, query, status, said) in [
+        (
+            "report_by_hostname_and_script",
+            "from=-1d",
+            404,
+            "history.reports does not name it",
+        ),
+        ("nope", "from=-1d", 404, "no report"),
+        ("status", "from=-1d", 404, "status"),
+        (
+            "report_by_script_name",
+            "from=-1d&to=-2d",
+            400,
+            "is not before to",
+        ),
+        ("report_by_script_name", "from=yesterday", 400, "RFC 3339"),
+        (
+            "report_by_script_name",
+            "from=-1d&tz=Mars",
+            400,
+            "Europe/Berlin",
+        ),
+        ("report_by_script_name", "compare=-1d", 400, "wants from"),
+        ("report_by_script_name", "from=-1d&compare=x", 400, "-1w"),
+        (
+            "report_by_script_name",
+            "from=-1d&sort=req_count_change",
+            400,
+            "there is no column",
+        ),
+    ] {
+        let problem = here
+            .site
+            .get(&format!("/api/v1/reports/{report}?{query}"))
+            .problem(status);
+        assert!(problem.contains(said), "{report} {query}: {problem}");
+    }
+    here.stop();
+    let here = Here::start(&[]);
+    let problem = here
+        .site
+        .get("/api/v1/reports/report_by_script_name?from=-1d")
+        .problem(404);
+    assert!(problem.contains("history.dir is not set"), "{problem}");
+    here.site.get("/api/v1/info?from=-1d").problem(404);
+    here.stop();
+}
+
+/// Wants Python's `duckdb`, `pyarrow` and `pandas`.
+#[test]
+fn others_read_the_same_from_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let mut sent = Vec::new();
+    send(&here, &clock, 40, &mut sent);
+    // The last hour is published too.
+    pass(&here.site, &clock, 1_000);
+    pass(&here.site, &clock, 3_600_000);
+    pass(&here.site, &clock, 180_000);
+    let hours: BTreeSet<u64> = sent.iter().map(|it| it.secs / 3_600).collect();
+    await_condition("every hour is published", || {
+        let files = walk(&dir.path().join("rollup/report=report_by_script_name"));
+        let is_there = |hour: &u64| {
+            let begin = DateTime::from_timestamp((hour * 3_600).cast_signed(), 0).unwrap();
+            let name = begin.format("resolution=minute/date=%Y-%m-%d/%H-");
+            let name = name.to_string();
+            files.iter().any(|path| path.contains(&name))
+        };
+        match hours.iter().all(is_there) {
+            true => Ok(()),
+            false => Err(files),
+        }
+    });
+    let ours = ask(
+        &here.site,
+        &format!("limit=0&sort=script_name&from={START_SECS}"),
+    );
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/readers.py");
+    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
+    let python = program
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .join("clients/readers/bin/python");
+    let said = run(Command::new(python).arg(script).arg(dir.path()));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let said: Json = serde_json::from_str(&said.out).unwrap();
+    let ours = sums(&ours);
+    assert_eq!(ours, recount(&sent, 0..u64::MAX));
+    for reader in ["duckdb", "pandas"] {
+        let rows = said[reader].as_array().unwrap().iter();
+        let read = rows.map(|row| {
+            let sums = (row[1].as_u64().unwrap(), row[2].as_u64().unwrap());
+            (row[0].as_str().unwrap().to_owned(), sums)
+        });
+        assert_eq!(read.collect::<BTreeMap<_, _>>(), ours, "{reader}");
+        let first = said[reader][0].as_array().unwrap().last().unwrap();
+        let minute = sent.iter().find(|it| it.script == "/a").unwrap().secs / 60 * 60;
+        assert_eq!(first.as_u64(), Some(minute), "{reader}");
+    }
+    here.stop();
+}
+
+/// All files below a folder.
+fn walk(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let below = paths.flat_map(|path| match path.is_dir() {
+        true => walk(&path),
+        false => vec![path.display().to_string()],
+    });
+    below.collect()
+}
