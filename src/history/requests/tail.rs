@@ -115,7 +115,7 @@ impl Tail {
             return Some(script);
         }
         let script = self.slowest.len();
-        if script == SCRIPTS_MAX >> self.halved {
+        if script >= SCRIPTS_MAX >> self.halved {
             return None;
         }
         self.bytes += SCRIPT_BYTES + name.len();
