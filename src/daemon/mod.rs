@@ -18,9 +18,9 @@ use parking_lot::RwLock;
 pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
 use self::receivers::Receivers;
-#[cfg(feature = "sql")]
-use self::startup::TakeSecond;
 use self::startup::{Listeners, Past, Startup};
+#[cfg(feature = "sql")]
+use self::startup::{ReadRows, TakeRows};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
@@ -161,8 +161,10 @@ impl Daemon {
             .filter(|history| history.why_off().is_none())
             .map(|history| {
                 let mut rollup = Rollup::new(history, config.reports.error_status);
-                let take = move |second: &Second, missed| rollup.take(second, missed);
-                Box::new(take) as TakeSecond
+                let take = move |second: &Second, missed, read: ReadRows<'_>| {
+                    rollup.take_rows(second, missed, read);
+                };
+                Box::new(take) as TakeRows
             });
         #[cfg(not(feature = "sql"))]
         let rollup = None;

@@ -18,7 +18,7 @@ use crate::config::Config;
 #[cfg(feature = "sql")]
 use crate::config::KeptRequests;
 use crate::daemon::memory_plan::MemoryPlan;
-use crate::delta::{Reader, Second};
+use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
 use crate::history::{History, Requests, Retention, Store, StoreError, Writer};
 use crate::input::record::Hasher;
@@ -209,6 +209,31 @@ pub(super) struct Past {
 /// What takes seconds in, and the requests that were missed before each.
 pub(super) type TakeSecond = Box<dyn FnMut(&Second, u64) + Send>;
 
+/// The same, with its rows from elsewhere: they are put together once for all who take them.
+pub(super) type TakeRows = Box<dyn FnMut(&Second, u64, ReadRows<'_>) + Send>;
+
+/// What gives a reader the rows.
+pub(super) type ReadRows<'a> = &'a mut dyn FnMut(&mut dyn RowReader);
+
+/// Gives the rows of a second to all of these, and to the readers that there are already.
+fn take_all(
+    second: &Second,
+    missed: u64,
+    takers: &mut [TakeRows],
+    readers: &mut [&mut dyn RowReader],
+) {
+    let Some((first, others)) = takers.split_first_mut() else {
+        second.read(readers);
+        return;
+    };
+    first(second, missed, &mut |reader| {
+        let mut readers: Vec<&mut dyn RowReader> =
+            readers.iter_mut().map(|it| &mut **it as _).collect();
+        readers.push(reader);
+        take_all(second, missed, others, &mut readers);
+    });
+}
+
 impl Past {
     pub(super) fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
         let everything = || vec![series::EVERYTHING.to_owned()];
@@ -234,7 +259,7 @@ impl Past {
         config: &Config,
         live: &mut Live,
         clock: &dyn Clock,
-        mut history: Option<TakeSecond>,
+        history: Option<TakeRows>,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
@@ -249,23 +274,18 @@ impl Past {
             bytes_max: Series::stream_bytes(memory),
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
-        let (series, hour) = match memory {
-            0 => (None, None),
-            _ => {
-                let (series, hour) = Series::new(watched, memory);
-                (Some(series), Some(hour))
-            }
-        };
-        let (of_rows, mut hour) = (metrics.clone(), hour);
-        let take = move |second: &Second, missed: u64| {
-            of_rows.take(second);
-            if let Some(hour) = &mut hour {
-                hour.take(second, missed);
-            }
-            if let Some(history) = &mut history {
-                history(second, missed);
-            }
-        };
+        let of_rows = metrics.clone();
+        let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
+        let series = (memory > 0).then(|| {
+            let (series, mut hour) = Series::new(watched, memory);
+            let take = move |second: &Second, missed, read: ReadRows<'_>| {
+                hour.take_rows(second, missed, read);
+            };
+            takers.push(Box::new(take));
+            series
+        });
+        takers.extend(history);
+        let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         (series, metrics, reader, Box::new(take))
     }
 }

@@ -39,7 +39,28 @@ pub struct RowDelta<'a> {
     pub gain: &'a Gain,
 }
 
+/// What takes in the rows of a second, report by report.
+pub trait RowReader {
+    /// The rows of a report follow.
+    fn begin(&mut self, report: &Watched);
+    /// One of them.
+    fn row(&mut self, row: &RowDelta<'_>);
+    /// There are no more of that report.
+    fn end(&mut self);
+}
+
 impl Second {
+    /// Gives every row to all readers: each is put together once.
+    pub fn read(&self, readers: &mut [&mut dyn RowReader]) {
+        for report in self.reports() {
+            readers.iter_mut().for_each(|it| it.begin(report));
+            self.rows(report, |row| {
+                readers.iter_mut().for_each(|it| it.row(row));
+            });
+            readers.iter_mut().for_each(|it| it.end());
+        }
+    }
+
     /// The reports that were watched in it, each once.
     pub fn reports(&self) -> impl Iterator<Item = &Arc<Watched>> {
         let all = self.gained.iter().flat_map(|it| it.reports.iter());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Batch, Dataset, Gain, History, Resolution};
-use crate::delta::Second;
+use crate::delta::{RowDelta, RowReader, Second};
 use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
@@ -40,16 +40,25 @@ impl Rollup {
 
     /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
     pub fn take(&mut self, second: &Second, missed: u64) {
+        self.take_rows(second, missed, |rows| second.read(&mut [rows]));
+    }
+
+    /// The same, with its rows from `read`.
+    pub fn take_rows(
+        &mut self,
+        second: &Second,
+        missed: u64,
+        read: impl FnOnce(&mut dyn RowReader),
+    ) {
         self.follow(second);
-        let minute = Resolution::Minute.begin(second.unix_secs);
         self.history.change(missed, |running| {
-            for report in second.reports() {
-                let Some(dataset) = self.datasets.get(&report.number) else {
-                    continue;
-                };
-                second.rows(report, |row| {
-                    running.add(dataset, minute, row.key, row.id == OTHER_ID, row.gain);
-                });
+            read(&mut Adding {
+                running,
+                minute: Resolution::Minute.begin(second.unix_secs),
+                datasets: &self.datasets,
+                dataset: None,
+            });
+            for dataset in self.datasets.values() {
                 self.cover(dataset, second, missed, running);
             }
         });
@@ -58,10 +67,8 @@ impl Rollup {
     /// Knows the datasets of the reports that are kept.
     fn follow(&mut self, second: &Second) {
         let kept: Vec<&Arc<Watched>> = second.reports().filter(|it| it.is_kept).collect();
-        if kept.len() != self.datasets.len() {
-            let is_kept = |number: u64| kept.iter().any(|it| it.number == number);
-            self.datasets.retain(|&number, _| is_kept(number));
-        }
+        let is_kept = |number: u64| kept.iter().any(|it| it.number == number);
+        self.datasets.retain(|&number, _| is_kept(number));
         for report in kept {
             let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
             self.datasets.entry(report.number).or_insert_with(of);
@@ -95,4 +102,29 @@ impl Rollup {
             }
         }
     }
+}
+
+/// Adds rows to those of their minute.
+struct Adding<'a> {
+    running: &'a mut Batch,
+    minute: u64,
+    datasets: &'a HashMap<u64, Arc<Dataset>>,
+    /// Of the report at hand, if it is kept.
+    dataset: Option<&'a Arc<Dataset>>,
+}
+
+impl RowReader for Adding<'_> {
+    fn begin(&mut self, report: &Watched) {
+        self.dataset = self.datasets.get(&report.number);
+    }
+
+    fn row(&mut self, row: &RowDelta<'_>) {
+        if let Some(dataset) = self.dataset {
+            let is_other = row.id == OTHER_ID;
+            self.running
+                .add(dataset, self.minute, row.key, is_other, row.gain);
+        }
+    }
+
+    fn end(&mut self) {}
 }

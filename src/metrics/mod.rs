@@ -18,7 +18,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use self::rows::Rows;
-use crate::delta::Second;
+use crate::delta::{RowReader, Second};
 use crate::report::definition::Definition;
 use crate::telemetry::reading::Group;
 
@@ -66,9 +66,14 @@ impl Metrics {
         }
     }
 
-    /// Counts a second; the series thread does. Under one hold of the lock: a scrape finds it in all reports or in none.
+    /// Counts a second; the series thread does.
     pub fn take(&self, second: &Second) {
-        self.rows.write().take(second);
+        self.take_rows(|rows| second.read(&mut [rows]));
+    }
+
+    /// Counts the rows of a second that come from `read`. Under one hold of the lock: a scrape finds it in all reports or in none.
+    pub fn take_rows(&self, read: impl FnOnce(&mut dyn RowReader)) {
+        read(&mut *self.rows.write());
     }
 
     /// What the rows take of their budget, for the daemon's status.

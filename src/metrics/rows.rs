@@ -12,7 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::delta::{RowDelta, Second};
+use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::counts::Histogram;
 use crate::report::definition::{Definition, Level};
@@ -29,6 +29,10 @@ pub(super) struct Rows {
     bounds: Arc<[u64]>,
     series: usize,
     series_max: usize,
+    /// The report whose rows are being counted, how many new ones may get a place, and those.
+    counted: Option<usize>,
+    room: usize,
+    new: Vec<(Box<[u8]>, Row)>,
 }
 
 /// The rows of one report.
@@ -86,30 +90,24 @@ impl ReportMetrics {
         self.edges.len() + 1 + 2 + if self.of_timers() { 3 } else { 4 }
     }
 
-    /// Counts what rows gained; up to `room` that are new get a place. The only row of a report without keys is what `other`
-    /// is to the rest: it is there from the start, so that rates see its first request.
-    fn take(&mut self, second: &Second, report: &Watched, room: usize) {
-        let room = if self.labels.is_empty() { 0 } else { room };
-        let mut new: Vec<(Box<[u8]>, Row)> = Vec::new();
+    /// Counts what a row gained; one that is new may get one of `room` places. The only row of a report without keys is what
+    /// `other` is to the rest: it is there from the start, so that rates see its first request.
+    fn count(&mut self, gained: &RowDelta<'_>, new: &mut Vec<(Box<[u8]>, Row)>, room: usize) {
         let Self {
             edges, rows, other, ..
         } = self;
-        second.rows(report, |gained| {
-            if let Some(row) = rows.get_mut(gained.key).filter(|_| gained.id != OTHER_ID) {
-                row.add(gained, edges);
-            } else if room == 0 || gained.id == OTHER_ID {
-                other.add(gained, edges);
-            } else {
-                let mut row = Row::new(edges.len());
-                row.add(gained, edges);
-                new.push((gained.key.into(), row));
-                if new.len() >= 2 * room {
-                    heaviest(&mut new, room, other);
-                }
+        if let Some(row) = rows.get_mut(gained.key).filter(|_| gained.id != OTHER_ID) {
+            row.add(gained, edges);
+        } else if room == 0 || gained.id == OTHER_ID {
+            other.add(gained, edges);
+        } else {
+            let mut row = Row::new(edges.len());
+            row.add(gained, edges);
+            new.push((gained.key.into(), row));
+            if new.len() >= 2 * room {
+                heaviest(new, room, other);
             }
-        });
-        heaviest(&mut new, room, other);
-        rows.extend(new);
+        }
     }
 }
 
@@ -151,19 +149,9 @@ impl Rows {
             reports,
             bounds,
             series_max,
-        }
-    }
-
-    /// Counts what rows gained. A report that was dropped goes on where it was when it is made again as it was.
-    pub(super) fn take(&mut self, second: &Second) {
-        for report in &mut self.reports {
-            let same = |it: &&Arc<Watched>| *it.definition == report.definition;
-            for watched in second.reports().filter(same).collect::<Vec<_>>() {
-                let (each, before) = (report.series_of_row(), report.rows.len());
-                let room = self.series_max.saturating_sub(self.series) / each;
-                report.take(second, watched, room);
-                self.series += (report.rows.len() - before) * each;
-            }
+            counted: None,
+            room: 0,
+            new: Vec::new(),
         }
     }
 
@@ -254,6 +242,34 @@ impl Rows {
             }
         }
         Ok(())
+    }
+}
+
+/// A report that was dropped goes on where it was when it is made again as it was.
+impl RowReader for Rows {
+    fn begin(&mut self, report: &Watched) {
+        let is_it = |it: &ReportMetrics| *report.definition == it.definition;
+        self.counted = self.reports.iter().position(is_it);
+        self.room = self.counted.map_or(0, |at| {
+            let report = &self.reports[at];
+            let room = self.series_max.saturating_sub(self.series) / report.series_of_row();
+            if report.labels.is_empty() { 0 } else { room }
+        });
+    }
+
+    fn row(&mut self, row: &RowDelta<'_>) {
+        if let Some(at) = self.counted {
+            self.reports[at].count(row, &mut self.new, self.room);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(at) = self.counted {
+            let report = &mut self.reports[at];
+            heaviest(&mut self.new, self.room, &mut report.other);
+            self.series += self.new.len() * report.series_of_row();
+            report.rows.extend(self.new.drain(..));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::block::{Block, Draft, Fit};
 use super::history::{COARSE_SECS, FINE_SECS, each_row};
 use super::weights::Weights;
 use super::{DRAFT, Shared, WEIGHTS};
-use crate::delta::Second;
+use crate::delta::{RowDelta, RowReader, Second};
 use crate::report::packed::Sum;
 use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
@@ -35,6 +35,16 @@ impl Fold {
 
     /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
     pub fn take(&mut self, second: &Second, missed: u64) {
+        self.take_rows(second, missed, |rows| second.read(&mut [rows]));
+    }
+
+    /// The same, with its rows from `read`.
+    pub fn take_rows(
+        &mut self,
+        second: &Second,
+        missed: u64,
+        read: impl FnOnce(&mut dyn RowReader),
+    ) {
         let number = self.next;
         self.next += second.secs;
         self.follow(second, number);
@@ -43,10 +53,15 @@ impl Fold {
         state.missed += missed;
         state.counted += second.requests;
         drop(state);
-        let mut draft = self.draft();
-        for report in second.reports() {
-            self.count(second, report, &mut draft);
-        }
+        let mut drafting = Drafting {
+            draft: self.draft(),
+            weights: &mut self.weights,
+            report: 0,
+            has_keys: false,
+            all: Sum::default(),
+        };
+        read(&mut drafting);
+        let draft = drafting.draft;
         self.close(number, missed, draft);
         // After a long stop there is no point in a block for each second of it.
         for quiet in (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next {
@@ -72,27 +87,6 @@ impl Fold {
 
     fn draft(&self) -> Draft {
         Draft::new(self.shared.memory / 40 * DRAFT)
-    }
-
-    /// Puts what all rows of a report gained into the draft.
-    fn count(&mut self, second: &Second, report: &Watched, draft: &mut Draft) {
-        let mut all = Sum::default();
-        // The only row of a report without keys is its total.
-        let has_keys = !report.key_names.is_empty();
-        second.rows(report, |row| {
-            all.add_sum(&row.gain.sum);
-            if has_keys {
-                let id = (report.number, row.id);
-                // Its time, and a little for each request, so that requests without time count too.
-                let totals = &row.gain.sum.totals;
-                let gained = totals.time as f64 + totals.requests as f64;
-                let weight = self.weights.add(id, gained).unwrap_or(gained);
-                draft.push(id, weight, &row.gain.sum);
-            }
-        });
-        if all.totals != Totals::ZERO {
-            draft.push((report.number, TOTAL_ID), f64::INFINITY, &all);
-        }
     }
 
     /// Makes a block of the draft, and one of ten if it was the last of them.
@@ -147,6 +141,44 @@ impl Fold {
         let missed = blocks.iter().map(|block| block.missed).sum();
         let begin = blocks.first().map_or(end, |oldest| oldest.second);
         block(draft, begin, end - begin, missed).0
+    }
+}
+
+/// Puts what rows gained, and all of a report together, into a draft.
+struct Drafting<'a> {
+    draft: Draft,
+    weights: &'a mut Weights,
+    /// The number of the report at hand.
+    report: u64,
+    /// The only row of a report without keys is its total.
+    has_keys: bool,
+    all: Sum,
+}
+
+impl RowReader for Drafting<'_> {
+    fn begin(&mut self, report: &Watched) {
+        self.report = report.number;
+        self.has_keys = !report.key_names.is_empty();
+    }
+
+    fn row(&mut self, row: &RowDelta<'_>) {
+        let sum = &row.gain.sum;
+        self.all.add_sum(sum);
+        if self.has_keys {
+            let id = (self.report, row.id);
+            // Its time, and a little for each request, so that requests without time count too.
+            let gained = sum.totals.time as f64 + sum.totals.requests as f64;
+            let weight = self.weights.add(id, gained).unwrap_or(gained);
+            self.draft.push(id, weight, sum);
+        }
+    }
+
+    fn end(&mut self) {
+        let all = std::mem::take(&mut self.all);
+        if all.totals != Totals::ZERO {
+            self.draft
+                .push((self.report, TOTAL_ID), f64::INFINITY, &all);
+        }
     }
 }
 
