@@ -33,6 +33,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check(flags) => check::execute(&flags),
         Command::Doctor(flags) => doctor::execute(&flags),
         Command::Tables(flags) => tables::execute(&flags),
+        #[cfg(feature = "sql")]
+        Command::History(command) => pinbad::cli::history::execute(&command),
         Command::Man { dir } => man::man(dir.as_deref()),
         Command::Completions { shell } => man::completions(shell),
         Command::Load(options) => until_signal(|shutdown| {

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use clap::{Args as FlagGroup, Parser, Subcommand};
 use clap_complete::Shell;
 
+#[cfg(feature = "sql")]
+use crate::cli::history::HistoryCommand;
 use crate::cli::import::ImportFlags;
 use crate::cli::load::LoadOptions;
 use crate::cli::query::QueryFlags;
@@ -83,6 +85,10 @@ pub enum Command {
     /// traffic the buffers hold.
     #[command(after_help = include_str!("help/doctor.txt"))]
     Doctor(ConfigFlags),
+    /// List or verify the files of history, beside a running daemon.
+    #[cfg(feature = "sql")]
+    #[command(subcommand, after_help = include_str!("help/history.txt"))]
+    History(HistoryCommand),
     /// Print the man page, or write the pages of all commands to a folder.
     Man {
         /// Write pinbad.1, pinbad-serve.1 and so on to this folder.
@@ -180,6 +186,10 @@ mod tests {
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
             ("pinbad doctor --help", 0),
+            #[cfg(feature = "sql")]
+            ("pinbad history ls", 2),
+            #[cfg(feature = "sql")]
+            ("pinbad history verify --help", 0),
             ("pinbad query", 2),
             ("pinbad query --help", 0),
             ("pinbad completions", 2),

@@ -8,6 +8,8 @@ pub mod check;
 pub mod client;
 pub mod doctor;
 pub mod format;
+#[cfg(feature = "sql")]
+pub mod history;
 pub mod import;
 mod lexer;
 pub mod load;

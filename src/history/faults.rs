@@ -30,7 +30,6 @@ impl std::fmt::Debug for Faults {
     }
 }
 
-#[allow(dead_code, reason = "for tests of crashes")]
 impl Faults {
     /// Before a change.
     pub(super) fn step(&self) -> io::Result<()> {

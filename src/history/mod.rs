@@ -15,6 +15,7 @@ mod disk;
 #[cfg(test)]
 mod faults;
 pub(crate) mod histogram;
+pub mod inspect;
 pub(crate) mod lines;
 mod manifest;
 mod memory;

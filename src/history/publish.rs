@@ -68,13 +68,20 @@ impl Store {
             return Ok(false);
         };
         let is_raw = pieces.first().is_some_and(|part| part.is_raw());
-        let publish = |store: &mut Self| match is_raw {
-            true => store.publish_requests(pieces, now, stop),
-            false => store.publish(resolution, pieces, now, stop),
-        };
-        self.attempt(|store| match publish(store) {
-            Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
-            published => published,
+        self.attempt(|store| {
+            // What goes makes room for it; where nothing goes it may still find some.
+            match store.make_room(now) {
+                Ok(()) | Err(StoreError::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let published = match is_raw {
+                true => store.publish_requests(pieces, now, stop),
+                false => store.publish(resolution, pieces, now, stop),
+            };
+            match published {
+                Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
+                published => published,
+            }
         })?;
         Ok(true)
     }

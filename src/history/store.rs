@@ -464,3 +464,6 @@ pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
         crc.update(buffer.get(..read).unwrap_or_default());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! `pinbad history`: what is in a folder of history, and whether it is whole. Runs beside the daemon: it locks and changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args as FlagGroup, Subcommand, ValueEnum};
+
+use super::format::{self, fit, fit_right, grouped, visible};
+use super::{Failure, complain, print};
+use crate::history::inspect::{self, Held};
+
+/// What to do with it.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// List what is kept: reports, resolutions, spans, rows and bytes.
+    Ls(LsFlags),
+    /// Read all of it, and compare it with the checksums and counts in the manifest.
+    #[command(after_help = include_str!("help/history_verify.txt"))]
+    Verify(FolderFlag),
+}
+
+/// The folder.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct FolderFlag {
+    /// The folder, as in history.dir.
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// The flags of `ls`.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct LsFlags {
+    /// The folder.
+    #[command(flatten)]
+    pub folder: FolderFlag,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// How a list is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: an array of objects, times in seconds since 1970.
+    Json,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// When the folder cannot be read, or something in it is wrong.
+pub fn execute(command: &HistoryCommand) -> Result<(), Failure> {
+    match command {
+        HistoryCommand::Ls(flags) => ls(flags),
+        HistoryCommand::Verify(flags) => verify(&flags.dir),
+    }
+}
+
+fn ls(flags: &LsFlags) -> Result<(), Failure> {
+    let held = inspect::list(&flags.folder.dir).map_err(Failure::failed)?;
+    match flags.format {
+        Format::Json => {
+            let json = serde_json::to_string(&held).map_err(Failure::failed)?;
+            print(&format::visible_json(&json))
+        }
+        Format::Table => print(&table(&held)),
+    }
+}
+
+fn table(held: &[Held]) -> String {
+    let head = [
+        "report",
+        "definition",
+        "by",
+        "from (UTC)",
+        "to (UTC)",
+        "rows",
+        "pending",
+        "files",
+        "bytes",
+    ];
+    let mut lines = vec![head.map(str::to_owned)];
+    let number = |number: u64| grouped(number as f64);
+    lines.extend(held.iter().map(|held| {
+        [
+            visible(&held.report).into_owned(),
+            held.definition.get(..8).unwrap_or_default().to_owned(),
+            held.resolution.name().to_owned(),
+            moment(held.from),
+            moment(held.to),
+            number(held.rows),
+            number(held.pending_rows),
+            number(held.files),
+            format::bytes(held.bytes as f64),
+        ]
+    }));
+    let bytes: u64 = held.iter().map(|held| held.bytes).sum();
+    let widths: [usize; 9] = std::array::from_fn(|at| {
+        let widths = lines.iter().map(|line| format::width(&line[at]));
+        widths.max().unwrap_or(0)
+    });
+    let lines = lines.iter().map(|line| {
+        let cells = line.iter().zip(widths).enumerate();
+        let cells = cells.map(|(at, (cell, width))| match at {
+            0..5 => fit(cell, width),
+            _ => fit_right(cell, width),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    });
+    let lines: Vec<_> = lines.collect();
+    format!(
+        "{}\n{} in all",
+        lines.join("\n"),
+        format::bytes(bytes as f64)
+    )
+}
+
+fn moment(unix_secs: u64) -> String {
+    let moment = i64::try_from(unix_secs).ok();
+    let moment = moment.and_then(|secs| chrono::DateTime::from_timestamp(secs, 0));
+    moment.map_or_else(String::new, |moment| {
+        moment.format("%Y-%m-%d %H:%M").to_string()
+    })
+}
+
+fn verify(dir: &Path) -> Result<(), Failure> {
+    let verified = inspect::verify(dir).map_err(Failure::failed)?;
+    verified.problems.iter().for_each(complain);
+    let number = |number: u64| grouped(number as f64);
+    let mut text = format!(
+        "{} files with {} rows are whole ({}).",
+        number(verified.parts),
+        number(verified.rows),
+        format::bytes(verified.bytes as f64)
+    );
+    if verified.is_torn {
+        text += "\nThe last commit was not finished: the next start leaves it out.";
+    }
+    for file in &verified.uncounted {
+        text += &format!("\nnot counted: {}", file.display());
+    }
+    print(&text)?;
+    match verified.problems.len() {
+        0 => Ok(()),
+        wrong => Err(Failure::failed(format!(
+            "{wrong} files are not as they were written"
+        ))),
+    }
+}

@@ -1,0 +1,175 @@
+//! What is in a folder of history, for commands beside a running daemon: nothing is locked or changed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use serde::Serialize;
+
+use super::disk::StoreError;
+use super::manifest::Manifest;
+use super::parquet::Want;
+use super::part::{Part, Section};
+use super::store::{checksum, files_of};
+use super::{Dataset, Resolution};
+
+/// The rows of a dataset at a resolution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// The report.
+    pub report: String,
+    /// The hash of its definition; none of coverage.
+    pub definition: String,
+    /// Of the rows.
+    pub resolution: Resolution,
+    /// The beginning of the first, unix seconds.
+    pub from: u64,
+    /// The end of the last.
+    pub to: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Those of them that are not published yet.
+    pub pending_rows: u64,
+    /// Published files.
+    pub files: u64,
+    /// Bytes; of pieces the part that its rows are of all.
+    pub bytes: u64,
+}
+
+/// What a folder has, by report, definition and resolution.
+///
+/// # Errors
+/// When there is no manifest, or it cannot be read.
+pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
+    let manifest = read(dir)?;
+    let mut held: BTreeMap<(&str, &str, Resolution), Held> = BTreeMap::new();
+    for part in manifest.parts() {
+        for Section { dataset, rows } in &part.sections {
+            let Dataset { report, hash, .. } = &**dataset;
+            let held = held.entry((report, hash, part.resolution));
+            let held = held.or_insert_with(|| Held {
+                report: report.clone(),
+                definition: hash.clone(),
+                resolution: part.resolution,
+                from: part.span.start,
+                to: part.span.end,
+                rows: 0,
+                pending_rows: 0,
+                files: 0,
+                bytes: 0,
+            });
+            held.from = held.from.min(part.span.start);
+            held.to = held.to.max(part.span.end);
+            held.rows += rows;
+            match part.is_published() {
+                true => held.files += 1,
+                false => held.pending_rows += rows,
+            }
+            let share = u128::from(part.bytes) * u128::from(*rows) / u128::from(part.rows().max(1));
+            held.bytes += share as u64;
+        }
+    }
+    Ok(held.into_values().collect())
+}
+
+/// What was found when all was read.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// Files and pieces that are as the manifest says.
+    pub parts: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong, a file each.
+    pub problems: Vec<String>,
+    /// Files of ours that do not count: a daemon is writing them, or was when it was killed, and the next start removes them.
+    pub uncounted: Vec<PathBuf>,
+    /// Whether a last commit was not finished: the next start leaves it out.
+    pub is_torn: bool,
+}
+
+/// Reads all that a folder has, and compares it with the manifest. What a running daemon removes meanwhile is no problem.
+///
+/// # Errors
+/// When there is no manifest, or it cannot be read; or the folder.
+pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
+    let manifest = read(dir)?;
+    let on_disk = files_of(dir)?;
+    let mut verified = Verified::default();
+    let mut problems = Vec::new();
+    for part in manifest.parts() {
+        match verify_part(part) {
+            Ok(()) => {
+                verified.parts += 1;
+                verified.rows += part.rows();
+                verified.bytes += part.bytes;
+            }
+            Err(problem) => problems.push((part, problem)),
+        }
+    }
+    // Once more: what came and went meanwhile.
+    let now = read(dir)?;
+    let is_in = |manifest: &Manifest, path: &Path| manifest.parts().any(|part| part.path == path);
+    let problems = problems.iter().filter(|(part, _)| is_in(&now, &part.path));
+    let shown =
+        |(part, problem): &(&Arc<Part>, String)| format!("{}: {problem}", part.path.display());
+    verified.problems = problems.map(shown).collect();
+    let counted = |path: &PathBuf| is_in(&manifest, path) || is_in(&now, path);
+    let uncounted = on_disk
+        .into_iter()
+        .filter(|path| !counted(path) && path.exists());
+    verified.uncounted = uncounted.collect();
+    verified.is_torn = now.torn > 0;
+    Ok(verified)
+}
+
+fn read(dir: &Path) -> Result<Manifest, StoreError> {
+    Manifest::read(dir)?.ok_or_else(|| StoreError::Damaged {
+        path: Manifest::path(dir),
+        reason: "it is missing; is this the folder of history.dir?".to_owned(),
+    })
+}
+
+/// Size, checksum, and that all rows can be read.
+fn verify_part(part: &Part) -> Result<(), String> {
+    let (bytes, crc) = checksum(&part.path).map_err(|error| error.to_string())?;
+    if bytes != part.bytes {
+        return Err(format!(
+            "it has {bytes} bytes, and {} were written",
+            part.bytes
+        ));
+    }
+    if crc != part.crc {
+        return Err("its checksum is not that of what was written".to_owned());
+    }
+    for Section { dataset, rows } in &part.sections {
+        let mut read = 0;
+        if dataset.is_raw() {
+            // Of pieces the checksum has to do.
+            read = match part.is_published() {
+                true => raw_rows(&part.path).map_err(|error| error.to_string())?,
+                false => *rows,
+            };
+        }
+        let want = Want { histograms: true };
+        part.read(dataset, 0..u64::MAX, want, &mut |_| read += 1)
+            .map_err(|error| error.to_string())?;
+        if read != *rows {
+            return Err(format!(
+                "it has {read} rows of {}, and {rows} were written",
+                dataset.report
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a file of raw requests, or of what belongs to them.
+fn raw_rows(path: &Path) -> io::Result<u64> {
+    let metadata = ArrowReaderMetadata::load(&File::open(path)?, Default::default())?;
+    Ok(metadata.metadata().file_metadata().num_rows() as u64)
+}

@@ -1,0 +1,422 @@
+//! Kills, failing disks and damaged files.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A change of the store in the run that is stopped everywhere.
+enum Step {
+    Flush(&'static [i64]),
+    Publish,
+    Retain,
+}
+
+/// Minutes from [`NOON`] at which something is done.
+const STEPS: &[(i64, Step)] = &[
+    (1, Step::Flush(&[0])),
+    (4, Step::Flush(&[1, 2, 3])),
+    (6, Step::Publish),
+    // Late, beside what is published already.
+    (10, Step::Flush(&[-20, 5])),
+    (12, Step::Publish),
+    (11 * 60, Step::Flush(&[11 * 60])),
+    (12 * 60, Step::Publish),
+    (12 * 60 + 5, Step::Publish),
+    (3 * 24 * 60, Step::Publish),
+    (3 * 24 * 60 + 5, Step::Publish),
+    (20 * 24 * 60, Step::Retain),
+    (20 * 24 * 60 + 1, Step::Flush(&[20 * 24 * 60])),
+];
+
+fn keep() -> Retention {
+    Retention {
+        secs: [14 * DAY, u64::MAX, u64::MAX],
+        ..FOR_EVER
+    }
+}
+
+fn second(minute: i64) -> u64 {
+    NOON.checked_add_signed(minute * 60).unwrap()
+}
+
+fn batch_of(step: usize, minutes: &[i64]) -> Gained {
+    let times: Vec<u64> = minutes.iter().map(|&it| second(it)).collect();
+    gained(&times, mark(step as u32))
+}
+
+/// Does a step; what it flushed is in `counted` when it succeeds.
+fn run(store: &mut Store, step: usize, counted: &mut Rows) -> Result<(), StoreError> {
+    let (minute, what) = &STEPS[step];
+    let now = second(*minute);
+    match what {
+        Step::Flush(minutes) => {
+            let gained = batch_of(step, minutes);
+            store.flush(&gained.batch, now, || ())?;
+            counted.extend(gained.rows);
+            Ok(())
+        }
+        Step::Publish => publish_all(store, now),
+        Step::Retain => store.retain(now),
+    }
+}
+
+/// Requests by day, as all parts have them together.
+fn counted_days(store: &Store) -> BTreeMap<Place, u128> {
+    let mut rows = Rows::new();
+    for part in store.parts().read().iter().filter(|part| !part.rolled) {
+        rows_of(part, &mut rows);
+    }
+    days(&rows)
+}
+
+fn days(rows: &Rows) -> BTreeMap<Place, u128> {
+    let days = at(Resolution::Day, rows).into_iter();
+    days.map(|(row, sums)| (row, sums[0])).collect()
+}
+
+/// The finest resolution of which nothing was removed.
+fn finest(steps: usize) -> Resolution {
+    let is_removed = STEPS
+        .iter()
+        .take(steps)
+        .any(|it| matches!(it.1, Step::Retain));
+    if is_removed {
+        Resolution::Hour
+    } else {
+        Resolution::Minute
+    }
+}
+
+fn open_on(faults: &Faults, dir: &Path) -> Result<Store, StoreError> {
+    let faults = faults.clone();
+    Store::open_on(Disk { faults }, dir, keep())
+}
+
+/// Stopped before the `n`th change, by a kill or because it alone fails; whether there were so many.
+fn stopped_at(n: u64, is_kill: bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("history");
+    let faults = Faults::default();
+    match is_kill {
+        true => faults.die_at(n),
+        false => faults.fail_at(n),
+    }
+    let (mut step, mut counted) = (0, Rows::new());
+    let mut store = open_on(&faults, &dir).ok();
+    if let Some(store) = &mut store {
+        while step < STEPS.len() && run(store, step, &mut counted).is_ok() {
+            step += 1;
+        }
+    }
+    if is_kill {
+        store = None;
+    }
+    let mut store = store.unwrap_or_else(|| Store::open(&dir, keep()).unwrap());
+    if let Some((_, Step::Flush(minutes))) = STEPS.get(step) {
+        // All of what was being flushed counts, or nothing of it.
+        let mut both = counted.clone();
+        both.extend(batch_of(step, minutes).rows);
+        let found = counted_days(&store);
+        if is_kill && found == days(&both) {
+            counted = both;
+            step += 1;
+        } else {
+            assert_eq!(found, days(&counted), "{n}");
+        }
+    }
+    check(&store, &counted, finest(step + 1));
+    check_published(&dir, &counted);
+    // It goes on from there; as it takes time, not after each.
+    if n.is_multiple_of(7) {
+        for step in step..STEPS.len() {
+            run(&mut store, step, &mut counted).unwrap();
+        }
+        check_published(&dir, &counted);
+        check(&store, &counted, Resolution::Hour);
+    }
+    drop(store);
+    // Nothing is left that does not count.
+    let store = Store::open(&dir, keep()).unwrap();
+    let parts = store.manifest.parts();
+    let mut known: Vec<PathBuf> = parts.map(|part| part.path.clone()).collect();
+    known.sort_unstable();
+    assert_eq!(files_of(&dir).unwrap(), known, "{n}");
+    faults.was_reached()
+}
+
+#[test]
+fn killed_before_any_change_nothing_is_there_twice() {
+    let changes = (1..).take_while(|&n| stopped_at(n, true)).count();
+    assert!(changes > 100, "{changes}");
+}
+
+#[test]
+fn a_change_that_fails_is_made_later() {
+    let changes = (1..).take_while(|&n| stopped_at(n, false)).count();
+    assert!(changes > 100, "{changes}");
+}
+
+#[test]
+fn who_reads_the_tree_between_any_two_changes_counts_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, path) = (Faults::default(), dir.path().to_owned());
+    let mut store = open_on(&faults, &path).unwrap();
+    let all = Arc::new(Mutex::new(Rows::new()));
+    let looks = Arc::new(AtomicU64::new(0));
+    let (seen, looked) = (Arc::clone(&all), Arc::clone(&looks));
+    faults.set_watch(move || {
+        check_published(&path, &seen.lock());
+        looked.fetch_add(1, Ordering::Relaxed);
+    });
+    for (step, (_, what)) in STEPS.iter().enumerate() {
+        if let Step::Flush(minutes) = what {
+            all.lock().extend(batch_of(step, minutes).rows);
+        }
+        run(&mut store, step, &mut Rows::new()).unwrap();
+    }
+    assert!(looks.load(Ordering::Relaxed) > 100);
+}
+
+#[test]
+fn a_full_disk_pauses_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let mut store = open_on(&faults, dir.path()).unwrap();
+    let mut counted = Rows::new();
+    for (step, (_, what)) in STEPS.iter().enumerate() {
+        let before = listing(dir.path());
+        if !matches!(what, Step::Retain) {
+            faults.set_full(true);
+            let tried = run(&mut store, step, &mut Rows::new());
+            if let Step::Flush(_) = what {
+                let error = tried.unwrap_err().to_string();
+                assert!(error.contains("cannot write"), "{error}");
+                assert!(error.contains("No space"), "{error}");
+            }
+            assert_eq!(listing(dir.path()), before);
+            faults.set_full(false);
+        }
+        run(&mut store, step, &mut counted).unwrap();
+        check(&store, &counted, finest(step + 1));
+    }
+}
+
+/// A store with a flush as its last commit, what it has without that, and with it.
+fn flushed() -> (TempDir, Rows, Rows) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), keep()).unwrap();
+    let mut counted = Rows::new();
+    for step in 0..3 {
+        run(&mut store, step, &mut counted).unwrap();
+    }
+    let before = counted.clone();
+    run(&mut store, 3, &mut counted).unwrap();
+    (dir, before, counted)
+}
+
+fn restore(files: &[(PathBuf, Vec<u8>)]) {
+    for (path, bytes) in files {
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_commit_that_was_cut_off_does_not_count() {
+    let (dir, before, after) = flushed();
+    let files = listing(dir.path());
+    let path = Manifest::path(dir.path());
+    let text = fs::read(&path).unwrap();
+    let mut ends = text[..text.len() - 1].iter();
+    let last = ends.rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for len in last..=text.len() {
+        restore(&files);
+        fs::write(&path, &text[..len]).unwrap();
+        let store = Store::open(dir.path(), keep()).unwrap();
+        if len % 32 == 0 || len + 2 > text.len() {
+            let counted = if len == text.len() { &after } else { &before };
+            check(&store, counted, Resolution::Minute);
+        }
+        let files = files_of(dir.path()).unwrap().len();
+        assert_eq!(store.parts().read().len(), files);
+    }
+    // What a power cut may leave in the place of what was not written.
+    restore(&files);
+    fs::write(&path, [&text[..last], &[0; 4096]].concat()).unwrap();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    check(&store, &before, Resolution::Minute);
+}
+
+#[test]
+fn a_manifest_that_is_damaged_missing_or_newer_stops_it_and_nothing_is_touched() {
+    let (dir, ..) = flushed();
+    let path = Manifest::path(dir.path());
+    let text = fs::read(&path).unwrap();
+    let refused = |text: Option<&[u8]>| {
+        match text {
+            Some(text) => fs::write(&path, text).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let before = listing(dir.path());
+        let error = Store::open(dir.path(), keep()).unwrap_err().to_string();
+        assert_eq!(listing(dir.path()), before);
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        error
+    };
+    for at in (0..text.len() / 2).step_by(19) {
+        let mut damaged = text.clone();
+        damaged[at] ^= 1;
+        assert!(refused(Some(&damaged)).contains("is damaged"));
+    }
+    assert!(refused(Some(b"")).contains("is damaged"));
+    assert!(refused(None).contains("it is missing"));
+    let json = r#"{"format":2,"something":"else"}"#;
+    let crc = crc32fast::hash(json.as_bytes());
+    let error = refused(Some(format!("{crc:08x} {json}\nanything").as_bytes()));
+    let known = "has format 2, and this program knows formats up to 1";
+    assert!(error.contains(known), "{error}");
+    fs::write(&path, &text).unwrap();
+    Store::open(dir.path(), keep()).unwrap();
+}
+
+#[test]
+fn one_daemon_has_the_folder() {
+    let (dir, ..) = flushed();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    let error = Store::open(dir.path(), keep()).unwrap_err().to_string();
+    assert!(error.starts_with("history.dir: "), "{error}");
+    assert!(error.contains("in use by another"), "{error}");
+    let run = store.run();
+    drop(store);
+    assert_eq!(Store::open(dir.path(), keep()).unwrap().run(), run + 1);
+}
+
+/// It is noticed, its rows are lost, all others are published.
+#[test]
+fn a_damaged_piece_is_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let (damaged, whole) = (gained(&[NOON], 1), gained(&[NOON + MINUTE], 1));
+    store.flush(&damaged.batch, NOON, || ()).unwrap();
+    store.flush(&whole.batch, NOON, || ()).unwrap();
+    drop(store);
+    let files = listing(dir.path());
+    let (path, bytes) = &files[0];
+    // What it begins with is there for people.
+    for at in (8..bytes.len()).step_by(61).chain([bytes.len() - 1]) {
+        for file in files_of(dir.path()).unwrap() {
+            fs::remove_file(file).unwrap();
+        }
+        restore(&files);
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x10;
+        fs::write(path, bytes).unwrap();
+        let mut store = open(dir.path());
+        publish_all(&mut store, NOON + HOUR).unwrap();
+        assert_eq!(store.counts.damaged, 1, "{at}");
+        check(&store, &whole.rows, Resolution::Minute);
+        assert!(path.with_extension("damaged").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
+    let (dir, _, counted) = flushed();
+    let stranger = dir.path().join("rollup/notes.parquet");
+    fs::write(&stranger, "mine").unwrap();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    check(&store, &counted, Resolution::Minute);
+    let parts = Arc::clone(&store.parts().read());
+    let part = parts.iter().find(|part| part.is_published()).unwrap();
+    drop(store);
+    fs::remove_file(&part.path).unwrap();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    assert_eq!(store.counts.missing, 1);
+    assert!(store.parts().read().iter().all(|it| it.path != part.path));
+    assert!(stranger.exists());
+}
+
+#[test]
+fn a_stop_leaves_everything_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let gained = gained(&[NOON], 1);
+    store.flush(&gained.batch, NOON, || ()).unwrap();
+    let before = listing(dir.path());
+    let stop = Shutdown::new();
+    stop.request();
+    let error = store.publish_due(NOON + HOUR, &stop).unwrap_err();
+    assert!(matches!(error, StoreError::Stopped));
+    assert_eq!(listing(dir.path()), before);
+    check(&store, &gained.rows, Resolution::Minute);
+}
+
+#[test]
+fn pieces_are_their_owners_alone_and_published_files_are_for_who_may_enter() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, ..) = flushed();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&Manifest::path(dir.path())), 0o600);
+    assert_eq!(mode(&dir.path().join(PENDING)), 0o700);
+    for file in files_of(dir.path()).unwrap() {
+        let is_published = file.extension().unwrap() == "parquet";
+        let modes = if is_published {
+            (0o644, 0o755)
+        } else {
+            (0o600, 0o700)
+        };
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), modes);
+    }
+}
+
+/// What the commands beside a daemon say.
+#[test]
+fn it_is_listed_and_every_damage_is_found() {
+    use super::super::super::inspect::{list, verify};
+    let (dir, _, counted) = flushed();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    let held = list(dir.path()).unwrap();
+    let minutes = held.iter().filter(|it| it.resolution == Resolution::Minute);
+    let (rows, bytes) = minutes.fold((0, 0), |sum, it| (sum.0 + it.rows, sum.1 + it.bytes));
+    assert_eq!(rows, counted.len() as u64);
+    assert!(
+        bytes > 0
+            && held
+                .iter()
+                .all(|it| it.pending_rows <= it.rows && it.from < it.to)
+    );
+    let verified = verify(dir.path()).unwrap();
+    assert!(verified.problems.is_empty() && verified.uncounted.is_empty());
+    let parts = Arc::clone(&store.parts().read());
+    assert_eq!(verified.parts, parts.len() as u64);
+    assert_eq!(
+        verified.rows,
+        parts.iter().map(|part| part.rows()).sum::<u64>()
+    );
+    drop(store);
+    for file in files_of(dir.path()).unwrap() {
+        let whole = fs::read(&file).unwrap();
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 1;
+        for bytes in [&damaged, &whole[..whole.len() - 1]] {
+            fs::write(&file, bytes).unwrap();
+            let problems = verify(dir.path()).unwrap().problems;
+            assert_eq!(problems.len(), 1);
+            assert!(
+                problems[0].starts_with(file.to_str().unwrap()),
+                "{problems:?}"
+            );
+        }
+        fs::write(&file, whole).unwrap();
+    }
+    let uncounted = dir.path().join("pending/999.new");
+    fs::write(&uncounted, "").unwrap();
+    let verified = verify(dir.path()).unwrap();
+    assert_eq!(
+        (verified.problems.len(), verified.uncounted),
+        (0, vec![uncounted])
+    );
+    verify(&dir.path().join(PENDING)).unwrap_err();
+}

@@ -1,0 +1,140 @@
+//! What is removed, and in which order.
+
+use super::*;
+
+/// Far from the end of the month.
+const NOON: u64 = super::NOON - 15 * DAY;
+
+/// A row an hour, of forty hours, published as minutes and hours, and folded to two days.
+fn two_days(dir: &Path) -> (Store, Rows) {
+    let mut store = open(dir);
+    let mut model = Rows::new();
+    for hour in 0..40 {
+        let time = NOON + hour * HOUR;
+        let gained = gained(&[time], 1);
+        store.flush(&gained.batch, time + 60, || ()).unwrap();
+        publish_all(&mut store, time + 60).unwrap();
+        model.extend(gained.rows);
+    }
+    for hour in 60..63 {
+        publish_all(&mut store, NOON + hour * HOUR).unwrap();
+    }
+    check(&store, &model, Resolution::Minute);
+    (store, model)
+}
+
+/// (resolution, begin) of all published files, and the bytes of all.
+fn files(store: &Store) -> (Vec<(Resolution, u64)>, u64) {
+    let parts = Arc::clone(&store.parts().read());
+    let published = parts.iter().filter(|part| part.is_published());
+    let files = published.map(|part| (part.resolution, part.span.start));
+    let mut files: Vec<_> = files.collect();
+    files.sort_unstable();
+    (files, parts.iter().map(|part| part.bytes).sum())
+}
+
+#[test]
+fn what_is_too_old_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, model) = two_days(dir.path());
+    store.retention.secs[0] = 30 * HOUR;
+    store.retain(NOON + 45 * HOUR).unwrap();
+    let files = files(&store).0;
+    let minutes = files.iter().filter(|it| it.0 == Resolution::Minute);
+    assert_eq!(minutes.map(|it| it.1).min(), Some(NOON + 15 * HOUR));
+    // Three datasets.
+    assert_eq!(store.counts.removed_by_age, 3 * 15);
+    check(&store, &model, Resolution::Hour);
+    let on_disk = files_of(dir.path()).unwrap().len();
+    assert_eq!(on_disk, store.parts().read().len());
+    // Of pieces those of days go too: nothing is coarser. What others have is nowhere else.
+    store.retention.secs = [0; 3];
+    store.retain(NOON + 80 * HOUR).unwrap();
+    assert!(store.parts().read().is_empty());
+    let time = NOON + 80 * HOUR;
+    let gained = gained(&[time], 1);
+    store.flush(&gained.batch, time, || ()).unwrap();
+    store.retain(time + 10 * DAY).unwrap();
+    assert_eq!(store.parts().read().len(), 1);
+}
+
+#[test]
+fn the_oldest_and_finest_make_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = two_days(dir.path());
+    let (all, bytes) = files(&store);
+    for part in 1..12 {
+        store.retention.size_max = bytes - bytes * part / 12;
+        store.retain(NOON + 63 * HOUR).unwrap();
+        let (left, bytes) = files(&store);
+        assert!(bytes <= store.retention.size_max);
+        assert_eq!(left, all[all.len() - left.len()..], "the first go");
+        let on_disk = files_of(dir.path()).unwrap().len();
+        assert_eq!(on_disk, store.parts().read().len());
+    }
+    assert!(files(&store).0.len() < 10);
+    store.retention.size_max = 0;
+    store.retain(NOON + 63 * HOUR).unwrap();
+    // Days that are not published are all that is left.
+    let parts = Arc::clone(&store.parts().read());
+    let kept = parts.iter().map(|it| (it.resolution, it.is_published()));
+    assert!(kept.eq([(Resolution::Day, false); 3]));
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.parts().read().len(), 3);
+    let minutes = dir.path().join("rollup/report=by script/resolution=minute");
+    let dates = fs::read_dir(minutes).unwrap();
+    assert_eq!(dates.count(), 0, "dates without files go too");
+}
+
+#[test]
+fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(two_days(dir.path()));
+    let faults = Faults::default();
+    let keep = Retention {
+        free_min: 1_000_000,
+        ..FOR_EVER
+    };
+    let disk = Disk {
+        faults: faults.clone(),
+    };
+    let mut store = Store::open_on(disk, dir.path(), keep).unwrap();
+    let before = files(&store).0;
+    faults.set_free(1_000_000 - 10_000);
+    let now = NOON + 70 * HOUR;
+    store.retain(now).unwrap();
+    let after = files(&store).0;
+    assert!(!after.is_empty() && after.len() < before.len());
+    let removed = before.len() - after.len();
+    assert_eq!(after, before[removed..]);
+    assert_eq!(store.counts.removed_by_free_space, removed as u64);
+    // Others fill the disk.
+    faults.set_free(0);
+    let gained = gained(&[now], 1);
+    let error = store.flush(&gained.batch, now, || ()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("history.free_min: 0 bytes are free"));
+    assert!(error.contains(dir.path().to_str().unwrap()), "{error}");
+    assert!(files(&store).0.is_empty());
+    faults.set_free(u64::MAX);
+    store.flush(&gained.batch, now, || ()).unwrap();
+}
+
+#[test]
+fn what_is_read_is_deleted_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    let gained = gained(&[NOON], 1);
+    store.flush(&gained.batch, NOON, || ()).unwrap();
+    let view = Arc::clone(&store.parts().read());
+    publish_all(&mut store, NOON + HOUR).unwrap();
+    let mut rows = Rows::new();
+    view.iter().for_each(|part| rows_of(part, &mut rows));
+    assert_eq!(rows.len(), gained.rows.len());
+    let piece = view[0].path.clone();
+    drop(view);
+    assert!(piece.exists());
+    store.retain(NOON + HOUR).unwrap();
+    assert!(!piece.exists());
+}
