@@ -12,6 +12,7 @@
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
+//! | `history` | one | rows and files of the past on disk |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!

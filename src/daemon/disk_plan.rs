@@ -68,7 +68,7 @@ mod tests {
         config.history.dir = Some("/x".into());
         let said = lasting(&config);
         assert!(
-            said[0].ends_with("all that is to be kept takes 342 MiB"),
+            said[0].ends_with("all that is to be kept takes 347.4 MiB"),
             "{said:?}"
         );
         assert!(said[2].contains("no minutes are kept for long"), "{said:?}");
