@@ -375,6 +375,8 @@ fn others_read_the_same_from_the_files() {
             let name = name.to_string();
             files.iter().any(|path| path.contains(&name))
         };
+        // One file is published in a second.
+        clock.advance_ms(1_000);
         match hours.iter().all(is_there) {
             true => Ok(()),
             false => Err(files),
