@@ -44,10 +44,11 @@ impl RowsAt {
 
     /// When the first row that there is begins.
     pub(crate) fn kept_from(&self) -> Option<u64> {
-        let parts = self.parts.iter().map(|part| part.span.start);
-        let batch = self.flushing.iter().map(|batch| batch.span().start);
+        let parts = self.parts.iter().map(|part| part.span.clone());
+        let batch = self.flushing.iter().map(|batch| batch.span());
+        let stored = parts.chain(batch).filter(|span| !span.is_empty());
         let running = self.running.iter().map(|row| row.time);
-        parts.chain(batch).chain(running).min()
+        stored.map(|span| span.start).chain(running).min()
     }
 }
 
