@@ -42,9 +42,10 @@ impl RowsAt {
         })
     }
 
-    /// When the first row that there is begins.
-    pub(crate) fn kept_from(&self) -> Option<u64> {
-        let parts = self.parts.iter().map(|part| part.span.clone());
+    /// When the first row of the dataset begins that there is.
+    pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {
+        let parts = self.parts.iter().filter(|part| part.has(dataset));
+        let parts = parts.map(|part| part.span.clone());
         let batch = self.flushing.iter().map(|batch| batch.span());
         let stored = parts.chain(batch).filter(|span| !span.is_empty());
         let running = self.running.iter().map(|row| row.time);

@@ -108,7 +108,10 @@ impl Catalog {
             let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
             let mut remarks = covered.remarks(
                 plan,
-                ran.kept_from().into_iter().chain(view.kept_from()).min(),
+                ran.kept_from(&coverage)
+                    .into_iter()
+                    .chain(view.kept_from(&dataset))
+                    .min(),
             );
             let sums = Sums::read(view.clone(), &dataset, plan);
             remarks.extend(sums.lacking.iter().cloned());
@@ -177,7 +180,11 @@ impl Catalog {
         let mut step = question.step;
         let plan = Plan::of_steps(&view.parts, &dataset, &question.span, &mut step);
         let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
-        let kept_from = ran.kept_from().into_iter().chain(view.kept_from()).min();
+        let kept_from = ran
+            .kept_from(&coverage)
+            .into_iter()
+            .chain(view.kept_from(&dataset))
+            .min();
         let mut partial = covered.remarks(&plan, kept_from);
 
         let metric = question.metric;
