@@ -39,6 +39,7 @@ use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
 use crate::report::row_key::key_texts;
 
+pub(crate) mod batches;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,19 @@ pub(crate) struct RowsAt {
 }
 
 impl RowsAt {
+    /// Those of a dataset.
+    pub(crate) fn of(history: &History, dataset: &Dataset) -> Self {
+        let mut running = Vec::new();
+        let view = history.view(|batch| {
+            batch.rows(dataset, batch.span(), |row| running.push(row.to_owned()));
+        });
+        Self {
+            parts: view.parts,
+            flushing: view.flushing,
+            running: running.into(),
+        }
+    }
+
     /// Those of two datasets at the same moment.
     pub(crate) fn of_both(history: &History, datasets: [&Dataset; 2]) -> [Self; 2] {
         let mut running = [Vec::new(), Vec::new()];

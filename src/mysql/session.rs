@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
+use super::MySql;
 use super::commands::{statement_id, utf8};
 use super::connections::{Owner, Registered, Victim};
 use super::errors::{error, unknown_command};
@@ -21,12 +22,8 @@ use super::kill::Kill;
 use super::login::{Entrance, Login};
 use super::packets;
 use super::statements::Statements;
-use super::{DATABASE, MySql};
 use crate::access::Role;
 use crate::sql::{Session, SqlError};
-
-/// The other database there is.
-const INFORMATION_SCHEMA: &str = "information_schema";
 
 // The commands that are answered, as they stand at the beginning of a packet.
 const CHANGE_USER: u8 = Command::COM_CHANGE_USER as u8;
@@ -304,14 +301,7 @@ impl Client {
     }
 
     fn set_database(&mut self, name: &str) -> Result<(), SqlError> {
-        let known = [DATABASE, INFORMATION_SCHEMA];
-        let known = known.iter().find(|known| known.eq_ignore_ascii_case(name));
-        let known = known.ok_or_else(|| {
-            SqlError::no_such_database(format!(
-                "Unknown database '{name}'; there are {DATABASE} and {INFORMATION_SCHEMA}"
-            ))
-        })?;
-        self.session.database = Some((*known).to_owned());
+        self.session.database = Some(self.service.engine.database(name)?);
         Ok(())
     }
 

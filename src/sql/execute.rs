@@ -117,7 +117,7 @@ impl Engine {
                     }
                 }
                 Statement::Set(settings) => self.set_all(session, &settings, values).await?,
-                Statement::Use(name) => session.database = Some(database(&name)?),
+                Statement::Use(name) => session.database = Some(self.database(&name)?),
                 Statement::Begin => session.in_transaction = true,
                 Statement::End => session.in_transaction = false,
                 Statement::Nothing => {}
@@ -125,6 +125,20 @@ impl Engine {
             Ok(Reply::Done)
         };
         work.boxed()
+    }
+
+    /// A database by its name.
+    ///
+    /// # Errors
+    /// When there is none of that name; it says which there are.
+    pub fn database(&self, name: &str) -> Result<String, SqlError> {
+        let mut all = tables::database_names(&self.0.catalog);
+        let known = all.find(|known| known.eq_ignore_ascii_case(name));
+        known.map(str::to_owned).ok_or_else(|| {
+            let all: Vec<&str> = tables::database_names(&self.0.catalog).collect();
+            let all = all.join(", ");
+            SqlError::no_such_database(format!("Unknown database '{name}'; there are {all}"))
+        })
     }
 
     /// Plans one statement whose `?` have no values yet.
@@ -282,7 +296,7 @@ impl Engine {
     }
 
     async fn create(&self, session: &Session, create: Create) -> Result<(), SqlError> {
-        may_change(session, create.database.as_deref())?;
+        may_change(self, session, create.database.as_deref())?;
         let (catalog, name) = (Arc::clone(&self.0.catalog), create.name);
         let exists = tables::own_name(&catalog, &name).is_some();
         let form = ReportForm::of_comment(&name, &create.comment);
@@ -303,7 +317,7 @@ impl Engine {
     async fn drop_tables(&self, session: &Session, drop: Drop) -> Result<(), SqlError> {
         let mut unknown = Vec::new();
         for (given, name) in drop.tables {
-            may_change(session, given.as_deref())?;
+            may_change(self, session, given.as_deref())?;
             let catalog = Arc::clone(&self.0.catalog);
             let own = tables::own_name(&catalog, &name).unwrap_or_else(|| name.clone());
             match self.blocking(move || catalog.drop_report(&own)).await? {
@@ -387,9 +401,9 @@ impl Engine {
 }
 
 /// Whether reports may be made and dropped.
-fn may_change(session: &Session, given: Option<&str>) -> Result<(), SqlError> {
+fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result<(), SqlError> {
     let database = match given {
-        Some(given) => database(given)?,
+        Some(given) => engine.database(given)?,
         None => session.database.clone().unwrap_or_default(),
     };
     match (session.admin, database.as_str()) {
@@ -400,17 +414,6 @@ fn may_change(session: &Session, given: Option<&str>) -> Result<(), SqlError> {
         (false, _) => Err(SqlError::access_denied(
             "Access denied; you need the role admin for this operation",
         )),
-    }
-}
-
-/// A database by its name.
-pub(super) fn database(name: &str) -> Result<String, SqlError> {
-    let lower = name.to_lowercase();
-    match lower.as_str() {
-        "pinba" | "information_schema" => Ok(lower),
-        _ => Err(SqlError::no_such_database(format!(
-            "Unknown database '{name}'"
-        ))),
     }
 }
 

@@ -16,7 +16,6 @@ use super::dialect::rewrite::rewrite_condition;
 use super::dialect::tokens::Items;
 use super::engine::Engine;
 use super::error::{NO_DATABASE, SqlError};
-use super::execute::database;
 use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::layout::list;
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
@@ -24,6 +23,7 @@ use super::limits::plan_size;
 use super::reply::{Reply, Rows};
 use super::session::Session;
 use super::statement::Show;
+use super::tables;
 use super::variables;
 use super::virtual_table::{Cell, VirtualTable, row};
 use crate::query::catalog::Catalog;
@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn list(&self, session: &Session, show: &Show) -> Result<VirtualTable, SqlError> {
         let catalog = &self.0.catalog;
         let of_database = || match show.database.as_ref().or(session.database.as_ref()) {
-            Some(name) => database(name),
+            Some(name) => self.database(name),
             None => Err(SqlError::no_database(NO_DATABASE)),
         };
         let mut shown = match (show.list, show.full) {
@@ -143,6 +143,9 @@ impl Engine {
                 };
                 vec![row![format!("GRANT {rights} ON `pinba`.* TO `{user}`@`%`")]]
             }
+            "DATABASES" => tables::database_names(catalog)
+                .map(|name| row![name])
+                .collect(),
             _ => Vec::new(),
         };
         shown.rows.extend(rows);

@@ -86,6 +86,7 @@ mod shutdown;
 /// Statements over HTTP.
 #[cfg(feature = "sql")]
 mod sql;
+mod sql_history;
 /// Statements against a real MariaDB with the same rows.
 #[cfg(feature = "sql")]
 mod sql_mariadb;

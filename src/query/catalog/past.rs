@@ -68,6 +68,24 @@ impl Catalog {
         })
     }
 
+    /// The past on disk, if one is kept.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        let history = self.status.history.as_ref();
+        history.filter(|history| history.why_off().is_none())
+    }
+
+    /// Whose past is kept: that of reports as they are defined now.
+    #[must_use]
+    pub fn kept_datasets(&self) -> Vec<Dataset> {
+        let live = answering(&self.live);
+        let watched = live.reports.watched();
+        let kept = watched.iter().filter(|report| report.is_kept);
+        let error_status = live.reports.error_status();
+        kept.map(|report| Dataset::of(&report.definition, error_status))
+            .collect()
+    }
+
     /// A report over a span, or two.
     pub(super) fn past_of(
         &self,

@@ -34,7 +34,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("__neg", (1, 1), arithmetic_type, |a| {
             Some(negate(a[0].number()))
         }),
-        typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number())).identity_for(is_number),
+        typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number()))
+            // Histograms too: PERCENTILE takes them.
+            .identity_for(|given| is_number(given) || *given == DataType::Binary),
         typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
             .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
         typed("abs", (1, 1), arithmetic_type, |a| match a[0].number() {

@@ -1,7 +1,8 @@
 //! PERCENTILE_CONT, PERCENTILE_DISC and PERCENTILE: exact percentiles of a group or of a window's partition.
 //!
 //! The second argument is a constant: 0.95, or 95 for PERCENTILE. PERCENTILE_CONT interpolates between the two nearest values, as
-//! MEDIAN does; the others return an existing value, by nearest rank. A group's values are kept until it is evaluated and count
+//! MEDIAN does; the others return an existing value, by nearest rank. Of histograms (database `history`) they return what the
+//! histograms added up show. A group's values are kept until it is evaluated and count
 //! as memory of queries.
 
 use std::mem::size_of_val;
@@ -19,8 +20,12 @@ use datafusion::logical_expr::{
 };
 
 use super::memory::Room;
+use crate::history::histogram;
+use crate::report::counts::Histogram;
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
+use crate::sql::tables::history::BUCKETS;
 
 /// All of them, to be registered.
 pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
@@ -95,6 +100,16 @@ impl AggregateUDFImpl for Percentile {
             return Err(self.wrong("DISTINCT is not done").into());
         }
         let part = self.part(&args)?;
+        if *args.expr_fields[0].data_type() == DataType::Binary {
+            let buckets = args.expr_fields[0].metadata().get(BUCKETS);
+            let buckets = buckets.and_then(|buckets| serde_json::from_str(buckets).ok());
+            return Ok(Box::new(Histograms {
+                all: Histogram::new(),
+                part,
+                buckets: buckets.unwrap_or(BucketLayout::LogLinear),
+                bits: LOG_LINEAR_BITS,
+            }));
+        }
         Ok(Box::new(Values {
             values: Vec::new(),
             part,
@@ -106,9 +121,72 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if *args.input_fields[0].data_type() == DataType::Binary {
+            let name = format_state_name(args.name, "histogram");
+            return Ok(vec![Arc::new(Field::new(name, DataType::Binary, true))]);
+        }
         let item = Field::new_list_field(DataType::Float64, true);
         let name = format_state_name(args.name, "values");
         Ok(vec![Arc::new(Field::new_list(name, item, true))])
+    }
+}
+
+/// The histograms of one group, added up: of times, in seconds.
+#[derive(Debug)]
+struct Histograms {
+    all: Histogram,
+    /// From 0 to 1.
+    part: f64,
+    buckets: BucketLayout,
+    /// The coarsest that was added.
+    bits: u32,
+}
+
+impl Histograms {
+    fn add(&mut self, array: &ArrayRef) -> Result<()> {
+        for bytes in array.as_binary::<i32>().iter().flatten() {
+            let Some(histogram) = histogram::decode(bytes, &self.buckets) else {
+                return Err(SqlError::wrong_arguments("PERCENTILE: this is no histogram").into());
+            };
+            self.all.add_all(&histogram);
+            if self.buckets == BucketLayout::LogLinear {
+                self.bits = self.bits.min(bytes[0].into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Accumulator for Histograms {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.add(&values[0])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.add(&states[0])
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let bytes = histogram::encode(&self.all, &self.buckets, self.bits);
+        Ok(vec![ScalarValue::Binary(Some(bytes))])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let total = self.all.iter().map(|(_, count)| count).sum();
+        let rank = Rank::percent(self.part * 100.0, Rounding::Up).filter(|_| total > 0);
+        let found = rank.map(|rank| {
+            histogram::fold(&mut self.all, self.bits);
+            let secs = self.buckets.quantile(rank, total, self.all.iter());
+            match self.buckets {
+                BucketLayout::LogLinear => histogram::settle(secs, self.bits),
+                _ => secs,
+            }
+        });
+        Ok(ScalarValue::Float64(found))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.all.heap_bytes()
     }
 }
 

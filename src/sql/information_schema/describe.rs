@@ -6,7 +6,7 @@ use crate::query::catalog::Catalog;
 use crate::report::ddl::Key;
 use crate::sql::information_schema::{DATABASE, layout};
 use crate::sql::reply::SqlType;
-use crate::sql::tables;
+use crate::sql::tables::{self, history};
 use crate::sql::virtual_table::{Cell, row};
 
 /// A column as it is declared.
@@ -58,6 +58,7 @@ pub(in crate::sql) struct TableInfo {
 pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo> {
     let names = match database {
         DATABASE => layout::tables().map(str::to_owned).collect(),
+        history::DATABASE => history::names(catalog),
         _ => tables::names(catalog),
     };
     let tables = names
@@ -110,6 +111,9 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
             statement: None,
         });
     }
+    if database == history::DATABASE {
+        return of_history(catalog, name);
+    }
     let name = tables::own_name(catalog, name)?;
     let (_, rows) = catalog.columns_of(&name)?;
     let table = catalog.create_table(&name)?;
@@ -130,5 +134,24 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
         statement: Some(table.pinba().trim_end_matches(';').to_owned()),
         comment: table.comment,
         keys: table.keys,
+    })
+}
+
+/// A table of the past: it has no keys, and cannot be made by a statement.
+fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
+    let schema = history::columns(catalog, name)?;
+    let columns = schema.fields().iter().map(|field| ColumnInfo {
+        name: field.name().clone(),
+        column_type: tables::column_of(None, field).sql_type.to_string(),
+        nullable: true,
+        key: "",
+    });
+    Some(TableInfo {
+        name: name.to_lowercase(),
+        comment: String::new(),
+        rows: 0,
+        columns: columns.collect(),
+        keys: Vec::new(),
+        statement: None,
     })
 }

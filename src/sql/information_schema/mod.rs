@@ -16,7 +16,7 @@ use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
 use super::settings::SqlSettings;
-use super::tables::declared::origin_metadata;
+use super::tables::{self, declared::origin_metadata};
 use super::variables;
 use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
@@ -48,8 +48,14 @@ impl InformationSchema {
     /// The rows of a table that are not always there.
     fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
         match name {
+            "SCHEMATA" => {
+                let names = tables::database_names(&self.catalog);
+                names
+                    .map(|database| layout::row_of(name, row![database]))
+                    .collect()
+            }
             "TABLES" => {
-                let tables = self.tables([DATABASE, "pinba"]);
+                let tables = self.tables(tables::database_names(&self.catalog));
                 tables
                     .map(|(database, table)| describe::listed_row(database, table, 0))
                     .collect()
@@ -91,12 +97,12 @@ impl InformationSchema {
     }
 
     fn columns(&self) -> Vec<Vec<Cell>> {
-        let rows = self
-            .tables([DATABASE, "pinba"])
-            .flat_map(|(database, table)| {
-                let columns = table.columns.into_iter().enumerate();
-                columns.map(move |(at, column)| column_row(database, &table.name, at, &column))
-            });
+        let rows =
+            self.tables(tables::database_names(&self.catalog))
+                .flat_map(|(database, table)| {
+                    let columns = table.columns.into_iter().enumerate();
+                    columns.map(move |(at, column)| column_row(database, &table.name, at, &column))
+                });
         rows.collect()
     }
 

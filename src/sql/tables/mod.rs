@@ -1,11 +1,12 @@
 //! The tables that statements can name, as DataFusion's catalog.
 //!
 //! Database `pinba` has the raw tables, the status tables and every report, looked up while planning, so a new report is there
-//! at once. Values are read when the plan runs.
+//! at once; `history` has what reports counted before. Values are read when the plan runs.
 
 mod columns;
 pub(super) mod declared;
 mod filter;
+pub(super) mod history;
 mod owners;
 mod ranges;
 mod raw;
@@ -53,6 +54,10 @@ pub(super) fn databases(
 ) -> Result<Arc<dyn CatalogProviderList>> {
     let databases = MemoryCatalogProvider::new();
     let pinba = PinbaTables(Arc::clone(catalog));
+    if catalog.history().is_some() {
+        let tables = history::HistoryTables(Arc::clone(catalog));
+        databases.register_schema(history::DATABASE, Arc::new(tables))?;
+    }
     let (catalog, settings) = (Arc::clone(catalog), settings.clone());
     let described = InformationSchema { catalog, settings };
     databases.register_schema(DATABASE, Arc::new(pinba))?;
@@ -60,6 +65,13 @@ pub(super) fn databases(
     let all = MemoryCatalogProviderList::new();
     all.register_catalog(CATALOG.to_owned(), Arc::new(databases));
     Ok(Arc::new(all))
+}
+
+/// The names of the databases that there are, in their order.
+pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
+    let history = catalog.history().map(|_| history::DATABASE);
+    let others = [information_schema::DATABASE, DATABASE];
+    history.into_iter().chain(others)
 }
 
 /// The database `pinba`.

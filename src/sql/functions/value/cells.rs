@@ -2,9 +2,11 @@
 //!
 //! [`Cells`] casts a column once to one of the types that values have. A [`Builder`] converts each value to the result type.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::{
-    Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, NullBuilder, PrimitiveBuilder,
-    StringViewBuilder, make_builder,
+    Array, ArrayBuilder, ArrayRef, AsArray, BinaryArray, BooleanBuilder, NullBuilder,
+    PrimitiveBuilder, StringViewArray, StringViewBuilder, make_builder,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -32,6 +34,7 @@ impl Cells {
             DataType::Float64 => DataType::Float64,
             DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
             DataType::Date32 | DataType::Date64 => DataType::Date32,
+            DataType::Binary => return Ok(Self(digits(array.as_binary()))),
             DataType::Decimal32(_, scale)
             | DataType::Decimal64(_, scale)
             | DataType::Decimal128(_, scale)
@@ -72,6 +75,17 @@ impl Cells {
     fn number<T: ArrowPrimitiveType>(&self, row: usize) -> T::Native {
         self.0.as_primitive::<T>().value(row)
     }
+}
+
+/// Bytes as hexadecimal digits.
+fn digits(bytes: &BinaryArray) -> ArrayRef {
+    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    let texts: StringViewArray = bytes
+        .iter()
+        .map(|bytes| bytes.map(digits))
+        .collect::<Vec<Option<String>>>()
+        .into();
+    Arc::new(texts)
 }
 
 /// Makes an array of values.

@@ -1,0 +1,490 @@
+//! Database `history`: what reports counted in minutes, hours and days, from disk and from what is on its way there.
+//!
+//! A table a report, as it is defined now. Each row is what a key gained in the minute, hour or day that begins at `time` (UTC);
+//! there may be several of one key and time, so rows are there to be added up: SUM, MAX, `PERCENTILE(histogram, 95)`. Everything is
+//! in it once: in minutes as far as they are kept, before that in hours, then in days. `resolution = 'hour'` in a statement
+//! asks for hours (or days) of the whole time instead, which are fewer rows.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, StringViewArray, TimestampSecondArray,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampSecondType};
+use datafusion::catalog::{SchemaProvider, Session, TableProvider};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+
+use crate::history::parquet::Want;
+use crate::history::parquet::batches::{self, Wanted};
+use crate::history::unit::RowsAt;
+use crate::history::{Batch, Dataset, History, Part, Resolution, Row, RowRef};
+use crate::query::catalog::Catalog;
+
+/// The database.
+pub(in crate::sql) const DATABASE: &str = "history";
+
+/// The columns that stand before those of the files' own.
+const TIME: usize = 0;
+const RESOLUTION: usize = 1;
+
+/// What the field of histograms says of their buckets.
+pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
+
+/// Rows of a piece or of memory in a batch.
+const BATCH_ROWS: usize = 8_192;
+
+/// What a batch may take, bytes: rows of hours with their histograms.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The names of its tables, in their order; none without a history.
+pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
+    let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
+    names.sort();
+    names
+}
+
+/// The columns of a table; `None` when there is none of this name.
+pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef> {
+    dataset(catalog, name).map(|dataset| schema(&dataset))
+}
+
+fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
+    let coverage = catalog.history().map(|_| Dataset::coverage());
+    coverage.into_iter().chain(catalog.kept_datasets())
+}
+
+fn dataset(catalog: &Catalog, name: &str) -> Option<Arc<Dataset>> {
+    let mut datasets = datasets(catalog);
+    let found = datasets.find(|dataset| dataset.report.eq_ignore_ascii_case(name));
+    found.map(Arc::new)
+}
+
+fn schema(dataset: &Dataset) -> SchemaRef {
+    let stored = batches::schema(dataset);
+    let of_buckets = || {
+        // A structure of words and numbers: writing it as JSON cannot fail.
+        let buckets = serde_json::to_string(&dataset.buckets).unwrap_or_default();
+        [(BUCKETS.to_owned(), buckets)].into()
+    };
+    let fields = stored.fields().iter().map(|field| match field.data_type() {
+        DataType::Binary => Arc::new(field.as_ref().clone().with_metadata(of_buckets())),
+        _ => Arc::clone(field),
+    });
+    let mut fields: Vec<Arc<Field>> = fields.collect();
+    fields.insert(
+        RESOLUTION,
+        Field::new("resolution", DataType::Utf8View, true).into(),
+    );
+    Arc::new(Schema::new(fields))
+}
+
+/// The database in its catalog.
+#[derive(Debug)]
+pub(super) struct HistoryTables(pub(super) Arc<Catalog>);
+
+#[async_trait]
+impl SchemaProvider for HistoryTables {
+    fn table_names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));
+        let table = history.zip(dataset).map(|(history, dataset)| HistoryTable {
+            schema: schema(&dataset),
+            history,
+            dataset,
+        });
+        Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        dataset(&self.0, name).is_some()
+    }
+}
+
+/// The rows of a report.
+#[derive(Debug)]
+struct HistoryTable {
+    schema: SchemaRef,
+    history: History,
+    dataset: Arc<Dataset>,
+}
+
+#[async_trait]
+impl TableProvider for HistoryTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// What is said of time and resolution decides which files are read. Who asked tests the rows again.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let supports =
+            |filter: &&Expr| match resolution(filter).is_some() || times(filter).is_some() {
+                true => TableProviderFilterPushDown::Inexact,
+                false => TableProviderFilterPushDown::Unsupported,
+            };
+        Ok(filters.iter().map(supports).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let shown: Vec<usize> = match projection {
+            Some(wanted) => wanted.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(self.schema.project(&shown)?);
+        let stored: Vec<usize> = shown.iter().filter_map(|at| stored(*at)).collect();
+        let scan = Arc::new(Scan {
+            wanted: Wanted::new(&self.dataset, &stored),
+            dataset: Arc::clone(&self.dataset),
+            resolution: filters.iter().find_map(resolution),
+            shown,
+            schema: Arc::clone(&schema),
+        });
+        let times = filters.iter().filter_map(times);
+        let times = times.fold(0..u64::MAX, |all, of| {
+            all.start.max(of.start)..all.end.min(of.end)
+        });
+        let reads = scan.reads(&RowsAt::of(&self.history, &self.dataset), &times);
+        let threads = state
+            .config()
+            .target_partitions()
+            .clamp(1, reads.len().max(1));
+        let mut pieces: Vec<Vec<Read>> = (0..threads).map(|_| Vec::new()).collect();
+        for (at, read) in reads.into_iter().enumerate() {
+            pieces[at % threads].push(read);
+        }
+        let pieces = pieces.into_iter().map(|reads| {
+            let scan = Arc::clone(&scan);
+            Arc::new(Piece { scan, reads }) as Arc<dyn PartitionStream>
+        });
+        let exec = StreamingTableExec::try_new(schema, pieces.collect(), None, [], false, limit)?;
+        Ok(Arc::new(exec))
+    }
+}
+
+/// Where a column of a table stands in the batches of files.
+fn stored(column: usize) -> Option<usize> {
+    match column {
+        TIME => Some(TIME),
+        RESOLUTION => None,
+        behind => Some(behind - 1),
+    }
+}
+
+/// The resolution that a condition asks for.
+fn resolution(filter: &Expr) -> Option<Resolution> {
+    let Expr::BinaryExpr(binary) = filter else {
+        return None;
+    };
+    let ((Expr::Column(column), Expr::Literal(value, _))
+    | (Expr::Literal(value, _), Expr::Column(column))) = (&*binary.left, &*binary.right)
+    else {
+        return None;
+    };
+    let is_asked = binary.op == Operator::Eq && column.name == "resolution";
+    let name = value.try_as_str().flatten().filter(|_| is_asked)?;
+    let mut all = Resolution::ALL.into_iter();
+    all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
+}
+
+/// The span outside of which a condition holds for no time.
+fn times(filter: &Expr) -> Option<Range<u64>> {
+    let at_least = |from: i64| u64::try_from(from).unwrap_or_default();
+    let up_to = |to: i64| at_least(to.saturating_add(1));
+    match filter {
+        Expr::Between(between) if !between.negated && is_time(&between.expr) => {
+            Some(at_least(seconds(&between.low)?)..up_to(seconds(&between.high)?))
+        }
+        Expr::BinaryExpr(binary) if binary.op == Operator::And => {
+            match (times(&binary.left), times(&binary.right)) {
+                (Some(a), Some(b)) => Some(a.start.max(b.start)..a.end.min(b.end)),
+                (one, other) => one.or(other),
+            }
+        }
+        Expr::BinaryExpr(binary) => {
+            let (op, value) = match (is_time(&binary.left), is_time(&binary.right)) {
+                (true, false) => (binary.op, seconds(&binary.right)?),
+                (false, true) => (binary.op.swap()?, seconds(&binary.left)?),
+                _ => return None,
+            };
+            match op {
+                Operator::Eq => Some(at_least(value)..up_to(value)),
+                Operator::Gt | Operator::GtEq => Some(at_least(value)..u64::MAX),
+                Operator::Lt | Operator::LtEq => Some(0..up_to(value)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether an expression is the time, in whatever unit.
+fn is_time(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(column) => column.name == "time",
+        Expr::Cast(cast) => is_time(&cast.expr),
+        _ => false,
+    }
+}
+
+/// The second in which a moment lies.
+fn seconds(expr: &Expr) -> Option<i64> {
+    let Expr::Literal(value, _) = expr else {
+        return None;
+    };
+    match *value {
+        ScalarValue::TimestampSecond(at, _) => at,
+        ScalarValue::TimestampMillisecond(at, _) => Some(at?.div_euclid(1_000)),
+        ScalarValue::TimestampMicrosecond(at, _) => Some(at?.div_euclid(1_000_000)),
+        ScalarValue::TimestampNanosecond(at, _) => Some(at?.div_euclid(1_000_000_000)),
+        ScalarValue::Date32(days) => Some(i64::from(days?) * 86_400),
+        _ => None,
+    }
+}
+
+/// What a scan shows.
+#[derive(Debug)]
+struct Scan {
+    dataset: Arc<Dataset>,
+    wanted: Wanted,
+    /// The one that is asked for.
+    resolution: Option<Resolution>,
+    /// Columns of the table.
+    shown: Vec<usize>,
+    schema: SchemaRef,
+}
+
+/// Some rows to be read.
+#[derive(Debug, Clone)]
+struct Read {
+    rows: Rows,
+    times: Range<u64>,
+    resolution: Resolution,
+}
+
+/// Where they lie.
+#[derive(Debug, Clone)]
+enum Rows {
+    OnDisk(Arc<Part>),
+    OnTheWay(Arc<Batch>),
+    InMemory(Arc<[Row]>),
+}
+
+type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
+
+impl Scan {
+    /// What is to be read of these times, each row once.
+    fn reads(&self, from: &RowsAt, times: &Range<u64>) -> Vec<Read> {
+        let asked = self.resolution;
+        // A row that is shown as one of an hour has the time of its begin.
+        let times = match asked.map(Resolution::secs) {
+            None => times.clone(),
+            Some(secs) => times.start - times.start % secs..times.end.saturating_add(secs),
+        };
+        let own = |part: &&Arc<Part>| part.has(&self.dataset);
+        let parts: Vec<&Arc<Part>> = from.parts.iter().filter(own).collect();
+        let mut reads = Vec::new();
+        for part in &parts {
+            let counted = match asked {
+                Some(asked) if part.resolution == asked => vec![part.span.clone()],
+                Some(asked) if part.resolution < asked && !part.rolled => vec![part.span.clone()],
+                Some(_) => Vec::new(),
+                None => without_finer(part, &parts),
+            };
+            for of in counted {
+                let times = of.start.max(times.start)..of.end.min(times.end);
+                if !times.is_empty() {
+                    reads.push(Read {
+                        rows: Rows::OnDisk(Arc::clone(part)),
+                        times,
+                        resolution: part.resolution,
+                    });
+                }
+            }
+        }
+        let on_the_way = from.flushing.iter().cloned().map(Rows::OnTheWay);
+        let in_memory = Rows::InMemory(Arc::clone(&from.running));
+        reads.extend(on_the_way.chain([in_memory]).map(|rows| Read {
+            rows,
+            times: times.clone(),
+            resolution: Resolution::Minute,
+        }));
+        reads
+    }
+
+    /// The batches of a read, in the columns that are shown.
+    fn batches(self: &Arc<Self>, read: &Read) -> io::Result<Batches> {
+        let stored: Batches = match &read.rows {
+            Rows::OnDisk(part) if part.is_published() => {
+                let file = File::open(&part.path)?;
+                Box::new(self.wanted.of_file(file, read.times.clone())?)
+            }
+            rows => {
+                let mut made = Made {
+                    scan: self,
+                    bits: read.resolution.bucket_bits(),
+                    rows: Vec::new(),
+                    batches: Vec::new(),
+                };
+                let (dataset, times) = (&self.dataset, read.times.clone());
+                match rows {
+                    Rows::OnDisk(part) => {
+                        let want = Want { histograms: true };
+                        part.read(dataset, times, want, &mut |row| made.take(row))?;
+                    }
+                    Rows::OnTheWay(batch) => batch.rows(dataset, times, |row| made.take(row)),
+                    Rows::InMemory(rows) => {
+                        let rows = rows.iter().filter(|row| times.contains(&row.time));
+                        rows.for_each(|row| made.take(row.as_ref()));
+                    }
+                }
+                Box::new(made.finish().into_iter())
+            }
+        };
+        let (scan, resolution) = (Arc::clone(self), read.resolution);
+        Ok(Box::new(
+            stored.map(move |batch| scan.shown(&batch?, resolution)),
+        ))
+    }
+
+    /// A batch of files' columns as one of the table's.
+    fn shown(&self, stored: &RecordBatch, of: Resolution) -> io::Result<RecordBatch> {
+        let rows = stored.num_rows();
+        let shown = self.resolution.unwrap_or(of);
+        let arrays = self.shown.iter().map(|&column| match column {
+            RESOLUTION => {
+                let names =
+                    StringViewArray::from_iter_values(std::iter::repeat_n(shown.name(), rows));
+                Arc::new(names) as ArrayRef
+            }
+            TIME if shown != of => {
+                let secs = shown.secs().cast_signed();
+                let times = stored.column(0).as_primitive::<TimestampSecondType>();
+                let begins: TimestampSecondArray = times.unary(|time| time - time.rem_euclid(secs));
+                Arc::new(begins)
+            }
+            column => {
+                let place = stored_place(&self.wanted, column);
+                Arc::clone(stored.column(place))
+            }
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, arrays.collect(), &options);
+        batch.map_err(io::Error::other)
+    }
+}
+
+fn stored_place(wanted: &Wanted, column: usize) -> usize {
+    let place = stored(column).and_then(|column| wanted.place(column));
+    place.unwrap_or_default()
+}
+
+/// Batches that are made of rows.
+struct Made<'a> {
+    scan: &'a Scan,
+    bits: u32,
+    rows: Vec<Row>,
+    batches: Vec<io::Result<RecordBatch>>,
+}
+
+impl Made<'_> {
+    fn take(&mut self, row: RowRef<'_>) {
+        self.rows.push(row.to_owned());
+        if self.rows.len() == BATCH_ROWS {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let rows = std::mem::take(&mut self.rows);
+        self.batches
+            .push(self.scan.wanted.of_rows(&rows, self.bits));
+    }
+
+    fn finish(mut self) -> Vec<io::Result<RecordBatch>> {
+        if !self.rows.is_empty() {
+            self.close();
+        }
+        self.batches
+    }
+}
+
+/// The share of a scan that one thread reads.
+#[derive(Debug)]
+struct Piece {
+    scan: Arc<Scan>,
+    reads: Vec<Read>,
+}
+
+impl PartitionStream for Piece {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    /// Files are opened one after the other, when their batches are asked for.
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let memory = MemoryConsumer::new("history").register(context.memory_pool());
+        let held = memory.try_grow(BATCH_BYTES);
+        let (scan, reads) = (Arc::clone(&self.scan), self.reads.clone());
+        let batches = reads.into_iter().flat_map(move |read| {
+            let opened = scan.batches(&read);
+            opened.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+        });
+        let batches = batches.map(move |batch| {
+            let _until_read = &memory;
+            batch.map_err(DataFusionError::from)
+        });
+        let refused = held.err().map(Err);
+        let schema = Arc::clone(&self.scan.schema);
+        let batches = futures::stream::iter(refused.into_iter().chain(batches));
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+}
+
+/// The times of a part for which there is nothing finer.
+fn without_finer(part: &Part, parts: &[&Arc<Part>]) -> Vec<Range<u64>> {
+    let secs = part.resolution.secs();
+    let finer = parts.iter().filter(|it| it.resolution < part.resolution);
+    let mut finer: Vec<Range<u64>> = finer
+        .map(|it| it.span.start - it.span.start % secs..it.span.end.next_multiple_of(secs))
+        .collect();
+    finer.sort_unstable_by_key(|span| span.start);
+    let mut left = Vec::new();
+    let mut start = part.span.start;
+    for span in finer {
+        if span.start > start {
+            left.push(start..span.start.min(part.span.end));
+        }
+        start = start.max(span.end);
+    }
+    if start < part.span.end {
+        left.push(start..part.span.end);
+    }
+    left.retain(|span| !span.is_empty());
+    left
+}

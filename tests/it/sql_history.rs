@@ -1,0 +1,180 @@
+//! Database `history` over HTTP: every row of the past is there once, by whatever resolution and from wherever it is read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pinbad::clock::{Clock, ManualClock};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, Site, await_condition};
+use crate::packets::request;
+
+/// 2024-02-28 22:00:00 UTC.
+const START_MS: u64 = 1_709_157_600_000;
+
+fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let dir = format!("history.dir={}", dir.display());
+    Here::with_clock(
+        &[&dir, "history.flush_period=60s", "history.free_min=0"],
+        clock,
+    )
+}
+
+/// The rows of an answer.
+fn rows(site: &Site, query: &str) -> Json {
+    let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
+    assert_eq!(answer.status, 200, "{query}: {answer:?}");
+    answer.json()["rows"].clone()
+}
+
+fn noticed(site: &Site) {
+    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
+    let before = runs();
+    await_condition("the merger runs", || match runs() {
+        now if now > before + 1 => Ok(()),
+        now => Err(now),
+    });
+}
+
+#[test]
+fn everything_is_there_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let mut here = start(dir.path(), &clock);
+    // Requests, and those of /1, by the begin of their hour.
+    let mut sent: Vec<(u64, u64, u64)> = Vec::new();
+    for step in 0..60_u64 {
+        let mut sender = Sender::new(&here.site);
+        let hour = clock.unix_ms() / 3_600_000 * 3_600;
+        for number in 0..=step % 4 {
+            let mut packet = request("web", "shop", &format!("/{number}"));
+            packet.request_time = Some(if number == 1 { 2.0 } else { 0.5 });
+            sender.send(&packet.encode_to_vec());
+            sent.push((hour, 1, u64::from(number == 1)));
+        }
+        sender.at_rest();
+        clock.advance_ms(if step % 10 == 9 {
+            4 * 3_600_000
+        } else {
+            40_000
+        });
+        noticed(&here.site);
+        if step == 29 {
+            here.stop();
+            here = start(dir.path(), &clock);
+        }
+    }
+    let site = &here.site;
+    let all = sent.len() as u64;
+    let scripts = "SELECT SUM(req_count) FROM history.report_by_script_name";
+    await_condition("the last second is there", || match rows(site, scripts) {
+        now if now == json!([[all]]) => Ok(()),
+        now => Err(now),
+    });
+    let published = || site.json("/api/v1/status")["history"]["files_published"].as_u64();
+    for round in 0..3 {
+        // Minutes are kept for two weeks.
+        let kept = ["", "hour", "day", "minute"];
+        for resolution in &kept[..if round < 2 { 4 } else { 3 }] {
+            let resolution = *resolution;
+            let asked = match resolution {
+                "" => String::new(),
+                name => format!(" WHERE resolution = '{name}'"),
+            };
+            assert_eq!(
+                rows(site, &format!("{scripts}{asked}")),
+                json!([[all]]),
+                "{round} {resolution}"
+            );
+            if resolution.is_empty() {
+                continue;
+            }
+            let shown =
+                format!("SELECT DISTINCT resolution FROM history.report_by_script_name{asked}");
+            assert_eq!(rows(site, &shown), json!([[resolution]]));
+        }
+        let by_hour = "SELECT UNIX_TIMESTAMP(time) AS hour, SUM(req_count), SUM(IF(script_name = '/1', req_count, 0)) \
+                       FROM history.report_by_script_name WHERE resolution = 'hour' GROUP BY hour ORDER BY hour";
+        let mut hours: Vec<(u64, u64, u64)> = Vec::new();
+        for &(hour, requests, of_one) in &sent {
+            match hours.last_mut().filter(|last| last.0 == hour) {
+                Some(last) => (last.1, last.2) = (last.1 + requests, last.2 + of_one),
+                None => hours.push((hour, requests, of_one)),
+            }
+        }
+        let expected: Vec<Json> = hours.iter().map(|it| json!([it.0, it.1, it.2])).collect();
+        assert_eq!(rows(site, by_hour), Json::from(expected), "{round}");
+        // What conditions on the time leave out is not read, and nothing else.
+        let middle = hours[hours.len() / 2].0;
+        let before: u64 = sent.iter().filter(|it| it.0 < middle).map(|it| it.1).sum();
+        for (condition, count) in [
+            (format!("time < FROM_UNIXTIME({middle})"), before),
+            (format!("time >= FROM_UNIXTIME({middle})"), all - before),
+            (
+                format!("time BETWEEN FROM_UNIXTIME({middle}) AND '2030-01-01'"),
+                all - before,
+            ),
+        ] {
+            assert_eq!(
+                rows(site, &format!("{scripts} WHERE {condition}")),
+                json!([[count]]),
+                "{condition}"
+            );
+        }
+        let spread = "SELECT script_name, percentile(histogram, 50), SUM(req_time_total) / SUM(req_count) \
+                      FROM history.report_by_script_name WHERE script_name IN ('/0', '/1') GROUP BY script_name ORDER BY 1";
+        for (row, expected) in rows(site, spread)
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip([0.5, 2.0])
+        {
+            let (median, mean) = (row[1].as_f64().unwrap(), row[2].as_f64().unwrap());
+            assert!((median / expected - 1.0).abs() < 0.032, "{row}");
+            assert_eq!(mean, expected, "{row}");
+        }
+        // Two days later it is in files, of days too; then the minutes are gone.
+        if round < 2 {
+            let before = published();
+            clock.advance_ms([2, 20][round] * 86_400_000);
+            noticed(site);
+            await_condition("files are published", || {
+                clock.advance_ms(1_000);
+                match published() {
+                    now if now > before || round == 1 => Ok(()),
+                    now => Err(now),
+                }
+            });
+        }
+    }
+    let names = rows(site, "SHOW TABLES FROM history");
+    assert_eq!(names[0], json!(["coverage"]));
+    assert!(
+        rows(site, "SHOW DATABASES")
+            .as_array()
+            .unwrap()
+            .contains(&json!(["history"]))
+    );
+    let columns = rows(site, "DESCRIBE history.report_by_status");
+    assert_eq!(
+        (&columns[0][0], &columns[1][0], &columns[2][0]),
+        (&json!("time"), &json!("resolution"), &json!("status"))
+    );
+    let covered = rows(
+        site,
+        "SELECT SUM(covered_seconds) FROM history.coverage WHERE report = 'info' AND resolution = 'day'",
+    );
+    assert!(covered[0][0].as_f64().unwrap() > 3_600.0, "{covered}");
+    here.stop();
+}
+
+#[test]
+fn without_a_history_there_is_no_such_database() {
+    let here = Here::with_clock(&[], Arc::new(ManualClock::new(START_MS)));
+    let asked = json!({"query": "SELECT * FROM history.report_by_script_name"}).to_string();
+    let answer = here.site.post("/api/v1/sql", &asked);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    here.stop();
+}
