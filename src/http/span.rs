@@ -10,6 +10,7 @@
 //! same time of the day before, also when the clocks were changed in between. Weeks begin on Monday.
 
 use std::ops::Range;
+#[cfg(feature = "sql")]
 use std::str::FromStr as _;
 
 use chrono::{

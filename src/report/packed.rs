@@ -97,6 +97,7 @@ pub struct Sum {
 
 impl Sum {
     /// What was added up elsewhere; no histogram: it lacks some.
+    #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
         Self {
             totals,

@@ -12,9 +12,12 @@ use ahash::AHashSet;
 
 use super::aggregate::Aggregate;
 use super::counts::Histogram;
-use super::definition::{Definition, Field, KeySource, Level};
+#[cfg(feature = "sql")]
+use super::definition::Definition;
+use super::definition::{Field, KeySource, Level};
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
+#[cfg(feature = "sql")]
 use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::Totals;
@@ -389,6 +392,7 @@ impl<'a> Reader<'a> {
 impl Reading {
     /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
     /// histogram is known yet.
+    #[cfg(feature = "sql")]
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
@@ -413,6 +417,7 @@ impl Reading {
     }
 
     /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
+    #[cfg(feature = "sql")]
     pub(crate) fn know(
         &mut self,
         row: usize,

@@ -70,6 +70,7 @@ impl Metric {
     }
 
     /// Whether histograms are needed for it.
+    #[cfg(feature = "sql")]
     pub(crate) fn is_percentile(&self) -> bool {
         matches!(self.0, Kind::Percentile(_))
     }

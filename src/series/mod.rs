@@ -28,6 +28,7 @@ use self::block::Fit;
 pub use self::fold::Fold;
 use self::history::History;
 pub use self::metric::Metric;
+#[cfg(feature = "sql")]
 pub(crate) use self::metric::Span;
 pub use self::read::{Coverage, Lines};
 use crate::report::definition::Definition;
