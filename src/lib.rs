@@ -12,7 +12,7 @@
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
-//! | `history` | one | rows and files of the past on disk |
+//! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -22,6 +22,7 @@
 //! | raw rows | `pool.request_pool_size`, `pool.timer_pool_size` |
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
+//! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
