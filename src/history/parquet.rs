@@ -10,7 +10,7 @@
 //! | `traffic_total`, `memory_footprint_total` | INT64 | bytes |
 //! | `req_time_min_us`, `req_time_max_us`, `memory_peak_max` | INT64 | where they are kept |
 //! | `req_time_p50`, `_p95`, `_p99` | DOUBLE | seconds |
-//! | `histogram` | BINARY | see [`histogram`](super::histogram); NULL: it did not fit into the memory |
+//! | `histogram` | BINARY | see the manual, "The past on disk"; NULL: it did not fit into the memory |
 //! | `exact` | BINARY | the sums as they are, packed, where one of them is past 63 bits: the columns have the largest INT64 then |
 //!
 //! Rows are sorted by key, then time. A file is written once and never changed; columns are only ever added, so one that is
