@@ -50,7 +50,8 @@ fn pass(site: &Site, clock: &ManualClock, ms: u64) {
     noticed(site);
 }
 
-fn noticed(site: &Site) {
+/// Waits until the merger has seen the clock.
+pub(crate) fn noticed(site: &Site) {
     let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
     let before = runs();
     await_condition("the merger runs", || match runs() {

@@ -8,6 +8,7 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{Here, Sender, Site, await_condition};
+use crate::history::noticed;
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC.
@@ -27,15 +28,6 @@ fn rows(site: &Site, query: &str) -> Json {
     let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
     assert_eq!(answer.status, 200, "{query}: {answer:?}");
     answer.json()["rows"].clone()
-}
-
-fn noticed(site: &Site) {
-    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
-    let before = runs();
-    await_condition("the merger runs", || match runs() {
-        now if now > before + 1 => Ok(()),
-        now => Err(now),
-    });
 }
 
 #[test]

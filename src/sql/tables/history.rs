@@ -24,6 +24,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 
+use super::reports::equal_text;
 use crate::history::parquet::Want;
 use crate::history::parquet::batches::{self, Wanted};
 use crate::history::unit::RowsAt;
@@ -197,16 +198,7 @@ fn stored(column: usize) -> Option<usize> {
 
 /// The resolution that a condition asks for.
 fn resolution(filter: &Expr) -> Option<Resolution> {
-    let Expr::BinaryExpr(binary) = filter else {
-        return None;
-    };
-    let ((Expr::Column(column), Expr::Literal(value, _))
-    | (Expr::Literal(value, _), Expr::Column(column))) = (&*binary.left, &*binary.right)
-    else {
-        return None;
-    };
-    let is_asked = binary.op == Operator::Eq && column.name == "resolution";
-    let name = value.try_as_str().flatten().filter(|_| is_asked)?;
+    let name = equal_text(filter, "resolution")?;
     let mut all = Resolution::ALL.into_iter();
     all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
 }

@@ -29,6 +29,11 @@ const CHOSEN_BY: &str = "index_value";
 
 /// The value that a condition chooses a row of a histogram by.
 pub(super) fn index_value(filter: &Expr) -> Option<&str> {
+    equal_text(filter, CHOSEN_BY)
+}
+
+/// The text that a condition wants a column to equal.
+pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a str> {
     let Expr::BinaryExpr(binary) = filter else {
         return None;
     };
@@ -37,7 +42,7 @@ pub(super) fn index_value(filter: &Expr) -> Option<&str> {
     else {
         return None;
     };
-    let is_wanted = binary.op == Operator::Eq && column.name == CHOSEN_BY;
+    let is_wanted = binary.op == Operator::Eq && column.name == column_name;
     is_wanted.then(|| value.try_as_str()).flatten().flatten()
 }
 
