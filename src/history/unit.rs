@@ -13,7 +13,7 @@ use std::thread;
 use super::parquet::{Opened, Want};
 use super::part::Part;
 use super::plan::Plan;
-use super::{Batch, Dataset, History, Row, RowRef};
+use super::{Batch, Dataset, History, Resolution, Row, RowRef};
 
 /// What there was at one moment.
 #[derive(Debug, Clone, Default)]
@@ -55,14 +55,28 @@ impl RowsAt {
         })
     }
 
-    /// When the first row of the dataset begins that there is.
+    /// From when on there are rows of the dataset, unix seconds. Rows of hours and days begin before what they hold: where finer
+    /// rows begin within the first of them, these tell.
     pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {
-        let parts = self.parts.iter().filter(|part| part.has(dataset));
-        let parts = parts.map(|part| part.span.clone());
         let batch = self.flushing.iter().map(|batch| batch.span());
-        let stored = parts.chain(batch).filter(|span| !span.is_empty());
+        let batch = batch.filter(|span| !span.is_empty());
         let running = self.running.iter().map(|row| row.time);
-        stored.map(|span| span.start).chain(running).min()
+        let unstored = batch.map(|span| span.start).chain(running).min();
+        Resolution::ALL
+            .into_iter()
+            .fold(unstored, |finer, resolution| {
+                let parts = self
+                    .parts
+                    .iter()
+                    .filter(|part| part.resolution == resolution && part.has(dataset));
+                let coarser = parts.map(|part| part.span.start).min();
+                match (finer, coarser) {
+                    (Some(finer), Some(coarser)) if coarser + resolution.secs() <= finer => {
+                        Some(coarser)
+                    }
+                    (finer, coarser) => finer.or(coarser),
+                }
+            })
     }
 }
 
@@ -180,4 +194,48 @@ pub(super) fn on_all_processors<T: Send>(
         });
         std::iter::once(own).chain(done).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Section;
+
+    #[test]
+    fn coarse_rows_begin_before_what_they_hold() {
+        let dataset = Arc::new(Dataset::coverage());
+        let kept_from = |parts: &[(Resolution, u64)]| {
+            let part = |&(resolution, start): &(Resolution, u64)| {
+                let dataset = Arc::clone(&dataset);
+                Arc::new(Part {
+                    path: "pending/part".into(),
+                    resolution,
+                    span: start..start + resolution.secs(),
+                    sections: vec![Section { dataset, rows: 1 }],
+                    bytes: 1,
+                    rolled: false,
+                    written: 0,
+                    crc: 0,
+                })
+            };
+            let parts = parts.iter().map(part).collect();
+            let rows = RowsAt {
+                parts,
+                ..RowsAt::default()
+            };
+            rows.kept_from(&dataset)
+        };
+        let day = (Resolution::Day, 86_400);
+        let hour = (Resolution::Hour, 86_400 + 7_200);
+        assert_eq!(kept_from(&[]), None);
+        assert_eq!(kept_from(&[day]), Some(86_400));
+        assert_eq!(kept_from(&[day, hour]), Some(93_600));
+        let minute = (Resolution::Minute, 86_400 + 7_260);
+        assert_eq!(kept_from(&[minute, day, hour]), Some(93_660));
+        // Finer rows that are kept for less long.
+        let later = (Resolution::Minute, 86_400 + 10_860);
+        assert_eq!(kept_from(&[later, day, hour]), Some(93_600));
+        let much_later = (Resolution::Hour, 10 * 86_400);
+        assert_eq!(kept_from(&[much_later, day]), Some(86_400));
+    }
 }
