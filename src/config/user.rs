@@ -19,16 +19,19 @@ use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 pub enum Role {
     /// Read everything.
     Read,
-    /// That, and change things: create and drop reports, empty the pools.
+    /// That, and make annotations: for scripts that deploy.
+    Annotate,
+    /// That, and change things: create and drop reports, remove annotations, empty the pools.
     Admin,
 }
 
 impl Role {
-    /// As it is written: `read` or `admin`.
+    /// As it is written: `read`, `annotate` or `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::Annotate => "annotate",
             Self::Admin => "admin",
         }
     }
@@ -117,7 +120,11 @@ impl EntryReader<'_> {
         });
         // All of them before the first `?`, so that every slip is reported.
         let name = self.required("name", &user_name());
-        let roles = choice(&[("read", Role::Read), ("admin", Role::Admin)]);
+        let roles = choice(&[
+            ("read", Role::Read),
+            ("annotate", Role::Annotate),
+            ("admin", Role::Admin),
+        ]);
         let role = self.read("role", &roles);
         let (password, token) = (self.password(), self.token());
         let (password, token) = (password?, token?);

@@ -24,6 +24,9 @@ use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
 use crate::series::Series;
+use crate::state::annotations::{
+    ANNOTATION_BYTES_MAX, ANNOTATIONS_MAX, BYTES_MAX as ANNOTATIONS_BYTES,
+};
 
 /// Code, thread stacks, HTTP connections, the allocator's own: 14 MB with nothing sent, and what small pieces leave
 /// unused in the heap.
@@ -230,12 +233,15 @@ fn front_ends(config: &Config) -> Vec<Planned> {
     let followers = has_http * http.followers_max;
     let pages = page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES;
     let connections = counted(mysql.connections_max, "connection", "connections");
+    let note = size(ANNOTATION_BYTES_MAX);
     let (recent, each) = (size(READINGS_BYTES_MAX), size(MYSQL_CONNECTION_BYTES));
     let (queries, sql_bytes, mysql_bytes) = (sql.queries_max, size(sql.memory), size(mysql.memory));
     planned! {
         "answers": answers * config.reports.rows_max * ANSWER_ROW_BYTES + READINGS_BYTES_MAX,
             "{answers} reports of reports.rows_max rows, each kept until it has been sent, and {recent} of recent ones \
              to serve again";
+        "annotations": has_http * ANNOTATIONS_BYTES,
+            "{ANNOTATIONS_MAX} of {note} each";
         "followers": followers * FOLLOWER_BYTES, "{followers} clients that follow the requests, three chunks each";
         "SQL": has_sql * (sql.memory + queries * QUERY_BATCHES_BYTES),
             "{sql_bytes} for all queries together (sql.memory), and the batches of {queries} queries (sql.queries_max)";

@@ -110,6 +110,11 @@ impl Daemon {
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
         #[cfg(feature = "sql")]
         let (history, mut history_writer) = startup::open_history(config, &clock)?;
+        #[cfg(feature = "sql")]
+        let has_past = history_writer.is_some();
+        #[cfg(not(feature = "sql"))]
+        let has_past = false;
+        let annotations = startup::open_annotations(config, &*clock, has_past)?;
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
@@ -170,7 +175,7 @@ impl Daemon {
         let rollup = None;
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup);
-        let catalog = Arc::new(catalog.keeping(definitions.tables, state));
+        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {
             config,
             catalog: &catalog,

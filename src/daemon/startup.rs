@@ -31,6 +31,8 @@ use crate::query::definitions::Definitions;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
 use crate::series::{self, Series};
+use crate::state::annotations::Annotations;
+use crate::state::folder::{HISTORY, STATE};
 use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
@@ -312,6 +314,21 @@ pub(super) fn open_state(
     let reports = state.reports().len();
     info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
     Ok(Some(state))
+}
+
+/// Opens the annotations in `state.dir`, or in `history.dir` where that `has_past`; without either they are kept in memory.
+pub(super) fn open_annotations(
+    config: &Config,
+    clock: &dyn Clock,
+    has_past: bool,
+) -> Result<Annotations, StateError> {
+    let state = config.state.dir.as_ref().map(|dir| (STATE, dir));
+    let history = config.history.dir.as_ref().filter(|_| has_past);
+    let place = state.or_else(|| Some((HISTORY, history?)));
+    place.map_or_else(
+        || Ok(Annotations::default()),
+        |(setting, dir)| Annotations::open(setting, dir, clock.unix_secs()),
+    )
 }
 
 /// Opens `history.dir`, where one is configured: what is kept, and what writes it. What a newer program wrote is left alone.

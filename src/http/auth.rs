@@ -2,7 +2,8 @@
 //!
 //! Runs before every other check (`request_checks.rs`), so that a peer without credentials learns neither names nor paths. Basic
 //! authentication and bearer tokens are taken from `Authorization`; never from the target, where logs and histories would
-//! keep them. What an identity may do is decided here too: reading wants the role `read`, everything else `admin`; and streams
+//! keep them. What an identity may do is decided here too: reading wants the role `read`, making annotations `annotate`, everything else
+//! `admin`; and streams
 //! end when their reader may not read any more.
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,9 @@ use crate::access::{Denied, Identity, Pass, Role};
 /// The other end of the connection that a request came on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Where annotations are made.
+pub(super) const ANNOTATIONS: &str = "/api/v1/annotations";
 
 /// What `Authorization` holds.
 #[derive(PartialEq, Eq)]
@@ -74,15 +78,20 @@ fn identity(settings: &HttpSettings, peer: IpAddr, request: &Request) -> Result<
 pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     // SQL mostly reads, also when it comes in a body; a statement that would change something is up to its handler.
-    if reads || path == "/api/v1/sql" || identity.role >= Role::Admin {
+    let needed = match *method == Method::POST && path == ANNOTATIONS {
+        true => Role::Annotate,
+        false => Role::Admin,
+    };
+    if reads || path == "/api/v1/sql" || identity.role >= needed {
         return Ok(());
     }
     let who = match &identity.name {
         Some(name) => format!("user {name:?} has the role {:?}", identity.role.name()),
         None => "without credentials one may only read here".to_owned(),
     };
+    let needed = needed.name();
     let why =
-        format!("{method} needs the role \"admin\" of a [[user]] of the configuration; {who}");
+        format!("{method} needs the role {needed:?} of a [[user]] of the configuration; {who}");
     Err(Problem::new(StatusCode::FORBIDDEN, why))
 }
 
@@ -168,5 +177,10 @@ mod tests {
             assert!(permit(&Identity::anonymous(Role::Read), &method, "/x").is_err());
         }
         assert!(permit(&who(Role::Read), &Method::POST, "/api/v1/sql").is_ok());
+        let annotate = |role, method| permit(&who(role), &method, ANNOTATIONS);
+        assert!(annotate(Role::Read, Method::POST).is_err());
+        assert!(annotate(Role::Annotate, Method::POST).is_ok());
+        assert!(annotate(Role::Annotate, Method::DELETE).is_err());
+        assert!(permit(&who(Role::Annotate), &Method::POST, "/api/v1/reports").is_err());
     }
 }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Uri;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tokio::sync::watch;
 
 #[cfg(feature = "sql")]
 use super::api::sql;
-use super::api::{health, metrics, openapi, reports, requests, series, sources, stream};
+use super::api::{
+    annotations, health, metrics, openapi, reports, requests, series, sources, stream,
+};
 use super::app::{App, Endpoint};
+use super::auth::ANNOTATIONS;
 use super::error::Problem;
 use super::page;
 use super::request_checks;
@@ -36,6 +39,11 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/reports", get(reports::list).post(reports::create)),
         ("/api/v1/reports/{name}", report),
         ("/api/v1/reports/{name}/series", get(series::read)),
+        (
+            ANNOTATIONS,
+            get(annotations::list).post(annotations::create),
+        ),
+        ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),

@@ -33,7 +33,7 @@ const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11
 /// What is accepted as another span to compare with.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, or the moment at which it begins";
 /// The first second that is too late: the year 10000.
-const END: i64 = 253_402_300_800;
+pub(super) const END: i64 = 253_402_300_800;
 
 /// A span as it was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use crate::report::native::ReportForm;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
 use crate::report::{DefinedBy, Entry, read};
 use crate::state::State;
+use crate::state::annotations::Annotations;
 use crate::telemetry::reading::Group;
 use crate::value::{Column, Value};
 
@@ -82,6 +83,7 @@ pub struct Catalog {
     readings: Mutex<Readings>,
     /// What pages were shown a moment ago.
     rankings: Mutex<Vec<ranking::Ranked>>,
+    annotations: Annotations,
 }
 
 impl Catalog {
@@ -109,12 +111,19 @@ impl Catalog {
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
+            annotations: Annotations::default(),
         }
     }
 
-    /// The same with these tables of the daemon's own, and with a place where changes are kept.
+    /// The same with these tables of the daemon's own and these annotations, and with a place where changes are kept.
     #[must_use]
-    pub fn keeping(mut self, tables: Vec<StatusTable>, state: Option<State>) -> Self {
+    pub fn keeping(
+        mut self,
+        tables: Vec<StatusTable>,
+        annotations: Annotations,
+        state: Option<State>,
+    ) -> Self {
+        self.annotations = annotations;
         self.tables = RwLock::new(tables);
         self.persistent = state.is_some();
         self.changes = Mutex::new(state);
@@ -277,7 +286,7 @@ impl Catalog {
         }
         drop(live);
         let table = self.table_named(name)?;
-        let rows = table.rows(self.reports_listed());
+        let rows = table.rows(self.reports_listed(), self.annotations.count());
         Some((table.table.columns(&self.defaults), rows))
     }
 
@@ -324,6 +333,10 @@ impl ReadModel for Catalog {
 
     fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    fn annotations(&self) -> &Annotations {
+        &self.annotations
     }
 
     fn reports(&self) -> Vec<ReportSummary> {

@@ -13,6 +13,7 @@ use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
 use crate::report::native::ReportForm;
+use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
@@ -45,6 +46,9 @@ pub trait ReadModel: Send + Sync {
     fn unix_ms(&self) -> u64 {
         SystemClock::new().unix_ms()
     }
+
+    /// What happened when, as people noted it.
+    fn annotations(&self) -> &Annotations;
 
     /// All reports, in the order in which they were defined.
     fn reports(&self) -> Vec<ReportSummary>;

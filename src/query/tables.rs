@@ -1,4 +1,4 @@
-//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`.
+//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`; and `annotation`.
 //!
 //! They are read like reports (kind `status`), are always there, and can be made under other names by their COMMENT
 //! (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba. The catalog takes a
@@ -39,6 +39,7 @@ use crate::report::comment::FixedTable;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::native::{FormError, ReportForm};
 use crate::report::{DefinedBy, Usage};
+use crate::state::annotations::Annotation;
 use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::Value;
@@ -52,11 +53,12 @@ pub(super) use stats::{BUILD, refusals};
 pub const KIND: &str = "status";
 
 /// The tables under their own names. Raw data is read in other ways.
-pub(super) const TABLES: [FixedTable; 4] = [
+pub(super) const TABLES: [FixedTable; 5] = [
     FixedTable::Status,
     FixedTable::ActiveReports,
     FixedTable::V2Stats,
     FixedTable::V2Active,
+    FixedTable::Annotation,
 ];
 
 /// Other names of these tables, for as long as nothing else has them.
@@ -120,11 +122,12 @@ impl StatusTable {
         }
     }
 
-    /// How many rows there are when there are so many reports to be listed.
+    /// How many rows there are when there are so many reports to be listed, and so many annotations.
     #[must_use]
-    pub fn rows(&self, reports: usize) -> usize {
+    pub fn rows(&self, reports: usize, annotations: usize) -> usize {
         match self.table {
             FixedTable::ActiveReports | FixedTable::V2Active => reports,
+            FixedTable::Annotation => annotations,
             _ => 1,
         }
     }
@@ -144,6 +147,7 @@ impl StatusTable {
             FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
+            FixedTable::Annotation => look.annotations.iter().map(annotation).collect(),
             // None of these is ever made.
             _ => Vec::new(),
         };
@@ -178,6 +182,8 @@ pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, F
 pub struct StatusSnapshot {
     /// The reports, histogram views included, in their order.
     pub reports: Vec<ReportStatus>,
+    /// The annotations.
+    pub annotations: Vec<Arc<Annotation>>,
     /// How many families they make.
     pub families: usize,
     /// Monotonic milliseconds.
@@ -240,6 +246,16 @@ pub struct ReportStatus {
     pub usage: Usage,
     /// Monotonic milliseconds when it was made.
     pub made_ms: u64,
+}
+
+fn annotation(it: &Arc<Annotation>) -> Vec<Value<'static>> {
+    vec![
+        int(it.id),
+        int(it.time),
+        text(it.text.as_str()),
+        text(it.tags.as_str()),
+        it.author.as_deref().map_or(Value::Null, text),
+    ]
 }
 
 /// A count as a value.

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use super::*;
 
 fn members(comment: &str) -> Map<String, Json> {

@@ -23,7 +23,8 @@ use crate::restart::Holder;
 const PASSWORD: &str = "hunter2-hunter2";
 const TOKEN: &str = "tok3n-tok3n-tok3n-tok3n";
 
-/// A configuration file with an administrator `kim` (password and token) and a reader `lee` (password), and its folder.
+/// A configuration file with an administrator `kim` (password and token), a reader `lee` and a script `ci` that annotates
+/// (passwords), and its folder.
 struct Configured {
     dir: tempfile::TempDir,
     config: String,
@@ -37,9 +38,11 @@ impl Configured {
         std::fs::write(path("token"), TOKEN).unwrap();
         let text = format!(
             "{more}\n[[user]]\nname = \"kim\"\nrole = \"admin\"\npassword_file = {:?}\ntoken_file = {:?}\n\
-             [[user]]\nname = \"lee\"\npassword_file = {:?}\n",
+             [[user]]\nname = \"lee\"\npassword_file = {:?}\n\
+             [[user]]\nname = \"ci\"\nrole = \"annotate\"\npassword_file = {:?}\n",
             path("password"),
             path("token"),
+            path("password"),
             path("password"),
         );
         std::fs::write(path("pinbad.toml"), text).unwrap();
@@ -209,9 +212,9 @@ fn each_role_may_do_what_it_may() {
     let mut sender = Sender::new(&program.site);
     sender.send(&request("h", "s", "/x").encode_to_vec());
     sender.at_rest();
-    let (kim, lee) = (basic("kim", PASSWORD), basic("lee", PASSWORD));
+    let [kim, lee, ci] = ["kim", "lee", "ci"].map(|name| basic(name, PASSWORD));
     let token = format!("Bearer {TOKEN}");
-    for who in [&kim, &lee, &token] {
+    for who in [&kim, &lee, &ci, &token] {
         for target in [
             "/",
             "/healthz",
@@ -226,17 +229,32 @@ fn each_role_may_do_what_it_may() {
         let (status, ..) = ask(http, "GET", "/nothing", &[("authorization", who)]);
         assert_eq!(status, 404);
     }
-    let reader = [("authorization", lee.as_str())];
     for (method, target) in [
         ("POST", "/api/v1/reset"),
         ("POST", "/api/v1/reports"),
         ("DELETE", "/api/v1/reports/report1"),
+        ("DELETE", "/api/v1/annotations/1"),
         ("PUT", "/api/v1/info"),
     ] {
-        let (status, head, body) = ask(http, method, target, &reader);
-        assert_eq!(status, 403, "{method} {target}: {head} {body}");
-        assert!(body.contains("lee") && body.contains("admin"), "{body}");
+        for (name, who) in [("lee", &lee), ("ci", &ci)] {
+            let (status, head, body) = ask(http, method, target, &[("authorization", who)]);
+            assert_eq!(status, 403, "{method} {target}: {head} {body}");
+            assert!(body.contains(name) && body.contains("admin"), "{body}");
+        }
     }
+    let annotate = |who: &str| {
+        program.site.log_in(who);
+        let reply = program
+            .site
+            .post("/api/v1/annotations", r#"{"text": "deployed"}"#);
+        program.site.log_in(&kim);
+        reply
+    };
+    let refused = annotate(&lee).problem(403);
+    assert!(refused.contains("role \"annotate\""), "{refused}");
+    assert_eq!(annotate(&ci).json()["author"], "ci");
+    assert_eq!(annotate(&token).json()["author"], "kim");
+    assert_eq!(program.site.delete("/api/v1/annotations/1").status, 200);
     assert_eq!(
         program.site.json("/api/v1/requests")["rows"]
             .as_array()

@@ -22,6 +22,8 @@ mod screen;
 
 /// Who may ask, and that secrets are not seen.
 mod access;
+/// What happened when, as people note it.
+mod annotations;
 /// Reports made while packets pour in.
 mod backfill;
 /// What the bench `daemon` starts, and how that ends.

@@ -74,7 +74,7 @@ fn what_is_wrong_is_named_with_what_is_accepted() {
         ("name = \"a\"", &["nothing to log in with"]),
         (
             "name = \"a\"\nrole = \"root\"\npassword_file = \"p\"",
-            &["user.role", "root", "read, admin"],
+            &["user.role", "root", "read, annotate, admin"],
         ),
         (
             "name = 1\npassword_file = \"p\"",

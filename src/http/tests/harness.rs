@@ -20,6 +20,7 @@ use crate::query::read_model::{
 use crate::query::table::Table;
 use crate::report::DefinedBy;
 use crate::report::native::ReportForm;
+use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{Group, Kind, Place, Reading};
 use crate::value::{Column, ColumnType, Value};
 
@@ -155,6 +156,7 @@ pub(super) struct Sample {
     pub(super) held: AtomicBool,
     /// Readings begun.
     pub(super) asked: AtomicUsize,
+    pub(super) annotations: Annotations,
 }
 
 pub(super) fn summary(name: &str) -> ReportSummary {
@@ -190,6 +192,10 @@ impl ReadModel for Sample {
             ),
         ];
         vec![Group::new(Place::Top, readings)]
+    }
+
+    fn annotations(&self) -> &Annotations {
+        &self.annotations
     }
 
     fn reports(&self) -> Vec<ReportSummary> {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{Catalog, answering};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
+use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
 
 impl Catalog {
@@ -36,7 +37,7 @@ impl Catalog {
             comment: Some(table.comment.clone()),
             keys,
             window_seconds: 0.0,
-            rows: table.rows(reports) as u64,
+            rows: table.rows(reports, self.annotations.count()) as u64,
             columns,
             definition: json!({"name": table.name, "comment": table.comment}),
             defined: table.defined_by.clone(),
@@ -57,7 +58,10 @@ impl Catalog {
     /// The table of this name or alias as it stands.
     pub(super) fn table_answer(&self, name: &str) -> Option<ReportAnswer> {
         let table = self.table_named(name)?;
-        let look = self.look();
+        let mut look = self.look();
+        if table.table == FixedTable::Annotation {
+            look.annotations = self.annotations.all();
+        }
         Some(ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: (look.mono_ms.saturating_sub(look.started_ms) / 1000).max(1),
@@ -99,6 +103,7 @@ impl Catalog {
         drop(live);
         StatusSnapshot {
             reports,
+            annotations: Vec::new(),
             families,
             mono_ms,
             unix_ms,

@@ -28,9 +28,16 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
     let tables: Vec<&str> = all.tables.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(
         tables,
-        ["status", "active_reports", "v2_stats", "v2_active", "who"]
+        [
+            "status",
+            "active_reports",
+            "v2_stats",
+            "v2_active",
+            "annotation",
+            "who"
+        ]
     );
-    assert_eq!(all.tables[4].table, FixedTable::V2Active);
+    assert_eq!(all.tables[5].table, FixedTable::V2Active);
 }
 
 #[test]
@@ -147,7 +154,7 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
         ]
     );
     assert_eq!(all.reports[20].0.comment.as_deref(), Some("tag_info:b"));
-    assert_eq!(all.tables[4].name, "stats");
+    assert_eq!(all.tables[5].name, "stats");
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn there_are_no_more_than_there_may_be() {
         .collect();
     let left_out = all.add_kept(&kept, &Defaults::default());
     assert_eq!(all.reports.len() + all.tables.len(), REPORTS_MAX);
-    assert_eq!(left_out.len(), 19 + 4);
+    assert_eq!(left_out.len(), 19 + 5);
     assert!(left_out[0].1.contains("1000"), "{left_out:?}");
 }
 

@@ -55,6 +55,7 @@ fn look() -> StatusSnapshot {
         })
     };
     StatusSnapshot {
+        annotations: Vec::new(),
         reports: vec![
             report("by_script", "report1::min_time=1"),
             report("view", "hv.report1::min_time=1"),
@@ -86,7 +87,10 @@ fn read(
     let table = tables.iter().find(|it| it.table == table).unwrap();
     let rows = table.read(look, &defaults);
     assert_eq!(rows.columns(), table.table.columns(&defaults));
-    assert_eq!(rows.len(), table.rows(look.listed().count()));
+    assert_eq!(
+        rows.len(),
+        table.rows(look.listed().count(), look.annotations.len())
+    );
     (0..rows.len())
         .map(|row| {
             let cell = |at| match rows.value(row, at) {

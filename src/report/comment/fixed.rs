@@ -28,6 +28,8 @@ pub enum FixedTable {
     V2Stats,
     /// The live reports, pinba2's columns.
     V2Active,
+    /// What happened when, as people noted it. Pinba has nothing like it.
+    Annotation,
 }
 
 impl FixedTable {
@@ -71,6 +73,7 @@ impl FixedTable {
             Self::ActiveReports => "active_reports",
             Self::V2Stats => "v2_stats",
             Self::V2Active => "v2_active",
+            Self::Annotation => "annotation",
         }
     }
 

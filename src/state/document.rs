@@ -1,0 +1,141 @@
+//! A file of JSON that is small enough to be written anew with every change: `reports.json`, `annotations.json`.
+//!
+//! It is replaced as a whole (written, synced, renamed, folder synced), so that it is always either the old one or the new one,
+//! and is its owner's alone (`files.rs`). One that cannot be read is set aside and named in the log; one that cannot be set aside
+//! either is never overwritten.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use tracing::error;
+
+use super::files;
+use super::folder::{Setting, StateError};
+
+/// The layout of the files; a daemon reads this one and the older ones that it names (there are none yet).
+pub(super) const VERSION: u64 = 1;
+
+/// Longest file that is read or written, bytes: a thousand reports of the largest form take far less, and as many annotations
+/// as are kept no more.
+pub(super) const BYTES_MAX: u64 = 256 << 20;
+
+/// One such file.
+#[derive(Debug)]
+pub(super) struct Document {
+    setting: Setting,
+    path: PathBuf,
+    /// What is there could be neither read nor set aside: it must not be overwritten.
+    in_the_way: bool,
+}
+
+impl Document {
+    /// Opens the file of a folder that has a list of this name, and reads it; nothing when it is not there. A corrupt file is
+    /// set aside and named in the log, where `what` says what was in it. `unix_secs` is the wall clock's time.
+    ///
+    /// # Errors
+    /// When it is there and cannot be opened or read.
+    pub(super) fn open<T: DeserializeOwned>(
+        setting: Setting,
+        dir: &Path,
+        list: &'static str,
+        what: &'static str,
+        unix_secs: u32,
+    ) -> Result<(Self, Option<T>), StateError> {
+        let path = dir.join(format!("{list}.json"));
+        let read = read(setting, &path, list)?;
+        let mut document = Self {
+            setting,
+            path,
+            in_the_way: false,
+        };
+        let read = read.unwrap_or_else(|reason| {
+            document.set_aside(&reason, what, unix_secs);
+            None
+        });
+        Ok((document, read))
+    }
+
+    fn set_aside(&mut self, reason: &str, what: &str, unix_secs: u32) {
+        let file = self.path.display();
+        match files::set_aside(&self.path, "corrupt", unix_secs) {
+            Ok(aside) => error!(
+                %file, reason, set_aside = %aside.display(),
+                "Cannot read {what}: set the file aside and go on without them."
+            ),
+            Err(error) => {
+                error!(
+                    %file, reason, %error,
+                    "Cannot read {what}, nor set the file aside: go on without them, and refuse to change them."
+                );
+                self.in_the_way = true;
+            }
+        }
+    }
+
+    /// Writes what is to be in it from now on.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub(super) fn write(&self, contents: &impl Serialize) -> Result<(), StateError> {
+        let write = |file: &mut File| {
+            let mut out = BufWriter::new(file);
+            serde_json::to_writer_pretty(&mut out, contents)?;
+            out.write_all(b"\n")?;
+            out.flush()?;
+            match out.stream_position()? > BYTES_MAX {
+                true => Err(io::Error::other(format!(
+                    "it would be longer than {BYTES_MAX} bytes"
+                ))),
+                false => Ok(()),
+            }
+        };
+        let written = match self.in_the_way {
+            true => Err(io::Error::other(
+                "a corrupt file of that name could not be set aside when the daemon started; move it away and restart",
+            )),
+            false => files::replace(&self.path, write),
+        };
+        written.map_err(self.setting.failed("write", &self.path))
+    }
+}
+
+/// What a file holds, or why it is corrupt; nothing when it is not there.
+pub(super) fn read<T: DeserializeOwned>(
+    setting: Setting,
+    path: &Path,
+    list: &str,
+) -> Result<Result<Option<T>, String>, StateError> {
+    let opened = match files::open(path).map_err(setting.failed("read", path))? {
+        files::Opened::Nothing => return Ok(Ok(None)),
+        files::Opened::File(opened) => opened,
+        files::Opened::Other(reason) => return Ok(Err(reason)),
+    };
+    let mut text = Vec::new();
+    opened
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut text)
+        .map_err(setting.failed("read", path))?;
+    Ok(parse(&text, list).map(Some))
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8], list: &str) -> Result<T, String> {
+    if text.len() as u64 > BYTES_MAX {
+        return Err(format!("it is longer than {BYTES_MAX} bytes"));
+    }
+    let file: Json =
+        serde_json::from_slice(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    match file.get("version").and_then(Json::as_u64) {
+        Some(VERSION) => {}
+        Some(version) => {
+            return Err(format!(
+                "it has version {version}, and this daemon reads {VERSION}"
+            ));
+        }
+        None => return Err("it has no version".to_owned()),
+    }
+    serde_json::from_value(file).map_err(|error| format!("it has no list of {list}: {error}"))
+}
