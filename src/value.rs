@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) mod digits;
+
 /// What a column holds, in the words of Pinba's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {

@@ -266,12 +266,13 @@ settings! {
 
     /// `[metrics]`: what Prometheus is shown.
     metrics: MetricsConfig {
-        /// Reports whose rows are counters and histograms in /metrics; "*" is every `[[report]]` of this file. The total
-        /// over all requests (`info`) and the daemon's own counters are always there. [] for those alone.
+        /// Reports whose rows are counters and histograms in /metrics; "*" is every `[[report]]` of this file and every one
+        /// that is made at run time. The total over all requests (`info`) and the daemon's own counters are always there.
+        /// [] for those alone.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, report_names();
 
         /// Series of all rows together, as Prometheus counts them (a histogram of 11 buckets is 14 series): 100 to 1000000.
-        /// A row that has been exported stays for as long as the daemon runs; further rows are summed as `(other)`.
+        /// A row that has been exported stays for as long as there is its report; further rows are summed as `(other)`.
         /// Cost: 512 bytes each here, some kilobytes each in Prometheus.
         series_max: usize = "10000", whole(100, 1_000_000), "Prometheus keeps each of them in memory";
 

@@ -198,14 +198,11 @@ fn open_front(
     })
 }
 
-/// What the last hour, the metrics and history keep.
+/// What the last hour, the metrics and history keep: their reports, by name.
 pub(super) struct Past {
-    /// The reports of the first two, by name.
-    names: Vec<String>,
-    /// Those of history.
+    charted: Vec<String>,
+    scraped: Vec<String>,
     kept: Vec<String>,
-    /// The reports of the metrics.
-    shown: Vec<Definition>,
 }
 
 /// What takes seconds in, and the requests that were missed before each.
@@ -238,21 +235,18 @@ fn take_all(
 
 impl Past {
     pub(super) fn of(config: &Config, definitions: &Definitions) -> Result<Self, StartError> {
-        let everything = || vec![series::EVERYTHING.to_owned()];
         let chosen = |key: &'static str, names: &[String]| {
-            let names = [everything(), names.to_vec()].concat();
-            series::chosen(&names, &definitions.reports)
-                .map_err(|source| StartError::Choice { key, source })
+            let names = [&[series::EVERYTHING.to_owned()], names].concat();
+            match series::check_names(&names, &definitions.reports) {
+                Ok(()) => Ok(names),
+                Err(source) => Err(StartError::Choice { key, source }),
+            }
         };
-        let shown = chosen("metrics.reports", &config.metrics.reports)?;
-        chosen("series.reports", &config.series.reports)?;
-        chosen("history.reports", &config.history.reports)?;
-        let mut names = [everything(), config.metrics.reports.clone()].concat();
-        if config.series.memory > 0 {
-            names.extend_from_slice(&config.series.reports);
-        }
-        let kept = [everything(), config.history.reports.clone()].concat();
-        Ok(Self { names, kept, shown })
+        Ok(Self {
+            scraped: chosen("metrics.reports", &config.metrics.reports)?,
+            charted: chosen("series.reports", &config.series.reports)?,
+            kept: chosen("history.reports", &config.history.reports)?,
+        })
     }
 
     /// Makes the first two, what gives them and history seconds from now on, and what takes those in.
@@ -264,18 +258,16 @@ impl Past {
         history: Option<TakeRows>,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
-        let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let metrics = Metrics::new(self.shown, buckets, series_max);
         let choice = Choice {
-            names: self.names,
-            reports_max: match memory > 0 || history.is_some() {
-                true => series::REPORTS_MAX,
-                false => 0,
-            },
+            charted: (memory > 0).then_some(self.charted),
+            scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
+            reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory),
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
+        let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
+        let metrics = Metrics::new(watched.clone(), buckets, series_max);
         let of_rows = metrics.clone();
         let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
         let series = (memory > 0).then(|| {

@@ -84,15 +84,18 @@ impl Second {
             }
         }
         groups.sort_unstable();
+        let mut gain = Gain::default();
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
-            let mut gain = Gain::default();
+            gain.sum.clear();
+            gain.extremes = Extremes::NOTHING;
             let records = of_row
                 .iter()
                 .filter_map(|&(_, part, at)| parts[part as usize].at(at as usize));
             for (group, _) in records {
-                gain.sum.add(group.gained);
+                let (extremes, gained) = group.gained();
+                gain.sum.add(gained);
                 if report.definition.extremes {
-                    gain.extremes.widen(&group.extremes);
+                    gain.extremes.widen(&extremes);
                 }
                 report.keys.row_of(group.key, &mut key);
             }

@@ -209,26 +209,22 @@ impl World {
             r#"{"level": "timer", "keys": ["@group"]}"#,
         ));
         all.push(definition("by_both", KINDS[2].1));
-        let shown = all.iter().filter(|it| WATCHED.contains(&it.name.as_str()));
-        let bounds = BOUNDS.map(Duration::from_micros);
-        let metrics = Metrics::new(shown.cloned().collect(), &bounds, series_max);
         let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
         reports.define_at_start(all, &pool, 0);
         let mut live = Live::new(pool, reports, history);
         let unix_ms = 1_700_000_000_000;
+        let watched = WATCHED.map(str::to_owned).to_vec();
+        let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
         let choice = Choice {
-            names: WATCHED.map(str::to_owned).to_vec(),
+            charted: Some(watched),
+            scraped: with_made.clone(),
+            kept: Some(with_made),
             reports_max: REPORTS_MAX,
-            kept: Some(
-                [&WATCHED[..], &[CONFIGURED]]
-                    .concat()
-                    .iter()
-                    .map(|&it| it.to_owned())
-                    .collect(),
-            ),
             bytes_max: stream,
         };
         let (watched, reader) = live.watch(choice, 0, unix_ms);
+        let bounds = BOUNDS.map(Duration::from_micros);
+        let metrics = Metrics::new(watched.clone(), &bounds, series_max);
         let (series, fold) = Series::new(watched.clone(), hour);
         let clock = Arc::new(ManualClock::new(unix_ms));
         let history = History::new(Parts::default(), hour, clock);
@@ -432,6 +428,10 @@ fn a_series_goes_with_its_report() {
     let bytes = |world: &World| world.series.status().count("memory_bytes");
     let rows = |world: &World| world.series.status().count("rows");
     let known = rows(&world);
+    let is_scraped = |world: &World| {
+        let text = world.metrics.write(Vec::new(), Format::Classic);
+        text.contains("{report=\"made\"")
+    };
     for (round, (_, members)) in KINDS.iter().enumerate() {
         let new = Arc::new(definition("made", members));
         let Live { reports, pool, .. } = &mut world.live;
@@ -455,6 +455,7 @@ fn a_series_goes_with_its_report() {
         run(&mut world, 5);
         let points = line(&world).unwrap();
         assert_eq!(points.iter().flatten().count(), 5, "round {round}");
+        assert!(is_scraped(&world), "round {round}");
         let before = bytes(&world);
         let Live { reports, pool, .. } = &mut world.live;
         assert!(reports.remove("made", pool));
@@ -465,6 +466,7 @@ fn a_series_goes_with_its_report() {
         assert!(after < before, "round {round}: {before} {after}");
         assert_eq!(world.series.status().count("reports"), 4);
         assert_eq!(rows(&world), known, "round {round}");
+        assert!(!is_scraped(&world), "round {round}");
     }
 }
 

@@ -7,6 +7,7 @@ use crate::access::Access;
 use crate::access::tls::Tls;
 use crate::metrics::Metrics;
 use crate::query::read_model::ReadModel;
+use crate::report::Watchlist;
 use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::Engine;
@@ -123,7 +124,7 @@ impl HttpSettings {
             idle_max: Duration::from_secs(30),
             memory_plan: [].into(),
             series: None,
-            metrics: Metrics::new(Vec::new(), &[], 0),
+            metrics: Metrics::new(Watchlist::default(), &[], 0),
         }
     }
 }

@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 
 use self::rows::Rows;
 use crate::delta::{RowReader, Second};
-use crate::report::definition::Definition;
+use crate::report::Watchlist;
 use crate::telemetry::reading::Group;
 
 /// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
@@ -53,13 +53,13 @@ impl Format {
 }
 
 impl Metrics {
-    /// Metrics of these reports' rows, with histograms up to these bounds, in `series_max` series.
+    /// Metrics of the rows of those of these reports that are scraped, with histograms up to these bounds, in `series_max` series.
     #[must_use]
-    pub fn new(reports: Vec<Definition>, buckets: &[Duration], series_max: usize) -> Self {
+    pub fn new(watched: Watchlist, buckets: &[Duration], series_max: usize) -> Self {
         let bounds = buckets
             .iter()
             .map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
-        let rows = Rows::new(reports, bounds.collect(), series_max);
+        let rows = Rows::new(watched, bounds.collect(), series_max);
         Self {
             rows: Arc::new(RwLock::new(rows)),
             started: SystemTime::now(),
@@ -73,7 +73,9 @@ impl Metrics {
 
     /// Counts the rows of a second that come from `read`. Under one hold of the lock: a scrape finds it in all reports or in none.
     pub fn take_rows(&self, read: impl FnOnce(&mut dyn RowReader)) {
-        read(&mut *self.rows.write());
+        let mut rows = self.rows.write();
+        rows.follow();
+        read(&mut *rows);
     }
 
     /// What the rows take of their budget, for the daemon's status.
@@ -180,7 +182,7 @@ mod tests {
             Group::new(Place::Object("snapshot"), snapshot),
             Group::new(rows::STATUS, older),
         ];
-        let metrics = Metrics::new(Vec::new(), &[], 100);
+        let metrics = Metrics::new(Watchlist::default(), &[], 100);
         let text = metrics.write(status.clone(), Format::Classic);
         for line in [
             "# HELP pinbad_requests_merged_total Requests merged into the main pool and the reports",

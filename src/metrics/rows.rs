@@ -1,7 +1,7 @@
 //! Rows of reports as counters and histograms that only grow.
 //!
 //! Fed by the series thread once a second with what each row gained; read by whoever scrapes. A row gets its place
-//! once and keeps it for as long as the daemon lives: a counter that disappears and comes back smaller would ruin every
+//! once and keeps it for as long as there is the report: a counter that disappears and comes back smaller would ruin every
 //! rate over it. Places are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
 //! the rows that are new in a second those that took the most time get their place first.
 
@@ -15,19 +15,19 @@ use prometheus_client::registry::Unit;
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::counts::Histogram;
-use crate::report::definition::{Definition, Level};
+use crate::report::definition::Level;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
-use crate::report::{OTHER_ID, Watched, key_names};
+use crate::report::{OTHER_ID, Watched, Watchlist};
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// The rows of all reports.
 #[derive(Debug)]
 pub(super) struct Rows {
+    watched: Watchlist,
     reports: Vec<ReportMetrics>,
     bounds: Arc<[u64]>,
-    series: usize,
     series_max: usize,
     /// The report whose rows are being counted, how many new ones may get a place, and those.
     counted: Option<usize>,
@@ -38,7 +38,7 @@ pub(super) struct Rows {
 /// The rows of one report.
 #[derive(Debug)]
 struct ReportMetrics {
-    definition: Definition,
+    report: Arc<Watched>,
     /// Names of the labels, one a key.
     labels: Vec<String>,
     /// Of each bound the first bucket of the report that is above it.
@@ -81,8 +81,25 @@ impl Row {
 }
 
 impl ReportMetrics {
+    /// No rows yet.
+    fn new(report: &Arc<Watched>, bounds: &[u64]) -> Self {
+        let buckets = &report.definition.buckets;
+        Self {
+            labels: label_names(&report.key_names),
+            edges: bounds.iter().map(|&bound| edge(buckets, bound)).collect(),
+            report: Arc::clone(report),
+            rows: BTreeMap::new(),
+            other: Row::new(bounds.len()),
+        }
+    }
+
     fn of_timers(&self) -> bool {
-        self.definition.level == Level::Timer
+        self.report.definition.level == Level::Timer
+    }
+
+    /// Series that all rows take, those without a place as one.
+    fn series(&self) -> usize {
+        (self.rows.len() + 1) * self.series_of_row()
     }
 
     /// Series that a row takes: its buckets, their sum and count, and the counters beside them.
@@ -131,28 +148,43 @@ fn edge(layout: &BucketLayout, bound_us: u64) -> u32 {
 pub(super) const STATUS: Place = Place::Object("metrics");
 
 impl Rows {
-    /// No rows yet, of these reports.
-    pub(super) fn new(reports: Vec<Definition>, bounds: Arc<[u64]>, series_max: usize) -> Self {
-        let report = |definition: Definition| {
-            let edges = bounds.iter().map(|&bound| edge(&definition.buckets, bound));
-            ReportMetrics {
-                labels: label_names(&definition),
-                edges: edges.collect(),
-                definition,
-                rows: BTreeMap::new(),
-                other: Row::new(bounds.len()),
-            }
-        };
-        let reports: Vec<ReportMetrics> = reports.into_iter().map(report).collect();
+    /// No rows yet, of those of these reports that are scraped: they are shown from the start.
+    pub(super) fn new(watched: Watchlist, bounds: Arc<[u64]>, series_max: usize) -> Self {
+        let scraped = watched.now();
+        let scraped = scraped.iter().filter(|it| it.is_scraped);
         Self {
-            series: reports.iter().map(ReportMetrics::series_of_row).sum(),
-            reports,
+            reports: scraped.map(|it| ReportMetrics::new(it, &bounds)).collect(),
+            watched,
             bounds,
             series_max,
             counted: None,
             room: 0,
             new: Vec::new(),
         }
+    }
+
+    /// Begins with reports that were made meanwhile, if there is room for one row of each, and forgets those that were dropped.
+    pub(super) fn follow(&mut self) {
+        let watched = self.watched.now();
+        let reports = &mut self.reports;
+        reports.retain(|it| {
+            watched
+                .iter()
+                .any(|watched| Arc::ptr_eq(watched, &it.report))
+        });
+        for report in watched.iter().filter(|it| it.is_scraped) {
+            if reports.iter().all(|it| !Arc::ptr_eq(&it.report, report)) {
+                let series: usize = reports.iter().map(ReportMetrics::series).sum();
+                let new = ReportMetrics::new(report, &self.bounds);
+                if series + new.series() <= self.series_max {
+                    reports.push(new);
+                }
+            }
+        }
+    }
+
+    fn series(&self) -> usize {
+        self.reports.iter().map(ReportMetrics::series).sum()
     }
 
     /// What the rows take of their budget.
@@ -162,7 +194,7 @@ impl Rows {
         let rows = |it: &ReportMetrics| it.rows.len() + usize::from(it.labels.is_empty());
         let rows: usize = self.reports.iter().map(rows).sum();
         let readings = readings! {
-            Gauge series = self.series, "Series of rows that have a place.";
+            Gauge series = self.series(), "Series of rows that have a place.";
             Gauge series_max = self.series_max, "What it may be (metrics.series_max).";
             Gauge rows = rows, "Rows that have series of their own.";
             Counter requests_folded = folded, "Requests counted under (other) because metrics.series_max was used up, over all reports.";
@@ -235,7 +267,7 @@ impl Rows {
             let rows = report.rows.iter().map(|(key, row)| (&**key, row));
             for (key, row) in rows.chain(other) {
                 let texts = key_texts(key).chain(std::iter::repeat(OTHER_TEXT));
-                let mut labels = vec![("report", report.definition.name.as_str())];
+                let mut labels = vec![("report", report.report.definition.name.as_str())];
                 labels.extend(report.labels.iter().map(String::as_str).zip(texts));
                 labels.extend(mode.map(|mode| ("mode", mode)));
                 write(&labels, row)?;
@@ -245,14 +277,13 @@ impl Rows {
     }
 }
 
-/// A report that was dropped goes on where it was when it is made again as it was.
 impl RowReader for Rows {
     fn begin(&mut self, report: &Watched) {
-        let is_it = |it: &ReportMetrics| *report.definition == it.definition;
+        let is_it = |it: &ReportMetrics| it.report.number == report.number;
         self.counted = self.reports.iter().position(is_it);
         self.room = self.counted.map_or(0, |at| {
             let report = &self.reports[at];
-            let room = self.series_max.saturating_sub(self.series) / report.series_of_row();
+            let room = self.series_max.saturating_sub(self.series()) / report.series_of_row();
             if report.labels.is_empty() { 0 } else { room }
         });
     }
@@ -267,7 +298,6 @@ impl RowReader for Rows {
         if let Some(at) = self.counted {
             let report = &mut self.reports[at];
             heaviest(&mut self.new, self.room, &mut report.other);
-            self.series += self.new.len() * report.series_of_row();
             report.rows.extend(self.new.drain(..));
         }
     }
@@ -311,9 +341,9 @@ const COUNTERS: [(bool, &str, &str, Option<Unit>, Numbers); 5] = [
 ];
 
 /// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.
-fn label_names(definition: &Definition) -> Vec<String> {
+fn label_names(keys: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for key in key_names(definition) {
+    for key in keys {
         let mut name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             name.insert_str(0, "key_");
@@ -332,13 +362,14 @@ fn label_names(definition: &Definition) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::report::definition::Defaults;
+    use crate::report::key_names;
     use crate::report::native::ReportForm;
 
     #[test]
     fn labels_are_letters_and_none_is_taken() {
         let labels = |comment: &str| {
             let form = ReportForm::of_comment("x", comment);
-            label_names(&form.definition(&Defaults::default()).unwrap())
+            label_names(&key_names(&form.definition(&Defaults::default()).unwrap()))
         };
         assert_eq!(labels("report1"), ["script_name"]);
         let odd = labels("v2/timer/60/~script,@le,@mode,@a-b,@a.b,@1st/no_percentiles/no_filters");

@@ -5,7 +5,6 @@
 //! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -517,7 +516,7 @@ impl Table for ReportTable {
         self.definition.layout.value(&self.reading, row, column)
     }
 
-    fn numbers(&self, column: usize, rows: Range<usize>) -> Option<Numbers> {
+    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
         let layout = &self.definition.layout;
         layout.numbers(&self.reading, column, rows)
     }

@@ -4,7 +4,6 @@
 //! without locks) everything it shows, so it may outlive the moment it was taken for as long as a slow client needs.
 //! Values are asked for one by one: a table computes percentages and rates when they are looked at, not before.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::report::layout::Numbers;
@@ -30,7 +29,7 @@ pub trait Table: Send + Sync {
     fn value(&self, row: usize, column: usize) -> Value<'_>;
 
     /// A column of some rows, if it has numbers that can be read faster than one by one.
-    fn numbers(&self, column: usize, rows: Range<usize>) -> Option<Numbers> {
+    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
         let _not_here = (column, rows);
         None
     }

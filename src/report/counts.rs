@@ -152,8 +152,9 @@ impl Histogram {
     /// Counts all that another one has.
     pub(crate) fn add_all(&mut self, other: &Self) {
         if self.len() == 0 {
-            changed(self.heap_bytes(), other.heap_bytes());
+            let before = self.heap_bytes();
             *self = other.clone();
+            changed(before, self.heap_bytes());
             return;
         }
         for (bucket, count) in other.iter() {
@@ -187,6 +188,17 @@ impl Histogram {
         match self {
             Self::Narrow(counts) => counts.clear(),
             Self::Wide(pairs) => pairs.clear(),
+        }
+    }
+
+    /// Forgets all counts and the span, keeps the memory.
+    pub(crate) fn reset(&mut self) {
+        match self {
+            Self::Narrow(counts) => {
+                counts.entries.clear();
+                (counts.first, counts.used) = (SORTED, 0);
+            }
+            Self::Wide(_) => *self = Self::new(),
         }
     }
 

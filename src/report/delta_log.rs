@@ -35,10 +35,22 @@ pub struct Deltas {
 pub struct GroupDelta<'a> {
     /// Its values: see [`key_values`](super::row_key::key_values).
     pub key: &'a [u8],
-    /// Smallest and largest values; [`Extremes::NOTHING`] when the aggregate keeps none.
-    pub extremes: Extremes,
-    /// Sums and histogram.
-    pub gained: Packed<'a>,
+    gained: &'a [u8],
+}
+
+impl<'a> GroupDelta<'a> {
+    /// Smallest and largest values, [`Extremes::NOTHING`] when the aggregate keeps none; sums and histogram.
+    #[must_use]
+    pub fn gained(&self) -> (Extremes, Packed<'a>) {
+        let mut rest = self.gained;
+        let [time_min, time_max, peak] = std::array::from_fn(|_| varint::take(&mut rest));
+        let extremes = Extremes {
+            time_min: (time_min as u64).wrapping_sub(1),
+            time_max: time_max as u64,
+            memory_peak_max: peak as u32,
+        };
+        (extremes, Packed(rest))
+    }
 }
 
 impl Deltas {
@@ -114,20 +126,8 @@ impl Deltas {
         let len = u32::from_le_bytes(*len) as usize;
         let record = rest.get(..len)?;
         let key_bytes = super::row_key::key_bytes(record, self.keys);
-        let (key, mut rest) = record.split_at(key_bytes);
-        let [time_min, time_max, peak] = std::array::from_fn(|_| varint::take(&mut rest));
-        let extremes = Extremes {
-            time_min: (time_min as u64).wrapping_sub(1),
-            time_max: time_max as u64,
-            memory_peak_max: peak as u32,
-        };
-        let gained = Packed(rest);
-        let record = GroupDelta {
-            key,
-            extremes,
-            gained,
-        };
-        Some((record, at + 4 + len))
+        let (key, gained) = record.split_at(key_bytes);
+        Some((GroupDelta { key, gained }, at + 4 + len))
     }
 
     /// Bytes taken.

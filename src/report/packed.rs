@@ -106,6 +106,13 @@ impl Sum {
         }
     }
 
+    /// Nothing again; the memory of the histogram is kept.
+    pub(crate) fn clear(&mut self) {
+        self.totals = Totals::ZERO;
+        self.histogram.reset();
+        self.lacks_some = false;
+    }
+
     /// Adds what a row gained.
     pub fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();

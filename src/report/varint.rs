@@ -5,12 +5,23 @@
 
 /// Appends a number.
 #[inline]
-pub(crate) fn push(to: &mut Vec<u8>, mut value: u128) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
+pub(crate) fn push(to: &mut Vec<u8>, value: u128) {
+    match u64::try_from(value) {
+        Ok(mut value) => {
+            while value >= 0x80 {
+                to.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            to.push(value as u8);
+        }
+        Err(_) => push_wide(to, value),
     }
-    to.push(value as u8);
+}
+
+#[cold]
+fn push_wide(to: &mut Vec<u8>, value: u128) {
+    to.push(value as u8 | 0x80);
+    push(to, value >> 7);
 }
 
 /// Bytes that a number takes.
@@ -21,6 +32,17 @@ pub(crate) fn bytes(value: u64) -> usize {
 /// Takes a number off the front.
 #[inline]
 pub(crate) fn take(from: &mut &[u8]) -> u128 {
+    match from.split_first() {
+        // Most are small.
+        Some((&byte, rest)) if byte < 0x80 => {
+            *from = rest;
+            byte.into()
+        }
+        _ => take_long(from),
+    }
+}
+
+fn take_long(from: &mut &[u8]) -> u128 {
     let mut low = 0u64;
     let mut shift = 0;
     while let Some((&byte, rest)) = from.split_first() {

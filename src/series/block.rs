@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::report::counts::Histogram;
 use crate::report::packed::{Packed, Sum, write_pairs, write_totals};
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, TOTAL_ID};
@@ -116,7 +117,9 @@ struct DraftRow {
 impl DraftRow {
     fn new(id: RowId, weight: f64, totals: &Totals, sum: Option<&Sum>) -> Self {
         let histogram = sum.and_then(Sum::histogram);
-        let mut packed = Vec::new();
+        // Enough for nearly all of them.
+        let pairs = histogram.map_or(0, Histogram::len);
+        let mut packed = Vec::with_capacity(32 + 2 * pairs);
         write_totals(&mut packed, totals, histogram.is_some());
         let sums = packed.len();
         if let Some(histogram) = histogram {

@@ -94,37 +94,28 @@ pub enum ChoiceError {
     },
 }
 
-/// The definitions that a list of names means, each once, in its order; `"*"` stands for all of the configuration's own.
+/// Checks a list of names of reports, in which `"*"` stands for all of the configuration's own.
 ///
 /// # Errors
 /// [`ChoiceError`].
-pub fn chosen(
+pub fn check_names(
     names: &[String],
     defined: &[(Definition, DefinedBy)],
-) -> Result<Vec<Definition>, ChoiceError> {
-    let mut chosen: Vec<Definition> = Vec::new();
-    let mut add = |definition: &Definition| {
-        if chosen.iter().all(|known| known.name != definition.name) {
-            chosen.push(definition.clone());
-        }
+) -> Result<(), ChoiceError> {
+    let is_known =
+        |name: &String| name == CONFIGURED || defined.iter().any(|(it, _)| it.name == *name);
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        return Err(ChoiceError::Unknown { name: name.clone() });
+    }
+    let is_named = |name: &str| names.iter().any(|it| it == name);
+    let is_chosen = |(it, by): &&(Definition, DefinedBy)| {
+        let is_configured = matches!(by, DefinedBy::Configuration(_));
+        is_named(&it.name) || is_configured && is_named(CONFIGURED)
     };
-    for name in names {
-        if name == CONFIGURED {
-            let own = |(_, by): &&(_, DefinedBy)| matches!(by, DefinedBy::Configuration(_));
-            defined.iter().filter(own).for_each(|(it, _)| add(it));
-            continue;
-        }
-        let (definition, _) = defined
-            .iter()
-            .find(|(definition, _)| definition.name == *name)
-            .ok_or_else(|| ChoiceError::Unknown { name: name.clone() })?;
-        add(definition);
+    match defined.iter().filter(is_chosen).count() {
+        count if count > REPORTS_MAX => Err(ChoiceError::TooMany { count }),
+        _ => Ok(()),
     }
-    if chosen.len() > REPORTS_MAX {
-        let count = chosen.len();
-        return Err(ChoiceError::TooMany { count });
-    }
-    Ok(chosen)
 }
 
 /// Bytes of working memory while only metrics are fed.

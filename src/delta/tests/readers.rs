@@ -161,7 +161,13 @@ pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
     }
     let (used, most) = ("pinbad_metrics_series", "pinbad_metrics_series_max");
     assert!(samples[used] <= samples[most], "{used}");
-    assert!(!text.contains("made_"), "those are not chosen");
+    let names = (0..6).map(|number| format!("made_{number}"));
+    for name in names.filter(|_| !is_short) {
+        let is_shown = text.contains(&format!("{{report=\"{name}\""));
+        let mut made = world.made.iter();
+        let is_watched = made.any(|it| it.name == name && it.is_watched);
+        assert_eq!(is_shown && is_watched, is_shown, "{name}");
+    }
 }
 
 /// Rows are what was gained in their minutes; those that found no room are under `(other)`. Coverage is every second.

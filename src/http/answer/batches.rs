@@ -13,9 +13,9 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 
 use super::body::PIECE_BYTES;
 use super::format::Format;
-use super::json;
 use super::writer::{Cells, RowWriter};
 use crate::sql::{Cells as Column, SqlColumn, SqlError, Value};
+use crate::value::digits;
 
 /// Rows of a batch that is larger are sent as several batches of about so many bytes, in Arrow's format.
 const ARROW_BYTES: usize = 4 << 20;
@@ -173,11 +173,11 @@ impl Cells for [Column] {
         match self[column].get(row) {
             Value::Text(shown) => text(out, &shown),
             date @ (Value::Datetime(_) | Value::Date(_)) => text(out, &date.to_text()),
-            Value::Int(number) => json::int(out, number),
-            Value::UInt(number) => json::uint(out, number),
+            Value::Int(number) => digits::int(out, number),
+            Value::UInt(number) => digits::uint(out, number),
             decimal @ Value::Decimal(..) => decimal.put(out),
-            Value::Float(number) => return json::float(out, number),
-            Value::Double(number) => return json::float(out, number),
+            Value::Float(number) => return digits::float(out, number),
+            Value::Double(number) => return digits::float(out, number),
             _ => return false,
         }
         true

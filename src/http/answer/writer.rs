@@ -6,6 +6,8 @@
 use super::format::Format;
 use super::json;
 use crate::query::table::Table;
+use crate::report::layout::Numbers;
+use crate::value::digits;
 
 /// What rows are written from. In CSV nothing is an empty field, and an empty text two quotes.
 pub(in crate::http) trait Cells {
@@ -17,9 +19,23 @@ pub(in crate::http) trait Cells {
         column: usize,
         text: fn(&mut Vec<u8>, &str),
     ) -> bool;
+
+    /// The number that a row has where it comes from.
+    fn number(&self, row: usize) -> usize {
+        row
+    }
 }
 
-impl Cells for dyn Table {
+/// Some rows of a table, in this order.
+pub(in crate::http) struct TableRows<'a> {
+    table: &'a dyn Table,
+    rows: &'a [usize],
+    /// The columns that have numbers to be read at once.
+    numbers: Vec<Option<Numbers>>,
+}
+
+impl Cells for TableRows<'_> {
+    #[inline]
     fn put(
         &self,
         out: &mut Vec<u8>,
@@ -27,7 +43,17 @@ impl Cells for dyn Table {
         column: usize,
         text: fn(&mut Vec<u8>, &str),
     ) -> bool {
-        json::value(out, &self.value(row, column), text)
+        match &self.numbers[column] {
+            Some(Numbers::Ints(numbers)) => digits::int(out, numbers[row]),
+            Some(Numbers::Micros(times)) => digits::micros(out, times[row]),
+            Some(Numbers::Floats(numbers)) => return digits::float(out, numbers[row]),
+            None => return json::value(out, &self.table.value(self.number(row), column), text),
+        }
+        true
+    }
+
+    fn number(&self, row: usize) -> usize {
+        self.rows[row]
     }
 }
 
@@ -106,6 +132,23 @@ impl RowWriter {
         self
     }
 
+    /// These rows of a table, ready to be written.
+    pub(in crate::http) fn rows<'a>(
+        &self,
+        table: &'a dyn Table,
+        rows: &'a [usize],
+    ) -> TableRows<'a> {
+        let mut numbers = vec![None; table.columns().len()];
+        for (column, _) in &self.columns {
+            numbers[*column] = table.numbers(*column, rows);
+        }
+        TableRows {
+            table,
+            rows,
+            numbers,
+        }
+    }
+
     /// The format.
     pub(in crate::http) const fn format(&self) -> Format {
         self.format
@@ -126,7 +169,7 @@ impl RowWriter {
     ) {
         if self.format == Format::Csv {
             for (column, lead) in &self.columns {
-                json::few(out, lead);
+                digits::few(out, lead);
                 cells.put(out, row, *column, csv_text);
             }
             out.extend_from_slice(b"\r\n");
@@ -149,14 +192,14 @@ impl RowWriter {
         row: usize,
     ) {
         for (column, lead) in &self.columns {
-            json::few(out, lead);
+            digits::few(out, lead);
             if !cells.put(out, row, *column, json::text) {
                 out.extend_from_slice(b"null");
             }
         }
         if let Some((lead, member)) = &self.member {
-            json::few(out, lead);
-            member(out, row);
+            digits::few(out, lead);
+            member(out, cells.number(row));
         }
         out.push(self.close);
     }
@@ -225,7 +268,7 @@ mod tests {
         let mut out = Vec::new();
         writer.start(&mut out);
         for row in 0..table.len() {
-            writer.row(&mut out, table, row, row == 0);
+            writer.row(&mut out, &writer.rows(table, &[0, 1]), row, row == 0);
         }
         writer.end(&mut out, false, b"");
         String::from_utf8(out).unwrap()
@@ -252,9 +295,9 @@ mod tests {
         }));
         let table: &dyn Table = &table;
         let writer = RowWriter::new(Format::Ndjson, true, [(1, "b")]);
-        let writer = writer.with_member("row", Box::new(|out, row| json::uint(out, row as u64)));
+        let writer = writer.with_member("row", Box::new(|out, row| digits::uint(out, row as u64)));
         let mut out = Vec::new();
-        writer.row(&mut out, table, 1, true);
+        writer.row(&mut out, &writer.rows(table, &[1]), 0, true);
         assert_eq!(out, b"{\"b\":null,\"row\":1}\n");
     }
 

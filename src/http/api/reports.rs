@@ -373,7 +373,8 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
         let columns: Vec<usize> = (0..table.columns().len()).collect();
         table.load(&columns, None);
         let mut row = Vec::new();
-        RowWriter::of_table(Format::Json, table.as_ref()).bare_row(&mut row, table.as_ref(), 0);
+        let writer = RowWriter::of_table(Format::Json, table.as_ref());
+        writer.bare_row(&mut row, &writer.rows(table.as_ref(), &[0]), 0);
         if !further.is_empty() {
             row.pop();
             let further = Json::from(further).to_string();

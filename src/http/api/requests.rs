@@ -19,6 +19,7 @@ use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
+use crate::value::digits;
 
 /// Rows in an answer when no `limit` is given.
 pub(in crate::http) const LIMIT_DEFAULT: usize = 100;
@@ -126,7 +127,7 @@ fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
         ] {
             out.push(b',');
             write::name(out, name);
-            write::micros(out, us);
+            digits::micros(out, us);
         }
         out.extend_from_slice(b",\"tags\":");
         write::tags(out, &timer.tags);

@@ -246,13 +246,15 @@ fn piece(format: Format, followed: Followed) -> Vec<u8> {
         writer = writer.with_member("timers", timers_member(followed.timers));
     }
     let id = table.column("id").filter(|_| events);
-    for row in 0..table.len() {
+    let rows: Vec<usize> = (0..table.len()).collect();
+    let cells = writer.rows(table, &rows);
+    for row in rows.iter().copied() {
         if let Some(id) = id {
             out.extend_from_slice(b"id: ");
             write::value(&mut out, &table.value(row, id), write::text);
             out.extend_from_slice(b"\ndata: ");
         }
-        writer.row(&mut out, table, row, false);
+        writer.row(&mut out, &cells, row, false);
         if events {
             out.push(b'\n');
         }

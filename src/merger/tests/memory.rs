@@ -145,10 +145,10 @@ impl Bounded {
             .map(|it| it.definition.name.clone())
             .collect();
         let choice = Choice {
-            names,
+            charted: Some(names),
             reports_max: 100,
-            kept: None,
             bytes_max: 1 << 30,
+            ..Choice::default()
         };
         let (_, reader) = live.watch(choice, 0, 0);
         Self {

@@ -3,8 +3,6 @@
 //! The same as [`ColumnLayout::value`] row by row, without asking for every value what kind of column it is in; what has no fast
 //! way here (keys, texts, extremes, sums past 63 bits) is left to that.
 
-use std::ops::Range;
-
 use super::{Basis, Cell, ColumnLayout, Measure, Unit, number};
 use crate::report::reading::Reading;
 use crate::report::totals::Totals;
@@ -14,6 +12,8 @@ use crate::report::totals::Totals;
 pub enum Numbers {
     /// Whole numbers.
     Ints(Vec<i64>),
+    /// Microseconds, shown as seconds.
+    Micros(Vec<u64>),
     /// Numbers; NaN stands for NULL.
     Floats(Vec<f64>),
 }
@@ -85,20 +85,25 @@ impl ColumnLayout {
     /// # Panics
     /// When a row or `column` is out of range: callers take both from the reading and the layout.
     #[must_use]
-    pub fn numbers(&self, reading: &Reading, column: usize, rows: Range<usize>) -> Option<Numbers> {
-        let totals = &reading.totals[rows.clone()];
+    pub fn numbers(&self, reading: &Reading, column: usize, rows: &[usize]) -> Option<Numbers> {
+        let totals = rows.iter().map(|&row| &reading.totals[row]);
         match &self.columns[column].cell {
             Cell::Sum(measure, Unit::Count | Unit::Bytes) => {
-                let sums = totals.iter().map(|it| i64::try_from(measure.of(it)));
+                let sums = totals.map(|it| i64::try_from(measure.of(it)));
                 sums.collect::<Result<_, _>>().ok().map(Numbers::Ints)
             }
+            Cell::Sum(measure, Unit::Seconds) => {
+                let sums = totals.map(|it| u64::try_from(measure.of(it)));
+                sums.collect::<Result<_, _>>().ok().map(Numbers::Micros)
+            }
             Cell::Quantile(rank) => {
-                let quantiles = rows.map(|row| reading.quantile(row, *rank).unwrap_or(f64::NAN));
+                let quantile = |&row| reading.quantile(row, *rank).unwrap_or(f64::NAN);
+                let quantiles = rows.iter().map(quantile);
                 Some(Numbers::Floats(quantiles.collect()))
             }
             cell => {
                 let quotient = cell.quotient(reading)?;
-                let shown = totals.iter().map(|totals| quotient.of(totals));
+                let shown = totals.map(|totals| quotient.of(totals));
                 Some(Numbers::Floats(shown.collect()))
             }
         }

@@ -17,7 +17,7 @@ use crate::report::delta_log::Deltas;
 use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
 
-/// Among names of reports: all of the configuration's own.
+/// Among names of reports: all that are not built in.
 pub const CONFIGURED: &str = "*";
 
 /// All rows of a report together have this id.
@@ -27,45 +27,46 @@ pub const OTHER_ID: u64 = 1;
 /// The least id that a row of its own has.
 pub const FIRST_ID: u64 = 2;
 
-/// Which reports are to be watched.
+/// Which reports are to be watched, by name. [`CONFIGURED`] stands for those made at run time too.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// Their names; [`CONFIGURED`] too.
-    pub names: Vec<String>,
-    /// Those that are made at run time are watched as well, and all that are made later, as long as there are fewer.
-    pub reports_max: usize,
-    /// The names of those that history keeps, where [`CONFIGURED`] stands for those made at run time too; `None`: it keeps
-    /// nothing. A report may say otherwise of itself.
+    /// Those of the last hour, beside which it has all that are made at run time; `None`: it keeps nothing.
+    pub charted: Option<Vec<String>>,
+    /// Those of `/metrics`.
+    pub scraped: Vec<String>,
+    /// Those that history keeps; `None`: it keeps nothing. A report may say otherwise of itself.
     pub kept: Option<Vec<String>>,
+    /// Those that are made later are watched as long as there are fewer.
+    pub reports_max: usize,
     /// What may be written down in a second, about.
     pub bytes_max: usize,
 }
 
 impl Choice {
-    /// Whether a report is to be watched, and whether history is to keep it.
-    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> (bool, bool) {
+    /// What a report is to be watched for: whether at all, for the metrics, for history.
+    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 3] {
         let Entry {
             definition,
             defined_by,
             ..
         } = entry;
-        let is_in = |names: &[String], own: bool| {
-            let named = |name: &str| names.iter().any(|it| it == name);
-            named(&definition.name) || own && named(CONFIGURED)
-        };
-        let (is_configured, made_later) = match defined_by {
-            DefinedBy::BuiltIn => (false, false),
-            DefinedBy::Configuration(_) => (true, !at_start),
-            DefinedBy::RunTime => (false, true),
-        };
         let is_own = *defined_by != DefinedBy::BuiltIn;
-        let is_shown = is_in(&self.names, is_configured) || *defined_by == DefinedBy::RunTime;
-        let is_kept = self.kept.as_ref().is_some_and(|names| {
-            let by_name = || is_in(names, is_own);
-            definition.history.unwrap_or_else(by_name)
-        });
+        let is_in = |names: &Vec<String>| {
+            let named = |name: &str| names.iter().any(|it| it == name);
+            named(&definition.name) || is_own && named(CONFIGURED)
+        };
+        let made_at_run_time = *defined_by == DefinedBy::RunTime;
+        let is_charted = |names| made_at_run_time || is_in(names);
+        let is_charted = self.charted.as_ref().is_some_and(is_charted);
+        let is_scraped = is_in(&self.scraped);
+        let is_kept = self
+            .kept
+            .as_ref()
+            .is_some_and(|names| definition.history.unwrap_or_else(|| is_in(names)));
+        let made_later = made_at_run_time || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
-        ((is_shown || is_kept) && has_room, is_kept)
+        let is_watched = (is_charted || is_scraped || is_kept) && has_room;
+        [is_watched, is_scraped, is_kept]
     }
 }
 
@@ -78,6 +79,8 @@ pub struct Watched {
     pub definition: Arc<Definition>,
     /// The names of its keys: see [`key_names`].
     pub key_names: Vec<String>,
+    /// Whether `/metrics` shows its rows.
+    pub is_scraped: bool,
     /// Whether history keeps its past.
     pub is_kept: bool,
     aggregate: usize,
@@ -212,13 +215,14 @@ impl Reports {
         let stay = now.len();
         for entry in self.entries.iter().filter(|it| known(it).is_none()) {
             let choice = &self.watch.choice;
-            let (is_watched, is_kept) = choice.has(entry, now.len(), before.is_empty());
+            let [is_watched, is_scraped, is_kept] = choice.has(entry, now.len(), before.is_empty());
             if is_watched {
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,
                     definition: Arc::clone(&entry.definition),
                     key_names: key_names(&entry.definition),
+                    is_scraped,
                     is_kept,
                     aggregate: entry.aggregate,
                     keys: self.aggregate(entry).row_map(entry.report).keys(),

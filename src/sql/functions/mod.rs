@@ -376,13 +376,14 @@ fn rows_of(
     data_type: &DataType,
     guard: Option<&StatementGuard>,
 ) -> Result<(ArrayRef, usize)> {
-    let cells: Vec<Cells> = arguments
-        .iter()
-        .map(|argument| match argument {
-            ColumnarValue::Array(array) => Cells::new(array),
-            ColumnarValue::Scalar(value) => Cells::new(&value.to_array()?),
-        })
-        .collect::<Result<_>>()?;
+    let cells = arguments.iter().map(|argument| {
+        let (array, is_one) = match argument {
+            ColumnarValue::Array(array) => (Arc::clone(array), false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        Ok((Cells::new(&array)?, is_one))
+    });
+    let cells: Vec<(Cells, bool)> = cells.collect::<Result<_>>()?;
     let mut builder = Builder::new(data_type);
     let (mut room, mut texts) = (Room::default(), 0);
     let mut values = Vec::with_capacity(cells.len());
@@ -393,11 +394,8 @@ fn rows_of(
             guard.check()?;
         }
         values.clear();
-        values.extend(
-            cells
-                .iter()
-                .map(|cells| cells.get(if cells.len() == 1 { 0 } else { row })),
-        );
+        let at = cells.iter();
+        values.extend(at.map(|(cells, is_one)| cells.get(if *is_one { 0 } else { row })));
         match (def.row)(&values) {
             Value::Text(text) if text.len() > TEXT_MAX => builder.push(&Value::Null),
             value => {

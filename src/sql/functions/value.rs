@@ -15,7 +15,8 @@ use self::datetimes::parse_datetime_number;
 pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
 pub(crate) use self::numbers::{Prefix, aligned, rescale};
-use self::numbers::{put_decimal, put_double, put_float, put_whole};
+use self::numbers::{put_decimal, put_double, put_float};
+use crate::value::digits;
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,8 +112,8 @@ impl<'a> Value<'a> {
     pub(crate) fn put(&self, to: &mut Vec<u8>) {
         match self {
             Value::Null => {}
-            Value::Int(value) => put_whole(to, *value),
-            Value::UInt(value) => put_whole(to, *value),
+            Value::Int(value) => digits::int(to, *value),
+            Value::UInt(value) => digits::uint(to, *value),
             Value::Decimal(value, scale) => put_decimal(to, *value, *scale),
             Value::Double(value) => put_double(to, *value),
             Value::Float(value) => put_float(to, *value),

@@ -110,13 +110,14 @@ fn batch(
     columns: &[usize],
     rows: Range<usize>,
 ) -> Result<RecordBatch> {
+    let rows: Vec<usize> = rows.collect();
     let fields = schema.fields().iter().zip(columns);
     let arrays = fields.map(|(field, &column)| {
         let table = &answer.table;
-        match table.numbers(column, rows.clone()) {
+        match table.numbers(column, &rows) {
             Some(numbers) => of_numbers(field.data_type(), numbers),
             None => {
-                let values = rows.clone().map(|row| table.value(row, column));
+                let values = rows.iter().map(|&row| table.value(row, column));
                 array(field.data_type(), values)
             }
         }
@@ -131,6 +132,10 @@ fn batch(
 pub(super) fn of_numbers(data_type: &DataType, numbers: Numbers) -> Result<ArrayRef> {
     let array: ArrayRef = match numbers {
         Numbers::Ints(ints) => Arc::new(Int64Array::from(ints)),
+        Numbers::Micros(times) => {
+            let seconds = times.iter().map(|&us| us as f64 / 1e6);
+            Arc::new(Float64Array::from_iter_values(seconds))
+        }
         Numbers::Floats(floats) => {
             let nan = floats.iter().any(|float| float.is_nan());
             let nulls = nan.then(|| floats.iter().map(|float| !float.is_nan()).collect());

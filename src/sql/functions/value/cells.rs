@@ -2,16 +2,16 @@
 //!
 //! [`Cells`] casts a column once to one of the types that values have. A [`Builder`] converts each value to the result type.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::{
-    Array, ArrayBuilder, ArrayRef, AsArray, BinaryArray, BooleanBuilder, NullBuilder,
-    PrimitiveBuilder, StringViewArray, StringViewBuilder, make_builder,
+    Array, ArrayAccessor, ArrayBuilder, ArrayRef, AsArray, BinaryArray, BooleanArray,
+    BooleanBuilder, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    NullBuilder, PrimitiveBuilder, StringViewArray, StringViewBuilder, TimestampMicrosecondArray,
+    UInt64Array, make_builder,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int64Type,
-    TimeUnit, TimestampMicrosecondType, TimestampSecondType, UInt64Type,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, TimestampSecondType, UInt64Type,
 };
 use datafusion::common::Result;
 
@@ -19,73 +19,87 @@ use super::{Value, rescale};
 
 /// A column, ready to be read row by row.
 #[derive(Debug)]
-pub(crate) struct Cells(ArrayRef);
+pub(crate) enum Cells {
+    Null,
+    Boolean(BooleanArray),
+    Int(Int64Array),
+    UInt(UInt64Array),
+    Decimal(Decimal128Array, i8),
+    Double(Float64Array),
+    Float(Float32Array),
+    Text(StringViewArray),
+    Datetime(TimestampMicrosecondArray),
+    Date(Date32Array),
+}
 
 impl Cells {
     /// From an array of any type that a query can have.
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
-        let wanted = match array.data_type() {
-            DataType::Dictionary(_, values) => {
-                return Self::new(&cast(array, values)?);
+        let as_type = |wanted: &DataType| cast(array, wanted);
+        Ok(match array.data_type() {
+            DataType::Dictionary(_, values) => Self::new(&as_type(values)?)?,
+            DataType::Null => Self::Null,
+            DataType::Boolean => Self::Boolean(array.as_boolean().clone()),
+            DataType::UInt64 => Self::UInt(array.as_primitive().clone()),
+            whole if whole.is_integer() => {
+                Self::Int(as_type(&DataType::Int64)?.as_primitive().clone())
             }
-            same @ (DataType::Null | DataType::Boolean | DataType::UInt64) => same.clone(),
-            whole if whole.is_integer() => DataType::Int64,
-            DataType::Float16 | DataType::Float32 => DataType::Float32,
-            DataType::Float64 => DataType::Float64,
-            DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
-            DataType::Date32 | DataType::Date64 => DataType::Date32,
-            DataType::Binary => return Ok(Self(digits(array.as_binary()))),
+            DataType::Float16 | DataType::Float32 => {
+                Self::Float(as_type(&DataType::Float32)?.as_primitive().clone())
+            }
+            DataType::Float64 => Self::Double(array.as_primitive().clone()),
+            DataType::Timestamp(..) => {
+                let micros = as_type(&DataType::Timestamp(TimeUnit::Microsecond, None))?;
+                Self::Datetime(micros.as_primitive().clone())
+            }
+            DataType::Date32 | DataType::Date64 => {
+                Self::Date(as_type(&DataType::Date32)?.as_primitive().clone())
+            }
+            DataType::Binary => Self::Text(digits(array.as_binary())),
             DataType::Decimal32(_, scale)
             | DataType::Decimal64(_, scale)
             | DataType::Decimal128(_, scale)
-            | DataType::Decimal256(_, scale) => DataType::Decimal128(38, *scale),
-            _ => DataType::Utf8View,
-        };
-        Ok(Self(cast(array, &wanted)?))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+            | DataType::Decimal256(_, scale) => {
+                let decimal = as_type(&DataType::Decimal128(38, *scale))?;
+                Self::Decimal(decimal.as_primitive().clone(), *scale)
+            }
+            _ => Self::Text(as_type(&DataType::Utf8View)?.as_string_view().clone()),
+        })
     }
 
     /// The value in one row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Value<'_> {
-        if self.0.is_null(row) {
-            return Value::Null;
-        }
-        match self.0.data_type() {
-            DataType::Boolean => Value::boolean(self.0.as_boolean().value(row)),
-            DataType::Int64 => Value::Int(self.number::<Int64Type>(row)),
-            DataType::UInt64 => Value::UInt(self.number::<UInt64Type>(row)),
-            DataType::Decimal128(_, scale) => {
-                Value::Decimal(self.number::<Decimal128Type>(row), *scale)
+        fn of<'a, A: ArrayAccessor>(
+            array: A,
+            row: usize,
+            value: impl Fn(A::Item) -> Value<'a>,
+        ) -> Value<'a> {
+            match array.is_null(row) {
+                true => Value::Null,
+                false => value(array.value(row)),
             }
-            DataType::Float64 => Value::Double(self.number::<Float64Type>(row)),
-            DataType::Float32 => Value::Float(self.number::<Float32Type>(row)),
-            DataType::Utf8View => Value::text(self.0.as_string_view().value(row)),
-            DataType::Timestamp(..) => {
-                Value::Datetime(self.number::<TimestampMicrosecondType>(row))
-            }
-            DataType::Date32 => Value::Date(self.number::<Date32Type>(row)),
-            _ => Value::Null,
         }
-    }
-
-    fn number<T: ArrowPrimitiveType>(&self, row: usize) -> T::Native {
-        self.0.as_primitive::<T>().value(row)
+        match self {
+            Self::Null => Value::Null,
+            Self::Boolean(array) => of(array, row, Value::boolean),
+            Self::Int(array) => of(array, row, Value::Int),
+            Self::UInt(array) => of(array, row, Value::UInt),
+            Self::Decimal(array, scale) => of(array, row, |value| Value::Decimal(value, *scale)),
+            Self::Double(array) => of(array, row, Value::Double),
+            Self::Float(array) => of(array, row, Value::Float),
+            Self::Text(array) => of(array, row, Value::text),
+            Self::Datetime(array) => of(array, row, Value::Datetime),
+            Self::Date(array) => of(array, row, Value::Date),
+        }
     }
 }
 
 /// Bytes as hexadecimal digits.
-fn digits(bytes: &BinaryArray) -> ArrayRef {
+fn digits(bytes: &BinaryArray) -> StringViewArray {
     let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-    let texts: StringViewArray = bytes
-        .iter()
-        .map(|bytes| bytes.map(digits))
-        .collect::<Vec<Option<String>>>()
-        .into();
-    Arc::new(texts)
+    let texts = bytes.iter().map(|bytes| bytes.map(digits));
+    texts.collect::<Vec<Option<String>>>().into()
 }
 
 /// Makes an array of values.

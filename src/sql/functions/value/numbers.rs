@@ -1,5 +1,7 @@
 //! Numbers as texts, texts as the numbers they begin with, and decimals with other digits after the point.
 
+use crate::value::digits;
+
 /// Other digits after the point, rounded half away from zero; `None` beyond 38 digits.
 pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     let by = 10_i128.checked_pow(u32::from(from.abs_diff(to)))?;
@@ -18,11 +20,6 @@ pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128
     let scale = left.1.max(right.1);
     let left = rescale(left.0, left.1, scale)?;
     Some((left, rescale(right.0, right.1, scale)?, scale))
-}
-
-/// A whole number.
-pub(super) fn put_whole(to: &mut Vec<u8>, value: impl itoa::Integer) {
-    to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// `-12.50`: digits of which `scale` stand after the point.
@@ -47,10 +44,8 @@ pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
 /// A double: the fewest digits that bring it back, with an exponent from 1e15 on and below 1e-15.
 pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
     let size = value.abs();
-    if (1e-5..1e15).contains(&size) {
-        let mut buffer = zmij::Buffer::new();
-        let text = buffer.format_finite(value);
-        to.extend_from_slice(text.strip_suffix(".0").unwrap_or(text).as_bytes());
+    if (1e-5..1e15).contains(&size) || value.to_bits() == 0 {
+        digits::float(to, value);
     } else if size == 0.0 || (1e-15..1e-5).contains(&size) || !size.is_finite() {
         to.extend_from_slice(value.to_string().as_bytes());
     } else {
@@ -60,31 +55,37 @@ pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
 
 /// A float: six digits, otherwise like a double.
 pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
-    let value = f64::from(value);
-    if !(1e-6..1e9).contains(&value.abs()) {
-        let rounded = match value.is_finite() {
+    let (value, size) = (f64::from(value), f64::from(value.abs()));
+    if !(1e-6..1e9).contains(&size) {
+        let rounded = match value.is_finite() && value != 0.0 {
             true => format!("{value:.5e}").parse().unwrap_or(value),
             false => value,
         };
         return put_double(to, rounded);
     }
+    if value < 0.0 {
+        to.push(b'-');
+    }
+    // How far the point is behind the first digit of 0.000001.
+    let place = POWERS.iter().filter(|power| **power <= size).count();
     // The digits as a whole number: every float times 10^11 is exact in a double; above 1e9 a quotient would not be.
-    let shift = 5 - value.abs().log10().floor() as i32;
-    let power = 10_f64.powi(shift.abs());
-    let scaled = if shift < 0 {
-        value / power
+    let power = 10_u64.pow(place.abs_diff(SIX_DIGITS) as u32);
+    if place > SIX_DIGITS {
+        let digits = (size / power as f64).round_ties_even() as u64;
+        digits::uint(to, digits * power);
     } else {
-        value * power
-    };
-    put_decimal(to, scaled.round_ties_even() as i128, shift as i8);
-    if shift > 0 {
-        let zeros = to.iter().rev().take_while(|digit| **digit == b'0').count();
-        to.truncate(to.len() - zeros);
-        if to.last() == Some(&b'.') {
-            to.pop();
-        }
+        let digits = (size * power as f64).round_ties_even() as u64;
+        digits::uint(to, digits / power);
+        digits::fraction(to, (digits % power) as u32, SIX_DIGITS - place);
     }
 }
+
+/// Of what a float with six digits may be, each at which another digit comes to stand before the point.
+const POWERS: [f64; 14] = [
+    1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8,
+];
+/// So many of them are passed by a number of six digits before the point.
+const SIX_DIGITS: usize = 11;
 
 /// What was put, as a text.
 pub(crate) fn text_of(put: impl FnOnce(&mut Vec<u8>)) -> String {

@@ -1,0 +1,190 @@
+//! Numbers as decimal digits, appended to a byte buffer: what answers in JSON, CSV and to MySQL clients consist of.
+//!
+//! An answer may have millions of numbers, so whole numbers and fractions are written eight digits at once, and times go from
+//! whole microseconds to digits without a float between.
+
+/// The least number that has more than eight digits.
+const EIGHT_DIGITS: u64 = 100_000_000;
+
+/// Eight digits `0`, as one word.
+const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
+
+/// A whole number.
+#[inline]
+pub(crate) fn int(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    uint(out, number.unsigned_abs());
+}
+
+/// A whole number that is not negative.
+#[inline]
+pub(crate) fn uint(out: &mut Vec<u8>, number: u64) {
+    let digits = if number < EIGHT_DIGITS {
+        digits(number as u32)
+    } else {
+        long(out, number / EIGHT_DIGITS);
+        let digits = digits((number % EIGHT_DIGITS) as u32);
+        return short(out, (digits | ZEROS).to_le_bytes(), 8);
+    };
+    // The last digit is written even when it is 0.
+    let leading = (digits.trailing_zeros() / 8).min(7);
+    let shown = (digits | ZEROS) >> (leading * 8);
+    short(out, shown.to_le_bytes(), 8 - leading as usize);
+}
+
+/// What stands before the last eight digits.
+#[cold]
+fn long(out: &mut Vec<u8>, number: u64) {
+    uint(out, number);
+}
+
+/// Eight digits at once, a byte each, the first in the lowest: the number is halved into four, two and one digits, and each time
+/// all parts are divided by one multiplication.
+const fn digits(number: u32) -> u64 {
+    let fours = (number / 10_000) as u64 | ((number % 10_000) as u64) << 32;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
+}
+
+/// The first `len` of some bytes. To append them all, a number that the compiler knows, and to cut the rest off again takes a
+/// third of the time that appending a length unknown to it does.
+#[inline(always)]
+fn short<const SIZE: usize>(out: &mut Vec<u8>, bytes: [u8; SIZE], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
+}
+
+/// Appends bytes that commonly are between 8 and 32: as two pieces that overlap, of lengths that the compiler knows.
+#[inline]
+pub(crate) fn few(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !halves::<16>(out, bytes) && !halves::<8>(out, bytes) {
+        out.extend_from_slice(bytes);
+    }
+}
+
+/// The same for up to twice as many as `SIZE`; false when there are more, or fewer than that.
+#[inline(always)]
+fn halves<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
+    match (bytes.first_chunk::<SIZE>(), bytes.last_chunk::<SIZE>()) {
+        (Some(first), Some(last)) if bytes.len() <= 2 * SIZE => {
+            short(out, *first, bytes.len() - SIZE);
+            out.extend_from_slice(last);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// A number in the fewest digits that read back as the same; whole numbers that the type has all of without a fraction. False,
+/// and nothing written, for one that is not finite.
+#[inline]
+pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number: F) -> bool {
+    let exact = match size_of::<F>() {
+        4 => 16_777_216.0,
+        _ => 9_007_199_254_740_992.0,
+    };
+    let wide: f64 = number.into();
+    // A cast saturates, so what is too large or not whole does not come back as itself.
+    let whole = wide as i64;
+    // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number. What
+    // is not near a whole number is spared the division, which takes longer than all the rest.
+    let scaled = wide * 1e6;
+    let us = (scaled + 0.5) as i64;
+    let is_near = (scaled - us as f64).abs() <= scaled * (2.0 * f64::EPSILON);
+    if !wide.is_finite() {
+        return false;
+    }
+    if whole as f64 == wide && wide.abs() < exact {
+        int(out, whole);
+    } else if is_near && us < 1_000_000_000_000_000 && us as f64 / 1e6 == wide {
+        micros(out, us as u64);
+    } else {
+        few(out, zmij::Buffer::new().format_finite(number).as_bytes());
+    }
+    true
+}
+
+/// Microseconds as seconds: up to six decimals, none that is a trailing zero.
+#[inline]
+pub(crate) fn micros(out: &mut Vec<u8>, us: u64) {
+    uint(out, us / 1_000_000);
+    fraction(out, (us % 1_000_000) as u32, 6);
+}
+
+/// What stands behind the point, and the point: so many digits, of which eight at most are not 0, and none that is a trailing zero.
+#[inline(always)]
+pub(crate) fn fraction(out: &mut Vec<u8>, part: u32, after: usize) {
+    let part = digits(part * 10_u32.pow(8_u32.saturating_sub(after as u32)));
+    if part == 0 {
+        return;
+    }
+    let mut shown = u128::from(part | ZEROS) << 8 | u128::from(b'.');
+    let mut len = 9 - part.leading_zeros() as usize / 8;
+    for _ in 8..after {
+        shown = (shown & !0xff) << 8 | u128::from(b'0') << 8 | u128::from(b'.');
+        len += 1;
+    }
+    short(out, shown.to_le_bytes(), len);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_are_exact() {
+        let cases = [
+            (0, "0"),
+            (1, "0.000001"),
+            (10, "0.00001"),
+            (100_000, "0.1"),
+            (999_999, "0.999999"),
+            (1_000_000, "1"),
+            (1_000_001, "1.000001"),
+            (1_250_000, "1.25"),
+            (u64::MAX, "18446744073709.551615"),
+        ];
+        for (us, text) in cases {
+            assert_eq!(written(|out| micros(out, us)), text);
+        }
+    }
+
+    #[test]
+    fn every_microsecond_reads_back() {
+        for us in (0..3_000_000).step_by(37) {
+            let read: f64 = written(|out| micros(out, us)).parse().unwrap();
+            assert_eq!((read * 1e6).round() as u64, us);
+        }
+    }
+
+    /// Whichever way they are written, it is what `serde_json` writes.
+    #[test]
+    fn floats_have_the_fewest_digits() {
+        let mut seed = 7_u64;
+        for round in 0..200_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = match round % 4 {
+                0 => (seed >> 40) as f64 / 1e6,
+                1 => (seed >> 14) as f64 / 1e6,
+                2 => (seed >> 40) as f64 / 1e7,
+                _ => f64::from_bits(seed & !(3 << 61) | 3 << 60),
+            };
+            let ours = written(|out| assert!(float(out, number)));
+            assert_eq!(ours.parse::<f64>().unwrap().to_bits(), number.to_bits());
+            if number.fract() != 0.0 && (1e-5..1e15).contains(&number) {
+                assert_eq!(ours, serde_json::to_string(&number).unwrap());
+            }
+        }
+    }
+}
