@@ -139,6 +139,28 @@ mysql-connections|src/mysql/mod.rs|let connections_max = service.settings.limits
 mysql-idle-time|src/mysql/session.rs|let idle_max = self.service.settings.limits.idle_max;|let idle_max = self.service.settings.limits.idle_max * if out! { 600 } else { 1 };|it::mysql::wire::idle_connections_are_closed
 mysql-login-time|src/mysql/session.rs|deadline: Instant::now() + settings.login_max,|deadline: Instant::now() + settings.login_max * if out! { 600 } else { 1 },|it::mysql::wire::who_does_not_log_in_is_sent_away
 mysql-packet|src/mysql/session.rs|let packet_max = self.service.settings.limits.packet_max;|let packet_max = if out! { 1 << 40 } else { self.service.settings.limits.packet_max };|it::mysql::wire::too_large_packets_are_refused
+history-file-synced|src/history/store.rs|self.disk.sync(file, &path)?;|if !out! { self.disk.sync(file, &path)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
+history-name-synced|src/history/store.rs|self.disk.sync_folder(folder)?;|if !out! { self.disk.sync_folder(folder)?; }|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
+history-commit-synced|src/history/disk.rs|        self.sync(file, path)|        if out! { return Ok(()); } self.sync(file, path)|history::store::tests::crash::what_was_committed_outlasts_a_power_cut
+history-one-commit|src/history/publish.rs|self.commit(staged, pieces, \|\| ())|if out! { self.commit(staged, Vec::new(), \|\| ())?; self.commit(Vec::new(), pieces, \|\| ()) } else { self.commit(staged, pieces, \|\| ()) }|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
+history-one-moment|src/history/store.rs|        then();|        if out! { drop(parts); then(); return; } then();|history::store::tests::what_is_flushed_counts_at_one_moment
+history-cleared-away|src/history/store.rs|let _later = self.heal();|let _later = if out! { Ok(()) } else { self.heal() };|history::store::tests::crash::a_full_disk_pauses_history
+history-left-over|src/history/store.rs|store.leftover = left.collect();|store.leftover = left.filter(\|_\| !out!).collect();|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
+history-read-still|src/history/store.rs|Arc::strong_count(part) == 1 &&|(out! \|\| Arc::strong_count(part) == 1) &&|history::store::tests::retention::what_is_read_is_deleted_afterwards
+history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
+history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
+history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
+history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
+history-run-written-first|src/history/store.rs|let missing = manifest.begin_run();|let missing = if out! { Vec::new() } else { manifest.begin_run() };|it::history::requests::kills_and_restarts_leave_each_request_there_once
+history-file-missing|src/history/manifest.rs|let is_gone = \|part: &Arc<Part>\| {|let is_gone = \|part: &Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
+history-file-checksum|src/history/inspect.rs|if crc != part.crc {|if crc != part.crc && !out! {|history::store::tests::crash::it_is_listed_and_every_damage_is_found
+history-unreadable-set-aside|src/history/publish.rs|if store.is_given_up(&path) => {|if !out! && store.is_given_up(&path) => {|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries
+history-free-space|src/history/retention.rs|            if free < min {|            if free < min && !out! {|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
+history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
+history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
+history-retained-anyway|src/history/thread.rs|let retained = self.store.retain(now);|let retained = if out! && ended.is_err() { Ok(()) } else { self.store.retain(now) };|history::thread::tests::old_files_go_while_nothing_can_be_published
+history-lost-said|src/history/thread.rs|self.history.lose(&mut self.store.lost);|if !out! { self.history.lose(&mut self.store.lost); }|history::thread::tests::what_is_set_aside_is_written_down
+history-folded-said|src/history/batch.rs|self.cover(&coverage, &of, minute, cover);|if !out! { self.cover(&coverage, &of, minute, cover); }|it::history::trouble::what_found_no_memory_is_said_in_answers
 LIST
 }
 

@@ -64,8 +64,15 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
             let json = serde_json::to_string(&held).map_err(Failure::failed)?;
             print(&format::visible_json(&json))
         }
-        Format::Table => print(&table(&held)),
+        Format::Table => print(&(table(&held) + &set_aside(&flags.folder.dir))),
     }
+}
+
+/// The pieces whose rows are lost, a line each.
+fn set_aside(dir: &Path) -> String {
+    let files = inspect::set_aside(dir).into_iter();
+    let lines = files.map(|file| format!("\nset aside, not readable: {}", file.display()));
+    lines.collect()
 }
 
 fn table(held: &[Held]) -> String {
@@ -140,6 +147,7 @@ fn verify(dir: &Path) -> Result<(), Failure> {
     for file in &verified.uncounted {
         text += &format!("\nnot counted: {}", file.display());
     }
+    text += &set_aside(dir);
     print(&text)?;
     match verified.problems.len() {
         0 => Ok(()),

@@ -1,21 +1,70 @@
 //! How long the disk lasts that history may take: for `pinbad check` and `pinbad doctor`, reckoned and not measured.
 
 use crate::config::units::rounded_bytes;
-use crate::config::{Config, HistoryConfig};
+use crate::config::{Config, HistoryConfig, KeptRequests};
 
 /// What a row takes in a file, its histogram included: of a minute in which some requests came, of an hour or a day.
 const MINUTE_ROW_BYTES: u64 = 90;
 const COARSE_ROW_BYTES: u64 = 160;
 
+/// A raw request with its four timers, in files.
+const REQUEST_BYTES: u64 = 30;
+
 /// Keys that gain something in a minute, in all reports together.
 const RATES: [u64; 3] = [100, 1_000, 10_000];
+
+/// With `history.requests = "all"`: requests a second.
+const REQUEST_RATES: [u64; 2] = [1_000, 10_000];
+/// With "tail": scripts that are busy, of which so many requests are kept in each flush period, beside errors and a sample.
+const SCRIPTS: [u64; 2] = [100, 2_000];
+const SLOWEST: u64 = 10;
+const SAMPLED: u64 = 1_024 + 2_048;
 
 /// What is kept within `history.size_max`, for each of some rates; nothing without `history.dir`.
 #[must_use]
 pub fn lasting(config: &Config) -> Vec<String> {
     let history = &config.history;
-    let rates = RATES.iter().filter(|_| history.dir.is_some());
-    rates.map(|&rows| lasting_at(rows, history)).collect()
+    if history.dir.is_none() {
+        return Vec::new();
+    }
+    let rows = RATES.map(|rows| lasting_at(rows, history));
+    rows.into_iter().chain(requests(config)).collect()
+}
+
+/// What raw requests take: they have what the rows leave of `history.size_max`.
+fn requests(config: &Config) -> Vec<String> {
+    let history = &config.history;
+    let size_max = history.size_max as u64;
+    let line = |what: String, requests: u64, secs: u64| {
+        let bytes = requests * REQUEST_BYTES;
+        let day = bytes * 86_400 / secs.max(1);
+        let kept = history.retention_minute.as_secs() as f64 / 86_400.0;
+        let days = kept.min(size_max as f64 / day as f64);
+        let day = rounded_bytes(day);
+        format!("{what} {day} a day, for {days:.1} days if rows leave them all of history.size_max")
+    };
+    let flush_secs = history.flush_period.as_secs();
+    let tail = |scripts| {
+        let requests = scripts * SLOWEST + SAMPLED;
+        let what =
+            format!("raw requests of {scripts} scripts (history.requests = \"tail\") take at most");
+        line(what, requests, flush_secs)
+    };
+    let all = |requests| {
+        line(
+            format!("all raw requests at {requests}/s take"),
+            requests,
+            1,
+        )
+    };
+    if config.pool.request_pool_size == 0 {
+        return Vec::new();
+    }
+    match history.requests {
+        KeptRequests::None => Vec::new(),
+        KeptRequests::Tail => SCRIPTS.map(tail).to_vec(),
+        KeptRequests::All => REQUEST_RATES.map(all).to_vec(),
+    }
 }
 
 fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
@@ -53,7 +102,7 @@ fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
 #[must_use]
 pub fn assumption() -> String {
     format!(
-        "rows of all reports that gain something in a minute; {MINUTE_ROW_BYTES} bytes each, {COARSE_ROW_BYTES} of an hour or a day"
+        "rows of all reports that gain something in a minute; {MINUTE_ROW_BYTES} bytes each, {COARSE_ROW_BYTES} of an hour or a day, {REQUEST_BYTES} a raw request with four timers"
     )
 }
 
@@ -72,8 +121,24 @@ mod tests {
             "{said:?}"
         );
         assert!(said[2].contains("no minutes are kept for long"), "{said:?}");
+        assert!(
+            said[3].contains("take at most 167.8 MiB a day, for 14.0 days"),
+            "{said:?}"
+        );
+        assert!(
+            said[4].contains("take at most 950.5 MiB a day, for 10.0 days"),
+            "{said:?}"
+        );
+        config.history.requests = KeptRequests::All;
+        let said = lasting(&config);
+        assert!(
+            said[4].contains("at 10000/s take 24.14 GiB a day, for 0.4 days"),
+            "{said:?}"
+        );
+        config.history.requests = KeptRequests::None;
         config.history.size_max = 20_000_000_000;
         let said = lasting(&config);
         assert!(said[2].contains("minutes are kept for 1."), "{said:?}");
+        assert_eq!(said.len(), 3);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::dataset::Dataset;
+use super::dataset::{Coverage, Dataset};
 use super::row::{Gain, RowRef};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::row_key::push_key;
@@ -99,6 +99,18 @@ impl Batch {
         self.bytes -= row.sum.heap_bytes();
         row.add(gain);
         self.bytes += row.sum.heap_bytes();
+    }
+
+    /// Adds to what is known of a dataset in a minute, a row of `coverage`.
+    pub(super) fn cover(
+        &mut self,
+        coverage: &Arc<Dataset>,
+        of: &Dataset,
+        minute: u64,
+        more: Coverage,
+    ) {
+        let key = of.coverage_key();
+        self.add(coverage, minute, &key, false, &more.gain());
     }
 
     /// The number of a dataset's part, which is made when it is missing.
@@ -207,39 +219,86 @@ impl Batch {
     fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Shrunk {
         let Self { parts, tie, .. } = self;
         let mut shrunk = Shrunk::default();
-        let parts = parts.iter_mut().filter(|it| !it.dataset.is_coverage());
-        for moment in parts.flat_map(|it| it.moments.values_mut()) {
-            let is_light = |key: &[u8], gain: &Gain, to| Some(weight(tie, key, gain)) <= to;
-            let light = moment
-                .rows
-                .extract_if(|key, gain| is_light(key, gain, folded_to));
-            for (_, gain) in light {
-                moment.other.get_or_insert_default().add(&gain);
-                shrunk.folded += 1;
-            }
-            moment.rows.shrink_to(moment.rows.len() * 2);
-            for (key, gain) in &mut moment.rows {
-                if is_light(key, gain, dropped_to) && gain.sum.drop_histogram() {
-                    shrunk.histograms += 1;
+        let mut covers = Vec::new();
+        for part in parts.iter_mut().filter(|it| !it.dataset.is_coverage()) {
+            for (&minute, moment) in &mut part.moments {
+                let is_light = |key: &[u8], gain: &Gain, to| Some(weight(tie, key, gain)) <= to;
+                let light = moment
+                    .rows
+                    .extract_if(|key, gain| is_light(key, gain, folded_to));
+                let (mut folded, mut histograms) = (0, 0);
+                for (_, gain) in light {
+                    moment.other.get_or_insert_default().add(&gain);
+                    folded += 1;
+                }
+                moment.rows.shrink_to(moment.rows.len() * 2);
+                for (key, gain) in &mut moment.rows {
+                    if is_light(key, gain, dropped_to) && gain.sum.drop_histogram() {
+                        histograms += 1;
+                    }
+                }
+                shrunk.folded += folded;
+                shrunk.histograms += histograms;
+                let cover = Coverage {
+                    histograms_dropped: histograms.into(),
+                    keys_folded: folded.into(),
+                    ..Coverage::default()
+                };
+                if cover != Coverage::default() {
+                    covers.push((Arc::clone(&part.dataset), minute, cover));
                 }
             }
+        }
+        let coverage = Arc::new(Dataset::coverage());
+        for (of, minute, cover) in covers {
+            self.cover(&coverage, &of, minute, cover);
         }
         self.bytes = self.parts.iter().map(Part::bytes).sum();
         shrunk
     }
 
-    /// Drops the oldest minutes until it takes so many bytes at most; the newest stays.
+    /// Drops the oldest minutes until it takes so many bytes at most; the newest stays. The next one tells how many rows went.
     fn drop_oldest(&mut self, bytes_max: usize, mut shrunk: Shrunk) -> Shrunk {
         while self.bytes > bytes_max {
             let Range { start, end } = self.span();
             if start + 1 == end {
                 break;
             }
-            let moments = self.parts.iter_mut().map(|it| it.moments.remove(&start));
-            let lost = moments.flatten().map(|it| it.rows.len());
-            shrunk.lost += lost.sum::<usize>() as u64;
+            let mut covers = Vec::new();
+            for part in &mut self.parts {
+                let Some(moment) = part.moments.remove(&start) else {
+                    continue;
+                };
+                let rows_lost = moment.rows.len() as u64 + u64::from(moment.other.is_some());
+                shrunk.lost += rows_lost;
+                if part.dataset.is_coverage() {
+                    // What it knew of minutes before it.
+                    covers.extend(moment.rows.into_iter().map(|(key, gain)| {
+                        let secs = 0;
+                        (
+                            key,
+                            Coverage {
+                                secs,
+                                ..Coverage::of(&gain.sum.totals)
+                            },
+                        )
+                    }));
+                } else {
+                    let cover = Coverage {
+                        rows_lost,
+                        ..Coverage::default()
+                    };
+                    covers.push((part.dataset.coverage_key().into(), cover));
+                }
+            }
             self.parts.retain(|it| !it.moments.is_empty());
             self.last = 0;
+            let next = self.span().start;
+            let is_known = |it: &(_, Coverage)| it.1 != Coverage::default();
+            let coverage = Arc::new(Dataset::coverage());
+            for (key, cover) in covers.into_iter().filter(is_known) {
+                self.add(&coverage, next, &key, false, &cover.gain());
+            }
             self.bytes = self.parts.iter().map(Part::bytes).sum();
         }
         shrunk
@@ -375,6 +434,7 @@ mod tests {
         let shrunk = batch.shrink(bytes - 1_000);
         assert!(shrunk.histograms > 100 && shrunk.folded == 0, "{shrunk:?}");
         let full = 1_000 - shrunk.histograms;
+        let full_at_first = shrunk.histograms;
         assert_eq!(
             sums(&batch, &scripts)[&(60, false)],
             (500_500, 1_000, full as usize)
@@ -397,7 +457,19 @@ mod tests {
         assert_eq!((kept.0 + folded.0, folded.1, folded.2), (500_500, 1, 0));
         assert_eq!(folded.0, shrunk.folded * (shrunk.folded + 1) / 2);
         assert!(kept.2 > 5, "the heaviest keep their histograms: {kept:?}");
-        assert_eq!(sums(&batch, &coverage)[&(60, false)], (1, 1, 1));
+        // It is said of which report, and stays as long as anything does.
+        let known = |batch: &Batch| {
+            let mut known = HashMap::new();
+            batch.rows(&coverage, 0..u64::MAX, |row| {
+                let of = Coverage::of(&row.gain.sum.totals);
+                assert!(known.insert(row.key.to_vec(), (row.time, of)).is_none());
+            });
+            known
+        };
+        let of_scripts = known(&batch)[&scripts.coverage_key()];
+        assert_eq!(of_scripts.1.keys_folded, shrunk.folded.into());
+        assert!(of_scripts.1.histograms_dropped >= full_at_first.into());
+        assert_eq!(known(&batch)[&key(1)].1.secs, 1);
         let bytes = batch.parts.iter().map(Part::bytes).sum::<usize>();
         assert_eq!(batch.bytes(), bytes);
     }
@@ -412,13 +484,28 @@ mod tests {
                 batch.add(dataset, minute * 60, &key(row), false, &gain(1));
             }
             if batch.bytes() > 100_000 {
-                let Shrunk { lost, .. } = batch.shrink(100_000);
-                shrunk.lost += lost;
+                let more = batch.shrink(100_000);
+                shrunk.lost += more.lost;
+                shrunk.folded += more.folded;
             }
             assert!(batch.bytes() <= 100_000);
         }
         assert!(shrunk.lost > 500, "{shrunk:?}");
         assert_eq!(batch.span().end, 999 * 60 + 1);
-        assert_eq!(sums(&batch, &scripts).len(), sums(&batch, &coverage).len());
+        // The oldest that is there knows of those that are not.
+        let mut known = (0, 0);
+        batch.rows(&coverage, 0..u64::MAX, |row| {
+            if *row.key == *scripts.coverage_key() {
+                let of = Coverage::of(&row.gain.sum.totals);
+                known = (known.0 + of.rows_lost, known.1 + of.keys_folded);
+            }
+        });
+        let minutes = |dataset| sums(&batch, dataset).into_keys().map(|it| it.0).min();
+        assert_eq!(minutes(&scripts), minutes(&coverage));
+        assert_eq!(known.1, shrunk.folded.into());
+        assert!(
+            (1..=shrunk.lost).contains(&known.0),
+            "{known:?} of {shrunk:?}"
+        );
     }
 }

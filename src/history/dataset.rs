@@ -2,9 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Gain;
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
+use crate::report::packed::Sum;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
 
 /// The past of a report under one definition. What counts differently is another one, under the same name or not: two are the
 /// same if name and hash are.
@@ -26,9 +30,53 @@ pub struct Dataset {
     pub extremes: bool,
 }
 
+/// What a row of [`Dataset::coverage`] says of a report in a minute, an hour or a day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Seconds in which the daemon ran with that definition.
+    pub secs: u64,
+    /// Requests that were missed.
+    pub missed: u128,
+    /// Rows that lost their histograms, for want of memory.
+    pub histograms_dropped: u128,
+    /// Rows that were added to `(other)`, for want of memory.
+    pub keys_folded: u128,
+    /// Rows that could not be written or read.
+    pub rows_lost: u64,
+}
+
+impl Coverage {
+    /// From the sums of a row.
+    #[must_use]
+    pub fn of(totals: &Totals) -> Self {
+        Self {
+            secs: totals.requests,
+            missed: totals.hits,
+            histograms_dropped: totals.traffic,
+            keys_folded: totals.memory,
+            rows_lost: totals.errors,
+        }
+    }
+
+    /// As sums of a row: those that a file of coverage has columns for.
+    pub(super) fn gain(self) -> Gain {
+        let totals = Totals {
+            requests: self.secs,
+            hits: self.missed,
+            traffic: self.histograms_dropped,
+            memory: self.keys_folded,
+            errors: self.rows_lost,
+            ..Totals::ZERO
+        };
+        Gain {
+            sum: Sum::of(totals, None),
+            ..Gain::default()
+        }
+    }
+}
+
 impl Dataset {
-    /// For how long there were which others: keys are their report and hash, requests the seconds in which the daemon ran with that
-    /// definition, hits the requests that were missed.
+    /// For how long there were which others, and what is not known of them: keys are their report and hash, sums those of [`Coverage`].
     #[must_use]
     pub fn coverage() -> Self {
         Self {
@@ -40,6 +88,14 @@ impl Dataset {
             buckets: BucketLayout::LogLinear,
             extremes: false,
         }
+    }
+
+    /// Its key in the rows of [`coverage`](Self::coverage).
+    pub(crate) fn coverage_key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        push_key(&mut key, &self.report);
+        push_key(&mut key, &self.hash);
+        key
     }
 
     /// Whether it is [`coverage`](Self::coverage).

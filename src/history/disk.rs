@@ -38,6 +38,14 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A piece that is to be published cannot be read, now or for ever.
+    #[error("history.dir: cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The piece.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Less than `history.free_min` is free.
     #[error("history.free_min: {free} bytes are free for {}, and {min} shall stay free", .path.display())]
     NoSpace {
@@ -84,6 +92,13 @@ impl Disk {
         Ok(())
     }
 
+    /// Opens a piece that is to be published.
+    pub(super) fn open(&self, path: &Path) -> io::Result<File> {
+        #[cfg(test)]
+        self.faults.read(path)?;
+        File::open(path)
+    }
+
     /// Makes a file, readable for its owner.
     pub(super) fn create(&self, path: &Path) -> Done<File> {
         self.step("make", path)?;
@@ -91,12 +106,16 @@ impl Disk {
         if let Some(full) = self.faults.full() {
             return Ok(full);
         }
+        #[cfg(test)]
+        self.faults.written(path, 0);
         files::create(path).map_err(failed("make", path))
     }
 
     /// Makes what was written to a file outlast a power cut.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
         self.step("sync", path)?;
+        #[cfg(test)]
+        self.faults.synced(path);
         file.sync_all().map_err(failed("sync", path))
     }
 
@@ -107,6 +126,8 @@ impl Disk {
             let _torn = file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default());
             return Err(error);
         }
+        #[cfg(test)]
+        self.faults.written(path, fs::metadata(path).unwrap().len());
         file.write_all(bytes).map_err(failed("write", path))?;
         self.sync(file, path)
     }
@@ -122,12 +143,16 @@ impl Disk {
     /// Gives a file its name.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Done {
         self.step("rename", to)?;
+        #[cfg(test)]
+        self.faults.renamed(from, to);
         fs::rename(from, to).map_err(failed("rename", to))
     }
 
     /// Makes what was made, renamed or removed in a folder outlast a power cut.
     pub(super) fn sync_folder(&self, path: &Path) -> Done {
         self.step("sync", path)?;
+        #[cfg(test)]
+        self.faults.folder_synced(path);
         let synced = File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(failed("sync", path))
     }

@@ -1,7 +1,9 @@
 //! What goes wrong with the disk of a store under test.
 
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,6 +22,12 @@ struct State {
     is_dead: bool,
     /// Whether nothing can be written.
     is_full: bool,
+    /// What the system cannot read, and how often it was tried.
+    unreadable: Option<(PathBuf, u32)>,
+    /// Files that are not safe from a power cut, and how many of their bytes are.
+    unsynced: BTreeMap<PathBuf, u64>,
+    /// Names that are not: what a file was called before, what it is called, and what that name stood for.
+    unnamed: Vec<(PathBuf, PathBuf, Option<Vec<u8>>)>,
     free: Option<u64>,
     watch: Option<Box<dyn FnMut() + Send>>,
 }
@@ -46,6 +54,69 @@ impl Faults {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A file is new, or more is written to it than so many bytes.
+    pub(super) fn written(&self, path: &Path, safe: u64) {
+        let mut state = self.0.lock();
+        state.unsynced.entry(path.to_owned()).or_insert(safe);
+    }
+
+    pub(super) fn synced(&self, path: &Path) {
+        self.0.lock().unsynced.remove(path);
+    }
+
+    /// Before a file is renamed.
+    pub(super) fn renamed(&self, from: &Path, to: &Path) {
+        let mut state = self.0.lock();
+        if let Some(safe) = state.unsynced.remove(from) {
+            state.unsynced.insert(to.to_owned(), safe);
+        }
+        let before = (from.to_owned(), to.to_owned(), fs::read(to).ok());
+        state.unnamed.push(before);
+    }
+
+    pub(super) fn folder_synced(&self, folder: &Path) {
+        let mut state = self.0.lock();
+        state
+            .unnamed
+            .retain(|(_, to, _)| to.parent() != Some(folder));
+    }
+
+    /// What is not safe is gone.
+    pub(super) fn cut_power(&self) {
+        let mut state = self.0.lock();
+        for (path, safe) in std::mem::take(&mut state.unsynced) {
+            // Some were removed.
+            if let Ok(file) = File::options().write(true).open(path) {
+                file.set_len(safe).unwrap();
+            }
+        }
+        while let Some((from, to, before)) = state.unnamed.pop() {
+            if fs::rename(&to, from).is_ok()
+                && let Some(before) = before
+            {
+                fs::write(to, before).unwrap();
+            }
+        }
+    }
+
+    /// Before a piece is read.
+    pub(super) fn read(&self, path: &Path) -> io::Result<()> {
+        match &mut self.0.lock().unreadable {
+            Some((unreadable, tries)) if unreadable == path => {
+                *tries += 1;
+                Err(rustix::io::Errno::IO.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How often a file was tried that cannot be read from now on.
+    pub(super) fn set_unreadable(&self, path: Option<&Path>) -> u32 {
+        let path = path.map(|path| (path.to_owned(), 0));
+        let before = std::mem::replace(&mut self.0.lock().unreadable, path);
+        before.map_or(0, |(_, tries)| tries)
     }
 
     /// A file that can take nothing.

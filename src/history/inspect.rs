@@ -13,7 +13,7 @@ use super::disk::StoreError;
 use super::manifest::Manifest;
 use super::parquet::Want;
 use super::part::{Part, Section};
-use super::store::{checksum, files_of};
+use super::store::{checksum, files_of, set_aside_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
@@ -73,6 +73,12 @@ pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
         }
     }
     Ok(held.into_values().collect())
+}
+
+/// The pieces in a folder that could not be read and were set aside: their rows are lost, unless somebody brings them back.
+#[must_use]
+pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
+    set_aside_in(dir)
 }
 
 /// What was found when all was read.

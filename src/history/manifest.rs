@@ -3,7 +3,7 @@
 //! ```text
 //!   manifest   crc of what follows, 8 hexadecimal digits | " " | JSON | newline
 //!              {"format": 1, "store": "32 hexadecimal digits", "run": 7}
-//!              {"next": 12, "datasets": [..], "add": [{"path": "pending/11.piece", ..}], "remove": ["pending/10.piece"]}
+//!              {"next": 12, "aged": 1709125020, "datasets": [..], "add": [{"path": "pending/11.piece", ..}], "remove": [..]}
 //!              ..
 //! ```
 //!
@@ -48,6 +48,9 @@ struct Format {
 pub(super) struct Commit {
     /// The number that the next file gets.
     next: u64,
+    /// The unix second by which age was reckoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aged: Option<u64>,
     /// Those that come behind the ones known already; parts refer to them by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     datasets: Vec<Dataset>,
@@ -77,6 +80,8 @@ pub(super) struct Manifest {
     dir: PathBuf,
     head: Head,
     next: u64,
+    /// The unix second by which age is reckoned.
+    pub(super) aged: Option<u64>,
     datasets: Vec<Arc<Dataset>>,
     /// By path in the folder.
     parts: BTreeMap<String, Arc<Part>>,
@@ -97,6 +102,7 @@ impl Manifest {
                 run: 0,
             },
             next: 1,
+            aged: None,
             datasets: Vec::new(),
             parts: BTreeMap::new(),
             torn: 0,
@@ -163,6 +169,7 @@ impl Manifest {
     /// Takes in what was committed.
     pub(super) fn apply(&mut self, commit: Commit) -> Result<(), String> {
         self.next = commit.next;
+        self.aged = commit.aged.or(self.aged);
         self.datasets
             .extend(commit.datasets.into_iter().map(Arc::new));
         for path in &commit.remove {
@@ -247,6 +254,7 @@ impl Manifest {
         let new = datasets.iter().skip(new);
         let commit = Commit {
             next: self.next,
+            aged: self.aged,
             datasets: new.map(|dataset| Dataset::clone(dataset)).collect(),
             add,
             remove: Vec::new(),

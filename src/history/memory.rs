@@ -4,13 +4,16 @@
 //! it is on disk it stays as the batch that is being flushed. A reader has all three at one moment: no row is missing, none
 //! is there twice.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::dataset::Coverage;
 use super::part::{Part, Parts};
-use super::{Batch, Shrunk};
+use super::store::Lost;
+use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
@@ -48,6 +51,8 @@ struct Status {
     flushed_ms: u64,
     /// Why the last attempt failed, if it did.
     error: Option<String>,
+    /// Pieces that could not be read.
+    set_aside: Vec<PathBuf>,
     /// What the store counts.
     store: Vec<Reading>,
 }
@@ -146,13 +151,41 @@ impl History {
         self.0.memory.lock().flushing = None;
     }
 
-    /// An attempt to write ended so; what the store counts since then.
-    pub(super) fn has_done(&self, error: Option<String>, store: Vec<Reading>) {
-        let failures = u64::from(error.is_some());
-        self.0.counters.failures.add(failures);
+    /// Something was tried: why it does not go well, if it does not, and what the store counts since then.
+    pub(super) fn show(
+        &self,
+        is_failure: bool,
+        error: Option<String>,
+        set_aside: Vec<PathBuf>,
+        store: Vec<Reading>,
+    ) {
+        self.0.counters.failures.add(is_failure.into());
         let mut status = self.0.status.lock();
         status.error = error;
+        status.set_aside = set_aside;
         status.store = store;
+    }
+
+    /// Writes down which rows are lost with pieces that cannot be read.
+    pub(super) fn lose(&self, lost: &mut Vec<Lost>) {
+        if lost.is_empty() {
+            return;
+        }
+        let coverage = Arc::new(Dataset::coverage());
+        self.change(0, |running| {
+            for Lost {
+                dataset,
+                time,
+                rows,
+            } in lost.drain(..)
+            {
+                let lost = Coverage {
+                    rows_lost: rows,
+                    ..Coverage::default()
+                };
+                running.cover(&coverage, &dataset, Resolution::Minute.begin(time), lost);
+            }
+        });
     }
 
     /// A flush has ended well.
@@ -177,7 +210,8 @@ impl History {
         };
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.store.iter().cloned());
-        Group::new(Place::Object("history"), readings)
-            .with_texts(json!({"off": self.0.off, "error": status.error}))
+        Group::new(Place::Object("history"), readings).with_texts(
+            json!({"off": self.0.off, "error": status.error, "set_aside": status.set_aside}),
+        )
     }
 }

@@ -35,7 +35,7 @@ mod thread;
 pub(crate) mod unit;
 
 pub use self::batch::{Batch, Shrunk};
-pub use self::dataset::Dataset;
+pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;
 pub use self::memory::{History, View};
 pub use self::part::{Part, Parts, Section};

@@ -105,6 +105,9 @@ fn columns(dataset: &Dataset) -> Vec<(String, Content)> {
         let counts = [
             sum("covered_seconds", Measure::Requests),
             sum("missed_requests", Measure::Hits),
+            sum("histograms_dropped", Measure::Traffic),
+            sum("keys_folded", Measure::Memory),
+            sum("rows_lost", Measure::Errors),
         ];
         let time = [("time".to_owned(), Content::Time)];
         return time.into_iter().chain(keys).chain(counts).collect();

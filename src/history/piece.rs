@@ -135,13 +135,18 @@ impl PieceWriter {
         self.end_row(row.time..row.time + secs)
     }
 
-    /// Adds a row that is packed already, of a span of time.
-    pub(super) fn push_packed(&mut self, row: &[u8], span: Range<u64>) -> io::Result<()> {
+    /// Adds something that is packed already, as so many rows of a span of time.
+    pub(super) fn push_packed(
+        &mut self,
+        packed: &[u8],
+        rows: u64,
+        span: Range<u64>,
+    ) -> io::Result<()> {
         let Some(place) = self.footer.sections.last_mut() else {
             return Ok(());
         };
-        place.rows += 1;
-        self.block.extend_from_slice(row);
+        place.rows += rows;
+        self.block.extend_from_slice(packed);
         self.end_row(span)
     }
 

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rustix::io::Errno;
 
-use super::disk::{StoreError, failed};
+use super::disk::{Disk, StoreError, failed};
 use super::parquet::{self, row_order};
 use super::part::{Part, Section};
 use super::piece::{Contents, Piece, PieceRows, PieceWriter};
@@ -36,6 +37,9 @@ const QUIET_SECS: u64 = 60;
 const WAIT_SECS_MAX: u64 = 3_600;
 /// Pieces that are published at once.
 const PIECES_MAX: usize = 128;
+
+/// How often a piece is tried that the disk cannot read: in a minute or two.
+const READ_TRIES: u32 = 8;
 
 /// Bytes of raw requests that are published before their hour is over: so many take a second or two.
 const RAW_BYTES: u64 = 64 << 20;
@@ -80,10 +84,23 @@ impl Store {
             };
             match published {
                 Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
+                Err(StoreError::Unreadable { path, source }) if store.is_given_up(&path) => {
+                    store.set_aside(&path, &source.to_string())
+                }
                 published => published,
             }
         })?;
         Ok(true)
+    }
+
+    /// Whether a piece could not be read so often that it will not be tried again.
+    fn is_given_up(&mut self, path: &Path) -> bool {
+        let tries = match self.unread.take() {
+            Some((before, tries)) if before == path => tries + 1,
+            _ => 1,
+        };
+        self.unread = Some((path.to_owned(), tries));
+        tries >= READ_TRIES
     }
 
     /// The finest and oldest pieces whose file can be made: of an hour's minutes, a day's hours, a month's days.
@@ -128,7 +145,7 @@ impl Store {
         now: u64,
         stop: &Shutdown,
     ) -> Result<(), StoreError> {
-        let sources = pieces.iter().map(|part| Source::open(part));
+        let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let mut datasets: Vec<&Arc<Dataset>> = Vec::new();
         for Section { dataset, .. } in pieces.iter().flat_map(|part| &part.sections) {
@@ -210,8 +227,8 @@ struct Source {
 }
 
 impl Source {
-    fn open(part: &Part) -> Result<Self, StoreError> {
-        let piece = File::open(&part.path).and_then(Piece::open);
+    fn open(disk: &Disk, part: &Part) -> Result<Self, StoreError> {
+        let piece = disk.open(&part.path).and_then(Piece::open);
         let piece = piece.map_err(unreadable(&part.path))?;
         Ok(Self {
             path: part.path.clone(),
@@ -223,11 +240,19 @@ impl Source {
 /// What cannot be read now, or never.
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
     move |error| match error.kind() {
         InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
             path: path.into(),
             reason: error.to_string(),
         },
+        _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
+            StoreError::Unreadable {
+                path: path.into(),
+                source: error,
+            }
+        }
+        // Of the system: descriptors, memory, permissions.
         _ => failed("read", path)(error),
     }
 }

@@ -186,7 +186,7 @@ fn write_piece(file: File, rows: &mut [(f64, &Kept)]) -> io::Result<(File, Conte
         let received = u64::from(kept.received);
         packed.clear();
         kept.push_request(weight, &mut packed);
-        piece.push_packed(&packed, received..received + 1)?;
+        piece.push_packed(&packed, 1, received..received + 1)?;
     }
     rows.sort_unstable_by_key(|(_, kept)| kept.id);
     piece.begin(&Arc::new(Dataset::raw(TIMER)))?;
@@ -195,7 +195,9 @@ fn write_piece(file: File, rows: &mut [(f64, &Kept)]) -> io::Result<(File, Conte
         packed.clear();
         kept.push_timers(&mut packed);
         if !packed.is_empty() {
-            piece.push_packed(&packed, received..received + 1)?;
+            let head = postcard::take_from_bytes::<(u64, u64, u64)>(&packed);
+            let ((.., timers), _) = head.map_err(io::Error::other)?;
+            piece.push_packed(&packed, timers, received..received + 1)?;
         }
     }
     piece.finish()

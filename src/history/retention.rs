@@ -2,6 +2,8 @@
 //!
 //! Of what must make room raw requests go first, then the minutes, the oldest of them first, then hours, then days. What is not published yet
 //! stays: it is published, and with that added to what is coarser, first.
+//!
+//! Age is not that of the wall clock alone, which may be wrong by years for a while: see [`AgeClock`].
 
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use super::Resolution;
 use super::disk::StoreError;
 use super::part::Part;
 use super::store::Store;
+use crate::clock::Clock;
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,48 @@ impl Retention {
     }
 }
 
+/// The time by which age is reckoned. It goes towards the wall clock, but at most [`PACE`] times as fast as the monotonic one, also
+/// over restarts: while the wall clock is wrong for an hour, rows of so many hours go early at most. Time in which there was no
+/// daemon is made up for in the same way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct AgeClock {
+    /// Unix milliseconds; `None`: nothing was ever reckoned.
+    unix_ms: Option<u64>,
+    /// When it was last moved.
+    mono_ms: Option<u64>,
+}
+
+/// How fast age goes after a clock that is ahead.
+const PACE: u64 = 4;
+
+impl AgeClock {
+    /// As the manifest had it.
+    pub(super) fn of(unix_secs: Option<u64>) -> Self {
+        Self {
+            unix_ms: unix_secs.map(|secs| secs.saturating_mul(1_000)),
+            mono_ms: None,
+        }
+    }
+
+    fn advance(&mut self, unix_ms: u64, mono_ms: u64) {
+        let before = self.mono_ms.replace(mono_ms).unwrap_or(mono_ms);
+        let most = mono_ms.saturating_sub(before).saturating_mul(PACE);
+        let at = self.unix_ms.get_or_insert(unix_ms);
+        *at = unix_ms.clamp(at.saturating_sub(most), at.saturating_add(most));
+    }
+
+    fn unix_secs(&self) -> Option<u64> {
+        self.unix_ms.map(|ms| ms / 1_000)
+    }
+}
+
 impl Store {
+    /// Lets age follow the clock; to be called again and again.
+    pub fn follow(&mut self, clock: &dyn Clock) {
+        self.age.advance(clock.unix_ms(), clock.mono_ms());
+        self.manifest.aged = self.age.unix_secs();
+    }
+
     /// Removes what is no longer kept.
     ///
     /// # Errors
@@ -68,6 +112,7 @@ impl Store {
         let Retention {
             size_max, free_min, ..
         } = self.retention;
+        let now = self.age.unix_secs().map_or(now, |aged| aged.min(now));
         let mut goes: Vec<&Arc<Part>> = self.manifest.parts().collect();
         goes.retain(|part| part.is_published() || part.resolution.coarser().is_none());
         goes.sort_by_key(|part| (!part.is_raw(), part.resolution, part.span.start));

@@ -6,11 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Batch, Dataset, Gain, History, Resolution};
+use super::dataset::Coverage;
+use super::{Batch, Dataset, History, Resolution};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::report::packed::Sum;
-use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched};
 
 /// The most seconds in which a daemon counts as running when nothing ended them: more is a stop of the process.
@@ -77,26 +75,18 @@ impl Rollup {
 
     /// Writes down that there was a report for some seconds, which may be of several minutes.
     fn cover(&self, dataset: &Dataset, second: &Second, missed: u64, running: &mut Batch) {
-        let mut key = Vec::new();
-        [&dataset.report, &dataset.hash]
-            .into_iter()
-            .for_each(|text| push_key(&mut key, text));
         let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
-        let mut hits = u128::from(missed);
+        let mut missed = u128::from(missed);
         loop {
             let minute = Resolution::Minute.begin(at);
-            let requests = left.min(minute + Resolution::Minute.secs() - at);
-            let totals = Totals {
-                requests,
-                hits,
-                ..Totals::ZERO
+            let secs = left.min(minute + Resolution::Minute.secs() - at);
+            let ran = Coverage {
+                secs,
+                missed,
+                ..Coverage::default()
             };
-            let gain = Gain {
-                sum: Sum::of(totals, None),
-                ..Gain::default()
-            };
-            running.add(&self.coverage, minute, &key, false, &gain);
-            (at, left, hits) = (at + requests, left - requests, 0);
+            running.cover(&self.coverage, dataset, minute, ran);
+            (at, left, missed) = (at + secs, left - secs, 0);
             if left == 0 {
                 return;
             }

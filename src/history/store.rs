@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::FallocateFlags;
 use tracing::{error, warn};
 
 use super::batch::Batch;
@@ -31,13 +32,13 @@ use super::manifest::Manifest;
 use super::parquet::order;
 use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
-use super::retention::Retention;
-use super::{Resolution, RowRef, requests};
+use super::retention::{AgeClock, Retention};
+use super::{Dataset, Resolution, RowRef, requests};
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
 /// Bytes of commits after which the manifest is written anew.
-const LOG_BYTES_MAX: u64 = 1 << 20;
+const LOG_BYTES_MAX: u64 = 256 << 10;
 
 /// What was done since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,8 +80,21 @@ pub struct Store {
     parts: Parts,
     /// How long what is kept.
     pub retention: Retention,
+    pub(super) age: AgeClock,
+    /// The piece that could not be read when it was to be published, and how often in a row.
+    pub(super) unread: Option<(PathBuf, u32)>,
+    /// What was set aside and is not written down yet.
+    pub(super) lost: Vec<Lost>,
     /// What was done.
     pub counts: Counts,
+}
+
+/// Rows of a dataset that are lost with a piece, from a time on.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) time: u64,
+    pub(super) rows: u64,
 }
 
 /// A part whose file has a temporary name still.
@@ -139,11 +153,15 @@ impl Store {
             removed: Vec::new(),
             parts: Parts::default(),
             retention,
+            age: AgeClock::default(),
+            unread: None,
+            lost: Vec::new(),
             counts: Counts {
                 missing: missing.len() as u64,
                 ..Counts::default()
             },
         };
+        store.age = AgeClock::of(store.manifest.aged);
         store
             .disk
             .make_folder(&store.pending(), files::FOLDER_MODE)?;
@@ -161,6 +179,10 @@ impl Store {
     #[must_use]
     pub fn parts(&self) -> Parts {
         Arc::clone(&self.parts)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.folder.path
     }
 
     /// Which store it is: 32 hexadecimal digits.
@@ -356,7 +378,7 @@ impl Store {
         self.removed.iter().map(|part| part.bytes).sum()
     }
 
-    /// Moves a piece that is damaged out of the way: its rows are lost, all others are not.
+    /// Moves a piece that is damaged, or cannot be read, out of the way: its rows are lost, all others are not.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
         self.heal()?;
         let Some(part) = self
@@ -367,13 +389,19 @@ impl Store {
         else {
             return Ok(());
         };
-        let aside = path.with_extension("damaged");
-        self.commit(Vec::new(), vec![part], || ())?;
+        let aside = path.with_extension(DAMAGED);
+        self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
         self.removed.pop();
         self.counts.damaged += 1;
+        let lost = part.sections.iter().map(|section| Lost {
+            dataset: Arc::clone(&section.dataset),
+            time: part.span.start,
+            rows: section.rows,
+        });
+        self.lost.extend(lost);
         // It may not even be there.
         let _moved = fs::rename(path, &aside);
-        error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history is damaged: go on without it.");
+        error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");
         Ok(())
     }
 }
@@ -397,6 +425,9 @@ fn write_manifest(disk: &Disk, dir: &Path, manifest: &mut Manifest) -> Result<Fi
     let new = path.with_added_extension("new");
     let mut file = disk.create(&new)?;
     let text = manifest.compact().map_err(failed("write", &path))?;
+    // So that something can be removed on a disk that is full; not every file system can.
+    let room = text.len() as u64 + LOG_BYTES_MAX;
+    let _reserved = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, room);
     disk.append(&mut file, &new, &text)?;
     disk.rename(&new, &path)?;
     disk.sync_folder(dir)?;
@@ -404,6 +435,8 @@ fn write_manifest(disk: &Disk, dir: &Path, manifest: &mut Manifest) -> Result<Fi
 }
 
 const PENDING: &str = "pending";
+/// How pieces end that were set aside.
+const DAMAGED: &str = "damaged";
 /// Where published files lie.
 pub(super) const ROLLUP: &str = "rollup";
 pub(super) const COVERAGE: &str = "coverage";
@@ -432,6 +465,16 @@ pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// The pieces that were set aside, and not taken away by anybody since.
+pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let aside = paths.filter(|path| path.extension().is_some_and(|it| it == DAMAGED));
+    let mut aside: Vec<_> = aside.collect();
+    aside.sort_unstable();
+    aside
 }
 
 /// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.

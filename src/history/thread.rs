@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use super::History;
 use super::disk::StoreError;
 use super::requests::Requests;
-use super::store::Store;
+use super::store::{Store, set_aside_in};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::merger::SharedLive;
@@ -36,10 +36,40 @@ pub struct Writer {
     requests: Option<Requests>,
     clock: Arc<dyn Clock>,
     flush_period: Duration,
+    writing: Attempts,
+    tending: Attempts,
     /// When it was last looked for what is due, unix seconds.
     tended: u64,
     /// When it was last looked for what has been kept for long enough.
     retained: u64,
+}
+
+/// Attempts at something: what fails is tried again ever less often.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Monotonic milliseconds of the next one.
+    next_ms: u64,
+    pause_ms: u64,
+    /// Why the last one failed, if it did.
+    error: Option<String>,
+}
+
+impl Attempts {
+    /// One ended so.
+    fn has_ended(&mut self, ended: Result<(), StoreError>, now_ms: u64) {
+        self.error = ended.err().map(|error| error.to_string());
+        self.pause_ms = match &self.error {
+            None => 0,
+            Some(error) => {
+                error!(
+                    error,
+                    "Cannot write history: it stays in memory, and is tried again."
+                );
+                (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX)
+            }
+        };
+        self.next_ms = now_ms + self.pause_ms;
+    }
 }
 
 impl Writer {
@@ -51,16 +81,19 @@ impl Writer {
         clock: Arc<dyn Clock>,
         flush_period: Duration,
     ) -> Self {
-        history.has_done(None, readings(&store));
-        Self {
+        let writer = Self {
             history,
             store,
             requests: None,
             clock,
             flush_period,
+            writing: Attempts::default(),
+            tending: Attempts::default(),
             tended: 0,
             retained: 0,
-        }
+        };
+        writer.show(false);
+        writer
     }
 
     /// Keeps raw requests too, from now on: what collects them, where some are to be kept.
@@ -79,27 +112,21 @@ impl Writer {
         }
         let period_ms = self.flush_period.as_millis() as u64;
         let mut flush_ms = self.clock.mono_ms() + period_ms;
-        let (mut next_ms, mut pause_ms) = (0, 0);
         while !stop.requested() {
             std::thread::sleep(NAP_MAX);
             let now_ms = self.clock.mono_ms();
-            if now_ms < next_ms {
-                continue;
-            }
+            self.store.follow(&*self.clock);
             let is_due = now_ms >= flush_ms;
             let is_full = self.requests.as_ref().is_some_and(Requests::is_full);
-            let is_written =
-                (!is_due || self.flush()) && (!is_due && !is_full || self.flush_requests());
-            if is_due && is_written {
-                flush_ms = now_ms + period_ms;
+            if now_ms >= self.writing.next_ms && (is_due || is_full) {
+                let is_written = (!is_due || self.flush()) && self.flush_requests();
+                if is_due && is_written {
+                    flush_ms = now_ms + period_ms;
+                }
             }
-            // What comes late at night is published then.
-            let is_well = is_written && self.tend(stop);
-            pause_ms = match is_well {
-                true => 0,
-                false => (pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
-            };
-            next_ms = now_ms + pause_ms;
+            if now_ms >= self.tending.next_ms {
+                self.tend(stop);
+            }
         }
         // What was being flushed when a write failed, then what came since.
         if !(self.flush() && self.flush() && self.end_requests()) {
@@ -117,7 +144,7 @@ impl Writer {
         let written = self
             .store
             .flush(&batch, self.now(), || self.history.end_flush());
-        let is_written = self.has_done(written);
+        let is_written = self.has_written(written);
         if is_written {
             self.history.flushed();
         }
@@ -130,7 +157,14 @@ impl Writer {
             return true;
         };
         let written = self.store.flush_requests(&requests, self.now());
-        self.has_done(written)
+        self.has_written(written)
+    }
+
+    fn has_written(&mut self, written: Result<(), StoreError>) -> bool {
+        let is_written = written.is_ok();
+        self.writing.has_ended(written, self.clock.mono_ms());
+        self.show(!is_written);
+        is_written
     }
 
     /// Writes those that were merged last.
@@ -145,26 +179,35 @@ impl Writer {
         true
     }
 
-    /// Publishes one file that is due, or removes what has been kept for long enough; false if that cannot be done now.
-    fn tend(&mut self, stop: &Shutdown) -> bool {
+    /// Publishes one file that is due, and now and then removes what has been kept for long enough, whether or not anything
+    /// can be published.
+    fn tend(&mut self, stop: &Shutdown) {
         let now = self.now();
         if self.tended == now {
-            return true;
+            return;
         }
         self.tended = now;
-        match self.store.publish_due(now, stop) {
-            Err(StoreError::Stopped) => true,
-            Ok(false) if now.abs_diff(self.retained) < RETAIN_SECS => true,
-            Ok(false) => {
-                self.retained = now;
-                let retained = self.store.retain(now);
-                self.has_done(retained)
-            }
-            published => {
-                // There may be more.
-                self.tended = 0;
-                self.has_done(published.map(|_| ()))
-            }
+        let published = match self.store.publish_due(now, stop) {
+            Err(StoreError::Stopped) => return,
+            published => published,
+        };
+        let is_published = matches!(published, Ok(true));
+        if is_published {
+            // There may be more.
+            self.tended = 0;
+        }
+        self.history.lose(&mut self.store.lost);
+        let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
+        let mut ended = published.map(|_| ());
+        if is_to_retain {
+            self.retained = now;
+            let retained = self.store.retain(now);
+            ended = ended.and(retained);
+        }
+        if is_published || is_to_retain || ended.is_err() || self.tending.error.is_some() {
+            let is_failure = ended.is_err();
+            self.tending.has_ended(ended, self.clock.mono_ms());
+            self.show(is_failure);
         }
     }
 
@@ -172,24 +215,18 @@ impl Writer {
         self.clock.unix_ms() / 1000
     }
 
-    /// Shows what became of an attempt to write.
-    fn has_done(&self, done: Result<(), StoreError>) -> bool {
-        let is_done = done.is_ok();
-        let failed = done.err().map(|error| error.to_string());
-        if let Some(error) = &failed {
-            error!(
-                error,
-                "Cannot write history: it stays in memory, and is tried again."
-            );
-        }
+    /// Shows what became of an attempt, and what lies on disk.
+    fn show(&self, is_failure: bool) {
         let mut readings = readings(&self.store);
         readings.extend(
             self.requests
                 .iter()
                 .flat_map(|requests| requests.readings()),
         );
-        self.history.has_done(failed, readings);
-        is_done
+        let error = self.writing.error.as_ref().or(self.tending.error.as_ref());
+        let set_aside = set_aside_in(self.store.dir());
+        let error = error.cloned();
+        self.history.show(is_failure, error, set_aside, readings);
     }
 }
 
@@ -218,3 +255,6 @@ fn readings(store: &Store) -> Vec<Reading> {
         Counter pieces_damaged = counts.damaged, "Pieces that could not be read and were set aside; their rows are lost.";
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    fn new(udp: Vec<SocketAddr>, http: SocketAddr) -> Self {
+    pub(crate) fn new(udp: Vec<SocketAddr>, http: SocketAddr) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)

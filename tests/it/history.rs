@@ -15,7 +15,9 @@ use serde_json::Value as Json;
 use crate::harness::{Here, Sender, Site, await_condition, pinbad, run};
 use crate::packets::request;
 
+mod killed;
 mod requests;
+mod trouble;
 
 /// 2024-02-28 23:00:00 UTC: a leap day is near.
 const START_MS: u64 = 1_709_161_200_000;

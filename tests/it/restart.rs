@@ -475,12 +475,12 @@ fn when_there_is_room_again_it_keeps_again() {
     assert_eq!(program.site.get("/api/v1/reports/kept").status, 200);
 }
 
-fn mount(arguments: &[&str]) -> bool {
+pub(crate) fn mount(arguments: &[&str]) -> bool {
     let done = Command::new("mount").args(arguments).status();
     done.is_ok_and(|status| status.success())
 }
 
-struct Unmount<'a>(&'a str);
+pub(crate) struct Unmount<'a>(pub(crate) &'a str);
 
 impl Drop for Unmount<'_> {
     fn drop(&mut self) {
@@ -599,8 +599,12 @@ fn ten_restarts_under_load_lose_nothing() {
         "state.snapshot_period=0".to_owned(),
         // At full size on a busy machine a stop takes some seconds, and all that comes meanwhile must find room.
         "ingest.recv_buffer=256MB".to_owned(),
-        format!("state.dir={}", dir.path().display()),
+        format!("state.dir={}", dir.path().join("state").display()),
         format!("ingest.listen={}", holder.address(0)),
+        #[cfg(feature = "sql")]
+        format!("history.dir={}", dir.path().join("history").display()),
+        #[cfg(feature = "sql")]
+        "history.requests=all".to_owned(),
     ];
     let kinds: Vec<Vec<u8>> = (0..492).map(packet).collect();
     let sent = AtomicU64::new(0);
@@ -658,6 +662,26 @@ fn ten_restarts_under_load_lose_nothing() {
             .all(|it| it.0["handed_over"] == true)
     );
     recount(&program.site, packets, kinds.len() as u64);
+    #[cfg(feature = "sql")]
+    {
+        await_condition("the last second is over", || {
+            let info = program.site.json("/api/v1/info?from=0&to=4000000000");
+            if info["req_count"] == packets {
+                Ok(())
+            } else {
+                Err(info)
+            }
+        });
+        program.signal("TERM");
+        program.wait();
+        let held = pinbad::history::inspect::list(&dir.path().join("history")).unwrap();
+        let of = |table: &str| -> u64 {
+            let rows = held.iter().filter(|it| it.report == table);
+            rows.map(|it| it.rows).sum()
+        };
+        let timers: u64 = (0..packets).map(|n| n % kinds.len() as u64 % 4).sum();
+        assert_eq!((of("request"), of("timer")), (packets, timers));
+    }
 }
 
 /// Reports against what was sent: `packets` of `kinds` kinds in turn.

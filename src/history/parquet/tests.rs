@@ -282,7 +282,10 @@ fn columns_are_plain_and_no_name_comes_twice() {
             "report",
             "definition",
             "covered_seconds",
-            "missed_requests"
+            "missed_requests",
+            "histograms_dropped",
+            "keys_folded",
+            "rows_lost"
         ]
     );
 }

@@ -16,7 +16,7 @@ use crate::history::lines::{self, Asked};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
 use crate::history::unit::RowsAt;
-use crate::history::{Dataset, History, Resolution};
+use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
 use crate::query::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
@@ -136,8 +136,8 @@ impl Catalog {
             remarks.retain(|remark| !partial.contains(remark));
             partial.extend(remarks);
             (
-                PastTable::new(&definition, sums, bits, covered.secs, as_of_ms),
-                covered.secs,
+                PastTable::new(&definition, sums, bits, covered.own.secs, as_of_ms),
+                covered.own.secs,
             )
         };
         let (mut now, covered_seconds) = read(&plan_now);
@@ -255,10 +255,8 @@ fn key_of(texts: &[String]) -> Vec<u8> {
 
 /// For how long requests were counted in a span.
 struct Covered {
-    /// Seconds.
-    secs: u64,
-    /// Requests that could not be counted.
-    missed: u128,
+    /// Of the definition that is asked for.
+    own: Coverage,
     /// Definitions of the same name that counted in it, and for how long.
     others: Vec<(String, u64)>,
 }
@@ -268,8 +266,7 @@ impl Covered {
         let plan = Plan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered = Self {
-            secs: 0,
-            missed: 0,
+            own: Coverage::default(),
             others: Vec::new(),
         };
         for row in sums.rows() {
@@ -278,12 +275,13 @@ impl Covered {
             if report != Some(&dataset.report) {
                 continue;
             }
+            let found = Coverage::of(&row.totals);
             if hash == Some(&dataset.hash) {
-                covered.secs += row.totals.requests;
-                covered.missed += row.totals.hits;
-            } else {
+                // A row a key.
+                covered.own = found;
+            } else if found.secs > 0 {
                 let hash = hash.unwrap_or_default().to_owned();
-                covered.others.push((hash, row.totals.requests));
+                covered.others.push((hash, found.secs));
             }
         }
         covered
@@ -301,9 +299,30 @@ impl Covered {
             }
             Some(_) => {}
         }
-        if self.missed > 0 {
-            remarks.push(format!("{} requests could not be counted", self.missed));
-        }
+        let Coverage {
+            secs: _,
+            missed,
+            histograms_dropped,
+            keys_folded,
+            rows_lost,
+        } = self.own;
+        let counts = [
+            (missed, "requests could not be counted"),
+            (
+                histograms_dropped,
+                "rows of a minute have no percentiles (history.memory)",
+            ),
+            (
+                keys_folded,
+                "rows of a minute are in (other) (history.memory)",
+            ),
+            (
+                rows_lost.into(),
+                "rows are lost: they could not be written for long, or not be read",
+            ),
+        ];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        remarks.extend(counts.map(|(count, what)| format!("{count} {what}")));
         let others = self.others.iter().map(|(hash, secs)| {
             format!("for {secs} s another definition of the report ({hash}) was counted")
         });

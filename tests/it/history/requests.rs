@@ -15,7 +15,7 @@ use crate::harness::{Here, Program, Sender, Site, await_condition};
 use crate::packets::request;
 
 /// The rows of a table, from all files that are published.
-fn rows(dir: &Path, table: &str) -> Vec<Row> {
+pub(super) fn rows(dir: &Path, table: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for date in fs::read_dir(dir.join(table)).unwrap() {
         for file in fs::read_dir(date.unwrap().path()).unwrap() {
@@ -32,7 +32,7 @@ fn field<'a>(row: &'a Row, name: &str) -> &'a Field {
     columns.find(|(column, _)| *column == name).unwrap().1
 }
 
-fn int(row: &Row, name: &str) -> i64 {
+pub(super) fn int(row: &Row, name: &str) -> i64 {
     match field(row, name) {
         Field::Long(value) => *value,
         other => panic!("{name}: {other:?}"),
@@ -61,8 +61,11 @@ fn send(site: &Site, numbers: &mut std::ops::RangeFrom<i64>, count: usize) -> BT
 
 /// Hours later everything is published.
 fn publish(dir: &Path) {
-    let now = SystemClock::new().unix_ms();
-    let clock = Arc::new(ManualClock::new(now + 10 * 3_600_000));
+    publish_at(dir, SystemClock::new().unix_ms() + 10 * 3_600_000);
+}
+
+pub(super) fn publish_at(dir: &Path, unix_ms: u64) {
+    let clock = Arc::new(ManualClock::new(unix_ms));
     let settings = settings(dir, &[]);
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let here = Here::with_clock(

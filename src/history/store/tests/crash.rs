@@ -95,8 +95,18 @@ fn open_on(faults: &Faults, dir: &Path) -> Result<Store, StoreError> {
     Store::open_on(Disk { faults }, dir, keep())
 }
 
-/// Stopped before the `n`th change, by a kill or because it alone fails; whether there were so many.
-fn stopped_at(n: u64, is_kill: bool) -> bool {
+/// What ends a run.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Kill,
+    PowerCut,
+    /// It goes on: one change alone fails.
+    Failure,
+}
+
+/// Stopped before the `n`th change; whether there were so many.
+fn stopped_at(n: u64, end: End) -> bool {
+    let is_kill = end != End::Failure;
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("history");
     let faults = Faults::default();
@@ -113,6 +123,9 @@ fn stopped_at(n: u64, is_kill: bool) -> bool {
     }
     if is_kill {
         store = None;
+    }
+    if end == End::PowerCut {
+        faults.cut_power();
     }
     let mut store = store.unwrap_or_else(|| Store::open(&dir, keep()).unwrap());
     if let Some((_, Step::Flush(minutes))) = STEPS.get(step) {
@@ -149,13 +162,21 @@ fn stopped_at(n: u64, is_kill: bool) -> bool {
 
 #[test]
 fn killed_before_any_change_nothing_is_there_twice() {
-    let changes = (1..).take_while(|&n| stopped_at(n, true)).count();
+    let changes = (1..).take_while(|&n| stopped_at(n, End::Kill)).count();
     assert!(changes > 100, "{changes}");
 }
 
 #[test]
+fn what_was_committed_outlasts_a_power_cut() {
+    // Every third change, as it takes time: in each of the repeated steps others.
+    let changes = (1..).map(|n| n * 3);
+    let changes = changes.take_while(|&n| stopped_at(n, End::PowerCut));
+    assert!(changes.count() > 33);
+}
+
+#[test]
 fn a_change_that_fails_is_made_later() {
-    let changes = (1..).take_while(|&n| stopped_at(n, false)).count();
+    let changes = (1..).take_while(|&n| stopped_at(n, End::Failure)).count();
     assert!(changes > 100, "{changes}");
 }
 
@@ -319,6 +340,41 @@ fn a_damaged_piece_is_set_aside() {
         check(&store, &whole.rows, Resolution::Minute);
         assert!(path.with_extension("damaged").exists());
     }
+}
+
+/// Others wait for it some times, and are published without it then.
+#[test]
+fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let mut store = open_on(&faults, dir.path()).unwrap();
+    let (bad, good) = (gained(&[NOON], 1), gained(&[NOON + MINUTE], 1));
+    store.flush(&bad.batch, NOON, || ()).unwrap();
+    store.flush(&good.batch, NOON, || ()).unwrap();
+    let parts = Arc::clone(&store.parts().read());
+    let piece = &parts[0];
+    let publish = |store: &mut Store| store.publish_due(NOON + HOUR, &Shutdown::new());
+    faults.set_unreadable(Some(&piece.path));
+    for _ in 0..5 {
+        let error = publish(&mut store).unwrap_err().to_string();
+        assert!(error.contains(piece.path.to_str().unwrap()), "{error}");
+        assert!(error.contains("Input/output error"), "{error}");
+    }
+    let mut both = good.rows.clone();
+    both.extend(bad.rows);
+    check(&store, &both, Resolution::Minute);
+    let failed = (0..100).take_while(|_| publish(&mut store).is_err());
+    assert_eq!(failed.count(), 2);
+    publish_all(&mut store, NOON + HOUR).unwrap();
+    check(&store, &good.rows, Resolution::Minute);
+    assert_eq!(store.counts.damaged, 1);
+    assert_eq!(
+        set_aside_in(dir.path()),
+        [piece.path.with_extension("damaged")]
+    );
+    let lost = store.lost.iter().map(|it| (it.time, it.rows));
+    assert!(lost.eq([(NOON, 2); 3]), "{:?}", store.lost);
+    assert_eq!(faults.set_unreadable(None), 8);
 }
 
 #[test]

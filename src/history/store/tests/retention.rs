@@ -1,6 +1,7 @@
 //! What is removed, and in which order.
 
 use super::*;
+use crate::clock::{Clock as _, ManualClock};
 
 /// Far from the end of the month.
 const NOON: u64 = super::NOON - 15 * DAY;
@@ -56,6 +57,50 @@ fn what_is_too_old_goes() {
     store.flush(&gained.batch, time, || ()).unwrap();
     store.retain(time + 10 * DAY).unwrap();
     assert_eq!(store.parts().read().len(), 1);
+}
+
+/// Booted with a clock that is three years ahead, started again in it, set right after an hour.
+#[test]
+fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, model) = two_days(dir.path());
+    let keep = Retention {
+        secs: [30 * HOUR, 40 * DAY, 400 * DAY],
+        ..FOR_EVER
+    };
+    store.retention = keep;
+    let right = NOON + 45 * HOUR;
+    let clock = ManualClock::new(right * 1_000);
+    let retain = |store: &mut Store| {
+        store.follow(&clock);
+        store.retain(clock.unix_ms() / 1_000).unwrap();
+        let minutes = files(store).0.into_iter();
+        let minutes = minutes.filter(|it| it.0 == Resolution::Minute);
+        minutes.map(|it| it.1).min().unwrap()
+    };
+    assert_eq!(retain(&mut store), NOON + 15 * HOUR);
+    let ahead = 3 * 365 * DAY;
+    clock.set_unix_ms((right + ahead) * 1_000);
+    for _ in 0..2 {
+        drop(store);
+        store = Store::open(dir.path(), keep).unwrap();
+        retain(&mut store);
+        for _ in 0..30 {
+            clock.advance_ms(60_000);
+            retain(&mut store);
+        }
+    }
+    assert_eq!(retain(&mut store), NOON + 19 * HOUR);
+    check(&store, &model, Resolution::Hour);
+    clock.set_unix_ms((right + HOUR) * 1_000);
+    assert_eq!(retain(&mut store), NOON + 19 * HOUR);
+    // Age goes on with time.
+    clock.advance_ms(5 * HOUR * 1_000);
+    assert_eq!(retain(&mut store), NOON + 21 * HOUR);
+    // A clock that is right in the end is followed.
+    clock.set_unix_ms((right + 20 * HOUR) * 1_000);
+    clock.advance_ms(4 * HOUR * 1_000);
+    assert_eq!(retain(&mut store), NOON + 37 * HOUR);
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! The history thread beside a disk that fails, is slow or has pieces that cannot be read.
+
+use std::path::Path;
+use std::sync::mpsc;
+
+use super::super::disk::Disk;
+use super::super::faults::Faults;
+use super::super::{Batch, Coverage, Dataset, Gain, Retention};
+use super::*;
+use crate::clock::ManualClock;
+use crate::report::packed::Sum;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
+
+const HOUR: u64 = 3_600;
+/// 2024-02-28, 12:57:00 UTC.
+const NOON: u64 = 1_709_125_020;
+
+fn dataset() -> Arc<Dataset> {
+    Arc::new(Dataset {
+        report: "by script".to_owned(),
+        hash: "0123456789abcdef".to_owned(),
+        keys: vec!["script_name".to_owned()],
+        ..Dataset::coverage()
+    })
+}
+
+fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Writer) {
+    let keep = Retention {
+        secs: [2 * 24 * HOUR, u64::MAX, u64::MAX],
+        size_max: u64::MAX,
+        free_min: 0,
+    };
+    let faults = faults.clone();
+    let store = Store::open_on(Disk { faults }, dir, keep).unwrap();
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
+    let writer = Writer::new(history.clone(), store, clock, Duration::ZERO);
+    (history, writer)
+}
+
+fn count(history: &History, minute: u64) {
+    let dataset = dataset();
+    let mut key = Vec::new();
+    push_key(&mut key, "/x");
+    let totals = Totals {
+        requests: 1,
+        ..Totals::ZERO
+    };
+    let gain = Gain {
+        sum: Sum::of(totals, None),
+        ..Gain::default()
+    };
+    history.change(0, |running| {
+        running.add(&dataset, minute, &key, false, &gain);
+    });
+}
+
+/// Requests that a reader finds.
+fn found(history: &History) -> u64 {
+    let dataset = dataset();
+    let mut found = 0;
+    let mut of_batch = |batch: &Batch| {
+        batch.rows(&dataset, 0..u64::MAX, |row| {
+            found += row.gain.sum.totals.requests;
+        });
+    };
+    let view = history.view(&mut of_batch);
+    view.flushing.iter().for_each(|batch| of_batch(batch));
+    for part in view.parts.iter().filter(|part| !part.rolled) {
+        let mut add = |row: super::super::RowRef<'_>| found += row.gain.sum.totals.requests;
+        part.read(&dataset, 0..u64::MAX, Default::default(), &mut add)
+            .unwrap();
+    }
+    found
+}
+
+#[test]
+fn old_files_go_while_nothing_can_be_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, stop) = (Faults::default(), Shutdown::new());
+    let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
+    let (history, mut writer) = writer(dir.path(), &faults, &clock);
+    count(&history, NOON);
+    assert!(writer.flush());
+    clock.advance_ms(120_000);
+    writer.tend(&stop);
+    assert_eq!(history.status().count("files_published"), 1);
+    // Days later, when an hour is over again.
+    clock.advance_ms(3 * 24 * HOUR * 1_000);
+    writer.store.follow(&*clock);
+    count(&history, NOON + 3 * 24 * HOUR);
+    assert!(writer.flush());
+    clock.advance_ms(2 * HOUR * 1_000);
+    writer.store.follow(&*clock);
+    faults.set_full(true);
+    writer.tend(&stop);
+    let status = history.status();
+    assert_eq!(status.count("files_expired"), 1);
+    assert!(writer.tending.error.is_some() && status.count("failures") == 1);
+    // What can be written is written all the same.
+    faults.set_full(false);
+    count(&history, NOON + 3 * 24 * HOUR + 60);
+    assert!(writer.flush());
+    assert!(writer.tending.error.is_some());
+    clock.advance_ms(1_000);
+    writer.tend(&stop);
+    assert!(writer.tending.error.is_none());
+    assert_eq!(found(&history), 3);
+}
+
+/// Who counts and who reads does not wait for a sync that takes seconds.
+#[test]
+fn a_slow_disk_holds_up_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, stop) = (Faults::default(), Shutdown::new());
+    let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
+    let (history, writer) = writer(dir.path(), &faults, &clock);
+    let (begun, begins) = mpsc::channel();
+    let (go, goes) = mpsc::channel::<()>();
+    faults.set_watch(move || {
+        let _nobody_asks = begun.send(());
+        let _goes_on = goes.recv();
+    });
+    count(&history, NOON);
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer.run(&stop));
+        // It is in the middle of a change to the disk, whichever, and goes on when it is told to.
+        for counted in 2..=9 {
+            begins.recv().unwrap();
+            count(&history, NOON + counted * 60);
+            assert_eq!(found(&history), counted);
+            go.send(()).unwrap();
+        }
+        drop(go);
+        stop.request();
+    });
+    assert_eq!(found(&history), 9);
+    let status = history.status();
+    assert!(status.count("rows_written") == 9 && status.count("failures") == 0);
+}
+
+#[test]
+fn what_is_set_aside_is_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, stop) = (Faults::default(), Shutdown::new());
+    let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
+    let (history, mut writer) = writer(dir.path(), &faults, &clock);
+    count(&history, NOON);
+    assert!(writer.flush());
+    clock.advance_ms(120_000);
+    let piece = history.view(|_| ()).parts[0].path.clone();
+    let whole = std::fs::read(&piece).unwrap();
+    std::fs::write(&piece, &whole[1..]).unwrap();
+    writer.tend(&stop);
+    let status = history.status();
+    assert_eq!(status.count("pieces_damaged"), 1);
+    let aside = piece.with_extension("damaged");
+    assert_eq!(status.texts["set_aside"], serde_json::json!([aside]));
+    assert!(writer.flush());
+    let mut known = Coverage::default();
+    for part in history.view(|_| ()).parts.iter() {
+        let mut add = |row: super::super::RowRef<'_>| {
+            assert_eq!((row.time, row.key), (NOON, &*dataset().coverage_key()));
+            known = Coverage::of(&row.gain.sum.totals);
+        };
+        let coverage = Dataset::coverage();
+        part.read(&coverage, 0..u64::MAX, Default::default(), &mut add)
+            .unwrap();
+    }
+    let lost = Coverage {
+        rows_lost: 1,
+        ..Coverage::default()
+    };
+    assert_eq!(known, lost);
+}

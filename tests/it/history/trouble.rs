@@ -1,0 +1,289 @@
+//! History where things go wrong: a disk that takes nothing, a clock that is wrong, too little memory, files of a newer program.
+#![expect(
+    clippy::print_stdout,
+    reason = "what could not be tried is for whoever runs the tests"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pinbad::clock::ManualClock;
+use pinbad::history::Resolution;
+use pinbad::history::inspect::{self, Held};
+use prost::Message as _;
+use serde_json::Value as Json;
+
+use super::killed::known;
+use super::{START_MS, of_history, pass, start};
+use crate::harness::{Here, Program, Sender, Site, await_condition, pinbad, run};
+use crate::packets::request;
+use crate::restart::{Unmount, mount};
+
+/// Waits until the status of history is so.
+fn until(site: &Site, what: &str, is: impl Fn(&Json) -> bool) -> Json {
+    await_condition(what, || {
+        let history = of_history(site);
+        if is(&history) {
+            Ok(history)
+        } else {
+            Err(history)
+        }
+    })
+}
+
+fn count(history: &Json, name: &str) -> u64 {
+    history[name].as_u64().unwrap()
+}
+
+/// Nothing is lost but time: what cannot be written stays in memory and in every answer, packets go on, and it is written as soon
+/// as there is room.
+#[test]
+fn while_the_disk_takes_nothing_everything_else_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=2m", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let filler = place.path().join("filler");
+    let dir = format!("history.dir={}", place.path().join("history").display());
+    let settings = [&dir, "history.flush_period=1s", "history.free_min=0"];
+    let mut program = Program::serve(&settings);
+    let site = program.site.clone();
+    let mut sender = Sender::new(&site);
+    let mut sent = 0;
+    let mut send = |count: u64| {
+        for n in 0..count {
+            sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
+        }
+        sent += count;
+        sender.at_rest().assert_accounted();
+        await_condition("history knows all", || match known(&site) {
+            all if all == sent => Ok(()),
+            some => Err((some, sent)),
+        });
+        sent
+    };
+    send(50);
+    until(&site, "a flush", |it| count(it, "flushes") > 0);
+    fs::write(&filler, vec![1; 4 << 20]).unwrap_err();
+    send(200);
+    let history = until(&site, "it fails", |it| count(it, "failures") > 1);
+    let error = history["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("history.dir: cannot"), "{history}");
+    send(200);
+    fs::remove_file(&filler).unwrap();
+    let flushes = count(&history, "flushes");
+    let history = until(&site, "it is written again", |it| {
+        count(it, "flushes") > flushes && it["error"].is_null()
+    });
+    assert_eq!(count(&history, "rows_lost"), 0, "{history}");
+    let flushes = count(&of_history(&site), "flushes");
+    until(&site, "two flushes", |it| {
+        count(it, "flushes") > flushes + 1
+    });
+    let sent = send(0);
+    let log = program.log();
+    let said = "Cannot write history: it stays in memory, and is tried again.";
+    assert!(log.iter().any(|line| line["message"] == said), "{log:?}");
+    program.signal("KILL");
+    program.wait();
+    // It does not start on a disk that it cannot write, and says which setting that is.
+    assert!(mount(&["-o", "remount,ro", at]));
+    let mut command = pinbad();
+    command.args(["serve", "--set", "ingest.listen=127.0.0.1:0", "--set", &dir]);
+    let ended = run(&mut command);
+    assert!(
+        ended.code != Some(0) && ended.err.contains("history.dir"),
+        "{ended:?}"
+    );
+    assert!(
+        inspect::verify(&place.path().join("history"))
+            .unwrap()
+            .problems
+            .is_empty()
+    );
+    assert!(mount(&["-o", "remount,rw", at]));
+    assert_eq!(known(&Program::serve(&settings).site), sent);
+}
+
+/// On a disk that is full to the last byte old files go all the same.
+#[test]
+fn a_disk_that_others_have_filled_gets_room_by_old_files() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let dir = place.path().join("history");
+    let clock = Arc::new(ManualClock::new(START_MS));
+    published_day(&dir, &clock);
+    let setting = format!("history.dir={}", dir.display());
+    let settings = [
+        &setting,
+        "history.flush_period=1s",
+        "history.free_min=64KiB",
+    ];
+    let program = Program::serve(&settings);
+    fs::write(place.path().join("filler"), vec![1; 8 << 20]).unwrap_err();
+    let history = until(&program.site, "files make room", |it| {
+        count(it, "files_removed_by_free_space") > 0 && it["error"].is_null()
+    });
+    assert!(count(&history, "files") > 0, "not all go: {history}");
+}
+
+/// A day of minutes and hours that are published.
+fn published_day(dir: &Path, clock: &Arc<ManualClock>) {
+    let here = start(dir, clock);
+    for _ in 0..30 {
+        let mut sender = Sender::new(&here.site);
+        sender.send(&request("web", "shop", "/x").encode_to_vec());
+        sender.at_rest();
+        pass(&here.site, clock, 3_600_000);
+    }
+    await_condition("hours are published", || {
+        clock.advance_ms(1_000);
+        let held = inspect::list(dir).unwrap();
+        let of_info = |it: &&Held| it.report == "info" && it.resolution == Resolution::Minute;
+        match held.iter().find(of_info) {
+            Some(Held { files: 29.., .. }) => Ok(()),
+            held => Err(held.cloned()),
+        }
+    });
+    here.stop();
+}
+
+/// Booted with a clock that is a year ahead, and set right an hour later: rows of the last weeks are there still.
+#[test]
+fn a_clock_that_is_far_ahead_for_a_while_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    published_day(dir.path(), &clock);
+    let right_ms = pinbad::clock::Clock::unix_ms(&*clock);
+    clock.set_unix_ms(right_ms + 3 * 365 * 86_400_000);
+    for _ in 0..2 {
+        let here = start(dir.path(), &clock);
+        for _ in 0..30 {
+            pass(&here.site, &clock, 60_000);
+        }
+        // Before the second of them it was looked for what is too old.
+        let history = until(&here.site, "two flushes", |it| {
+            clock.advance_ms(1_000);
+            count(it, "flushes") > 1
+        });
+        assert_eq!(count(&history, "files_expired"), 0, "{history}");
+        here.stop();
+    }
+    clock.set_unix_ms(right_ms + 3_600_000);
+    let here = start(dir.path(), &clock);
+    assert_eq!(known(&here.site), 30);
+    let files: Vec<_> = minutes(dir.path());
+    assert!(files.len() > 24, "{files:?}");
+    here.stop();
+}
+
+/// The published minutes of `info`.
+fn minutes(dir: &Path) -> Vec<PathBuf> {
+    let folder = dir.join("rollup/report=info/resolution=minute");
+    let dates = fs::read_dir(folder).unwrap();
+    let files = dates.flat_map(|date| fs::read_dir(date.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// What gave way is said in the answers that lack it, also after a restart.
+#[test]
+fn what_found_no_memory_is_said_in_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let start = || {
+        let dir = format!("history.dir={}", dir.path().display());
+        let settings = [&dir, "history.free_min=0", "history.memory=4MiB"];
+        Here::with_clock(&settings, Arc::clone(&clock) as Arc<_>)
+    };
+    let here = start();
+    for _ in 0..3 {
+        let mut sender = Sender::new(&here.site);
+        for n in 0..4_000 {
+            sender.send(&request("web", "shop", &format!("/script/{n}")).encode_to_vec());
+        }
+        sender.at_rest();
+        pass(&here.site, &clock, 1_000);
+    }
+    let partial = |here: &Here, report: &str| {
+        let target = format!("/api/v1/reports/{report}?from=0&to=4000000000");
+        here.site.json(&target)["partial"].to_string()
+    };
+    let said = await_condition("it is said how many keys were folded", || {
+        let said = partial(&here, "report_by_script_name");
+        let folded = of_history(&here.site)["keys_folded"].clone();
+        let text = format!("{folded} rows of a minute are in (other) (history.memory)");
+        match said.contains(&text) {
+            true => Ok(said),
+            false => Err((folded, said)),
+        }
+    });
+    assert!(!said.contains("\"0 rows"), "{said}");
+    here.stop();
+    let here = start();
+    let said = partial(&here, "report_by_script_name");
+    assert!(said.contains("rows of a minute are in (other)"), "{said}");
+    let said = partial(&here, "report_by_hostname");
+    assert!(!said.contains("(other)"), "{said}");
+    here.stop();
+}
+
+#[test]
+fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    published_day(dir.path(), &clock);
+    let json = r#"{"format":7,"something":"else"}"#;
+    let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+    fs::write(dir.path().join("manifest"), line).unwrap();
+    let listing = || {
+        let mut found = Vec::new();
+        let mut folders = vec![dir.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    let modified = entry.metadata().unwrap().modified().unwrap();
+                    found.push((entry.path(), modified, fs::read(entry.path()).unwrap()));
+                }
+            }
+        }
+        found.retain(|(path, ..)| !path.ends_with("lock"));
+        found.sort();
+        found
+    };
+    let before = listing();
+    let setting = format!("history.dir={}", dir.path().display());
+    let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
+    let site = &program.site;
+    let mut sender = Sender::new(site);
+    for n in 0..100 {
+        sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
+    }
+    sender.at_rest().assert_accounted();
+    assert_eq!(site.json("/api/v1/info")["req_count"], 100);
+    let off = of_history(site)["off"].to_string();
+    assert!(off.contains("has format 7"), "{off}");
+    let refused = site.get("/api/v1/info?from=-1h");
+    let said = refused.problem(refused.status);
+    assert!(said.contains("has format 7"), "{said}");
+    let log = program.log();
+    assert!(
+        log.iter().any(|line| line["level"] == "ERROR"
+            && line["message"] == "Keeping no history: the folder stays as it is."),
+        "{log:?}"
+    );
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    assert_eq!(listing(), before);
+}
