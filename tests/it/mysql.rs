@@ -9,6 +9,8 @@ mod client;
 mod drivers;
 /// A MariaDB in front.
 mod federated;
+/// Grafana's data source and the dashboard that is shipped.
+mod grafana;
 /// Users and TLS.
 mod login;
 /// What clients ask beside queries.
