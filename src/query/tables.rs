@@ -42,7 +42,7 @@ use crate::report::{DefinedBy, Usage};
 use crate::state::annotations::Annotation;
 use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounters, SocketCounters};
-use crate::value::Value;
+use crate::value::{Column, Value};
 
 mod active;
 mod stats;
@@ -147,7 +147,10 @@ impl StatusTable {
             FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
-            FixedTable::Annotation => look.annotations.iter().map(annotation).collect(),
+            FixedTable::Annotation => {
+                let rows = look.annotations.clone();
+                return Box::new(AnnotationTable { columns, rows });
+            }
             // None of these is ever made.
             _ => Vec::new(),
         };
@@ -248,14 +251,34 @@ pub struct ReportStatus {
     pub made_ms: u64,
 }
 
-fn annotation(it: &Arc<Annotation>) -> Vec<Value<'static>> {
-    vec![
-        int(it.id),
-        int(it.time),
-        text(it.text.as_str()),
-        text(it.tags.as_str()),
-        it.author.as_deref().map_or(Value::Null, text),
-    ]
+/// Table `annotation`: its texts are not copied.
+struct AnnotationTable {
+    columns: Vec<Column>,
+    rows: Vec<Arc<Annotation>>,
+}
+
+impl Table for AnnotationTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        let row = &self.rows[row];
+        match column {
+            0 => int(row.id),
+            1 => int(row.time),
+            2 => Value::Text(row.text.as_str().into()),
+            3 => Value::Text(row.tags.as_str().into()),
+            _ => row
+                .author
+                .as_deref()
+                .map_or(Value::Null, |it| Value::Text(it.into())),
+        }
+    }
 }
 
 /// A count as a value.
