@@ -5,13 +5,15 @@
 //! is there twice.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::dataset::Coverage;
 use super::part::{Part, Parts};
+use super::requests::Requests;
+use super::requests::read::RequestsAt;
 use super::store::Lost;
 use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
@@ -35,6 +37,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     counters: HistoryCounters,
     status: Mutex<Status>,
+    /// Raw requests, where they are kept.
+    requests: OnceLock<Requests>,
     off: Option<String>,
 }
 
@@ -81,6 +85,7 @@ impl History {
             clock,
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
+            requests: OnceLock::new(),
             off: None,
         }))
     }
@@ -111,6 +116,17 @@ impl History {
             parts: Arc::clone(&parts),
             flushing: memory.flushing.clone(),
         }
+    }
+
+    /// Raw requests as they are at one moment.
+    pub(crate) fn requests(&self) -> RequestsAt {
+        let parts = self.0.parts.read();
+        RequestsAt::new(&parts, self.0.requests.get().map(Requests::unpublished))
+    }
+
+    /// Raw requests are kept from now on.
+    pub(super) fn keep_requests(&self, requests: &Requests) {
+        let _begun_once = self.0.requests.set(requests.clone());
     }
 
     /// Adds to the running rows.

@@ -24,7 +24,7 @@ mod part;
 mod piece;
 pub(crate) mod plan;
 mod publish;
-mod requests;
+pub(crate) mod requests;
 mod resolution;
 mod retention;
 mod rollup;

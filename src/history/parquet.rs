@@ -44,8 +44,8 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::read::Opened;
 pub use self::read::read;
+pub(super) use self::read::{Opened, unpanicked};
 
 /// The version of the format, in the metadata of every file.
 pub const FORMAT: &str = "1";

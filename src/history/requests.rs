@@ -5,9 +5,10 @@
 //!                                                                                                   timer/.. request_tag/..
 //! ```
 //!
-//! The collector has a thread of its own, which waits for the disk while pieces are written alone; the history thread does the
-//! rest. Pieces, manifest and retention are those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their
-//! [`files`] are published once, and nothing is made coarser.
+//! The collector has a thread of its own, which does nothing while pieces are written: the pool keeps what comes. The history
+//! thread does the rest. Pieces, manifest and retention are those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their
+//! [`files`] are published once, and nothing is made coarser. Readers ([`read`]) have all of it at one moment: what was flushed leaves
+//! the memory in the moment in which its pieces are there, and while pieces are written nothing is added to it.
 //!
 //! **Ids.** On disk (run, id) names one request for ever. The run is that of the manifest, which is raised at each start before
 //! anything is written. Within a run ids only grow, and whatever is merged in it gets ids from where the pool stands when it
@@ -31,12 +32,14 @@ use parking_lot::Mutex;
 use self::collector::{Collector, Selection};
 use self::packed::Kept;
 use self::tail::Tail;
+use self::unpublished::Behind;
+pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
 use super::piece::{Contents, PieceWriter};
 use super::store::Store;
 use super::{Dataset, Resolution};
 use crate::config::KeptRequests;
-use crate::merger::SharedLive;
+use crate::merger::{SharedLive, answering};
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
@@ -44,13 +47,16 @@ mod collector;
 mod files;
 mod packed;
 mod publish;
+pub(crate) mod read;
 mod tail;
+mod unpublished;
+pub(crate) mod view;
 
 /// The tables: each has a folder of that name.
-pub(super) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
-const REQUEST: &str = "request";
-const TIMER: &str = "timer";
-const REQUEST_TAG: &str = "request_tag";
+pub(crate) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
+pub(crate) const REQUEST: &str = "request";
+pub(crate) const TIMER: &str = "timer";
+pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// How long the collector waits for more: far less than rows stay in the pool.
 const NAP: Duration = Duration::from_millis(50);
@@ -62,6 +68,8 @@ pub struct Requests(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     live: SharedLive,
+    /// The first id of this run.
+    begin: u64,
     collector: Mutex<Collector>,
     kept: AtomicU64,
 }
@@ -99,6 +107,7 @@ impl Requests {
         }
         Some(Self(Arc::new(Shared {
             live: Arc::clone(live),
+            begin: next,
             collector: Mutex::new(Collector::new(selection, error_status, run, next)),
             kept: AtomicU64::new(0),
         })))
@@ -123,6 +132,22 @@ impl Requests {
         self.0.collector.lock().is_full()
     }
 
+    /// What is on its way at this moment: what was collected, and behind that what only the pool has.
+    pub(super) fn unpublished(&self) -> Unpublished {
+        let collector = self.0.collector.lock();
+        Unpublished {
+            kept: collector.rows().into(),
+            behind: Behind {
+                live: Arc::clone(&self.0.live),
+                run: collector.run,
+                ids: collector.next..answering(&self.0.live).pool.requests.next_id(),
+            },
+            begin: self.0.begin,
+            missed: collector.missed,
+            is_sample: matches!(collector.selection, Selection::Tail(_)),
+        }
+    }
+
     /// What was done since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
         let collector = self.0.collector.lock();
@@ -140,7 +165,7 @@ impl Requests {
 }
 
 /// The hour in which a request was received.
-fn hour((_, kept): &(f64, &Kept)) -> u64 {
+fn hour((_, kept): &(f64, Kept)) -> u64 {
     Resolution::Hour.begin(kept.received.into())
 }
 
@@ -151,14 +176,17 @@ impl Store {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
-        // The collector waits meanwhile, and the pool keeps what comes.
-        let mut collector = requests.0.collector.lock();
-        let mut rows = collector.rows();
+        let mut rows = {
+            let mut collector = requests.0.collector.lock();
+            let rows = collector.rows();
+            collector.is_flushing = !rows.is_empty();
+            rows
+        };
         if rows.is_empty() {
             return Ok(());
         }
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
-        self.attempt(|store| {
+        let written = self.attempt(|store| {
             store.make_room(now)?;
             let mut staged = Vec::new();
             for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
@@ -168,34 +196,36 @@ impl Store {
                 let name = path.with_extension("piece");
                 staged.push(store.stage(path, &file, name, Resolution::Minute, contents, now)?);
             }
-            store.commit(staged, Vec::new(), || ())
-        })?;
+            // In the moment in which readers see them on disk they are in memory no more.
+            store.commit(staged, Vec::new(), || requests.0.collector.lock().clear())
+        });
+        requests.0.collector.lock().is_flushing = false;
+        written?;
         let kept = rows.len() as u64;
         requests.0.kept.fetch_add(kept, Ordering::Relaxed);
-        collector.clear();
         Ok(())
     }
 }
 
 /// Writes the rows of an hour, which are sorted by time; then the timers, by request.
-fn write_piece(file: File, rows: &mut [(f64, &Kept)]) -> io::Result<(File, Contents)> {
+fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Contents)> {
     let mut piece = PieceWriter::new(file, Resolution::Minute)?;
     let mut packed = Vec::new();
     piece.begin(&Arc::new(Dataset::raw(REQUEST)))?;
-    for &mut (weight, kept) in &mut *rows {
+    for (weight, kept) in &*rows {
         let received = u64::from(kept.received);
         packed.clear();
-        kept.push_request(weight, &mut packed);
+        kept.push_request(*weight, &mut packed);
         piece.push_packed(&packed, 1, received..received + 1)?;
     }
     rows.sort_unstable_by_key(|(_, kept)| kept.id);
     piece.begin(&Arc::new(Dataset::raw(TIMER)))?;
-    for (_, kept) in rows {
+    for (weight, kept) in rows {
         let received = u64::from(kept.received);
         packed.clear();
-        kept.push_timers(&mut packed);
+        kept.push_timers(*weight, &mut packed);
         if !packed.is_empty() {
-            let head = postcard::take_from_bytes::<(u64, u64, u64)>(&packed);
+            let head = postcard::take_from_bytes::<(f64, u64, u64, u32, u64)>(&packed);
             let ((.., timers), _) = head.map_err(io::Error::other)?;
             piece.push_packed(&packed, timers, received..received + 1)?;
         }

@@ -101,6 +101,9 @@ impl Writer {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
         self.requests = Requests::new(keep, memory, error_status, self.store.run(), live);
+        if let Some(requests) = &self.requests {
+            self.history.keep_requests(requests);
+        }
         self.requests.clone()
     }
 

@@ -129,6 +129,7 @@ impl From<QueryError> for Problem {
                 Self::not_found(detail + "; GET /api/v1/reports lists those that there are")
             }
             QueryError::UnknownRequest { .. }
+            | QueryError::UnknownPastRequest { .. }
             | QueryError::RawDataOff
             | QueryError::NoHistory(_) => Self::not_found(detail),
             QueryError::BadValue { what, why } => Self::parameter(&what, why),
@@ -169,6 +170,11 @@ mod tests {
                 "/api/v1/reports",
             ),
             (QueryError::UnknownRequest { id: 7 }, 404, "request 7"),
+            (
+                QueryError::UnknownPastRequest { run: 3, id: 7 },
+                404,
+                "request 7 of run 3",
+            ),
             (QueryError::RawDataOff, 404, "request_pool_size"),
             (QueryError::no_history(), 404, "no history"),
             (

@@ -124,7 +124,7 @@ impl Params {
     }
 
     /// One parameter as `read` understands it; `accepted` says what that is.
-    fn parsed<T>(
+    pub(super) fn parsed<T>(
         &mut self,
         name: &'static str,
         accepted: &str,

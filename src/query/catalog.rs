@@ -11,7 +11,9 @@ use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
 #[cfg(feature = "sql")]
-use super::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
+use super::past::{
+    LineQuestion, PastAnswer, PastLine, PastQuestion, PastRequestPage, PastRequests,
+};
 use super::raw::RawReader;
 use super::read_model::{
     Choice, Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary,
@@ -40,6 +42,8 @@ mod changes;
 mod compared;
 #[cfg(feature = "sql")]
 mod past;
+#[cfg(feature = "sql")]
+mod past_requests;
 mod ranking;
 mod readings;
 mod reconfigure;
@@ -389,6 +393,16 @@ impl ReadModel for Catalog {
     #[cfg(feature = "sql")]
     fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
         self.past_line_of(name, question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
+        self.past_requests_of(question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+        self.past_request_of(run, id)
     }
 
     fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {

@@ -23,6 +23,17 @@ pub enum QueryError {
         id: u64,
     },
 
+    /// No request of this run has this id, or it was not kept, or is not any more.
+    #[error(
+        "there is no request {id} of run {run}, in memory or on disk; it never came, or it was not kept"
+    )]
+    UnknownPastRequest {
+        /// The run asked for.
+        run: u64,
+        /// The id asked for.
+        id: u64,
+    },
+
     /// Raw rows are switched off.
     #[error("no raw data is kept: pool.request_pool_size is 0")]
     RawDataOff,

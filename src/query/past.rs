@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::read_model::ReportAnswer;
+use super::read_model::{ReportAnswer, RequestPage, RequestSearch};
 use crate::series::Metric;
 
 /// A span of a report's past, or two to be compared.
@@ -60,6 +60,41 @@ pub struct PastLine {
     pub points: Vec<Option<f64>>,
     /// The coarsest rows that it was made from.
     pub resolution_seconds: u64,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
+}
+
+/// Which raw requests of the past are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PastRequests {
+    /// When they were received, unix seconds.
+    pub span: Range<u64>,
+    /// What they are like, and how many; `before_id` does not count.
+    pub search: RequestSearch,
+    /// The slowest, and those first; else the newest.
+    pub slowest: bool,
+    /// Only requests older than this one: the next page.
+    pub before: Option<RequestName>,
+}
+
+/// What names a request for ever, and when it was received: the later is the larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestName {
+    /// Unix seconds.
+    pub received: u64,
+    /// How often the folder of history had been opened when it came.
+    pub run: u64,
+    /// Its id in that run.
+    pub id: u64,
+}
+
+/// Raw requests of the past.
+#[derive(Debug)]
+pub struct PastRequestPage {
+    /// The columns of table `request`, then `run` and `weight`: for how many requests it stands.
+    pub page: RequestPage,
+    /// What to ask for as `before` to get the next page.
+    pub next_before: Option<RequestName>,
     /// What is lacking, for people.
     pub partial: Vec<String>,
 }

@@ -31,9 +31,9 @@ const CHUNK: u64 = 8_192;
 /// Bytes that a timer takes beside its tags, as it is written.
 const TIMER_BYTES: usize = 80;
 /// What the timers of one page may take.
-const TIMERS_BYTES_MAX: usize = 4 << 20;
+pub(super) const TIMERS_BYTES_MAX: usize = 4 << 20;
 /// What the tags of its requests may take, written out: 160 bytes each on the largest page.
-const TAGS_BYTES_MAX: usize = 16 << 20;
+pub(super) const TAGS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of tags and timers that are copied under one hold of the lock.
 const HOLD_BYTES: usize = 512 << 10;
 
@@ -44,11 +44,17 @@ type Shown = Vec<Value<'static>>;
 const TAGS: usize = 15;
 
 /// Bytes of one of its texts.
-fn text_bytes(value: &Value<'_>) -> usize {
+pub(super) fn text_bytes(value: &Value<'_>) -> usize {
     match value {
         Value::Text(text) => text.len(),
         _ => 0,
     }
+}
+
+/// About what timers take.
+pub(super) fn timers_bytes(timers: &[TimerDetail]) -> usize {
+    let tags = timers.iter().flat_map(|timer| &timer.tags);
+    TIMER_BYTES * timers.len() + tags.map(|(n, v)| n.len() + v.len()).sum::<usize>()
 }
 
 /// Rows that were found, with their timers if they are wanted.
@@ -78,10 +84,7 @@ impl Matches {
         self.tags_bytes += text_bytes(&row[TAGS]);
         self.rows.push(row);
         let Some(timers) = timers else { return };
-        for timer in &timers {
-            let tags = timer.tags.iter();
-            self.timer_bytes += TIMER_BYTES + tags.map(|(n, v)| n.len() + v.len()).sum::<usize>();
-        }
+        self.timer_bytes += timers_bytes(&timers);
         self.timers.push(timers);
     }
 }

@@ -5,7 +5,9 @@
 //! answer refers to anything that ingest writes. How many calls run at once is bounded by the front end.
 
 use super::error::QueryError;
-use super::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
+use super::past::{
+    LineQuestion, PastAnswer, PastLine, PastQuestion, PastRequestPage, PastRequests,
+};
 use super::table::Table;
 use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
@@ -90,6 +92,24 @@ pub trait ReadModel: Send + Sync {
     /// As [`ReadModel::past`].
     fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
         let _nothing_is_kept = (name, question);
+        Err(QueryError::no_history())
+    }
+
+    /// Raw requests of the past, as far as they are kept.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`]: nothing is kept.
+    fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
+        let _nothing_is_kept = question;
+        Err(QueryError::no_history())
+    }
+
+    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`]; [`QueryError::UnknownRequest`] when it is not kept.
+    fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+        let _nothing_is_kept = (run, id);
         Err(QueryError::no_history())
     }
 

@@ -65,6 +65,9 @@ mod page;
 /// Reports over spans of the past, over HTTP, and what others read from the files.
 #[cfg(feature = "sql")]
 mod past;
+/// Raw requests of the past, over HTTP and SQL.
+#[cfg(feature = "sql")]
+mod past_requests;
 /// Real PHP with the stock extension.
 mod php;
 /// Everything full, and the memory that `check` promises.

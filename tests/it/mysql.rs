@@ -16,7 +16,7 @@ mod login;
 /// What clients ask beside queries.
 mod statements;
 /// How clients are run.
-mod tools;
+pub(crate) mod tools;
 /// The protocol: commands, errors, limits, time-outs, what no client would send.
 mod wire;
 

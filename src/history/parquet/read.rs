@@ -194,7 +194,7 @@ impl Opened {
 }
 
 /// What the library makes of a file; where that is damaged it may panic, which is an error as any other.
-pub(super) fn unpanicked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(in crate::history) fn unpanicked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let done = std::panic::catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")))
 }

@@ -40,13 +40,15 @@ pub(super) enum Selection {
 pub(super) struct Collector {
     pub(super) selection: Selection,
     /// The run of whatever is merged from now on.
-    run: u64,
+    pub(super) run: u64,
     /// Status of errors, and above.
     error_status: u32,
     /// The id to go on with.
     pub(super) next: u64,
     /// Rows that had left before they were looked at.
     pub(super) missed: u64,
+    /// Whether what it has is being written: nothing is added meanwhile, the pool alone has what comes.
+    pub(super) is_flushing: bool,
     scratch: Vec<u8>,
 }
 
@@ -59,6 +61,7 @@ impl Collector {
             error_status,
             next,
             missed: 0,
+            is_flushing: false,
             scratch: Vec::new(),
         }
     }
@@ -67,7 +70,7 @@ impl Collector {
     pub(super) fn collect(&mut self, live: &SharedLive) -> bool {
         // What comes meanwhile is for the next time.
         let end = answering(live).pool.requests.next_id();
-        while self.next < end {
+        while self.next < end && !self.is_flushing {
             if self.is_full() {
                 return false;
             }
@@ -124,10 +127,11 @@ impl Collector {
     }
 
     /// What was kept, with the number of requests that each stands for.
-    pub(super) fn rows(&self) -> Vec<(f64, &Kept)> {
+    pub(super) fn rows(&self) -> Vec<(f64, Kept)> {
+        let shared = |(weight, kept): (f64, &Kept)| (weight, kept.clone());
         match &self.selection {
-            Selection::Tail(tail) => tail.rows().collect(),
-            Selection::All { kept, .. } => kept.iter().map(|kept| (1.0, kept)).collect(),
+            Selection::Tail(tail) => tail.rows().map(shared).collect(),
+            Selection::All { kept, .. } => kept.iter().map(|kept| shared((1.0, kept))).collect(),
         }
     }
 

@@ -13,6 +13,7 @@
 //! | | `value_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds |
 //! | | `tags` | UTF8 | a JSON object in packet order: a name may come twice, which no MAP allows |
 //! | `request_tag` | `name`, `value` | UTF8 | |
+//! | both | `weight`, `received` | DOUBLE, TIMESTAMP | those of the request |
 //!
 //! Requests are sorted by their time, the longest first, and so are their tags; timers by request, in the order in which they
 //! came. The longest requests of a span are in the first row groups of its files, the timers of a request side by side. Columns
@@ -23,20 +24,21 @@ use std::io;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float64Builder, Int64Builder, RecordBatch, StringBuilder, TimestampMillisecondBuilder,
+    ArrayRef, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
+    TimestampMillisecondBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::packed::{Request, Tags, Timer};
+use super::packed::{Request, Tags, Timers};
 use crate::history::parquet::{FORMAT, Written};
 
 /// Rows of a row group.
-const GROUP_ROWS: usize = 128 << 10;
+pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
 /// What a row group may take while it is written, bytes.
 const GROUP_BYTES: usize = 8 << 20;
 /// Rows that are put into columns at once.
@@ -60,7 +62,7 @@ use Kind::{Delta, Float, Int, Moment, Text};
 
 /// One of the files.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
+pub(super) struct Layout {
     columns: &'static [(&'static str, Kind)],
     /// Columns that rows are sorted by, and whether the largest comes first.
     sorted: &'static [(&'static str, bool)],
@@ -101,6 +103,8 @@ const TIMER: Layout = Layout {
         ("ru_utime_us", Delta),
         ("ru_stime_us", Delta),
         ("tags", Text),
+        ("weight", Float),
+        ("received", Moment),
     ],
     sorted: &[("run", false), ("request_id", false), ("id", false)],
 };
@@ -111,6 +115,8 @@ const REQUEST_TAG: Layout = Layout {
         ("request_id", Delta),
         ("name", Text),
         ("value", Text),
+        ("weight", Float),
+        ("received", Moment),
     ],
     sorted: &[],
 };
@@ -167,20 +173,197 @@ impl Column {
     }
 }
 
+/// Rows on their way into columns: of a file that is written, or for who asks for them.
+#[derive(Debug)]
+pub(super) struct Rows {
+    schema: SchemaRef,
+    /// Those that are wanted.
+    columns: Vec<Option<Column>>,
+    pub(super) len: usize,
+    text_bytes: usize,
+}
+
+impl Rows {
+    /// None yet, in the columns that are wanted.
+    pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let columns = layout.columns.iter();
+        let columns: Vec<_> = columns
+            .map(|&(name, kind)| is_wanted(name).then(|| Column::new(kind)))
+            .collect();
+        let fields = layout.fields();
+        let wanted = fields.into_iter().zip(&columns);
+        let wanted = wanted.filter_map(|(field, column)| column.as_ref().and(Some(field)));
+        Self {
+            schema: Arc::new(Schema::new(wanted.collect::<Vec<_>>())),
+            columns,
+            len: 0,
+            text_bytes: 0,
+        }
+    }
+
+    /// Adds a row: a value for each column of the layout.
+    fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) {
+        for (column, cell) in self.columns.iter_mut().zip(row) {
+            let Some(column) = column else { continue };
+            if let Cell::Text(Some(text)) = cell {
+                self.text_bytes += text.len();
+            }
+            column.push(cell);
+        }
+        self.len += 1;
+    }
+
+    /// Adds a request.
+    pub(super) fn push_request(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
+        let tags = request.tags.iter();
+        let tags: Vec<_> = tags
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let tags = tags.join(",");
+        let int = |value: u32| Cell::Int(value.into());
+        let text = |text| Cell::Text(Some(text));
+        self.push([
+            Cell::Int(request.run),
+            Cell::Int(request.id),
+            Cell::Float(weight),
+            Cell::Moment(request.received),
+            text(request.hostname),
+            int(request.request_count),
+            text(request.server_name),
+            text(request.script_name),
+            int(request.document_size),
+            int(request.memory_peak),
+            Cell::Int(request.time_us),
+            Cell::Int(request.ru_utime_us),
+            Cell::Int(request.ru_stime_us),
+            int(request.timers.into()),
+            int(request.status),
+            int(request.memory_footprint),
+            Cell::Text(request.schema),
+            Cell::Int(request.tags.len() as u64),
+            text(&tags),
+        ]);
+    }
+
+    /// Adds the tags of a request.
+    pub(super) fn push_tags(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
+        for (name, value) in &request.tags {
+            self.push([
+                Cell::Int(request.run),
+                Cell::Int(request.id),
+                Cell::Text(Some(name)),
+                Cell::Text(Some(value)),
+                Cell::Float(weight),
+                Cell::Moment(request.received),
+            ]);
+        }
+    }
+
+    /// Adds the timers of a request.
+    pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
+        for timer in &of.timers {
+            self.push([
+                Cell::Int(of.run),
+                Cell::Int(of.request),
+                Cell::Int(timer.id),
+                Cell::Int(timer.hit_count.into()),
+                Cell::Int(timer.value_us),
+                Cell::Int(timer.ru_utime_us),
+                Cell::Int(timer.ru_stime_us),
+                Cell::Text(Some(&json(&timer.tags))),
+                Cell::Float(of.weight),
+                Cell::Moment(of.received),
+            ]);
+        }
+    }
+
+    /// Whether they are as many as a batch should have.
+    fn is_full(&self) -> bool {
+        self.len >= BATCH_ROWS || self.text_bytes >= BATCH_BYTES
+    }
+
+    /// Takes them out.
+    pub(super) fn take(&mut self) -> io::Result<RecordBatch> {
+        let columns = self.columns.iter_mut().flatten();
+        let arrays = columns.map(Column::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.len));
+        (self.len, self.text_bytes) = (0, 0);
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options);
+        batch.map_err(io::Error::other)
+    }
+}
+
 /// A file that is written.
 #[derive(Debug)]
-struct FileWriter<'f> {
-    schema: Arc<Schema>,
-    columns: Vec<Column>,
-    rows: usize,
-    text_bytes: usize,
-    written: Written,
+pub(super) struct FileWriter<'f> {
+    rows: Rows,
+    written: u64,
     writer: ArrowWriter<&'f mut File>,
 }
 
 impl<'f> FileWriter<'f> {
-    fn new(file: &'f mut File, layout: Layout) -> io::Result<Self> {
-        let fields = layout.columns.iter().map(|&(name, kind)| {
+    pub(super) fn new(file: &'f mut File, layout: Layout) -> io::Result<Self> {
+        let rows = Rows::new(layout, |_| true);
+        let options = ArrowWriterOptions::new()
+            .with_properties(layout.properties())
+            .with_skip_arrow_metadata(true);
+        let schema = Arc::clone(&rows.schema);
+        Ok(Self {
+            rows,
+            written: 0,
+            writer: ArrowWriter::try_new_with_options(file, schema, options)?,
+        })
+    }
+
+    /// Adds what belongs to a request. In `request` none that took longer comes later; in `timer` they come in their order.
+    pub(super) fn add(&mut self, push: impl FnOnce(&mut Rows)) -> io::Result<()> {
+        push(&mut self.rows);
+        match self.rows.is_full() {
+            true => self.end_batch(),
+            false => Ok(()),
+        }
+    }
+
+    fn end_batch(&mut self) -> io::Result<()> {
+        self.written += self.rows.len as u64;
+        self.writer.write(&self.rows.take()?)?;
+        if self.writer.in_progress_size() > GROUP_BYTES {
+            self.writer.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file; what is in it.
+    pub(super) fn finish(mut self) -> io::Result<Written> {
+        self.end_batch()?;
+        self.writer.finish()?;
+        Ok(Written {
+            rows: self.written,
+            bytes: self.writer.bytes_written() as u64,
+        })
+    }
+}
+
+impl Layout {
+    /// That of a table.
+    pub(super) fn of(table: &str) -> Self {
+        match table {
+            super::REQUEST => REQUEST,
+            super::TIMER => TIMER,
+            _ => REQUEST_TAG,
+        }
+    }
+
+    /// What its columns are called.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|&(name, _)| name)
+    }
+
+    /// The columns as batches have them.
+    pub(super) fn fields(self) -> Vec<Field> {
+        let columns = self.columns.iter();
+        let fields = columns.map(|&(name, kind)| {
             let data_type = match kind {
                 Int | Delta => DataType::Int64,
                 Float => DataType::Float64,
@@ -189,61 +372,9 @@ impl<'f> FileWriter<'f> {
             };
             Field::new(name, data_type, name == "schema")
         });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let options = ArrowWriterOptions::new()
-            .with_properties(layout.properties())
-            .with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(file, Arc::clone(&schema), options)?;
-        let kinds = layout.columns.iter();
-        Ok(Self {
-            schema,
-            columns: kinds.map(|&(_, kind)| Column::new(kind)).collect(),
-            rows: 0,
-            text_bytes: 0,
-            written: Written { rows: 0, bytes: 0 },
-            writer,
-        })
+        fields.collect()
     }
 
-    /// Adds a row: a value for each column.
-    fn push<const N: usize>(&mut self, row: [Cell<'_>; N]) -> io::Result<()> {
-        for (column, cell) in self.columns.iter_mut().zip(row) {
-            if let Cell::Text(Some(text)) = cell {
-                self.text_bytes += text.len();
-            }
-            column.push(cell);
-        }
-        self.rows += 1;
-        if self.rows == BATCH_ROWS || self.text_bytes >= BATCH_BYTES {
-            self.end_batch()?;
-        }
-        Ok(())
-    }
-
-    fn end_batch(&mut self) -> io::Result<()> {
-        let arrays = self.columns.iter_mut().map(Column::finish).collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays);
-        self.writer.write(&batch.map_err(io::Error::other)?)?;
-        if self.writer.in_progress_size() > GROUP_BYTES {
-            self.writer.flush()?;
-        }
-        self.written.rows += self.rows as u64;
-        (self.rows, self.text_bytes) = (0, 0);
-        Ok(())
-    }
-
-    fn finish(mut self) -> io::Result<Written> {
-        self.end_batch()?;
-        self.writer.finish()?;
-        let bytes = self.writer.bytes_written() as u64;
-        Ok(Written {
-            bytes,
-            ..self.written
-        })
-    }
-}
-
-impl Layout {
     fn properties(self) -> WriterProperties {
         let place = |name| self.columns.iter().position(|&(column, _)| column == name);
         let sorting = self.sorted.iter().filter_map(|&(name, descending)| {
@@ -272,109 +403,18 @@ impl Layout {
     }
 }
 
-/// Writes the files `request` and `request_tag`.
-#[derive(Debug)]
-pub(super) struct RequestWriter<'f> {
-    requests: FileWriter<'f>,
-    tags: FileWriter<'f>,
-}
-
-impl<'f> RequestWriter<'f> {
-    pub(super) fn new(requests: &'f mut File, tags: &'f mut File) -> io::Result<Self> {
-        Ok(Self {
-            requests: FileWriter::new(requests, REQUEST)?,
-            tags: FileWriter::new(tags, REQUEST_TAG)?,
-        })
-    }
-
-    /// Adds a request: none that took longer comes later.
-    pub(super) fn push(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) -> io::Result<()> {
-        let (run, id) = (Cell::Int(request.run), Cell::Int(request.id));
-        for &(name, value) in &request.tags {
-            let text = |text| Cell::Text(Some(text));
-            self.tags.push([run, id, text(name), text(value)])?;
-        }
-        let tags = request.tags.iter();
-        let tags: Vec<_> = tags
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let tags = tags.join(",");
-        let int = |value: u32| Cell::Int(value.into());
-        let text = |text| Cell::Text(Some(text));
-        self.requests.push([
-            run,
-            id,
-            Cell::Float(weight),
-            Cell::Moment(request.received),
-            text(request.hostname),
-            int(request.request_count),
-            text(request.server_name),
-            text(request.script_name),
-            int(request.document_size),
-            int(request.memory_peak),
-            Cell::Int(request.time_us),
-            Cell::Int(request.ru_utime_us),
-            Cell::Int(request.ru_stime_us),
-            int(request.timers.into()),
-            int(request.status),
-            int(request.memory_footprint),
-            Cell::Text(request.schema),
-            Cell::Int(request.tags.len() as u64),
-            text(&tags),
-        ])
-    }
-
-    /// Ends the files; what is in each.
-    pub(super) fn finish(self) -> io::Result<[Written; 2]> {
-        Ok([self.requests.finish()?, self.tags.finish()?])
-    }
-}
-
-/// Writes the file `timer`.
-#[derive(Debug)]
-pub(super) struct TimerWriter<'f>(FileWriter<'f>);
-
-impl<'f> TimerWriter<'f> {
-    pub(super) fn new(file: &'f mut File) -> io::Result<Self> {
-        FileWriter::new(file, TIMER).map(Self)
-    }
-
-    /// Adds a timer: in the order of requests.
-    pub(super) fn push(
-        &mut self,
-        run: u64,
-        request: u64,
-        timer: &Timer<Tags<'_>>,
-    ) -> io::Result<()> {
-        self.0.push([
-            Cell::Int(run),
-            Cell::Int(request),
-            Cell::Int(timer.id),
-            Cell::Int(timer.hit_count.into()),
-            Cell::Int(timer.value_us),
-            Cell::Int(timer.ru_utime_us),
-            Cell::Int(timer.ru_stime_us),
-            Cell::Text(Some(&json(&timer.tags)?)),
-        ])
-    }
-
-    /// Ends the file; what is in it.
-    pub(super) fn finish(self) -> io::Result<Written> {
-        self.0.finish()
-    }
-}
-
 /// Tags as a JSON object, in their order.
-fn json(tags: &Tags<'_>) -> io::Result<String> {
+fn json(tags: &Tags<'_>) -> String {
     let mut text = vec![b'{'];
     for (at, (name, value)) in tags.iter().enumerate() {
         if at > 0 {
             text.push(b',');
         }
-        serde_json::to_writer(&mut text, name)?;
+        // Texts, into memory: this cannot fail.
+        let _written = serde_json::to_writer(&mut text, name);
         text.push(b':');
-        serde_json::to_writer(&mut text, value)?;
+        let _written = serde_json::to_writer(&mut text, value);
     }
     text.push(b'}');
-    String::from_utf8(text).map_err(io::Error::other)
+    String::from_utf8(text).unwrap_or_default()
 }

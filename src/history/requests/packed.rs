@@ -3,13 +3,17 @@
 //!
 //! ```text
 //!   request:  its time first, that runs can be merged without reading more | .. | names and values of its tags | weight
-//!   timers:   run and id of the request | how many | timer ..
+//!   timers:   weight, run, id and second of the request | how many | timer ..
 //! ```
 //!
 //! By postcard; texts are borrowed on both sides. Copied under the lock of [`Live`](crate::merger::Live), so it is made in one go.
 
+use std::io;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::history::piece::PieceRows;
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -48,6 +52,17 @@ pub(super) struct Timer<T> {
     pub(super) tags: T,
 }
 
+/// The timers of a request.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct Timers<'a> {
+    pub(super) weight: f64,
+    pub(super) run: u64,
+    pub(super) request: u64,
+    pub(super) received: u32,
+    #[serde(borrow)]
+    pub(super) timers: Vec<Timer<Tags<'a>>>,
+}
+
 /// Names and values in packet order.
 pub(super) type Tags<'a> = Vec<(&'a str, &'a str)>;
 
@@ -65,8 +80,8 @@ impl Serialize for PoolTags<'_> {
     }
 }
 
-/// A request that was copied out of the pool.
-#[derive(Debug)]
+/// A request that was copied out of the pool; who reads it meanwhile shares what it has.
+#[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) time_us: u64,
     pub(super) id: u64,
@@ -74,7 +89,7 @@ pub(super) struct Kept {
     pub(super) is_error: bool,
     /// Where the timers begin.
     timers_at: u32,
-    packed: Box<[u8]>,
+    packed: Arc<[u8]>,
 }
 
 impl Kept {
@@ -115,7 +130,7 @@ impl Kept {
         let timers_at = scratch.len() as u32;
         let timers = pool.timers_of(row).count();
         if timers > 0 {
-            push(scratch, &(run, id, timers as u64));
+            push(scratch, &(run, id, row.timestamp, timers as u64));
         }
         for (id, timer) in pool.timers_of(row) {
             let timer = Timer {
@@ -153,11 +168,29 @@ impl Kept {
         push(to, &weight);
     }
 
-    /// Appends its timers, if it has any.
-    pub(super) fn push_timers(&self, to: &mut Vec<u8>) {
+    /// Appends the timers, if it has any, of a request that stands for so many.
+    pub(super) fn push_timers(&self, weight: f64, to: &mut Vec<u8>) {
         let (_, timers) = self.packed.split_at(self.timers_at as usize);
-        to.extend_from_slice(timers);
+        if !timers.is_empty() {
+            push(to, &weight);
+            to.extend_from_slice(timers);
+        }
     }
+}
+
+/// Does something with the next row of a piece, which returns the bytes behind it.
+pub(super) fn next<T>(
+    rows: &mut PieceRows,
+    take: impl for<'b> FnOnce(&'b [u8]) -> postcard::Result<(T, &'b [u8])>,
+) -> io::Result<Option<T>> {
+    let Some(bytes) = rows.packed()? else {
+        return Ok(None);
+    };
+    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let (taken, rest) = take(bytes).map_err(damaged)?;
+    let left = rest.len();
+    rows.advance(left);
+    Ok(Some(taken))
 }
 
 /// Appends what cannot fail to be written: numbers, texts, and lists whose lengths are known.
@@ -176,7 +209,7 @@ impl Kept {
             received: 0,
             is_error: false,
             timers_at: 0,
-            packed: Box::default(),
+            packed: Arc::default(),
         }
     }
 }

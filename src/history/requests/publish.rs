@@ -6,8 +6,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::files::{RequestWriter, TimerWriter};
-use super::packed::{Request, Tags, Timer};
+use super::files::{FileWriter, Layout};
+use super::packed::{Request, Tags, next};
 use super::{REQUEST, REQUEST_TAG, TABLES, TIMER};
 use crate::history::disk::{StoreError, failed};
 use crate::history::parquet::Written;
@@ -74,30 +74,38 @@ fn write_requests(
 ) -> Result<[Written; 2], StoreError> {
     let [(path, requests), (_, tags)] = files;
     let failed = || failed("write", path);
-    let mut to = RequestWriter::new(requests, tags).map_err(failed())?;
+    let new = |file, table| FileWriter::new(file, Layout::of(table)).map_err(failed());
+    let (mut requests, mut tags) = (new(requests, REQUEST)?, new(tags, REQUEST_TAG)?);
     let mut sources = Vec::with_capacity(pieces.len());
     // The time of the next request of each; of equals the first.
-    let mut next = BinaryHeap::with_capacity(pieces.len());
+    let mut longest = BinaryHeap::with_capacity(pieces.len());
     for part in pieces {
-        let mut source = Source::open(part, REQUEST, stop)?;
-        if let Some(time_us) = source.next(time_us)? {
-            next.push((time_us, Reverse(sources.len())));
+        let mut source = open(part, REQUEST)?;
+        if let Some(time_us) = next(&mut source, time_us).map_err(unreadable(&part.path))? {
+            longest.push((time_us, Reverse(sources.len())));
         }
-        sources.push(source);
+        sources.push((&part.path, source));
     }
-    while let Some((_, Reverse(at))) = next.pop() {
-        let source = &mut sources[at];
-        let written = source.next(|bytes| {
+    while let Some((_, Reverse(at))) = longest.pop() {
+        if stop.requested() {
+            return Err(StoreError::Stopped);
+        }
+        let (source_path, source) = &mut sources[at];
+        let written = next(source, |bytes| {
             let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
             let (weight, rest) = postcard::take_from_bytes(rest)?;
-            Ok((to.push(&request, weight), rest))
-        })?;
+            let written = requests.add(|rows| rows.push_request(&request, weight));
+            let written = written.and_then(|()| tags.add(|rows| rows.push_tags(&request, weight)));
+            Ok((written, rest))
+        });
+        let written = written.map_err(unreadable(source_path))?;
         written.unwrap_or(Ok(())).map_err(failed())?;
-        if let Some(time_us) = source.next(time_us)? {
-            next.push((time_us, Reverse(at)));
+        if let Some(time_us) = next(source, time_us).map_err(unreadable(source_path))? {
+            longest.push((time_us, Reverse(at)));
         }
     }
-    to.finish().map_err(failed())
+    let requests = requests.finish().map_err(failed())?;
+    Ok([requests, tags.finish().map_err(failed())?])
 }
 
 /// How long the next request took; it stays the next.
@@ -113,61 +121,27 @@ fn write_timers(
     stop: &Shutdown,
 ) -> Result<Written, StoreError> {
     let failed = || failed("write", path);
-    let mut to = TimerWriter::new(file).map_err(failed())?;
+    let mut to = FileWriter::new(file, Layout::of(TIMER)).map_err(failed())?;
     for part in pieces {
-        let mut source = Source::open(part, TIMER, stop)?;
-        while let Some(written) = source.next(|bytes| {
-            let ((run, request, timers), mut rest): ((u64, u64, u64), _) =
-                postcard::take_from_bytes(bytes)?;
-            let mut written = Ok(());
-            for _ in 0..timers {
-                let (timer, behind) = postcard::take_from_bytes::<Timer<Tags<'_>>>(rest)?;
-                rest = behind;
-                written = written.and_then(|()| to.push(run, request, &timer));
-            }
-            Ok((written, rest))
-        })? {
+        let mut source = open(part, TIMER)?;
+        while let Some(written) = next(&mut source, |bytes| {
+            let (timers, rest) = postcard::take_from_bytes(bytes)?;
+            Ok((to.add(|rows| rows.push_timers(&timers)), rest))
+        })
+        .map_err(unreadable(&part.path))?
+        {
             written.map_err(failed())?;
+            if stop.requested() {
+                return Err(StoreError::Stopped);
+            }
         }
     }
     to.finish().map_err(failed())
 }
 
 /// The rows of a table in a piece.
-struct Source<'s> {
-    path: &'s Path,
-    rows: PieceRows,
-    stop: &'s Shutdown,
-}
-
-impl<'s> Source<'s> {
-    fn open(part: &'s Part, table: &str, stop: &'s Shutdown) -> Result<Self, StoreError> {
-        let piece = File::open(&part.path).and_then(Piece::open);
-        let piece = piece.map_err(unreadable(&part.path))?;
-        Ok(Self {
-            path: &part.path,
-            rows: piece.rows(&Dataset::raw(table)),
-            stop,
-        })
-    }
-
-    /// Does something with the next row, and goes on with the bytes that it returns.
-    fn next<T>(
-        &mut self,
-        take: impl for<'b> FnOnce(&'b [u8]) -> postcard::Result<(T, &'b [u8])>,
-    ) -> Result<Option<T>, StoreError> {
-        if self.stop.requested() {
-            return Err(StoreError::Stopped);
-        }
-        let Some(bytes) = self.rows.packed().map_err(unreadable(self.path))? else {
-            return Ok(None);
-        };
-        let (taken, rest) = take(bytes).map_err(|error| StoreError::Damaged {
-            path: self.path.into(),
-            reason: error.to_string(),
-        })?;
-        let left = rest.len();
-        self.rows.advance(left);
-        Ok(Some(taken))
-    }
+fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
+    let piece = File::open(&part.path).and_then(Piece::open);
+    let piece = piece.map_err(unreadable(&part.path))?;
+    Ok(piece.rows(&Dataset::raw(table)))
 }

@@ -23,21 +23,21 @@ use crate::merger::Live;
 use crate::pool::Pool;
 use crate::report::{Reports, Ticks};
 
-const BEGIN: u32 = 1_700_000_000;
-const RETENTION: Retention = Retention {
+pub(super) const BEGIN: u32 = 1_700_000_000;
+pub(super) const RETENTION: Retention = Retention {
     secs: [1 << 40; 3],
     size_max: 1 << 40,
     free_min: 0,
 };
 
 /// What is merged, by a process with so many raw rows.
-struct Process {
+pub(super) struct Process {
     live: SharedLive,
     decoder: Decoder,
 }
 
 impl Process {
-    fn new(rows: usize) -> Self {
+    pub(super) fn new(rows: usize) -> Self {
         let hasher = Hasher::new();
         let history = Ticks::of(Duration::from_secs(900));
         let pool = PoolConfig {
@@ -59,7 +59,7 @@ impl Process {
         }
     }
 
-    fn merge(&mut self, received: u32, requests: &[model::Request]) {
+    pub(super) fn merge(&mut self, received: u32, requests: &[model::Request]) {
         let mut records = Vec::new();
         for request in requests {
             let packet = request.encode_to_vec();
@@ -71,13 +71,13 @@ impl Process {
             .merge(&records, u64::from(received - BEGIN) * 1_000);
     }
 
-    fn requests(&self, keep: KeptRequests, bytes_max: usize, run: u64) -> Requests {
+    pub(super) fn requests(&self, keep: KeptRequests, bytes_max: usize, run: u64) -> Requests {
         Requests::new(keep, bytes_max, 500, run, &self.live).unwrap()
     }
 }
 
 /// A request as others send them: some are slow, some fail, most have timers.
-fn sent(random: &mut StdRng) -> model::Request {
+pub(super) fn sent(random: &mut StdRng) -> model::Request {
     // The lower ones are the more frequent ones.
     let most = random.random_range(1..60);
     let script = random.random_range(0..most);
@@ -157,7 +157,7 @@ fn weights(batches: &[RecordBatch]) -> Vec<f64> {
     values.collect()
 }
 
-fn publish_all(store: &mut Store, now: u64) {
+pub(super) fn publish_all(store: &mut Store, now: u64) {
     while store.publish_due(now, &Shutdown::new()).unwrap() {}
 }
 

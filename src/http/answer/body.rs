@@ -77,8 +77,8 @@ pub(in crate::http) struct RowBody {
 
 impl RowBody {
     /// Starts the answer and writes its beginning: up to `WHOLE_BYTES`, all of it if it is no longer than that. In JSON it is
-    /// an object of the members of `head`, `rows`, and the members of `tail`; the other formats have the numbers among them as
-    /// headers: `as_of` as `x-pinbad-as-of`.
+    /// an object of the members of `head`, `rows`, and the members of `tail`; the other formats have the numbers among them, and
+    /// the texts of `tail`, as headers: `as_of` as `x-pinbad-as-of`.
     pub(in crate::http) fn start(
         table: Box<dyn Table>,
         rows: Vec<usize>,
@@ -100,11 +100,16 @@ impl RowBody {
             }
             end.push(b'\n');
         } else {
-            let members = [head, tail].into_iter().filter_map(Json::as_object);
-            for (name, value) in members.flatten().filter(|(_, value)| value.is_number()) {
+            let members = |of: &Json| of.as_object().cloned().into_iter().flatten();
+            let texts = members(tail).filter(|(_, value)| value.is_string());
+            let numbers = members(head).chain(members(tail));
+            for (name, value) in numbers.filter(|(_, value)| value.is_number()).chain(texts) {
                 let name = format!("x-pinbad-{}", name.replace('_', "-"));
                 let name = HeaderName::try_from(name).expect("names of members are plain");
-                headers.insert(name, value.to_string().parse().expect("a number"));
+                let value = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                headers.insert(name, value.parse().expect("a number, or a plain text"));
             }
         }
         writer.start(&mut ready);

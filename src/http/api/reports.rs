@@ -32,7 +32,7 @@ use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
 /// How far back an answer about the past reaches when `from` is not given, seconds.
-const SPAN_DEFAULT: u64 = 3_600;
+pub(super) const SPAN_DEFAULT: u64 = 3_600;
 
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {

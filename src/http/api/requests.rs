@@ -1,14 +1,16 @@
-//! `/api/v1/requests` and `/api/v1/requests/{id}`: raw requests as long as they are in memory.
+//! `/api/v1/requests` and `/api/v1/requests/{id}`: raw requests as long as they are in memory, and those of the past.
 //!
 //! The search runs in the read model, which knows how rows are kept; here its answer is written. A page holds at most
-//! [`LIMIT_MAX`] rows; the next one is asked for with `before_id`, which ids allow because they only grow.
+//! [`LIMIT_MAX`] rows; the next one is asked for with `before_id`, which ids allow because they only grow. In the past an id is
+//! one of a run, so there `before` has the run too, and the second, by which files are found.
 
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
+use super::reports::SPAN_DEFAULT;
 use super::search::{conditions, range, with_timers};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
@@ -17,7 +19,9 @@ use crate::http::answer::order::choose;
 use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{self, NoParams, Params};
+use crate::http::params::{self, Params};
+use crate::http::span::{Span, Spans};
+use crate::query::past::{PastRequests, RequestName};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
 
@@ -36,12 +40,77 @@ pub(in crate::http) async fn list(
     params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let (search, format) = parse(params, &headers)?;
-    app.read_rows(move |source| Ok(write_page(source.requests(&search)?, format)))
-        .await
+    let Query {
+        past,
+        search,
+        format,
+    } = parse(params, &headers)?;
+    app.read_rows(move |source| {
+        let Some((span, slowest, before)) = past else {
+            let page = source.requests(&search)?;
+            let tail = json!({"next_before_id": page.next_before_id});
+            return Ok(write_page(page, format, Map::new(), &tail));
+        };
+        let Some(Spans { span, .. }) = span.at(source.unix_ms(), SPAN_DEFAULT)? else {
+            return Err(Problem::parameter("from", "is missing"));
+        };
+        let (from, to) = (span.start, span.end);
+        let past = source.past_requests(&PastRequests {
+            span,
+            search,
+            slowest,
+            before,
+        })?;
+        let mut head = Map::new();
+        head.insert("from".into(), from.into());
+        head.insert("to".into(), to.into());
+        head.insert("partial".into(), past.partial.into());
+        let next = past.next_before;
+        let next = next.map(|it| format!("{}-{}-{}", it.received, it.run, it.id));
+        Ok(write_page(
+            past.page,
+            format,
+            head,
+            &json!({"next_before_id": null, "next_before": next}),
+        ))
+    })
+    .await
 }
 
-fn parse(mut params: Params, headers: &HeaderMap) -> Result<(RequestSearch, Format), Problem> {
+/// What is asked for.
+struct Query {
+    /// Of the past: its span, whether the slowest come first, and behind which the page begins.
+    past: Option<(Span, bool, Option<RequestName>)>,
+    search: RequestSearch,
+    format: Format,
+}
+
+/// The parameters of the past; `None`: that is not asked for.
+fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>, Problem> {
+    let is_past = params.get("from").or(params.get("to")).is_some();
+    let span = Span::take(params);
+    let slowest = params.word("sort", &["-timestamp", "-req_time"])? == "-req_time";
+    let accepted = "the next_before of the page before, with sort=-timestamp";
+    let before = params.parsed("before", accepted, |text| {
+        let mut numbers = text.split('-').map(|number| number.parse().ok());
+        let mut next = || numbers.next().flatten();
+        let name = RequestName {
+            received: next()?,
+            run: next()?,
+            id: next()?,
+        };
+        (!slowest && numbers.next().is_none()).then_some(name)
+    })?;
+    match ["sort", "before"]
+        .into_iter()
+        .find(|name| params.get(name).is_some())
+    {
+        Some(name) if !is_past => Err(Problem::parameter(name, "goes with from and to")),
+        _ => Ok(is_past.then_some((span, slowest, before))),
+    }
+}
+
+fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
     let limit = params.count("limit", LIMIT_DEFAULT)?;
     let timers = with_timers(&mut params)?;
     let (limit_max, with) = match timers {
@@ -58,36 +127,63 @@ fn parse(mut params: Params, headers: &HeaderMap) -> Result<(RequestSearch, Form
     search.limit = if limit == 0 { limit_max } else { limit };
     search.timers = timers;
     conditions(&mut params, &mut search)?;
+    let past = past(&mut params)?;
+    if past.is_some() && search.before_id.is_some() {
+        let why = "is for requests in memory; pages of the past go on with before";
+        return Err(Problem::parameter("before_id", why));
+    }
     let format = Format::wanted(params.text("format").as_deref(), headers, Format::ROWS)?;
     params.finish()?;
     if timers && format == Format::Csv {
         let problem = Problem::parameter("timers", "a line of CSV has no place for timers");
         return Err(problem.accepting(["format=json", "format=ndjson"]));
     }
-    Ok((search, format))
+    Ok(Query {
+        past,
+        search,
+        format,
+    })
 }
 
-fn write_page(page: RequestPage, format: Format) -> RowBody {
+fn write_page(
+    page: RequestPage,
+    format: Format,
+    further: Map<String, Json>,
+    tail: &Json,
+) -> RowBody {
     let table = page.table;
-    let head = json!({"as_of": write::number(page.as_of_ms as f64 / 1e3)});
-    let tail = json!({"next_before_id": page.next_before_id});
+    let mut head = Map::new();
+    head.insert("as_of".into(), write::number(page.as_of_ms as f64 / 1e3));
+    head.extend(further);
     let mut writer = RowWriter::of_table(format, table.as_ref());
     if !page.timers.is_empty() {
         writer = writer.with_member("timers", timers_member(page.timers));
     }
     let (rows, _) = choose(table.as_ref(), &|_| true, &[], 0, 0);
-    RowBody::start(table, rows, writer, &head, &tail)
+    RowBody::start(table, rows, writer, &head.into(), tail)
 }
 
 /// `GET /api/v1/requests/{id}`
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    _: NoParams,
+    mut params: Params,
 ) -> Answer {
     let id = params::id(&id)?;
-    let body = app.query(move |source| Ok(write_detail(source.request(id)?)));
-    Ok(format::json(StatusCode::OK, body.await?))
+    let run = params.number("run")?;
+    params.finish()?;
+    let body = match run {
+        None => {
+            app.query(move |source| Ok(write_detail(source.request(id)?)))
+                .await
+        }
+        // Files may have to be looked through.
+        Some(run) => {
+            app.read(move |source| Ok(write_detail(source.past_request(run, id)?)))
+                .await
+        }
+    };
+    Ok(format::json(StatusCode::OK, body?))
 }
 
 /// The row, with the tags as an object in the place of their text, and the timers.

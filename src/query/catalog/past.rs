@@ -47,11 +47,7 @@ impl Catalog {
         let error_status = live.reports.error_status();
         let watched = live.reports.watched();
         drop(live);
-        let history = self.status.history.as_ref();
-        let history = history.ok_or_else(QueryError::no_history)?;
-        if let Some(why) = history.why_off() {
-            return Err(QueryError::NoHistory(format!("history is off: {why}")));
-        }
+        let history = self.kept_history()?;
         let names = watched.iter().filter(|report| report.is_kept);
         let names: Vec<&str> = names.map(|it| it.definition.name.as_str()).collect();
         if !names.contains(&name) {
@@ -66,6 +62,16 @@ impl Catalog {
             definition,
             history,
         })
+    }
+
+    /// The past on disk, or why there is none.
+    pub(super) fn kept_history(&self) -> Result<&History, QueryError> {
+        let history = self.status.history.as_ref();
+        let history = history.ok_or_else(QueryError::no_history)?;
+        match history.why_off() {
+            None => Ok(history),
+            Some(why) => Err(QueryError::NoHistory(format!("history is off: {why}"))),
+        }
     }
 
     /// The past on disk, if one is kept.
@@ -253,6 +259,12 @@ fn key_of(texts: &[String]) -> Vec<u8> {
     key
 }
 
+/// A moment, for people.
+pub(super) fn rfc3339(secs: u64) -> String {
+    let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
 /// For how long requests were counted in a span.
 struct Covered {
     /// Of the definition that is asked for.
@@ -293,9 +305,7 @@ impl Covered {
         match kept_from {
             None => remarks.push("nothing is kept yet".to_owned()),
             Some(kept) if kept > plan.span.start => {
-                let kept = DateTime::from_timestamp(kept.cast_signed(), 0).unwrap_or_default();
-                let kept = kept.to_rfc3339_opts(SecondsFormat::Secs, true);
-                remarks.push(format!("nothing is kept from before {kept}"));
+                remarks.push(format!("nothing is kept from before {}", rfc3339(kept)));
             }
             Some(_) => {}
         }

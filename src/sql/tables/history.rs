@@ -3,7 +3,8 @@
 //! A table a report, as it is defined now. Each row is what a key gained in the minute, hour or day that begins at `time` (UTC);
 //! there may be several of one key and time, so rows are there to be added up: SUM, MAX, `PERCENTILE(histogram, 95)`. Everything is
 //! in it once: in minutes as far as they are kept, before that in hours, then in days. `resolution = 'hour'` in a statement
-//! asks for hours (or days) of the whole time instead, which are fewer rows.
+//! asks for hours (or days) of the whole time instead, which are fewer rows. Beside them there are `request`, `timer` and
+//! `request_tag` (`past_requests`).
 
 use std::fs::File;
 use std::io;
@@ -24,9 +25,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 
+use super::past_requests::{self, PastTable};
 use super::reports::equal_text;
 use crate::history::parquet::Want;
 use crate::history::parquet::batches::{self, Wanted};
+use crate::history::requests::TABLES;
 use crate::history::unit::RowsAt;
 use crate::history::{Batch, Dataset, History, Part, Resolution, Row, RowRef};
 use crate::query::catalog::Catalog;
@@ -50,13 +53,18 @@ const BATCH_BYTES: usize = 4 << 20;
 /// The names of its tables, in their order; none without a history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
+    if catalog.history().is_some() {
+        names.extend(TABLES.map(str::to_owned));
+    }
     names.sort();
     names
 }
 
 /// The columns of a table; `None` when there is none of this name.
 pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef> {
-    dataset(catalog, name).map(|dataset| schema(&dataset))
+    let view = past_requests::view(catalog, name);
+    let view = view.map(|view| Arc::clone(&view.schema));
+    view.or_else(|| dataset(catalog, name).map(|dataset| schema(&dataset)))
 }
 
 fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
@@ -100,6 +108,9 @@ impl SchemaProvider for HistoryTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = PastTable::named(&self.0, name) {
+            return Ok(Some(Arc::new(table)));
+        }
         let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));
         let table = history.zip(dataset).map(|(history, dataset)| HistoryTable {
             schema: schema(&dataset),
@@ -110,7 +121,7 @@ impl SchemaProvider for HistoryTables {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        dataset(&self.0, name).is_some()
+        columns(&self.0, name).is_some()
     }
 }
 

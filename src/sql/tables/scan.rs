@@ -184,7 +184,7 @@ fn expected(
     (rows, !few && ids >= PIECE_ROWS)
 }
 
-fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
+pub(super) fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
     let properties = PlanProperties::new(
         of,
         Partitioning::UnknownPartitioning(pieces),

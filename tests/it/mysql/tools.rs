@@ -29,7 +29,7 @@ pub(super) fn clients() -> PathBuf {
 }
 
 /// A tool of MariaDB, asking this daemon; options of the machine are not read.
-pub(super) fn tool(name: &str, mysql: SocketAddr) -> Command {
+pub(crate) fn tool(name: &str, mysql: SocketAddr) -> Command {
     let mut command = Command::new(name);
     command
         .arg("--no-defaults")
@@ -59,7 +59,7 @@ pub(super) fn assert_ok(command: &mut Command, mysql: SocketAddr) {
 
 /// Runs a tool to its end, which must be a good one.
 #[track_caller]
-pub(super) fn fine(command: &mut Command) -> Said {
+pub(crate) fn fine(command: &mut Command) -> Said {
     let said = run_within(PATIENCE, command);
     assert_eq!(
         said.code,

@@ -1,0 +1,497 @@
+//! Reading requests of the past: from files, pieces and memory, as they were at one moment.
+//!
+//! Conditions are tested here. What files, and the row groups in them, say of their columns decides which of them are read;
+//! of a row group the columns of conditions are read first, the others for the rows that pass. Conditions may become
+//! stricter meanwhile (who looks for the slowest ten knows ever better what is slow): in files and pieces the longest
+//! requests come first, so what remains is seldom read then.
+//!
+//! Bounded: a row group of one file, some rows of a piece, and what was collected, which is shared.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray,
+};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::{
+    snapshot_generation, snapshot_physical_expr,
+};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{
+    ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions,
+    ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowFilter,
+};
+
+use super::REQUEST;
+use super::files::{Layout, Rows};
+use super::unpublished::{Packed, Unpublished};
+use super::view::{Bounds, End, View};
+use crate::history::parquet::unpanicked;
+use crate::history::piece::Piece;
+use crate::history::{Dataset, Part};
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8 << 10;
+/// Rows that are read first of a piece: each time twice as many, up to a batch.
+const FIRST_ROWS: usize = 256;
+/// Bytes of columns that both a condition reads and what is shown: kept so that they are read once.
+const CACHE_BYTES: usize = 4 << 20;
+/// About what a reader takes: the columns of a row group as they are stored, and a batch.
+pub(crate) const READER_BYTES: usize = 8 << 20;
+
+/// Requests of the past at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestsAt {
+    /// On disk, the newest first.
+    pub(crate) parts: Vec<Arc<Part>>,
+    /// In memory; `None`: none are kept now.
+    pub(crate) unpublished: Option<Unpublished>,
+}
+
+impl RequestsAt {
+    /// Those of these parts that have requests.
+    pub(crate) fn new(parts: &[Arc<Part>], unpublished: Option<Unpublished>) -> Self {
+        let mut parts: Vec<_> = parts.iter().filter(|part| part.is_raw()).cloned().collect();
+        parts.sort_by_key(|part| Reverse(part.span.end));
+        Self { parts, unpublished }
+    }
+
+    /// What is on disk, and what is in memory.
+    pub(crate) fn divided(self) -> (Self, Self) {
+        let Self { parts, unpublished } = self;
+        let disk = Self {
+            parts,
+            unpublished: None,
+        };
+        let parts = Vec::new();
+        (disk, Self { parts, unpublished })
+    }
+
+    /// When the oldest was received, unix seconds.
+    pub(crate) fn kept_from(&self) -> Option<u64> {
+        let memory = self.unpublished.iter().filter_map(Unpublished::kept_from);
+        let parts = self.parts.iter().map(|part| part.span.start);
+        memory.chain(parts).min()
+    }
+
+    /// Rows of a table on disk.
+    pub(crate) fn rows(&self, table: &str) -> u64 {
+        let of_table = Dataset::raw(table);
+        let sections = self.parts.iter().flat_map(|part| &part.sections);
+        let of_table = sections.filter(|section| *section.dataset == of_table);
+        of_table.map(|section| section.rows).sum()
+    }
+
+    /// One of several shares of them, the newest first.
+    fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<Unit> {
+        let memory = self.unpublished.iter().filter(|_| share == 0);
+        let memory = memory.cloned().map(Unit::Memory);
+        let source = match table {
+            // In pieces tags are with their requests.
+            super::REQUEST_TAG => [Dataset::raw(table), Dataset::raw(REQUEST)],
+            _ => [Dataset::raw(table), Dataset::raw(table)],
+        };
+        let has = |part: &&Arc<Part>| match part.is_published() {
+            true => part.has(&source[0]),
+            false => part.has(&source[1]),
+        };
+        let parts = self.parts.iter().filter(has);
+        let parts = parts.skip(share).step_by(shares).cloned();
+        memory.chain(parts.map(Unit::Part)).collect()
+    }
+}
+
+#[derive(Debug)]
+enum Unit {
+    Memory(Unpublished),
+    Part(Arc<Part>),
+}
+
+/// What is wanted of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) view: Arc<View>,
+    /// The columns of the view that are shown.
+    pub(crate) shown: Vec<usize>,
+    /// The same.
+    pub(crate) schema: SchemaRef,
+    /// In terms of the view. They may change, and rows that were let through before need not pass any more.
+    pub(crate) conditions: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// Reads a share of them.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    wanted: Wanted,
+    /// The columns of files that are needed.
+    needed: BTreeSet<&'static str>,
+    units: VecDeque<Unit>,
+    reading: Option<Reading>,
+    /// Of the conditions as they were when the tests were made.
+    generation: Option<u64>,
+    tests: Vec<Test>,
+    pruning: Option<PruningPredicate>,
+    /// Rows of which anything was looked at.
+    pub(crate) looked_at: u64,
+}
+
+/// What is being read.
+#[derive(Debug)]
+enum Reading {
+    File {
+        part: Arc<Part>,
+        opened: ArrowReaderMetadata,
+        groups: Range<usize>,
+        batches: Option<ParquetRecordBatchReader>,
+    },
+    Packed {
+        part: Option<Arc<Part>>,
+        rows: Packed,
+        /// Rows of the next batch.
+        next: usize,
+    },
+}
+
+impl Reader {
+    pub(crate) fn new(at: &RequestsAt, wanted: Wanted, share: usize, shares: usize) -> Self {
+        let view = &wanted.view;
+        let tested = wanted.conditions.iter().flat_map(collect_columns);
+        let tested = tested.map(|column| column.index());
+        let needed = wanted.shown.iter().copied().chain(tested);
+        let needed = needed.map(|column| view.stored_name(column));
+        Self {
+            needed: needed.chain([TIME]).collect(),
+            units: at.units(view.table, share, shares),
+            wanted,
+            reading: None,
+            generation: None,
+            tests: Vec::new(),
+            pruning: None,
+            looked_at: 0,
+        }
+    }
+
+    /// One more condition, on columns that are shown.
+    pub(crate) fn narrow(&mut self, condition: Arc<dyn PhysicalExpr>) {
+        self.wanted.conditions.push(condition);
+    }
+
+    /// The end of the hour to which what is read next belongs, unix seconds: what is behind it is not newer.
+    pub(crate) fn reached(&self) -> Option<u64> {
+        let part = match &self.reading {
+            Some(Reading::File { part, .. }) => Some(part),
+            Some(Reading::Packed { part, .. }) => part.as_ref(),
+            None => match self.units.front() {
+                Some(Unit::Part(part)) => Some(part),
+                _ => None,
+            },
+        };
+        part.map(|part| part.span.end)
+    }
+
+    /// The next rows; perhaps none, so that others may have the thread; `None` at the end. What cannot be read is left out
+    /// when it goes on after an error.
+    pub(crate) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
+        self.refresh()?;
+        let Some(mut reading) = self.reading.take() else {
+            let Some(unit) = self.units.pop_front() else {
+                return Ok(None);
+            };
+            self.reading = self.open(unit)?;
+            return Ok(Some(self.nothing()));
+        };
+        let batch = self.read(&mut reading);
+        let batch = batch.map_err(|error| match &reading {
+            Reading::File { part, .. }
+            | Reading::Packed {
+                part: Some(part), ..
+            } => unreadable(part, &error),
+            Reading::Packed { part: None, .. } => error,
+        })?;
+        if batch.is_some() {
+            self.reading = Some(reading);
+        }
+        Ok(Some(batch.unwrap_or_else(|| self.nothing())))
+    }
+
+    /// A batch without rows.
+    pub(crate) fn nothing(&self) -> RecordBatch {
+        RecordBatch::new_empty(Arc::clone(&self.wanted.schema))
+    }
+
+    /// Makes the tests of what the conditions say now.
+    fn refresh(&mut self) -> io::Result<()> {
+        let conditions = &self.wanted.conditions;
+        let generation = conditions.iter().map(snapshot_generation).sum();
+        if self.generation == Some(generation) {
+            return Ok(());
+        }
+        let mut current = Vec::new();
+        for condition in conditions {
+            let condition = snapshot_physical_expr(Arc::clone(condition))?;
+            current.extend(split_conjunction(&condition).into_iter().cloned());
+        }
+        // What is always true.
+        let is_true = |condition: &Arc<dyn PhysicalExpr>| {
+            let literal = condition.downcast_ref::<Literal>();
+            literal.is_some_and(|literal| *literal.value() == ScalarValue::from(true))
+        };
+        current.retain(|condition| !is_true(condition));
+        let view = &self.wanted.view;
+        let tests = current.iter().map(|condition| Test::new(view, condition));
+        self.tests = tests.collect::<io::Result<_>>()?;
+        // Numbers are read faster than texts.
+        self.tests.sort_by_key(|test| test.has_texts());
+        let schema = Arc::clone(&view.schema);
+        let pruning = PruningPredicateBuilder::new().with_file_schema(schema);
+        self.pruning = pruning.try_build(conjunction(current)).ok();
+        self.generation = Some(generation);
+        Ok(())
+    }
+
+    /// Whether there may be rows for which the conditions hold among those of which this is known.
+    fn may_have(&self, of_column: &dyn Fn(&str, End) -> Option<ArrayRef>) -> bool {
+        let view = &self.wanted.view;
+        let bounds = Bounds { view, of_column };
+        let pruning = self.pruning.as_ref();
+        let may_have = pruning.and_then(|pruning| pruning.prune(&bounds).ok());
+        may_have.is_none_or(|may_have| may_have != [false])
+    }
+
+    fn open(&self, unit: Unit) -> io::Result<Option<Reading>> {
+        let part = match unit {
+            Unit::Memory(unpublished) => {
+                return Ok(Some(Reading::Packed {
+                    part: None,
+                    rows: Packed::of_memory(&unpublished),
+                    next: BATCH_ROWS,
+                }));
+            }
+            Unit::Part(part) => part,
+        };
+        let of_span = |column: &str, end| {
+            let secs = match end {
+                End::Smallest => part.span.start,
+                End::Largest => part.span.end.saturating_sub(1),
+            };
+            let moment = TimestampMillisecondArray::from(vec![secs.cast_signed() * 1_000]);
+            (column == "received").then(|| Arc::new(moment.with_timezone("UTC")) as ArrayRef)
+        };
+        if !self.may_have(&of_span) {
+            return Ok(None);
+        }
+        let table = self.wanted.view.table;
+        let opened = || {
+            let file = File::open(&part.path)?;
+            if !part.is_published() {
+                let table = if table == super::REQUEST_TAG {
+                    REQUEST
+                } else {
+                    table
+                };
+                return Ok(Reading::Packed {
+                    part: Some(Arc::clone(&part)),
+                    rows: Packed::Piece(Piece::open(file)?.rows(&Dataset::raw(table))),
+                    next: FIRST_ROWS,
+                });
+            }
+            let opened =
+                unpanicked(|| Ok(ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?))?;
+            Ok(Reading::File {
+                part: Arc::clone(&part),
+                groups: 0..opened.metadata().num_row_groups(),
+                opened,
+                batches: None,
+            })
+        };
+        opened()
+            .map(Some)
+            .map_err(|error: io::Error| unreadable(&part, &error))
+    }
+
+    /// The next rows of what is being read; `None` at its end.
+    fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
+        let Wanted {
+            view,
+            shown,
+            schema,
+            ..
+        } = &self.wanted;
+        match reading {
+            Reading::File {
+                part,
+                opened,
+                groups,
+                batches,
+            } => {
+                if let Some(reader) = batches {
+                    let batch = unpanicked(|| reader.next().transpose().map_err(io::Error::other))?;
+                    if let Some(batch) = batch {
+                        return view.batch(shown, schema, &batch).map(Some);
+                    }
+                    *batches = None;
+                }
+                let Some(group) = groups.next() else {
+                    return Ok(None);
+                };
+                if self.may_have(&|column, end| bound(opened, group, column, end)) {
+                    let rows = opened.metadata().row_group(group).num_rows();
+                    self.looked_at += rows.cast_unsigned();
+                    *batches = Some(unpanicked(|| self.rows_of(part, opened, group))?);
+                }
+                Ok(Some(self.nothing()))
+            }
+            Reading::Packed { rows, next, .. } => {
+                if *next == 0 {
+                    return Ok(None);
+                }
+                let layout = Layout::of(view.table);
+                let mut columns = Rows::new(layout, |name| self.needed.contains(name));
+                let mut is_end = false;
+                while !is_end && columns.len < *next {
+                    is_end = !rows.push_next(view.table, &mut columns)?;
+                }
+                self.looked_at += columns.len as u64;
+                let stored = columns.take()?;
+                let may_follow = match rows {
+                    Packed::Piece(_) => self.may_follow(&stored),
+                    Packed::Memory { .. } => true,
+                };
+                *next = match is_end || !may_follow {
+                    true => 0,
+                    false => (*next * 2).min(BATCH_ROWS),
+                };
+                let mut passes = stored;
+                for test in &self.tests {
+                    let passing = test.passes(view, &passes)?;
+                    passes = filter_record_batch(&passes, &passing).map_err(io::Error::other)?;
+                }
+                view.batch(shown, schema, &passes).map(Some)
+            }
+        }
+    }
+
+    /// Whether there may be more in a piece behind these rows: the longest come first.
+    fn may_follow(&self, rows: &RecordBatch) -> bool {
+        let times = rows.column_by_name(TIME);
+        let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
+        let last = times.and_then(|times| times.values().last().copied());
+        let Some(last) = last.filter(|_| self.wanted.view.table == REQUEST) else {
+            return true;
+        };
+        self.may_have(&|column, end| {
+            let is_known = column == TIME && end == End::Largest;
+            is_known.then(|| Arc::new(Int64Array::from(vec![last])) as ArrayRef)
+        })
+    }
+
+    /// The rows of a row group that pass.
+    fn rows_of(
+        &self,
+        part: &Part,
+        opened: &ArrowReaderMetadata,
+        group: usize,
+    ) -> io::Result<ParquetRecordBatchReader> {
+        let Wanted { view, shown, .. } = &self.wanted;
+        let mask = |columns: &[usize]| {
+            let names = columns.iter().map(|column| view.stored_name(*column));
+            ProjectionMask::columns(opened.parquet_schema(), names)
+        };
+        let tests = self.tests.iter().map(|test| {
+            let (of_test, view) = (mask(&test.columns), Arc::clone(view));
+            let test = test.clone();
+            let passes = move |batch: RecordBatch| {
+                let passes = test.passes(&view, &batch);
+                passes.map_err(|error| ArrowError::ExternalError(error.into()))
+            };
+            Box::new(ArrowPredicateFn::new(of_test, passes)) as Box<dyn ArrowPredicate>
+        });
+        let file = File::open(&part.path)?;
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, opened.clone())
+            .with_row_groups(vec![group])
+            .with_projection(mask(shown))
+            .with_row_filter(RowFilter::new(tests.collect()))
+            .with_max_predicate_cache_size(CACHE_BYTES)
+            .with_batch_size(BATCH_ROWS);
+        Ok(reader.build()?)
+    }
+}
+
+/// The column by which requests are sorted.
+const TIME: &str = "req_time_us";
+
+fn unreadable(part: &Part, error: &io::Error) -> io::Error {
+    let name = part.path.file_name().unwrap_or_default();
+    let why = format!("{} could not be read: {error}", name.display());
+    io::Error::new(error.kind(), why)
+}
+
+/// The smallest or largest value of a column in a row group, as far as it is known.
+fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> Option<ArrayRef> {
+    let metadata = opened.metadata();
+    let converter =
+        StatisticsConverter::try_new(column, opened.schema(), opened.parquet_schema()).ok()?;
+    let group = [metadata.row_group(group)];
+    let found = match end {
+        End::Smallest => converter.row_group_mins(group),
+        End::Largest => converter.row_group_maxes(group),
+    };
+    found.ok()
+}
+
+/// A condition.
+#[derive(Debug, Clone)]
+struct Test {
+    /// The columns of the view that it reads.
+    columns: Vec<usize>,
+    /// These columns.
+    schema: SchemaRef,
+    /// In terms of them.
+    expr: Arc<dyn PhysicalExpr>,
+}
+
+impl Test {
+    fn new(view: &View, expr: &Arc<dyn PhysicalExpr>) -> io::Result<Self> {
+        let columns = collect_columns(expr);
+        let columns: BTreeSet<usize> = columns.iter().map(|column| column.index()).collect();
+        let columns: Vec<usize> = columns.into_iter().collect();
+        let schema = Arc::new(view.schema.project(&columns).map_err(io::Error::other)?);
+        Ok(Self {
+            expr: reassign_expr_columns(Arc::clone(expr), &schema)?,
+            columns,
+            schema,
+        })
+    }
+
+    fn has_texts(&self) -> bool {
+        let mut fields = self.schema.fields().iter();
+        fields.any(|field| *field.data_type() == DataType::Utf8View)
+    }
+
+    /// For which of these rows of a file it is true.
+    fn passes(&self, view: &View, stored: &RecordBatch) -> io::Result<BooleanArray> {
+        let batch = view.batch(&self.columns, &self.schema, stored)?;
+        let passes = self.expr.evaluate(&batch)?;
+        let passes = passes.into_array(batch.num_rows())?;
+        let passes = passes.as_boolean_opt();
+        passes
+            .cloned()
+            .ok_or_else(|| io::Error::other("a condition is neither true nor false"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Requests that are in no file yet: in pieces, in what was collected, and behind that in the pool alone, where each stands for
+//! itself. All are packed alike, and read as the columns that files have.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::files::Rows;
+use super::packed::{Kept, Request, Tags, next};
+use super::{REQUEST, TIMER};
+use crate::history::piece::PieceRows;
+use crate::merger::{SharedLive, answering};
+
+/// Rows of the pool that are copied under one hold of its lock.
+const COPIED: usize = 256;
+
+/// What was on its way to the disk at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Unpublished {
+    /// What was collected, with the number of requests that each stands for.
+    pub(super) kept: Arc<[(f64, Kept)]>,
+    pub(super) behind: Behind,
+    /// The first id of this run.
+    pub(crate) begin: u64,
+    /// Requests of this run that had left the pool before they were looked at.
+    pub(crate) missed: u64,
+    /// Whether not all are kept.
+    pub(crate) is_sample: bool,
+}
+
+impl Unpublished {
+    /// The run of what is merged now.
+    pub(crate) fn run(&self) -> u64 {
+        self.behind.run
+    }
+
+    /// When the oldest was received, unix seconds.
+    pub(super) fn kept_from(&self) -> Option<u64> {
+        let collected = self.kept.iter().map(|(_, kept)| kept.received);
+        let pool = &answering(&self.behind.live).pool;
+        let behind = pool.requests.get(self.behind.ids.start);
+        let behind = behind.map(|row| row.timestamp);
+        collected.chain(behind).min().map(u64::from)
+    }
+}
+
+/// Rows of the pool.
+#[derive(Debug, Clone)]
+pub(super) struct Behind {
+    pub(super) live: SharedLive,
+    pub(super) run: u64,
+    pub(super) ids: Range<u64>,
+}
+
+impl Behind {
+    /// The next rows, each for itself.
+    fn copy(&mut self) -> io::Result<Vec<(f64, Kept)>> {
+        let pool = &answering(&self.live).pool;
+        let mut scratch = Vec::new();
+        let ids = self.ids.by_ref().take(COPIED);
+        let rows = ids.map(|id| {
+            let left = || io::Error::other("requests left the memory while they were read");
+            let row = pool.requests.get(id).ok_or_else(left)?;
+            let kept = Kept::copy(pool, (self.run, id), &row, false, &mut scratch);
+            Ok((1.0, kept))
+        });
+        rows.collect()
+    }
+}
+
+/// Packed rows one after the other.
+#[derive(Debug)]
+pub(super) enum Packed {
+    Piece(PieceRows),
+    Memory {
+        kept: VecDeque<(f64, Kept)>,
+        behind: Behind,
+        scratch: Vec<u8>,
+    },
+}
+
+impl Packed {
+    /// All that is in memory.
+    pub(super) fn of_memory(unpublished: &Unpublished) -> Self {
+        Self::Memory {
+            kept: unpublished.kept.iter().cloned().collect(),
+            behind: unpublished.behind.clone(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Adds what a table has of the next request; false: there is none.
+    pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
+        match self {
+            Self::Piece(rows) => {
+                let pushed = next(rows, |bytes| push(table, bytes, to))?;
+                Ok(pushed.is_some())
+            }
+            Self::Memory {
+                kept,
+                behind,
+                scratch,
+            } => {
+                if kept.is_empty() {
+                    kept.extend(behind.copy()?);
+                }
+                let Some((weight, kept)) = kept.pop_front() else {
+                    return Ok(false);
+                };
+                scratch.clear();
+                match table {
+                    TIMER => kept.push_timers(weight, scratch),
+                    _ => kept.push_request(weight, scratch),
+                }
+                if !scratch.is_empty() {
+                    push(table, scratch, to).map_err(io::Error::other)?;
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Adds a packed row of a piece's table to a table's columns: tags are with their requests.
+fn push<'b>(table: &str, bytes: &'b [u8], to: &mut Rows) -> postcard::Result<((), &'b [u8])> {
+    if table == TIMER {
+        let (timers, rest) = postcard::take_from_bytes(bytes)?;
+        to.push_timers(&timers);
+        return Ok(((), rest));
+    }
+    let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
+    let (weight, rest) = postcard::take_from_bytes(rest)?;
+    match table {
+        REQUEST => to.push_request(&request, weight),
+        _ => to.push_tags(&request, weight),
+    }
+    Ok(((), rest))
+}

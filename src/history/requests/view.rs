@@ -1,0 +1,252 @@
+//! How columns of the past are shown: as files have them, or as the live tables do.
+//!
+//! | in files | live |
+//! |---|---|
+//! | `req_time_us`, microseconds | `req_time`, seconds |
+//! | `doc_size_bytes` | `doc_size`, KiB |
+//! | `received`, milliseconds | `timestamp`, `time`: seconds |
+//!
+//! None of that changes an order, so what is known of the smallest and the largest value of a column in a file is known of what
+//! is shown too.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Float32Array, Int64Array, RecordBatch,
+    RecordBatchOptions, new_null_array,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType,
+};
+use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::{Column, ScalarValue};
+
+use super::files::Layout;
+
+/// What is made of a column of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Nothing.
+    Same,
+    /// Microseconds: seconds.
+    Seconds,
+    /// Bytes: KiB.
+    Kib,
+    /// A moment: a unix second.
+    Second,
+    /// A moment: one that is a second.
+    Time,
+}
+
+/// A column that is shown.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    stored: &'static str,
+    form: Form,
+}
+
+/// The columns of a table.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) table: &'static str,
+    columns: Vec<Shown>,
+    pub(crate) schema: SchemaRef,
+}
+
+impl View {
+    /// As files have them, but moments as seconds.
+    pub(crate) fn stored(table: &'static str) -> Self {
+        let columns = Layout::of(table).fields().into_iter().map(|field| {
+            let (form, data_type) = match field.data_type() {
+                DataType::Timestamp(..) => (Form::Second, DataType::Int64),
+                _ => (Form::Same, type_of(Form::Same, field.data_type())),
+            };
+            (form, field.with_data_type(data_type).with_nullable(true))
+        });
+        let (forms, fields): (Vec<Form>, Vec<Field>) = columns.unzip();
+        let names = Layout::of(table).names();
+        let columns = names
+            .zip(forms)
+            .map(|(stored, form)| Shown { stored, form })
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        Self {
+            table,
+            columns,
+            schema,
+        }
+    }
+
+    /// As the live table has them, then `run`, `weight`, `time` and whatever else is kept.
+    pub(crate) fn live(table: &'static str, live: &Schema) -> Self {
+        let layout = Layout::of(table);
+        let mut columns = Vec::new();
+        let mut fields: Vec<FieldRef> = Vec::new();
+        for field in live.fields() {
+            if let Some(shown) = find(table, field.name()) {
+                columns.push(shown);
+                fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+            }
+        }
+        let bare = layout
+            .names()
+            .map(|name| name.trim_end_matches("_us").trim_end_matches("_bytes"));
+        for name in ["run", "weight", "time"].into_iter().chain(bare) {
+            let is_shown = fields.iter().any(|field| field.name() == name) || name == "received";
+            if let Some(shown) = find(table, name).filter(|_| !is_shown) {
+                let stored = layout.fields();
+                let stored = stored.iter().find(|field| field.name() == shown.stored);
+                let data_type = stored.map_or(&DataType::Null, |field| field.data_type());
+                let data_type = type_of(shown.form, data_type);
+                fields.push(Arc::new(Field::new(name, data_type, true)));
+                columns.push(shown);
+            }
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Self {
+            table,
+            columns,
+            schema,
+        }
+    }
+
+    /// What a column of files is called.
+    pub(super) fn stored_name(&self, column: usize) -> &'static str {
+        self.columns[column].stored
+    }
+
+    /// A column, made of the columns of a file. What that does not have is NULL.
+    pub(super) fn array(&self, column: usize, stored: &RecordBatch) -> io::Result<ArrayRef> {
+        let Shown { stored: name, form } = self.columns[column];
+        let data_type = self.schema.field(column).data_type();
+        match stored.column_by_name(name) {
+            Some(array) => form.convert(array, data_type),
+            None => Ok(new_null_array(data_type, stored.num_rows())),
+        }
+    }
+
+    /// Some columns, as these fields.
+    pub(super) fn batch(
+        &self,
+        columns: &[usize],
+        schema: &SchemaRef,
+        stored: &RecordBatch,
+    ) -> io::Result<RecordBatch> {
+        let arrays = columns.iter().map(|column| self.array(*column, stored));
+        let arrays = arrays.collect::<io::Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(stored.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
+        batch.map_err(io::Error::other)
+    }
+}
+
+/// The column of files that a live table shows, and how.
+pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, Form)> {
+    find(table, name).map(|shown| (shown.stored, shown.form))
+}
+
+fn find(table: &'static str, name: &str) -> Option<Shown> {
+    let (form, wanted) = match name {
+        "timestamp" => (Form::Second, "received"),
+        "time" => (Form::Time, "received"),
+        _ => (Form::Same, name),
+    };
+    let named = |form, suffix: &str| {
+        let mut names = Layout::of(table).names();
+        let stored = names.find(|stored| stored.strip_suffix(suffix) == Some(wanted))?;
+        Some(Shown { stored, form })
+    };
+    let same = || named(form, "");
+    same()
+        .or_else(|| named(Form::Seconds, "_us"))
+        .or_else(|| named(Form::Kib, "_bytes"))
+}
+
+/// The type in which a column is shown.
+fn type_of(form: Form, stored: &DataType) -> DataType {
+    match form {
+        Form::Same if *stored == DataType::Utf8 => DataType::Utf8View,
+        Form::Same => stored.clone(),
+        Form::Seconds | Form::Kib => DataType::Float32,
+        Form::Second => DataType::Int64,
+        Form::Time => DataType::Timestamp(TimeUnit::Second, None),
+    }
+}
+
+impl Form {
+    fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
+        let numbers = stored.as_primitive_opt::<Int64Type>();
+        let moments = stored.as_primitive_opt::<TimestampMillisecondType>();
+        let floats = |of: fn(f64) -> f64| {
+            let floats: Option<Float32Array> =
+                numbers.map(|numbers| numbers.unary(|number| of(number as f64) as f32));
+            floats.map(|floats| Arc::new(floats) as ArrayRef)
+        };
+        let made = match self {
+            Self::Same => None,
+            Self::Seconds => floats(|us| us / 1e6),
+            Self::Kib => floats(|bytes| bytes / 1024.0),
+            Self::Second | Self::Time => moments.map(|moments| {
+                let seconds: Int64Array = moments.unary(|ms| ms.div_euclid(1_000));
+                Arc::new(seconds) as ArrayRef
+            }),
+        };
+        let made = made.as_ref().unwrap_or(stored);
+        if made.data_type() == data_type {
+            return Ok(Arc::clone(made));
+        }
+        cast(made, data_type).map_err(io::Error::other)
+    }
+}
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Smallest,
+    Largest,
+}
+
+/// What is known of some rows: the smallest and the largest value of columns of files, in an array of one.
+pub(super) struct Bounds<'a> {
+    pub(super) view: &'a View,
+    pub(super) of_column: &'a dyn Fn(&str, End) -> Option<ArrayRef>,
+}
+
+impl Bounds<'_> {
+    fn find(&self, column: &Column, end: End) -> Option<ArrayRef> {
+        let at = self.view.schema.index_of(&column.name).ok()?;
+        let Shown { stored, form } = self.view.columns[at];
+        let found = (self.of_column)(stored, end)?;
+        let data_type = self.view.schema.field(at).data_type();
+        form.convert(&found, data_type).ok()
+    }
+}
+
+impl PruningStatistics for Bounds<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.find(column, End::Smallest)
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.find(column, End::Largest)
+    }
+
+    fn num_containers(&self) -> usize {
+        1
+    }
+
+    fn null_counts(&self, _: &Column) -> Option<ArrayRef> {
+        None
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        None
+    }
+
+    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}
