@@ -1,7 +1,8 @@
 //! The whole daemon, measured from outside: `cargo bench --bench daemon` prints tables in markdown.
 //!
 //! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
-//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets. The daemon is a child process
+//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets; with `--history`: questions about
+//! thirty days of the past. The daemon is a child process
 //! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
 //! to stderr.
 #![expect(
@@ -12,6 +13,8 @@
 
 mod clients;
 mod compare;
+#[cfg(feature = "sql")]
+mod history;
 mod load;
 mod queries;
 mod receiver;
@@ -27,6 +30,18 @@ struct Options {
     /// Statements over a million requests and five million timers, and queries beside packets, instead
     #[arg(long)]
     queries: bool,
+    /// Questions about thirty days of the past instead
+    #[cfg(feature = "sql")]
+    #[arg(long)]
+    history: bool,
+    /// Where these lie, and stay: written there when there is nothing; a temporary folder otherwise
+    #[cfg(feature = "sql")]
+    #[arg(long)]
+    folder: Option<std::path::PathBuf>,
+    /// Only those with this in their name
+    #[cfg(feature = "sql")]
+    #[arg(long)]
+    only: Option<String>,
     /// One round of short trials instead of three: half a minute instead of a few
     #[arg(long)]
     quick: bool,
@@ -60,6 +75,8 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let load_before = word("/proc/loadavg", "");
     let tables = match options.queries {
+        #[cfg(feature = "sql")]
+        _ if options.history => history::run(&options)?,
         true => queries::run(&options)?,
         false => vec![compare::run(&options)?],
     };

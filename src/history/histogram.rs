@@ -13,7 +13,7 @@
 
 use crate::report::counts::{BUCKET_MAX, Histogram};
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, octave_bounds, octave_bucket};
-use crate::report::packed::{Pairs, write_pairs};
+use crate::report::packed::{Pairs, Sum, write_pairs};
 
 /// Buckets of a doubling that there may be, as powers of two.
 const BITS: [u32; 3] = [LOG_LINEAR_BITS, 4, 3];
@@ -50,6 +50,13 @@ pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) ->
 /// What was [`encode`]d; `None` of bytes that never were.
 #[must_use]
 pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
+    let mut histogram = Histogram::new();
+    add_encoded(&mut histogram, bytes, layout)?;
+    Some(histogram)
+}
+
+/// Counts what was [`encode`]d; `None`, and some of it is counted, of bytes that never were.
+pub(crate) fn add_encoded(to: &mut Histogram, bytes: &[u8], layout: &BucketLayout) -> Option<()> {
     let (&first, pairs) = bytes.split_first()?;
     let bits = u32::from(first);
     let is_log_linear = *layout == BucketLayout::LogLinear;
@@ -61,27 +68,62 @@ pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     if !known {
         return None;
     }
-    let mut histogram = Histogram::new();
-    for (bucket, count) in Pairs::of(pairs) {
-        let bucket = if is_log_linear {
-            fine(bucket, bits)?
-        } else {
-            bucket
-        };
-        if bucket > BUCKET_MAX || count > COUNT_MAX {
-            return None;
-        }
-        if count > 0 {
-            histogram.add(bucket, count);
+    let bucket_of = |bucket| match is_log_linear {
+        true => fine(bucket, bits),
+        false => Some(bucket).filter(|bucket| *bucket <= BUCKET_MAX),
+    };
+    if to.len() == 0 {
+        let mut buckets = Pairs::of(pairs).map(|(bucket, _)| bucket_of(bucket));
+        if let Some(Some(first)) = buckets.next() {
+            let (count, last) = buckets.fold((1, Some(first)), |(count, _), it| (count + 1, it));
+            to.reserve(first, last.filter(|last| *last >= first)?, count);
         }
     }
-    Some(histogram)
+    for (bucket, count) in Pairs::of(pairs) {
+        let bucket = bucket_of(bucket).filter(|_| count <= COUNT_MAX)?;
+        if count > 0 {
+            to.add(bucket, count);
+        }
+    }
+    Some(())
+}
+
+/// A histogram where it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kept<'a> {
+    /// As it is stored.
+    Encoded(&'a [u8]),
+    Counted(&'a Histogram),
+    /// It was lost, or does not exist.
+    Unknown,
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn encoded(bytes: Option<&'a [u8]>) -> Self {
+        bytes.map_or(Self::Unknown, Self::Encoded)
+    }
+
+    pub(super) fn add_to(self, sum: &mut Sum, layout: &BucketLayout) {
+        sum.change_histogram(|histogram| match self {
+            Self::Encoded(bytes) => add_encoded(histogram, bytes, layout),
+            Self::Counted(more) => {
+                histogram.add_all(more);
+                Some(())
+            }
+            Self::Unknown => None,
+        });
+    }
 }
 
 /// Folds a log-linear histogram to 2^`bits` buckets a doubling.
 pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
     if bits < LOG_LINEAR_BITS {
         let mut folded = Histogram::new();
+        let ends = histogram.iter().next().zip(histogram.iter().last());
+        if let Some([first, last]) = ends.map(|ends| [ends.0, ends.1].map(|it| it.0)) {
+            let [first, last] = [first, last].map(|bucket| folded_bucket(bucket, bits));
+            folded.reserve(first, last, histogram.len());
+        }
         for (bucket, count) in histogram.iter() {
             folded.add(folded_bucket(bucket, bits), count);
         }

@@ -161,7 +161,7 @@ fn verify_part(part: &Part) -> Result<(), String> {
                 false => *rows,
             };
         }
-        let want = Want { histograms: true };
+        let want = Want::ALL;
         part.read(dataset, 0..u64::MAX, want, &mut |_| read += 1)
             .map_err(|error| error.to_string())?;
         if read != *rows {

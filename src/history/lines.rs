@@ -2,7 +2,6 @@
 //!
 //! Of a file only the row groups are read that may have the key, and of these the histograms of its rows alone.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) key: Option<&'a [u8]>,
     /// Seconds of a step.
     pub(crate) step: u64,
-    /// Whether histograms are wanted, folded to so many buckets of a doubling (a power of two).
+    /// Whether histograms are wanted, and no sums; folded to so many buckets of a doubling (a power of two).
     pub(crate) histogram_bits: Option<u32>,
 }
 
@@ -52,6 +51,14 @@ pub(crate) fn read(
         }
         lacking.extend(unread);
     }
+    if let Some(bits) = asked.histogram_bits.filter(|_| dataset.is_log_linear()) {
+        line.iter_mut().flatten().for_each(|sum| {
+            sum.change_histogram(|histogram| {
+                fold(histogram, bits);
+                Some(())
+            });
+        });
+    }
     (line, lacking)
 }
 
@@ -67,60 +74,33 @@ fn add(
     asked: Asked<'_>,
     line: &mut Line,
 ) -> io::Result<()> {
-    let point = |time: u64| ((time - span.start) / asked.step) as usize;
-    let is_wanted = |key: &[u8]| asked.key.is_none_or(|wanted| wanted == key);
-    let mut add = |time: u64, sum: &Sum| {
-        let Some(point) = line.get_mut(point(time)) else {
-            return;
-        };
-        let point = point.get_or_insert_default();
-        match (asked.histogram_bits, sum.histogram()) {
-            (Some(bits), Some(histogram)) if dataset.is_log_linear() => {
-                let mut folded = histogram.clone();
-                fold(&mut folded, bits);
-                point.add_sum(&Sum::of(sum.totals, Some(folded)));
+    // Where the rows are, and the points of each.
+    let mut places: Vec<Range<usize>> = Vec::new();
+    let mut points = Vec::new();
+    let want = match asked.histogram_bits {
+        Some(_) => Want::KEYS,
+        None => Want::SUMS,
+    };
+    unit.rows(dataset, want, &mut |place, row| {
+        let point = ((row.time - span.start) / asked.step) as usize;
+        let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
+        if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
+            sum.get_or_insert_default().totals += &row.gain.sum.totals;
+            points.push(point);
+            match places.last_mut().filter(|last| last.end == place) {
+                Some(last) => last.end += 1,
+                None => places.push(place..place + 1),
             }
-            _ => point.add_sum(sum),
-        }
-    };
-    let want = Want {
-        histograms: asked.histogram_bits.is_some(),
-    };
-    let Unit::Group(part, opened, group, times) = unit else {
-        return unit.read(dataset, want, &mut |_, row| {
-            if is_wanted(row.key) {
-                add(row.time, &row.gain.sum);
-            }
-        });
-    };
-    let all = asked.key.is_none() || !want.histograms;
-    let mut found: Vec<(usize, u64, Sum)> = Vec::new();
-    let first = if all { want } else { Want::default() };
-    unit.read(dataset, first, &mut |place, row| {
-        if !is_wanted(row.key) {
-        } else if all {
-            add(row.time, &row.gain.sum);
-        } else {
-            found.push((place, row.time, Sum::of(row.gain.sum.totals, None)));
         }
     })?;
-    if found.is_empty() {
+    if asked.histogram_bits.is_none() || points.is_empty() {
         return Ok(());
     }
-    let places: Vec<Range<usize>> = found.iter().map(|it| it.0..it.0 + 1).collect();
-    let mut found = found.iter();
-    let file = File::open(&part.path)?;
-    opened.rows(
-        file,
-        &[*group],
-        Some(&places),
-        times,
-        want,
-        &mut |_, row| {
-            if let Some((_, time, sum)) = found.next() {
-                let histogram = row.gain.sum.histogram().cloned();
-                add(*time, &Sum::of(sum.totals, histogram));
-            }
-        },
-    )
+    let mut points = points.into_iter();
+    unit.histograms(dataset, &places, &mut |_, kept| {
+        let point = points.next().and_then(|point| line[point].as_mut());
+        if let Some(sum) = point {
+            kept.add_to(sum, &dataset.buckets);
+        }
+    })
 }

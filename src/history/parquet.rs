@@ -53,6 +53,8 @@ pub const FORMAT: &str = "1";
 const GROUP_ROWS: usize = 128 << 10;
 /// Rows that are turned into columns at once, and back.
 const BATCH_ROWS: usize = 8 << 10;
+/// A file of fewer rows is not compressed.
+const PLAIN_ROWS: usize = 512;
 /// A page of histograms, bytes: who wants a few of them reads little else.
 const HISTOGRAM_PAGE_BYTES: usize = 32 << 10;
 /// The percentiles that have columns of their own.
@@ -69,11 +71,31 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// What a reader wants beside keys, sums and extremes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a reader wants beside times and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
+    /// Sums and extremes.
+    pub sums: bool,
     /// Histograms.
     pub histograms: bool,
+}
+
+impl Want {
+    /// Times and keys alone.
+    pub const KEYS: Self = Self {
+        sums: false,
+        histograms: false,
+    };
+    /// Sums and extremes.
+    pub const SUMS: Self = Self {
+        sums: true,
+        histograms: false,
+    };
+    /// All that there is.
+    pub const ALL: Self = Self {
+        sums: true,
+        histograms: true,
+    };
 }
 
 /// What a column has.
@@ -200,18 +222,20 @@ pub fn write(
     let columns = columns(dataset);
     let fields = columns.iter().map(|(name, content)| content.field(name));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let mut batch: Vec<Row> = rows.by_ref().take(BATCH_ROWS).collect();
+    let compression = match batch.len() {
+        // To begin to decompress a column takes longer than to read it.
+        ..PLAIN_ROWS => Compression::UNCOMPRESSED,
+        _ => Compression::ZSTD(ZstdLevel::default()),
+    };
     let options = ArrowWriterOptions::new()
-        .with_properties(properties(dataset, resolution, &columns))
+        .with_properties(properties(dataset, resolution, &columns, compression))
         // It would say that we have texts as dictionaries, and other readers would show them so.
         .with_skip_arrow_metadata(true);
     let mut writer = ArrowWriter::try_new_with_options(&mut *file, Arc::clone(&schema), options)?;
     let bits = resolution.bucket_bits();
     let mut written = 0;
-    loop {
-        let batch: Vec<Row> = rows.by_ref().take(BATCH_ROWS).collect();
-        if batch.is_empty() {
-            break;
-        }
+    while !batch.is_empty() {
         let quantiles: Vec<[Option<f64>; 3]> = batch
             .iter()
             .map(|row| quantiles(row, &dataset.buckets, bits))
@@ -222,6 +246,7 @@ pub fn write(
         let arrays = RecordBatch::try_new(Arc::clone(&schema), arrays.collect());
         writer.write(&arrays.map_err(io::Error::other)?)?;
         written += batch.len() as u64;
+        batch = rows.by_ref().take(BATCH_ROWS).collect();
     }
     writer.finish()?;
     Ok(Written {
@@ -235,6 +260,7 @@ fn properties(
     dataset: &Dataset,
     resolution: Resolution,
     columns: &[(String, Content)],
+    compression: Compression,
 ) -> WriterProperties {
     let text = |key: &str, value: String| KeyValue::new(format!("pinbad.{key}"), value);
     // A structure of texts and numbers: writing it as JSON cannot fail.
@@ -260,9 +286,11 @@ fn properties(
             nulls_first: false,
         });
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(compression)
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_write_batch_size(256)
+        // Who wants one key reads little else.
+        .set_data_page_row_count_limit(BATCH_ROWS)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_sorting_columns(Some(sorting.collect()))
         .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   piece:   | "pinbadP1" | block .. | footer, JSON | its length | its crc | "pinbadP1" |
-//!   block:   | length | crc | rows, compressed by lz4 |              of one dataset; 64 KiB of rows or the rest
-//!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length, histogram, if any |
-//!   footer:  {"resolution": .., "sections": [{"dataset": .., "rows": .., "begin": .., "end": ..}]}
+//!   block:   | length | crc | rows, compressed by lz4 | length | crc | histograms of these |   of one dataset; 64 KiB or the rest
+//!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length of the histogram, if any |
+//!   footer:  {"resolution": .., "sections": [{"dataset": .., "rows": .., "begins": [..], "end": ..}]}
 //! ```
 //!
 //! Numbers are of variable length (`report::varint`), but lengths and checksums of blocks and footer 32 bits. Histograms are as
@@ -30,6 +30,10 @@ use crate::report::varint;
 const MAGIC: [u8; 8] = *b"pinbadP1";
 /// Bytes of rows in a block.
 const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of blocks that one thread reads.
+const SHARE_BYTES: u64 = 512 << 10;
+/// Length and checksum before a block.
+const LEAD_BYTES: u64 = 8;
 /// Longest block or footer that is read, compressed: a row is far shorter.
 const READ_BYTES_MAX: u32 = 64 << 20;
 
@@ -48,7 +52,8 @@ struct Footer {
 struct Place {
     dataset: Dataset,
     rows: u64,
-    begin: u64,
+    /// Of the first block, and of some that follow, about [`SHARE_BYTES`] apart.
+    begins: Vec<u64>,
     end: u64,
 }
 
@@ -58,6 +63,7 @@ pub(super) struct PieceWriter {
     to: BufWriter<File>,
     at: u64,
     block: Vec<u8>,
+    histograms: Vec<u8>,
     footer: Footer,
     span: Range<u64>,
 }
@@ -77,6 +83,7 @@ impl PieceWriter {
             to,
             at: MAGIC.len() as u64,
             block: Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 4),
+            histograms: Vec::new(),
             footer: Footer {
                 resolution,
                 sections: Vec::new(),
@@ -94,7 +101,7 @@ impl PieceWriter {
         let place = Place {
             dataset: Dataset::clone(dataset),
             rows: 0,
-            begin: self.at,
+            begins: vec![self.at],
             end: self.at,
         };
         self.footer.sections.push(place);
@@ -130,7 +137,7 @@ impl PieceWriter {
         if let Some(histogram) = histogram {
             let histogram = encode(histogram, &place.dataset.buckets, resolution.bucket_bits());
             varint::push(block, histogram.len() as u128);
-            block.extend_from_slice(&histogram);
+            self.histograms.extend_from_slice(&histogram);
         }
         self.end_row(row.time..row.time + secs)
     }
@@ -153,7 +160,7 @@ impl PieceWriter {
     fn end_row(&mut self, span: Range<u64>) -> io::Result<()> {
         self.span.start = self.span.start.min(span.start);
         self.span.end = self.span.end.max(span.end);
-        match self.block.len() {
+        match self.block.len() + self.histograms.len() {
             BLOCK_BYTES.. => self.end_block(),
             _ => Ok(()),
         }
@@ -161,12 +168,22 @@ impl PieceWriter {
 
     fn end_block(&mut self) -> io::Result<()> {
         if !self.block.is_empty() {
-            let bytes = lz4_flex::block::compress_prepend_size(&self.block);
-            let lead = lead(&bytes)?;
-            self.to.write_all(&lead)?;
-            self.to.write_all(&bytes)?;
-            self.at += (lead.len() + bytes.len()) as u64;
-            self.block.clear();
+            let begins = self.footer.sections.last_mut();
+            if let Some(Place { begins, .. }) = begins
+                && begins
+                    .last()
+                    .is_some_and(|last| last + SHARE_BYTES <= self.at)
+            {
+                begins.push(self.at);
+            }
+            for packed in [&mut self.block, &mut self.histograms] {
+                let bytes = lz4_flex::block::compress_prepend_size(packed);
+                let lead = lead(&bytes)?;
+                self.to.write_all(&lead)?;
+                self.to.write_all(&bytes)?;
+                self.at += (lead.len() + bytes.len()) as u64;
+                packed.clear();
+            }
         }
         if let Some(place) = self.footer.sections.last_mut() {
             place.end = self.at;
@@ -200,7 +217,7 @@ impl PieceWriter {
 }
 
 /// Length and checksum.
-fn lead(bytes: &[u8]) -> io::Result<[u8; 8]> {
+fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
     let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     let mut lead = [0; 8];
     lead[..4].copy_from_slice(&len.to_le_bytes());
@@ -260,20 +277,35 @@ impl Piece {
         self.footer.resolution
     }
 
+    /// Where the rows of a dataset lie: shares that several threads can read.
+    pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
+        let mut places = self.footer.sections.iter();
+        let Some(place) = places.find(|place| place.dataset == *dataset) else {
+            return Vec::new();
+        };
+        let ends = place.begins.iter().skip(1).chain([&place.end]);
+        let shares = place.begins.iter().zip(ends);
+        shares.map(|(begin, end)| *begin..*end).collect()
+    }
+
     /// The rows of a dataset, in order.
     pub(super) fn rows(&self, dataset: &Dataset) -> PieceRows {
-        let place = self
-            .footer
-            .sections
-            .iter()
-            .find(|place| place.dataset == *dataset);
+        let shares = self.shares(dataset);
+        let (first, last) = (shares.first(), shares.last());
+        let all = first.zip(last).map(|(first, last)| first.start..last.end);
+        self.rows_of(dataset, all.unwrap_or_default())
+    }
+
+    /// Those in a share.
+    pub(super) fn rows_of(&self, dataset: &Dataset, share: Range<u64>) -> PieceRows {
         PieceRows {
             file: Arc::clone(&self.file),
             secs: self.footer.resolution.secs(),
             buckets: dataset.buckets,
-            rest: place.map_or(0..0, |place| place.begin..place.end),
+            rest: share,
             block: Vec::new(),
             at: 0,
+            histograms: Histograms::default(),
         }
     }
 }
@@ -287,18 +319,120 @@ pub(super) struct PieceRows {
     rest: Range<u64>,
     block: Vec<u8>,
     at: usize,
+    histograms: Histograms,
+}
+
+/// Those of a block.
+#[derive(Debug, Default)]
+struct Histograms {
+    /// Where they lie in the file.
+    place: u64,
+    /// All of them, once one was wanted.
+    bytes: Option<Vec<u8>>,
+    /// Where that of the next row begins.
+    at: usize,
+}
+
+/// A row as it is packed.
+struct Packed<'a> {
+    time: u64,
+    key: &'a [u8],
+    is_other: bool,
+    totals: Totals,
+    extremes: Extremes,
+    /// Where in the block's its histogram is.
+    histogram: Option<Range<usize>>,
 }
 
 impl PieceRows {
+    /// The next row, with its histogram.
     pub(super) fn next(&mut self) -> io::Result<Option<Row>> {
-        let (secs, buckets) = (self.secs, self.buckets);
-        let Some(mut from) = self.packed()? else {
+        let Some(packed) = self.take()? else {
             return Ok(None);
         };
-        let row = take_row(&mut from, secs, &buckets).ok_or_else(|| damaged("a row is cut off"))?;
-        let left = from.len();
-        self.advance(left);
-        Ok(Some(row))
+        let (time, key, is_other) = (packed.time, packed.key.into(), packed.is_other);
+        let (totals, extremes, histogram) = (packed.totals, packed.extremes, packed.histogram);
+        let buckets = self.buckets;
+        let histogram = match histogram {
+            None => None,
+            Some(place) => {
+                let read = decode(self.histogram(place)?, &buckets);
+                Some(read.ok_or_else(|| damaged("a histogram is none"))?)
+            }
+        };
+        let sum = Sum::of(totals, histogram);
+        Ok(Some(Row {
+            time,
+            key,
+            is_other,
+            gain: Gain { sum, extremes },
+        }))
+    }
+
+    /// Calls `each` for all rows, without their histograms, each with its number.
+    pub(super) fn each(&mut self, each: &mut dyn FnMut(usize, RowRef<'_>)) -> io::Result<()> {
+        let mut place = 0;
+        while let Some(packed) = self.take()? {
+            let gain = Gain {
+                sum: Sum::of(packed.totals, None),
+                extremes: packed.extremes,
+            };
+            let row = RowRef {
+                time: packed.time,
+                key: packed.key,
+                is_other: packed.is_other,
+                gain: &gain,
+            };
+            each(place, row);
+            place += 1;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for the histograms, as they are stored, of the rows with these numbers, ascending.
+    pub(super) fn histograms(
+        &mut self,
+        places: impl Iterator<Item = usize>,
+        each: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> io::Result<()> {
+        let mut next = 0;
+        for place in places {
+            let mut found = None;
+            while next <= place {
+                let row = self.take()?.ok_or_else(|| damaged("it lacks rows"))?;
+                found = row.histogram;
+                next += 1;
+            }
+            match found {
+                Some(found) => each(place, Some(self.histogram(found)?)),
+                None => each(place, None),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<Option<Packed<'_>>> {
+        if self.packed()?.is_none() {
+            return Ok(None);
+        }
+        let mut from = self.block.get(self.at..).unwrap_or_default();
+        let row = take_row(&mut from, self.secs, &mut self.histograms.at);
+        self.at = self.block.len() - from.len();
+        row.map(Some).ok_or_else(|| damaged("a row is cut off"))
+    }
+
+    /// A histogram of the block.
+    fn histogram(&mut self, place: Range<usize>) -> io::Result<&[u8]> {
+        let Self {
+            file, histograms, ..
+        } = self;
+        let bytes = match &mut histograms.bytes {
+            Some(bytes) => bytes,
+            none => none.insert(read_packed(file, histograms.place)?.0),
+        };
+        bytes
+            .get(place)
+            .ok_or_else(|| damaged("a histogram is cut off"))
     }
 
     /// The next row as it is packed, and those of its block that follow.
@@ -318,25 +452,40 @@ impl PieceRows {
     }
 
     fn read_block(&mut self) -> io::Result<()> {
-        let mut lead = [0; 8];
-        self.file.read_exact_at(&mut lead, self.rest.start)?;
-        let (len, crc) = length_and_crc(lead)?;
-        let mut bytes = vec![0; len];
-        self.file
-            .read_exact_at(&mut bytes, self.rest.start + lead.len() as u64)?;
-        if crc32fast::hash(&bytes) != crc {
-            return Err(damaged("the checksum of a block is wrong"));
-        }
-        self.block = lz4_flex::block::decompress_size_prepended(&bytes)
-            .map_err(|error| damaged(&error.to_string()))?;
-        self.rest.start += (lead.len() + len) as u64;
-        self.at = 0;
+        let (block, place) = read_packed(&self.file, self.rest.start)?;
+        self.histograms = Histograms {
+            place,
+            ..Histograms::default()
+        };
+        let (len, _) = read_lead(&self.file, place)?;
+        self.rest.start = place + LEAD_BYTES + len as u64;
+        (self.block, self.at) = (block, 0);
         Ok(())
     }
 }
 
-fn take_row(from: &mut &[u8], secs: u64, buckets: &BucketLayout) -> Option<Row> {
-    let key = take_bytes(from)?.into();
+/// What lies behind its length and checksum, and where it ends.
+fn read_packed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+    let (len, crc) = read_lead(file, at)?;
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, at + LEAD_BYTES)?;
+    if crc32fast::hash(&bytes) != crc {
+        return Err(damaged("the checksum of a block is wrong"));
+    }
+    let unpacked = lz4_flex::block::decompress_size_prepended(&bytes);
+    let unpacked = unpacked.map_err(|error| damaged(&error.to_string()))?;
+    Ok((unpacked, at + LEAD_BYTES + len as u64))
+}
+
+fn read_lead(file: &File, at: u64) -> io::Result<(usize, u32)> {
+    let mut lead = [0; LEAD_BYTES as usize];
+    file.read_exact_at(&mut lead, at)?;
+    length_and_crc(lead)
+}
+
+/// `histograms`: where that of this row begins, then that of the next.
+fn take_row<'a>(from: &mut &'a [u8], secs: u64, histograms: &mut usize) -> Option<Packed<'a>> {
+    let key = take_bytes(from)?;
     let time = (varint::take(from) as u64).saturating_mul(secs);
     let flags = *from.split_off_first()?;
     let mut extremes = Extremes::NOTHING;
@@ -346,16 +495,19 @@ fn take_row(from: &mut &[u8], secs: u64, buckets: &BucketLayout) -> Option<Row> 
         extremes.memory_peak_max = varint::take(from) as u32;
     }
     let totals = Totals::take(from);
-    let histogram = match flags & HAS_HISTOGRAM {
-        0 => None,
-        _ => Some(decode(take_bytes(from)?, buckets)?),
-    };
-    let sum = Sum::of(totals, histogram);
-    Some(Row {
+    let mut histogram = None;
+    if flags & HAS_HISTOGRAM != 0 {
+        let begin = *histograms;
+        *histograms = begin.checked_add(usize::try_from(varint::take(from)).ok()?)?;
+        histogram = Some(begin..*histograms);
+    }
+    Some(Packed {
         time,
         key,
         is_other: flags & IS_OTHER != 0,
-        gain: Gain { sum, extremes },
+        totals,
+        extremes,
+        histogram,
     })
 }
 

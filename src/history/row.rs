@@ -1,7 +1,34 @@
 //! Rows of history: what a key of a report gained in a minute, an hour or a day.
 
 pub use crate::delta::Gain;
+use crate::report::counts::Histogram;
+use crate::report::histogram::BucketLayout;
 use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
+
+impl Gain {
+    /// What requests with these times gained: microseconds, and how many of them took so long.
+    #[must_use]
+    pub fn of_times(buckets: &BucketLayout, times: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (mut totals, mut histogram) = (Totals::ZERO, Histogram::new());
+        let mut extremes = Extremes::NOTHING;
+        for (us, count) in times {
+            totals.requests += count;
+            totals.time += u128::from(us) * u128::from(count);
+            histogram.add(buckets.bucket(us), count);
+            extremes.widen(&Extremes {
+                time_min: us,
+                time_max: us,
+                memory_peak_max: 0,
+            });
+        }
+        Self {
+            sum: Sum::of(totals, Some(histogram)),
+            extremes,
+        }
+    }
+}
 
 /// A row. There may be several of one key and time: they are parts of one, to be added up.
 #[derive(Debug)]

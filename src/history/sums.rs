@@ -4,7 +4,6 @@
 //! of each key are, so that of its histograms only the pages are read that have them. Memory: a row a key, and at most
 //! [`KEYS_MAX`] of those; what finds no place is added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
 
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use super::plan::Plan;
 use super::unit::{RowsAt, Unit, on_all_processors};
 use crate::report::counts::Histogram;
 use crate::report::layout::OTHER;
+use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
@@ -41,7 +41,7 @@ struct Run {
 pub(crate) struct Sums {
     dataset: Arc<Dataset>,
     units: Vec<Unit>,
-    /// By unit; of files alone.
+    /// By unit.
     runs: Vec<Vec<Run>>,
     rows: Rows,
     /// What could not be read, and what found no place.
@@ -126,7 +126,7 @@ impl Sums {
                 return;
             };
             let mut runs: Vec<Run> = Vec::new();
-            let read = units[unit].read(dataset, Want::default(), &mut |place, row| {
+            let read = units[unit].rows(dataset, Want::SUMS, &mut |place, row| {
                 let at = match runs.last_mut() {
                     Some(run) if *rows.rows[run.row as usize].key == *row.key => {
                         let at = run.row;
@@ -153,9 +153,6 @@ impl Sums {
                 };
                 rows.add(at, &row.gain.sum.totals, &row.gain.extremes);
             });
-            if !matches!(units[unit], Unit::Group(..)) {
-                runs.clear();
-            }
             found.push((
                 unit,
                 runs,
@@ -229,100 +226,49 @@ impl Sums {
             for (place, row) in rows.iter().enumerate() {
                 place_of[*row] = place as u32;
             }
-            let mut all: Vec<Gathered> = Vec::new();
-            let empty = || {
-                (0..rows.len())
-                    .map(|_| Gathered::default())
-                    .collect::<Vec<_>>()
-            };
-            for gathered in on_all_processors(self.units.len(), empty, |unit, gathered| {
-                self.gather(unit, &place_of, gathered);
-            }) {
-                if all.is_empty() {
-                    all = gathered;
-                    continue;
-                }
+            let empty = || Vec::from_iter(rows.iter().map(|_| Sum::default()));
+            let work = |unit, gathered: &mut Vec<Sum>| self.gather(unit, &place_of, gathered);
+            let gathered = on_all_processors(self.units.len(), empty, work);
+            let all = gathered.into_iter().reduce(|mut all, gathered| {
                 for (to, from) in all.iter_mut().zip(&gathered) {
-                    to.add(from.known());
+                    to.add_sum(from);
                 }
-            }
-            for (row, gathered) in rows.iter().zip(&all) {
-                each(*row, gathered.known());
+                all
+            });
+            for (row, gathered) in rows.iter().zip(all.unwrap_or_default()) {
+                each(*row, gathered.histogram());
             }
         }
     }
 
     /// Adds the histograms of a unit to those of the rows that are wanted.
-    fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Gathered]) {
-        let want = Want { histograms: true };
-        let read = match &self.units[unit] {
-            Unit::Group(part, opened, group, times) => {
-                let runs = self.runs[unit].iter();
-                let mut wanted = runs
-                    .filter(|run| place_of[run.row as usize] != NONE)
-                    .peekable();
-                let places: Vec<Range<usize>> = wanted
-                    .clone()
-                    .map(|run| run.start as usize..(run.start + run.len) as usize)
-                    .collect();
-                if places.is_empty() {
-                    return;
-                }
-                File::open(&part.path).and_then(|file| {
-                    opened.rows(
-                        file,
-                        &[*group],
-                        Some(&places),
-                        times,
-                        want,
-                        &mut |place, row| {
-                            while wanted
-                                .next_if(|run| (run.start + run.len) as usize <= place)
-                                .is_some()
-                            {}
-                            if let Some(run) = wanted.peek() {
-                                let place = place_of[run.row as usize] as usize;
-                                gathered[place].add(row.gain.sum.histogram());
-                            }
-                        },
-                    )
-                })
+    fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Sum]) {
+        let runs = self.runs[unit].iter();
+        let mut wanted = runs
+            .filter(|run| place_of[run.row as usize] != NONE)
+            .peekable();
+        let places: Vec<Range<usize>> = wanted
+            .clone()
+            .map(|run| run.start as usize..(run.start + run.len) as usize)
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        let buckets = &self.dataset.buckets;
+        let read = self.units[unit].histograms(&self.dataset, &places, &mut |place, kept| {
+            let is_over = |run: &&Run| (run.start + run.len) as usize <= place;
+            while wanted.next_if(is_over).is_some() {}
+            if let Some(run) = wanted.peek() {
+                let place = place_of[run.row as usize] as usize;
+                kept.add_to(&mut gathered[place], buckets);
             }
-            other => {
-                let other_row = self.rows.rows.iter().position(|row| row.is_other);
-                other.read(&self.dataset, want, &mut |_, row| {
-                    let found = self.find(row.key).or(other_row);
-                    let place = found.map_or(NONE, |row| place_of[row]);
-                    if place != NONE {
-                        gathered[place as usize].add(row.gain.sum.histogram());
-                    }
-                })
-            }
-        };
+        });
         if read.is_err() {
             // The sums of it are known; its histograms are not.
-            gathered.iter_mut().for_each(|gathered| gathered.add(None));
+            gathered.iter_mut().for_each(|gathered| {
+                gathered.drop_histogram();
+            });
         }
-    }
-}
-
-/// A histogram that is put together.
-#[derive(Debug, Default)]
-struct Gathered {
-    histogram: Histogram,
-    lacks_some: bool,
-}
-
-impl Gathered {
-    fn add(&mut self, more: Option<&Histogram>) {
-        match more {
-            Some(more) => self.histogram.add_all(more),
-            None => self.lacks_some = true,
-        }
-    }
-
-    fn known(&self) -> Option<&Histogram> {
-        (!self.lacks_some).then_some(&self.histogram)
     }
 }
 

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::histogram::Kept;
 use super::parquet::{Opened, Want};
 use super::part::Part;
+use super::piece::Piece;
 use super::plan::Plan;
 use super::{Batch, Dataset, History, Resolution, Row, RowRef};
 
@@ -83,10 +85,10 @@ impl RowsAt {
 /// Something to read on one thread.
 #[derive(Debug)]
 pub(super) enum Unit {
-    /// A row group of a file.
-    Group(Arc<Part>, Arc<Opened>, usize, Range<u64>),
-    /// All of a piece.
-    Piece(Arc<Part>, Range<u64>),
+    /// Rows of a row group of a file.
+    Group(Arc<Part>, Arc<Opened>, usize, Vec<Range<usize>>, Range<u64>),
+    /// A share of a piece.
+    Piece(Arc<Part>, Arc<Piece>, Range<u64>, Range<u64>),
     /// What is on the way to the disk.
     Flushing(Arc<Batch>, Range<u64>),
     /// What is in memory.
@@ -105,15 +107,8 @@ impl Unit {
         let mut lacking = Vec::new();
         let mut units = Vec::new();
         for (part, times) in &plan.reads {
-            if !part.is_published() {
-                units.push(Self::Piece(Arc::clone(part), times.clone()));
-                continue;
-            }
-            let opened = File::open(&part.path).and_then(|file| Opened::new(&file, dataset));
-            match opened.map(Arc::new) {
-                Ok(opened) => units.extend(opened.groups(key).into_iter().map(|group| {
-                    Self::Group(Arc::clone(part), Arc::clone(&opened), group, times.clone())
-                })),
+            match Self::of_part(part, times, dataset, key) {
+                Ok(of_part) => units.extend(of_part),
                 Err(error) => lacking.push(unread(part, &error)),
             }
         }
@@ -126,36 +121,98 @@ impl Unit {
         (units, lacking)
     }
 
-    /// Its rows, each with its place in the row group.
-    pub(super) fn read(
+    fn of_part(
+        part: &Arc<Part>,
+        times: &Range<u64>,
+        dataset: &Dataset,
+        key: Option<&[u8]>,
+    ) -> io::Result<Vec<Self>> {
+        let file = File::open(&part.path)?;
+        if !part.is_published() {
+            let piece = Arc::new(Piece::open(file)?);
+            let shares = piece.shares(dataset).into_iter();
+            let unit = |share| {
+                let (part, piece) = (Arc::clone(part), Arc::clone(&piece));
+                Self::Piece(part, piece, share, times.clone())
+            };
+            return Ok(shares.map(unit).collect());
+        }
+        let opened = Arc::new(Opened::new(&file, dataset)?);
+        let unit = |(group, places)| {
+            let (part, opened) = (Arc::clone(part), Arc::clone(&opened));
+            Self::Group(part, opened, group, places, times.clone())
+        };
+        Ok(opened.groups(key).into_iter().map(unit).collect())
+    }
+
+    /// Its rows, each with its place; of files what is wanted, of pieces no histograms, of memory all.
+    pub(super) fn rows(
         &self,
         dataset: &Dataset,
         want: Want,
         each: &mut dyn FnMut(usize, RowRef<'_>),
     ) -> io::Result<()> {
         match self {
-            Self::Group(part, opened, group, times) => {
+            Self::Group(part, opened, group, places, times) => {
                 let file = File::open(&part.path)?;
-                opened.rows(file, &[*group], None, times, want, each)
+                opened.rows(file, *group, places, times, want, each)
             }
-            Self::Piece(part, times) => {
-                part.read(dataset, times.clone(), want, &mut |row| each(0, row))
+            Self::Piece(_, piece, share, times) => {
+                let mut rows = piece.rows_of(dataset, share.clone());
+                rows.each(&mut |place, row| {
+                    if times.contains(&row.time) {
+                        each(place, row);
+                    }
+                })
             }
             Self::Flushing(batch, times) => {
-                batch.rows(dataset, times.clone(), |row| each(0, row));
+                let mut places = 0..;
+                batch.rows(dataset, times.clone(), |row| {
+                    each(places.next().unwrap_or_default(), row);
+                });
                 Ok(())
             }
             Self::Running(rows, times) => {
-                let inside = rows.iter().filter(|row| times.contains(&row.time));
-                inside.for_each(|row| each(0, row.as_ref()));
+                let inside = rows.iter().enumerate();
+                let inside = inside.filter(|(_, row)| times.contains(&row.time));
+                inside.for_each(|(place, row)| each(place, row.as_ref()));
                 Ok(())
+            }
+        }
+    }
+
+    /// The histograms of rows at places that ascend.
+    pub(super) fn histograms(
+        &self,
+        dataset: &Dataset,
+        places: &[Range<usize>],
+        each: &mut dyn FnMut(usize, Kept<'_>),
+    ) -> io::Result<()> {
+        let mut encoded = |place, bytes: Option<&[u8]>| each(place, Kept::encoded(bytes));
+        match self {
+            Self::Group(part, opened, group, ..) => {
+                let file = File::open(&part.path)?;
+                opened.histograms(file, *group, places, &mut encoded)
+            }
+            Self::Piece(_, piece, share, _) => {
+                let mut rows = piece.rows_of(dataset, share.clone());
+                rows.histograms(places.iter().cloned().flatten(), &mut encoded)
+            }
+            Self::Flushing(..) | Self::Running(..) => {
+                let mut wanted = places.iter().cloned().flatten().peekable();
+                self.rows(dataset, Want::ALL, &mut |place, row| {
+                    if wanted.next_if_eq(&place).is_some() {
+                        let histogram = row.gain.sum.histogram();
+                        each(place, histogram.map_or(Kept::Unknown, Kept::Counted));
+                    }
+                })
             }
         }
     }
 
     pub(super) fn unread(&self, error: &io::Error) -> String {
         match self {
-            Self::Group(part, ..) | Self::Piece(part, _) => unread(part, error),
+            Self::Group(part, ..) | Self::Piece(part, ..) => unread(part, error),
             Self::Flushing(..) | Self::Running(..) => error.to_string(),
         }
     }

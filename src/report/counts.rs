@@ -99,6 +99,17 @@ impl Histogram {
         }
     }
 
+    /// Room for so many buckets between these two, if it has none yet.
+    pub(crate) fn reserve(&mut self, first: u32, last: u32, buckets: usize) {
+        if let Self::Narrow(counts) = self
+            && counts.entries.is_empty()
+            && buckets >= DENSE_AT
+            && ((last - first) as usize) < buckets * PLACES_PER_BUCKET / 2
+        {
+            counts.make_dense(first as usize, last as usize);
+        }
+    }
+
     #[cold]
     fn add_wide(&mut self, bucket: u32, count: u64) {
         let before = self.heap_bytes();

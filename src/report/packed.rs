@@ -142,6 +142,14 @@ impl Sum {
         !std::mem::replace(&mut self.lacks_some, true)
     }
 
+    /// Changes its histogram, if it has one; `None`: what that would be is not known.
+    #[cfg(feature = "sql")]
+    pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
+        if !self.lacks_some && change(&mut self.histogram).is_none() {
+            self.drop_histogram();
+        }
+    }
+
     /// Bytes of the histogram.
     #[cfg(feature = "sql")]
     pub(crate) fn heap_bytes(&self) -> usize {

@@ -98,6 +98,28 @@ fn everything_is_there_once() {
         }
         let expected: Vec<Json> = hours.iter().map(|it| json!([it.0, it.1, it.2])).collect();
         assert_eq!(rows(site, by_hour), Json::from(expected), "{round}");
+        // Of the pages that may have a key only its rows are read.
+        let of_one: u64 = sent.iter().map(|it| it.2).sum();
+        for (condition, expected) in [
+            ("script_name = '/1'", json!([[of_one]])),
+            (
+                "script_name = '/1' AND resolution = 'hour'",
+                json!([[of_one]]),
+            ),
+            ("script_name = '/1' AND script_name = '/0'", json!([[null]])),
+            ("script_name = '/none'", json!([[null]])),
+            (
+                "resolution = 'hour' AND resolution = 'day'",
+                json!([[null]]),
+            ),
+            ("resolution = 'none'", json!([[null]])),
+        ] {
+            assert_eq!(
+                rows(site, &format!("{scripts} WHERE {condition}")),
+                expected,
+                "{round} {condition}"
+            );
+        }
         // What conditions on the time leave out is not read, and nothing else.
         let middle = hours[hours.len() / 2].0;
         let before: u64 = sent.iter().filter(|it| it.0 < middle).map(|it| it.1).sum();

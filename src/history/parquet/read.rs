@@ -10,17 +10,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Int64Array, StringArray,
+    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Int64Array, RecordBatch,
+    StringArray,
 };
 use datafusion::arrow::datatypes::{
     DataType, Int32Type, Int64Type, Schema, TimestampMillisecondType,
 };
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::file::metadata::PageIndexPolicy;
-use parquet::file::statistics::Statistics;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::{BATCH_ROWS, Content, Want, columns};
 use crate::history::histogram::decode;
@@ -44,8 +46,11 @@ pub fn read(
     each: &mut dyn FnMut(RowRef<'_>),
 ) -> io::Result<()> {
     let opened = Opened::new(&file, dataset)?;
-    let groups = opened.groups(None);
-    opened.rows(file, &groups, None, &span, want, &mut |_, row| each(row))
+    for (group, rows) in opened.groups(None) {
+        let file = file.try_clone()?;
+        opened.rows(file, group, &rows, &span, want, &mut |_, row| each(row))?;
+    }
+    Ok(())
 }
 
 /// A file whose footer was read: which parts of it are to be read can be chosen.
@@ -65,7 +70,7 @@ impl Opened {
 
     fn open(file: &File, dataset: &Dataset) -> io::Result<Self> {
         let options =
-            || ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
+            || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(file, options())?;
         // Texts as dictionaries: rows of one key, which follow each other, are seen to be of one by their numbers.
         let fields = metadata
@@ -101,51 +106,25 @@ impl Opened {
         })
     }
 
-    /// The row groups in which there may be rows that have these texts as keys; `None`: any.
-    pub(in crate::history) fn groups(&self, key: Option<&[u8]>) -> Vec<usize> {
-        let groups = self.metadata.metadata().row_groups().iter().enumerate();
-        let may_have = groups.filter(|(_, group)| {
-            let Some(key) = key else {
-                return true;
-            };
-            key_texts(key).enumerate().all(|(at, text)| {
-                let of_key = |(_, content): &&(usize, Content)| *content == Content::Key(at);
-                let column = self
-                    .columns
-                    .iter()
-                    .find(of_key)
-                    .map(|(column, _)| group.column(*column));
-                let Some(Statistics::ByteArray(seen)) =
-                    column.and_then(|column| column.statistics())
-                else {
-                    return true;
-                };
-                let (min, max) = (seen.min_bytes_opt(), seen.max_bytes_opt());
-                // A maximum that was cut is made larger.
-                min.is_none_or(|min| min <= text.as_bytes())
-                    && max.is_none_or(|max| text.as_bytes() <= max)
-            })
-        });
-        may_have.map(|(at, _)| at).collect()
+    /// The row groups in which there may be rows that have these texts as keys, `None`: any; and where in them.
+    pub(in crate::history) fn groups(&self, key: Option<&[u8]>) -> Vec<(usize, Vec<Range<usize>>)> {
+        let metadata = self.metadata.metadata();
+        let column = |at: usize| {
+            let is_it = |(_, content): &&(usize, Content)| *content == Content::Key(at);
+            self.columns.iter().find(is_it).map(|(column, _)| *column)
+        };
+        let texts = key.into_iter().flat_map(key_texts).enumerate();
+        let texts = texts.filter_map(|(at, text)| Some((column(at)?, text)));
+        groups_with(metadata, &texts.collect::<Vec<_>>())
     }
 
-    /// Rows of a row group.
-    pub(in crate::history) fn group_rows(&self, group: usize) -> usize {
-        self.metadata
-            .metadata()
-            .row_group(group)
-            .num_rows()
-            .try_into()
-            .unwrap_or_default()
-    }
-
-    /// The rows of these groups, or of them those in `places` (ascending), of which the time is in `span`, each with its place.
-    /// Without histograms these are not known; with places nothing but histograms is.
+    /// Those rows of a group, at places that ascend, of which the time is in `span`, each with its place. What is not wanted is
+    /// 0 or not known.
     pub(in crate::history) fn rows(
         &self,
         file: File,
-        groups: &[usize],
-        places: Option<&[Range<usize>]>,
+        group: usize,
+        places: &[Range<usize>],
         span: &Range<u64>,
         want: Want,
         each: &mut dyn FnMut(usize, RowRef<'_>),
@@ -153,44 +132,138 @@ impl Opened {
         let wanted = |content: &Content| match content {
             Content::Quantile(_) => false,
             Content::Histogram => want.histograms,
-            _ => places.is_none(),
+            Content::Time | Content::Key(_) | Content::Status(_) | Content::Other => true,
+            _ => want.sums,
         };
-        let wanted: Vec<(usize, Content)> = self
+        // Columns stand in the order of the file.
+        let mut wanted: Vec<(usize, Content)> = self
             .columns
             .iter()
-            .filter(|(_, content)| wanted(content))
+            .filter(|it| wanted(&it.1))
             .copied()
             .collect();
-        let schema = self.metadata.parquet_schema();
-        let mask = ProjectionMask::leaves(schema, wanted.iter().map(|(at, _)| *at));
-        let mut reader =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_row_groups(groups.to_vec())
-                .with_projection(mask)
-                .with_batch_size(BATCH_ROWS);
-        let rows = groups.iter().map(|group| self.group_rows(*group)).sum();
-        if let Some(places) = places {
-            reader = reader.with_row_selection(RowSelection::from_consecutive_ranges(
-                places.iter().cloned(),
-                rows,
-            ));
-        }
-        let everything = 0..rows;
-        let places = places.unwrap_or(std::slice::from_ref(&everything));
-        let mut place = places.iter().cloned().flatten();
+        wanted.sort_unstable_by_key(|(at, _)| *at);
+        let columns = wanted.iter().map(|(at, _)| *at);
+        let mut batches = self.reader(file, group, places, columns)?;
+        let mut places = places.iter().cloned().flatten();
         let mut key = Vec::new();
-        let mut batches = unpanicked(|| Ok(reader.build()?))?;
-        while let Some(batch) = unpanicked(|| batches.next().transpose().map_err(io::Error::other))?
-        {
-            // Columns stand in the order of the file.
-            let mut contents = wanted.clone();
-            contents.sort_unstable_by_key(|(at, _)| *at);
-            let contents = contents.iter().map(|(_, content)| *content);
+        while let Some(batch) = next(&mut batches)? {
+            let contents = wanted.iter().map(|(_, content)| *content);
             let cells = Cells::new(contents.zip(batch.columns()), &self.buckets);
-            cells.each(batch.num_rows(), &mut place, span, &mut key, each);
+            cells.each(batch.num_rows(), &mut places, span, &mut key, each);
         }
         Ok(())
     }
+
+    /// The histograms of rows of a group, at places that ascend, as they are stored.
+    pub(in crate::history) fn histograms(
+        &self,
+        file: File,
+        group: usize,
+        places: &[Range<usize>],
+        each: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> io::Result<()> {
+        let column = self.columns.iter().find(|it| it.1 == Content::Histogram);
+        let mut batches = self.reader(file, group, places, column.map(|it| it.0).into_iter())?;
+        let mut places = places.iter().cloned().flatten();
+        while let Some(batch) = next(&mut batches)? {
+            let column = batch.columns().first();
+            let blobs = column.and_then(|column| column.as_binary_opt::<i32>());
+            for (row, place) in (0..batch.num_rows()).zip(&mut places) {
+                let known = blobs.filter(|blobs| blobs.is_valid(row));
+                each(place, known.map(|blobs| blobs.value(row)));
+            }
+        }
+        Ok(())
+    }
+
+    fn reader(
+        &self,
+        file: File,
+        group: usize,
+        places: &[Range<usize>],
+        columns: impl Iterator<Item = usize>,
+    ) -> io::Result<ParquetRecordBatchReader> {
+        let metadata = &self.metadata;
+        let mask = ProjectionMask::leaves(metadata.parquet_schema(), columns);
+        unpanicked(|| {
+            let rows = group_rows(metadata.metadata(), group);
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+                .with_row_groups(vec![group])
+                .with_projection(mask)
+                .with_batch_size(BATCH_ROWS);
+            let places = places.iter().cloned();
+            let reader = reader
+                .with_row_selection(RowSelection::from_consecutive_ranges(places, rows))
+                .build();
+            Ok(reader?)
+        })
+    }
+}
+
+fn next(batches: &mut ParquetRecordBatchReader) -> io::Result<Option<RecordBatch>> {
+    unpanicked(|| batches.next().transpose().map_err(io::Error::other))
+}
+
+pub(super) fn group_rows(metadata: &ParquetMetaData, group: usize) -> usize {
+    let rows = metadata.row_group(group).num_rows();
+    rows.try_into().unwrap_or_default()
+}
+
+/// The groups in which there may be rows that have these texts in these columns, and where in them, by what is known of pages.
+pub(super) fn groups_with(
+    metadata: &ParquetMetaData,
+    texts: &[(usize, &str)],
+) -> Vec<(usize, Vec<Range<usize>>)> {
+    let groups = 0..metadata.num_row_groups();
+    let groups = groups.map(|group| {
+        let rows = group_rows(metadata, group);
+        let all = std::iter::once(0..rows).collect();
+        let places = texts
+            .iter()
+            .fold(all, |places: Vec<Range<usize>>, (column, text)| {
+                let Some(pages) = pages_with(metadata, group, *column, text.as_bytes()) else {
+                    return places;
+                };
+                let both = places.iter().flat_map(|left| {
+                    let pages = pages.iter();
+                    pages.map(|page| left.start.max(page.start)..left.end.min(page.end))
+                });
+                both.filter(|rows| !rows.is_empty()).collect()
+            });
+        (group, places)
+    });
+    groups.filter(|(_, rows)| !rows.is_empty()).collect()
+}
+
+/// The rows of those pages of a column in which a text may be; `None`: that is not known.
+fn pages_with(
+    metadata: &ParquetMetaData,
+    group: usize,
+    column: usize,
+    text: &[u8],
+) -> Option<Vec<Range<usize>>> {
+    let ColumnIndexMetaData::BYTE_ARRAY(seen) = metadata.column_index()?.get(group)?.get(column)?
+    else {
+        return None;
+    };
+    let pages = metadata
+        .offset_index()?
+        .get(group)?
+        .get(column)?
+        .page_locations();
+    let rows = group_rows(metadata, group);
+    let begins = pages.iter().map(|page| page.first_row_index);
+    let begins = begins.map(|begin| usize::try_from(begin).map_or(rows, |it| it.min(rows)));
+    let begins: Vec<usize> = begins.chain([rows]).collect();
+    // A maximum that was cut is made larger.
+    let bounds = seen.min_values_iter().zip(seen.max_values_iter());
+    let may_have = |(min, max): (Option<&[u8]>, Option<&[u8]>)| {
+        min.is_none_or(|min| min <= text) && max.is_none_or(|max| text <= max)
+    };
+    let pages = begins.windows(2).zip(bounds);
+    let pages = pages.filter(|(_, bounds)| may_have(*bounds));
+    Some(pages.map(|(page, _)| page[0]..page[1]).collect())
 }
 
 /// What the library makes of a file; where that is damaged it may panic, which is an error as any other.

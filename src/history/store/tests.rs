@@ -161,28 +161,23 @@ fn rows_of(part: &Part, to: &mut Rows) {
     for Section { dataset, rows } in &part.sections {
         let mut seen = 0;
         let mut last: Option<(Vec<String>, u64)> = None;
-        let read = part.read(
-            dataset,
-            0..u64::MAX,
-            Want { histograms: true },
-            &mut |row| {
-                seen += 1;
-                assert!(part.span.contains(&row.time), "{part:?}");
-                let key: Vec<String> = key_texts(row.key).map(str::to_owned).collect();
-                let place = Some((key.clone(), row.time));
-                assert!(last < place, "{part:?}: not sorted, or a row twice");
-                last = place;
-                let mut sums = sums(row.gain);
-                if !dataset.extremes {
-                    sums[4] = 0;
-                }
-                // Coverage has none in files.
-                if dataset.is_coverage() {
-                    (sums[1], sums[3]) = (0, 0);
-                }
-                add(to, (dataset.report.clone(), row.time, key), sums);
-            },
-        );
+        let read = part.read(dataset, 0..u64::MAX, Want::ALL, &mut |row| {
+            seen += 1;
+            assert!(part.span.contains(&row.time), "{part:?}");
+            let key: Vec<String> = key_texts(row.key).map(str::to_owned).collect();
+            let place = Some((key.clone(), row.time));
+            assert!(last < place, "{part:?}: not sorted, or a row twice");
+            last = place;
+            let mut sums = sums(row.gain);
+            if !dataset.extremes {
+                sums[4] = 0;
+            }
+            // Coverage has none in files.
+            if dataset.is_coverage() {
+                (sums[1], sums[3]) = (0, 0);
+            }
+            add(to, (dataset.report.clone(), row.time, key), sums);
+        });
         read.unwrap();
         assert_eq!(seen, *rows, "{part:?}");
     }
@@ -232,20 +227,14 @@ fn published(dir: &Path, resolution: Resolution) -> Rows {
         });
         let dataset = dataset.unwrap_or_else(|| panic!("{path}: whose is it?"));
         let opened = File::open(&file).unwrap();
-        let read = parquet::read(
-            opened,
-            &dataset,
-            0..u64::MAX,
-            Want { histograms: true },
-            &mut |row| {
-                let key = key_texts(row.key).map(str::to_owned).collect();
-                add(
-                    &mut rows,
-                    (dataset.report.clone(), row.time, key),
-                    sums(row.gain),
-                );
-            },
-        );
+        let read = parquet::read(opened, &dataset, 0..u64::MAX, Want::ALL, &mut |row| {
+            let key = key_texts(row.key).map(str::to_owned).collect();
+            add(
+                &mut rows,
+                (dataset.report.clone(), row.time, key),
+                sums(row.gain),
+            );
+        });
         read.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
     rows

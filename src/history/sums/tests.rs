@@ -205,13 +205,17 @@ impl Model {
         let key = self.random.random_range(0..9);
         let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
         let bits = plan.resolution.bucket_bits();
-        let question = Asked {
-            key: key.as_deref(),
-            step,
-            histogram_bits: Some(bits),
+        let ask = |histogram_bits| {
+            let question = Asked {
+                key: key.as_deref(),
+                step,
+                histogram_bits,
+            };
+            let (line, lacking) = lines::read(view.clone(), &dataset, &plan, question);
+            assert_eq!(lacking, [""; 0]);
+            line
         };
-        let (line, lacking) = lines::read(view, &dataset, &plan, question);
-        assert_eq!(lacking, [""; 0]);
+        let (line, spread) = (ask(None), ask(Some(bits)));
         let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
         for request in &self.all {
             let is_it = key
@@ -222,10 +226,11 @@ impl Model {
                 expected[point as usize].push(request.us);
             }
         }
-        for (sum, times) in line.iter().zip(&mut expected) {
+        for ((sum, spread), times) in line.iter().zip(&spread).zip(&mut expected) {
             let requests = sum.as_ref().map_or(0, |sum| sum.totals.requests);
             assert_eq!(requests, times.len() as u64, "{asked:?} {step} {plan:#?}");
-            if let Some(sum) = sum {
+            assert_eq!(sum.is_some(), spread.is_some());
+            if let Some(sum) = spread {
                 check(&dataset, bits, sum.histogram().unwrap(), times);
             }
         }

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use super::super::disk::Disk;
 use super::super::faults::Faults;
+use super::super::parquet::Want;
 use super::super::{Batch, Coverage, Dataset, Gain, Retention};
 use super::*;
 use crate::clock::ManualClock;
@@ -69,7 +70,7 @@ fn found(history: &History) -> u64 {
     view.flushing.iter().for_each(|batch| of_batch(batch));
     for part in view.parts.iter().filter(|part| !part.rolled) {
         let mut add = |row: super::super::RowRef<'_>| found += row.gain.sum.totals.requests;
-        part.read(&dataset, 0..u64::MAX, Default::default(), &mut add)
+        part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add)
             .unwrap();
     }
     found
@@ -165,7 +166,7 @@ fn what_is_set_aside_is_written_down() {
             known = Coverage::of(&row.gain.sum.totals);
         };
         let coverage = Dataset::coverage();
-        part.read(&coverage, 0..u64::MAX, Default::default(), &mut add)
+        part.read(&coverage, 0..u64::MAX, Want::SUMS, &mut add)
             .unwrap();
     }
     let lost = Coverage {

@@ -145,10 +145,9 @@ struct Histograms {
 impl Histograms {
     fn add(&mut self, array: &ArrayRef) -> Result<()> {
         for bytes in array.as_binary::<i32>().iter().flatten() {
-            let Some(histogram) = histogram::decode(bytes, &self.buckets) else {
+            if histogram::add_encoded(&mut self.all, bytes, &self.buckets).is_none() {
                 return Err(SqlError::wrong_arguments("PERCENTILE: this is no histogram").into());
-            };
-            self.all.add_all(&histogram);
+            }
             if self.buckets == BucketLayout::LogLinear {
                 self.bits = self.bits.min(bytes[0].into());
             }

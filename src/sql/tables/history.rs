@@ -143,16 +143,24 @@ impl TableProvider for HistoryTable {
         TableType::Base
     }
 
-    /// What is said of time and resolution decides which files are read. Who asked tests the rows again.
+    /// What is said of resolution and time decides which files are read, what is said of keys which pages of them. Who asked tests
+    /// the rows again, but for the resolution.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let supports =
-            |filter: &&Expr| match resolution(filter).is_some() || times(filter).is_some() {
-                true => TableProviderFilterPushDown::Inexact,
-                false => TableProviderFilterPushDown::Unsupported,
-            };
+        let keys: Vec<(usize, String)> = batches::key_columns(&self.dataset).collect();
+        let is_of_key = |filter: &Expr| keys.iter().any(|it| equal_text(filter, &it.1).is_some());
+        let is_exact =
+            |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
+        let supports = |filter: &&Expr| match resolution(filter) {
+            // All rows are shown as rows of it.
+            Some(asked) if is_exact(asked, filter) => TableProviderFilterPushDown::Exact,
+            None if times(filter).is_none() && !is_of_key(filter) => {
+                TableProviderFilterPushDown::Unsupported
+            }
+            _ => TableProviderFilterPushDown::Inexact,
+        };
         Ok(filters.iter().map(supports).collect())
     }
 
@@ -170,7 +178,10 @@ impl TableProvider for HistoryTable {
         let schema = Arc::new(self.schema.project(&shown)?);
         let stored: Vec<usize> = shown.iter().filter_map(|at| stored(*at)).collect();
         let scan = Arc::new(Scan {
-            wanted: Wanted::new(&self.dataset, &stored),
+            wanted: Wanted::new(&self.dataset, &stored, |column| {
+                let text = filters.iter().find_map(|filter| equal_text(filter, column));
+                text.map(str::to_owned)
+            }),
             dataset: Arc::clone(&self.dataset),
             resolution: filters.iter().find_map(resolution),
             shown,
@@ -180,7 +191,11 @@ impl TableProvider for HistoryTable {
         let times = times.fold(0..u64::MAX, |all, of| {
             all.start.max(of.start)..all.end.min(of.end)
         });
-        let reads = scan.reads(&RowsAt::of(&self.history, &self.dataset), &times);
+        let mut reads = scan.reads(&RowsAt::of(&self.history, &self.dataset), &times);
+        let mut asked = filters.iter().filter_map(resolution);
+        if asked.any(|other| Some(other) != scan.resolution) {
+            reads.clear();
+        }
         let threads = state
             .config()
             .target_partitions()
@@ -356,7 +371,10 @@ impl Scan {
                 let (dataset, times) = (&self.dataset, read.times.clone());
                 match rows {
                     Rows::OnDisk(part) => {
-                        let want = Want { histograms: true };
+                        let want = match self.wanted.histograms() {
+                            true => Want::ALL,
+                            false => Want::SUMS,
+                        };
                         part.read(dataset, times, want, &mut |row| made.take(row))?;
                     }
                     Rows::OnTheWay(batch) => batch.rows(dataset, times, |row| made.take(row)),
@@ -417,6 +435,9 @@ struct Made<'a> {
 
 impl Made<'_> {
     fn take(&mut self, row: RowRef<'_>) {
+        if !self.scan.wanted.has(row) {
+            return;
+        }
         self.rows.push(row.to_owned());
         if self.rows.len() == BATCH_ROWS {
             self.close();
