@@ -80,6 +80,11 @@ fn halves<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
+/// Where the digits of a float are put together. Across two cache lines that takes twice the time, and where it lies otherwise is
+/// chance.
+#[repr(align(32))]
+struct Room(zmij::Buffer);
+
 /// A number in the fewest digits that read back as the same; whole numbers that the type has all of without a fraction. False,
 /// and nothing written, for one that is not finite.
 #[inline]
@@ -91,22 +96,28 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number
     let wide: f64 = number.into();
     // A cast saturates, so what is too large or not whole does not come back as itself.
     let whole = wide as i64;
-    // Percentiles and the like are whole microseconds. Up to 15 digits no other decimal reads back as the same number. What
-    // is not near a whole number is spared the division, which takes longer than all the rest.
-    let scaled = wide * 1e6;
-    let us = (scaled + 0.5) as i64;
-    let is_near = (scaled - us as f64).abs() <= scaled * (2.0 * f64::EPSILON);
     if !wide.is_finite() {
         return false;
     }
     if whole as f64 == wide && wide.abs() < exact {
         int(out, whole);
-    } else if is_near && us < 1_000_000_000_000_000 && us as f64 / 1e6 == wide {
-        micros(out, us as u64);
-    } else {
-        few(out, zmij::Buffer::new().format_finite(number).as_bytes());
+    } else if wide >= 1e-5 && size_of::<F>() == 8 || !whole_micros(out, wide) {
+        let mut room = Room(zmij::Buffer::new());
+        few(out, room.0.format_finite(number).as_bytes());
     }
     true
+}
+
+/// Seconds that are whole microseconds as all times are shown, of which few would have an exponent and those in single precision
+/// fewer digits. False, and nothing written, for others.
+#[cold]
+fn whole_micros(out: &mut Vec<u8>, secs: f64) -> bool {
+    let us = (secs * 1e6 + 0.5) as u64;
+    let is_whole = us < 1_000_000_000_000_000 && us as f64 / 1e6 == secs;
+    if is_whole {
+        micros(out, us);
+    }
+    is_whole
 }
 
 /// Microseconds as seconds: up to six decimals, none that is a trailing zero.
