@@ -369,23 +369,6 @@ fn decode(text: &str) -> Result<String, Problem> {
     Ok(decoded.into_owned())
 }
 
-/// An address below a report with the keys of a row, and other parameters.
-pub(super) fn row_link(
-    report: &str,
-    file: &str,
-    keys: &[(String, String)],
-    more: Option<(&str, &str)>,
-) -> String {
-    let path = format!("/reports/{}/{file}", encode(report));
-    let mark = |(key, value): &(String, String)| {
-        let taken = key == "span" || key == "theme" || key.starts_with(KEY_PREFIX);
-        let prefix = if taken { KEY_PREFIX } else { "" };
-        (format!("{prefix}{key}"), value.clone())
-    };
-    let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
-    link(&path, pairs(&keys).chain(more))
-}
-
 /// Names and values, borrowed.
 pub(super) fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     pairs

@@ -31,7 +31,7 @@ type Tz = chrono::Utc;
 const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
     2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
 /// What is accepted as another span to compare with.
-const COMPARED: &str = "how far before, such as -1w, 1d or 1h, or the moment at which it begins";
+const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
 /// The first second that is too late: the year 10000.
 pub(super) const END: i64 = 253_402_300_800;
 
@@ -49,6 +49,31 @@ pub(super) struct Span {
 pub(super) struct Spans {
     pub(super) span: Range<u64>,
     pub(super) before: Option<Range<u64>>,
+    tz: Tz,
+}
+
+impl Spans {
+    /// What the clocks of the zone show.
+    pub(super) fn shown(&self, at: u64) -> NaiveDateTime {
+        local(at.cast_signed(), self.tz).unwrap_or_default()
+    }
+
+    /// What the zone is called.
+    pub(super) fn zone(&self) -> String {
+        self.tz.to_string()
+    }
+
+    /// The moments of a span at which the clocks show a multiple of so many seconds.
+    pub(super) fn every(&self, step: u64, span: Range<u64>) -> impl Iterator<Item = u64> {
+        let unix_secs = |at| self.shown(at).and_utc().timestamp().cast_unsigned();
+        let first = unix_secs(span.start).next_multiple_of(step.max(1));
+        let shown = (first..=unix_secs(span.end)).step_by(step.max(1) as usize);
+        let moments = shown.filter_map(|shown| {
+            let shown = DateTime::from_timestamp(shown.cast_signed(), 0)?;
+            u64::try_from(resolved(shown.naive_utc(), self.tz)?).ok()
+        });
+        moments.filter(move |at| span.contains(at))
+    }
 }
 
 impl Span {
@@ -120,7 +145,7 @@ impl Span {
             found.ok_or_else(|| refused("compare", text, COMPARED))
         });
         let before = compare.transpose()?;
-        Ok(Some(Spans { span, before }))
+        Ok(Some(Spans { span, before, tz }))
     }
 }
 
@@ -148,6 +173,10 @@ fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> 
 
 /// The span with which another is compared: so long before, or from a moment on.
 fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>> {
+    if text == "span" {
+        let secs = span.end - span.start;
+        return Some(span.start.checked_sub(secs)?..span.start);
+    }
     let text = text.replace(' ', "+");
     let bare = text.trim_start_matches(['-', '+']);
     let back = steps(bare).filter(|_| text.len() <= bare.len() + 1);
@@ -437,6 +466,7 @@ mod tests {
             ("1w", day("2026-03-23")..day("2026-03-24")),
             ("7d", day("2026-03-23")..day("2026-03-24")),
             ("1h", span.start - 3_600..span.end - 3_600),
+            ("span", span.start - 86_400..span.start),
             ("2026-03-01", day("2026-03-01")..day("2026-03-02")),
             ("-14d@d", day("2026-03-15")..day("2026-03-16")),
         ] {
@@ -445,6 +475,27 @@ mod tests {
         for text in ["", "-", "--1w", "0d", "week", "-1000y"] {
             assert_eq!(before(text, &span, NOW, BERLIN), None, "{text}");
         }
+    }
+
+    #[test]
+    fn clocks_are_read_in_their_zone() {
+        let day = at("2026-03-29T00:00:00+01:00")..at("2026-03-30T00:00:00+02:00");
+        let spans = Spans {
+            span: day.clone(),
+            before: None,
+            tz: BERLIN,
+        };
+        // 2 is skipped.
+        let shown = spans.every(2 * 3_600, day.start..day.start + 6 * 3_600);
+        let shown: Vec<String> = shown
+            .map(|at| spans.shown(at).format("%H:%M").to_string())
+            .collect();
+        assert_eq!(shown, ["00:00", "03:00", "04:00", "06:00"]);
+        assert_eq!(
+            spans.every(86_400, day.clone()).collect::<Vec<_>>(),
+            [day.start]
+        );
+        assert_eq!(spans.zone(), "Europe/Berlin");
     }
 
     #[test]

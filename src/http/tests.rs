@@ -3,7 +3,7 @@
 //! Most questions go through ureq, a client that knows nothing of this server; what no proper client would send goes
 //! through [`Server::raw`]. Each file below holds one kind of promise.
 
-mod harness;
+pub(super) mod harness;
 
 /// Rows, columns, sorting, filters, formats, making and dropping.
 mod reports;

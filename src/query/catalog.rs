@@ -5,6 +5,8 @@
 //! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
 
 use std::collections::HashMap;
+#[cfg(feature = "sql")]
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -12,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use super::error::QueryError;
 #[cfg(feature = "sql")]
 use super::past::{
-    LineQuestion, PastAnswer, PastLine, PastQuestion, PastRequestPage, PastRequests,
+    LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
 };
 use super::raw::RawReader;
 use super::read_model::{
@@ -391,8 +393,18 @@ impl ReadModel for Catalog {
     }
 
     #[cfg(feature = "sql")]
-    fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
-        self.past_line_of(name, question)
+    fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
+        self.past_lines_of(name, question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_distribution(
+        &self,
+        name: &str,
+        key: &[String],
+        span: &Range<u64>,
+    ) -> Result<Option<Distribution>, QueryError> {
+        self.past_distribution_of(name, key, span)
     }
 
     #[cfg(feature = "sql")]

@@ -36,28 +36,28 @@ pub struct PastAnswer {
     pub partial: Vec<String>,
 }
 
-/// A metric of a row over a span of the past.
+/// Metrics of a row over a span of the past.
 #[derive(Debug, Clone)]
 pub struct LineQuestion {
     /// A text for each key; `None`: all rows together.
     pub key: Option<Vec<String>>,
-    /// What is drawn.
-    pub metric: Metric,
+    /// What is drawn, a line each.
+    pub metrics: Vec<Metric>,
     /// Unix seconds.
     pub span: Range<u64>,
     /// Seconds from point to point.
     pub step: u64,
 }
 
-/// Points of a line.
+/// Points of lines.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PastLine {
-    /// Unix second at which the first point begins.
+pub struct PastLines {
+    /// Unix second at which the first points begin.
     pub from: u64,
     /// Seconds from point to point: as was asked for, or more where no finer rows are kept.
     pub step: u64,
-    /// `None`: not known, or an average of nothing.
-    pub points: Vec<Option<f64>>,
+    /// By metric. `None`: not known, or an average of nothing.
+    pub points: Vec<Vec<Option<f64>>>,
     /// The coarsest rows that it was made from.
     pub resolution_seconds: u64,
     /// What is lacking, for people.

@@ -4,9 +4,11 @@
 //! call takes a consistent view, copies or shares what it needs and lets go of every lock before it returns: no
 //! answer refers to anything that ingest writes. How many calls run at once is bounded by the front end.
 
+use std::ops::Range;
+
 use super::error::QueryError;
 use super::past::{
-    LineQuestion, PastAnswer, PastLine, PastQuestion, PastRequestPage, PastRequests,
+    LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
 };
 use super::table::Table;
 use crate::clock::{Clock as _, SystemClock};
@@ -86,11 +88,11 @@ pub trait ReadModel: Send + Sync {
         Err(QueryError::no_history())
     }
 
-    /// A metric of one row of a report over a span of the past.
+    /// Metrics of one row of a report over a span of the past.
     ///
     /// # Errors
     /// As [`ReadModel::past`].
-    fn past_line(&self, name: &str, question: &LineQuestion) -> Result<PastLine, QueryError> {
+    fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let _nothing_is_kept = (name, question);
         Err(QueryError::no_history())
     }
@@ -110,6 +112,20 @@ pub trait ReadModel: Send + Sync {
     /// [`QueryError::NoHistory`]; [`QueryError::UnknownRequest`] when it is not kept.
     fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let _nothing_is_kept = (run, id);
+        Err(QueryError::no_history())
+    }
+
+    /// How the times of one row of a report were spread over a span of the past, unix seconds. `None`: the row has none.
+    ///
+    /// # Errors
+    /// As [`ReadModel::past`].
+    fn past_distribution(
+        &self,
+        name: &str,
+        key: &[String],
+        span: &Range<u64>,
+    ) -> Result<Option<Distribution>, QueryError> {
+        let _nothing_is_kept = (name, key, span);
         Err(QueryError::no_history())
     }
 

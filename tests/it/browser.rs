@@ -819,6 +819,78 @@ fn without_javascript_pages_can_be_read_and_searched() {
     browser.assert_quiet();
 }
 
+/// A drag over a chart leads to that part of its span; without a mouse the form does, and every link keeps the time.
+#[test]
+#[cfg(feature = "sql")]
+fn a_drag_over_a_chart_leads_into_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = format!("history.dir={}", dir.path().display());
+    let here = Here::start(&[&folder, "history.free_min=0"]);
+    let mut sender = Sender::new(&here.site);
+    sender.send(&hostile_request("/first").encode_to_vec());
+    sender.at_rest();
+    let browser = Browser::start(&here.site);
+    browser.open("/");
+    browser.find("#past-times svg rect.plot");
+    let drag = |parts: [f64; 2]| {
+        let plot = browser.js(
+            "document.querySelector('#past-times').scrollIntoView({behavior: 'instant', block: 'center'});
+             const it = document.querySelector('#past-times rect.plot').getBoundingClientRect();
+             return [it.left, it.width, it.top + it.height / 2]",
+        );
+        let place = |at: usize| plot[at].as_f64().unwrap();
+        let to = |part: f64| json!({"type": "pointerMove", "duration": 0, "x": (place(0) + place(1) * part) as i64, "y": place(2) as i64});
+        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [
+            to(parts[0]), {"type": "pointerDown", "button": 0}, to(parts[1]), {"type": "pointerUp", "button": 0}]});
+        browser.post("/actions", &json!({"actions": [mouse]}));
+    };
+    let leads_to = |what: &str, wanted: &dyn Fn(&str) -> bool| {
+        await_condition(what, || {
+            let target = browser.target();
+            if wanted(&target) {
+                Ok(target)
+            } else {
+                Err(target)
+            }
+        })
+    };
+    drag([0.25, 0.75]);
+    let target = leads_to("a part of the chart", &|it| {
+        it.contains("from=") && it.contains("to=")
+    });
+    let span = browser.js("return document.querySelector('main').dataset.past");
+    assert_eq!(span, "0", "{target}");
+    // Of that a part again.
+    browser.find("#past-times svg rect.plot");
+    drag([0.9, 0.1]);
+    leads_to("a part of that part", &|it| {
+        it.contains("from=") && it != target
+    });
+    browser.find(".time summary[aria-current]");
+    browser.assert_quiet();
+
+    browser.click(".time summary");
+    browser.js("for (const it of document.querySelectorAll('.time input')) it.value = ''");
+    browser.keys(".time input[name=from]", "-1h");
+    browser.keys(".time input[name=tz]", "Europe/Berlin");
+    browser.click(".time button");
+    leads_to("the form's span", &|it| {
+        it.contains("from=-1h") && it.contains("tz=Europe%2FBerlin")
+    });
+    assert_eq!(browser.js(FAINT), json!([]));
+    assert_eq!(browser.js(UNNAMED), json!([]));
+    browser.picture("overview-past");
+    browser.click("#top-report_by_script_name tbody th a");
+    leads_to("a row of the same span", &|it| {
+        it.contains("/row?") && it.contains("from=-1h")
+    });
+    browser.find("#spread svg[role=img]");
+    browser.picture("row-past");
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
+}
+
 /// A daemon to which nobody sends says what to do, and goes over to the usual page by itself.
 #[test]
 fn without_packets_the_page_says_what_to_do() {

@@ -65,6 +65,9 @@ mod page;
 /// Reports over spans of the past, over HTTP, and what others read from the files.
 #[cfg(feature = "sql")]
 mod past;
+/// Pages over spans of the past.
+#[cfg(feature = "sql")]
+mod past_pages;
 /// Raw requests of the past, over HTTP and SQL.
 #[cfg(feature = "sql")]
 mod past_requests;

@@ -40,7 +40,7 @@ pub(crate) fn hostile_request(name: &str) -> Request {
 }
 
 /// All addresses that a page refers to.
-fn links(page: &str) -> Vec<String> {
+pub(crate) fn links(page: &str) -> Vec<String> {
     let attributes = [" href=\"", " src=\"", " action=\""];
     let mut links = Vec::new();
     for attribute in attributes {
@@ -331,7 +331,7 @@ fn mistakes_are_said_by_pages() {
         (
             "/reports/report_by_status?nope=1",
             400,
-            "accepted: sort, limit, offset, q, view, status",
+            "accepted: from, to, tz, compare, sort, limit, offset, q, view, status",
         ),
         ("/reports/report_by_status?limit=101", 400, "from 1 to 100"),
         ("/reports/report_by_status/row", 400, "is missing"),
@@ -373,7 +373,7 @@ fn mistakes_are_said_by_pages() {
 }
 
 /// The texts of the cells of a table's first rows, as a reader would see them.
-fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
+pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
     let table = page
         .split("<table")
         .nth(table)

@@ -18,25 +18,25 @@ use crate::harness::{Here, Sender, Site, await_condition, run};
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC: a leap day is near.
-const START_SECS: u64 = 1_709_157_600;
+pub(crate) const START_SECS: u64 = 1_709_157_600;
 const SCRIPTS: [&str; 4] = ["/a", "/b", "/c?x=%20&y", "/ä\"\\"];
 
 /// A request that was sent.
 #[derive(Debug, Clone)]
-struct Sent {
+pub(crate) struct Sent {
     secs: u64,
     script: &'static str,
     us: u64,
 }
 
-fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
+pub(crate) fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
     let dir = format!("history.dir={}", dir.display());
     let settings = [&dir, "history.free_min=0", "history.flush_period=60s"];
     Here::with_clock(&settings, clock)
 }
 
-fn pass(site: &Site, clock: &ManualClock, ms: u64) {
+pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
     let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
     clock.advance_ms(ms);
     let before = runs();
@@ -47,7 +47,7 @@ fn pass(site: &Site, clock: &ManualClock, ms: u64) {
 }
 
 /// Some requests now and then, for so many steps.
-fn send(here: &Here, clock: &ManualClock, steps: u64, sent: &mut Vec<Sent>) {
+pub(crate) fn send(here: &Here, clock: &ManualClock, steps: u64, sent: &mut Vec<Sent>) {
     let mut sender = Sender::new(&here.site);
     for step in 0..steps {
         for number in 0..=step % 5 {
@@ -68,7 +68,7 @@ fn send(here: &Here, clock: &ManualClock, steps: u64, sent: &mut Vec<Sent>) {
     }
 }
 
-fn ask(site: &Site, query: &str) -> Json {
+pub(crate) fn ask(site: &Site, query: &str) -> Json {
     site.json(&format!("/api/v1/reports/report_by_script_name?{query}"))
 }
 

@@ -32,7 +32,7 @@ use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
 /// How far back an answer about the past reaches when `from` is not given, seconds.
-pub(super) const SPAN_DEFAULT: u64 = 3_600;
+pub(in crate::http) const SPAN_DEFAULT: u64 = 3_600;
 
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
@@ -355,7 +355,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
         let mut further = Map::new();
         let mut table = match span.at(source.unix_ms(), SPAN_DEFAULT)? {
             None => source.info()?,
-            Some(Spans { span, before }) => {
+            Some(Spans { span, before, .. }) => {
                 let question = PastQuestion {
                     span,
                     before,

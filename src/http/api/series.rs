@@ -29,6 +29,13 @@ const STEPS: [u64; 10] = [60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 8
 /// How far back an answer reaches when `from` is not given, seconds.
 const SPAN_DEFAULT: u64 = 300;
 
+/// The shortest step by which so many seconds have so many points of history at most.
+pub(in crate::http) fn step_of(secs: u64, points: u64) -> u64 {
+    let fits = |step: &&u64| secs.div_ceil(**step) <= points;
+    let days = secs.div_ceil(86_400 * points);
+    STEPS.iter().find(fits).copied().unwrap_or(86_400 * days)
+}
+
 /// `GET /api/v1/reports/{name}/series`
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
@@ -109,21 +116,20 @@ impl Query {
             return Err(Problem::parameter("from", "is later than to"));
         }
         let secs = span.end - span.start;
-        let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
-        let longest = STEPS.last().copied().unwrap_or(86_400);
-        let step_default = STEPS.iter().find(fits).copied().unwrap_or(longest);
-        let step = self.step.unwrap_or(step_default).max(60);
+        let step_default = || step_of(secs, POINTS_WANTED).min(86_400);
+        let step = self.step.unwrap_or_else(step_default).max(60);
         too_many(secs, step)?;
         let key = self.key(keys)?;
         let question = LineQuestion {
             key: key.clone(),
-            metric: self.metric,
+            metrics: vec![self.metric],
             span,
             step,
         };
-        let line = source.past_line(name, &question)?;
+        let line = source.past_lines(name, &question)?;
         let place = (line.from, line.step);
-        let mut body = self.body(name, named(keys, key), place, line.points.into_iter());
+        let points = line.points.into_iter().flatten();
+        let mut body = self.body(name, named(keys, key), place, points);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)

@@ -42,6 +42,10 @@ pub(super) enum Show {
     Secs,
     /// A part of all.
     Share,
+    /// By which part it changed.
+    Change,
+    /// The same of what is worse when it is more.
+    Worse,
     Bytes,
     Kib,
     /// Of HTTP.
@@ -59,6 +63,7 @@ impl Show {
             Self::Bytes => formatting::bytes(number),
             Self::Kib => formatting::bytes(number * 1024.0),
             Self::Share => formatting::percent(number),
+            Self::Change | Self::Worse => formatting::change(number),
             Self::Status => number.to_string(),
             Self::Any | Self::Text | Self::Number | Self::Moment => formatting::number(number),
         }

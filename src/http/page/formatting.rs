@@ -94,6 +94,20 @@ pub(super) fn percent(percent: f64) -> String {
     }
 }
 
+/// By which part something changed: `+12 %`, `−3.2 %`, `×14`.
+pub(super) fn change(part: f64) -> String {
+    match part {
+        part if !part.is_finite() => UNKNOWN.to_owned(),
+        10.0.. => format!("\u{d7}{}", grouped((1.0 + part).round())),
+        part if part.abs() < 0.000_5 => "0 %".to_owned(),
+        part => {
+            let sign = if part < 0.0 { '\u{2212}' } else { '+' };
+            let digits = usize::from(part.abs() < 0.099_5);
+            format!("{sign}{:.digits$} %", 100.0 * part.abs())
+        }
+    }
+}
+
 /// A number of seconds that need not be exact: `21 s`, `15 min`.
 pub(super) fn roughly(secs: f64) -> String {
     match secs {
@@ -221,6 +235,17 @@ mod tests {
         assert_eq!(percent(0.01), "<0.1 %");
         assert_eq!(percent(12.34), "12.3 %");
         assert_eq!(percent(100.0), "100 %");
+        let changes = [0.0, 0.123, 0.012, -0.5, -1.0, 13.2, f64::NAN];
+        let shown = [
+            "0 %",
+            "+12 %",
+            "+1.2 %",
+            "\u{2212}50 %",
+            "\u{2212}100 %",
+            "\u{d7}14",
+            "\u{2013}",
+        ];
+        assert_eq!(changes.map(change), shown);
     }
 
     #[test]

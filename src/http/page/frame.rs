@@ -6,6 +6,7 @@
 use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
+use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
@@ -34,8 +35,14 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page, of the section with this address.
-pub(super) fn page(section: &str, title: &str, main: &Markup) -> Markup {
+/// A whole page, of the section with this address. `control` is for its time.
+pub(super) fn page(
+    time: &Time,
+    control: &Markup,
+    section: &str,
+    title: &str,
+    main: &Markup,
+) -> Markup {
     let [style, script, icon] = assets::paths();
     let head = html! {
         link rel="icon" type="image/svg+xml" href=(icon);
@@ -45,10 +52,10 @@ pub(super) fn page(section: &str, title: &str, main: &Markup) -> Markup {
     let body = html! {
         a.skip href="#main" { "Skip to the content" }
         header.top {
-            a.brand href="/" { "pinbad" }
+            a.brand href=(time.link("/", [])) { "pinbad" }
             nav aria-label="Pages" {
                 @for (path, name) in SECTIONS {
-                    a href=(path) aria-current=[(path == section).then_some("page")] { (name) }
+                    a href=(time.link(path, [])) aria-current=[(path == section).then_some("page")] { (name) }
                 }
             }
             div.switches {
@@ -57,7 +64,8 @@ pub(super) fn page(section: &str, title: &str, main: &Markup) -> Markup {
                 button #theme type="button" hidden { "Light or dark" }
             }
         }
-        main #main tabindex="-1" { (main) }
+        (control)
+        main #main tabindex="-1" data-past=[time.refresh()] data-tz=[time.zone()] { (main) }
         footer {
             "pinbad " (env!("CARGO_PKG_VERSION"))
             " \u{b7} " a href="/api/v1/openapi.json" { "API" }
@@ -83,7 +91,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
         @if !stranger { p { a href="/" { "To the overview" } } }
     };
     if !stranger {
-        return page("", title, &main);
+        return page(&Time::default(), &html! {}, "", title, &main);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json};
 
 use super::columns::{Show, columns};
 use super::formatting::{self, visible};
-use super::frame;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
@@ -30,6 +29,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let lag_us = status.get("merge_lag_us").map_or(0.0, sum);
     let main = html! {
         h1 { "Daemon" }
+        (view.time.only_now())
         div #state data-live {
             @if reasons.is_empty() {
                 p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began " (formatting::micros(lag_us as u64)) " late." }
@@ -44,7 +44,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (memory_plan(&view.app.settings.memory_plan))
         div #sockets data-live { (sockets(&status)) }
     };
-    Ok(frame::page("/daemon", "Daemon", &main))
+    view.page("/daemon", "Daemon", &main)
 }
 
 /// A row of a name and a number; with what there is room for, also as a part of that.

@@ -1,21 +1,28 @@
-//! The last hour of a row as charts: traffic, times, errors, CPU, each also at an address of its own.
+//! A row over time as charts: traffic, times, errors, CPU, each also at an address of its own.
 //!
-//! Data comes from the last hour in memory ([`Series`]), which follows the rows of some reports; of others, and of rows too
-//! light to be kept, the page says why there is no chart. `span` is how far back a chart goes: what there is, up to an hour, when
-//! it is not given.
+//! Live charts show the last hour in memory ([`Series`]), which follows the rows of some reports; of others, and of rows too
+//! light to be kept, the page says why there is no chart. `span` is how far back they go: what there is, up to an hour, when
+//! it is not given. Charts of the past come from the same where it reaches back that far, and from the history otherwise; all of a page
+//! from one reading.
 
-use std::sync::LazyLock;
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::chart::{Chart, Line, Theme};
+use super::chart::{Chart, Line, Mark, Theme, ticks_to_now};
 use super::columns::Show;
 use super::formatting::{self, visible};
 use super::frame;
+use super::time::Time;
+use crate::http::api::series::step_of;
 use crate::http::error::Problem;
-use crate::http::params::{Params, row_link};
-use crate::series::{Metric, Series};
+use crate::http::params::Params;
+use crate::query::past::LineQuestion;
+use crate::query::read_model::ReadModel;
+use crate::series::{Coverage, Lines, Metric, Series};
+use crate::state::annotations::Annotation;
 
 /// How far back a chart can go: in the address, seconds, seconds from one point to the next.
 const SPANS: [(&str, u64, u64); 4] = [
@@ -44,6 +51,13 @@ struct Kind {
     lines: Vec<(String, usize, String)>,
 }
 
+/// Points of a line of the past at most: there are hardly more pixels.
+const POINTS_WANTED: u64 = 370;
+/// Marks of a chart at most.
+const MARKS_MAX: usize = 100;
+/// Seconds from one point to the next where the last hour is looked at closely.
+const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
+
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     toml::from_str(include_str!("charts.toml")).expect("the charts are well formed")
 });
@@ -61,7 +75,7 @@ pub(super) fn span(params: &mut Params) -> Result<Option<&'static str>, Problem>
 }
 
 /// A row whose history is shown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct History<'a> {
     pub(super) series: &'a Series,
     pub(super) report: &'a str,
@@ -69,6 +83,25 @@ pub(super) struct History<'a> {
     pub(super) keys: &'a [(String, String)],
     pub(super) timers: bool,
     pub(super) span: Option<&'static str>,
+    pub(super) source: &'a dyn ReadModel,
+    pub(super) time: &'a Time,
+}
+
+/// What was read of a span.
+#[derive(Debug, Default)]
+struct Read {
+    /// When the first point begins, unix seconds.
+    from: u64,
+    step: u64,
+    /// By metric.
+    points: Vec<Vec<Option<f64>>>,
+}
+
+impl Read {
+    /// When the first point is drawn, the middle of what it is about.
+    fn middle(&self) -> f64 {
+        self.from as f64 + self.step as f64 / 2.0
+    }
 }
 
 impl History<'_> {
@@ -78,29 +111,32 @@ impl History<'_> {
         (!self.keys.is_empty()).then(|| key.collect())
     }
 
-    /// Why nothing is kept.
-    fn why_not(&self) -> Option<String> {
-        self.series.why_not(self.report, self.key().as_deref())
-    }
-
     /// The charts of this row, as figures of a page, or why there are none.
     pub(super) fn figures(&self) -> Markup {
-        if let Some(why) = self.why_not() {
-            return html! { p.note { "No charts: " (visible(&why)) } };
-        }
-        let more = self.span.map(|span| ("span", span));
-        let address = |name: &str| row_link(self.report, &format!("{name}.svg"), self.keys, more);
+        let kinds = self.kinds();
+        let charts = match self.charts(kinds) {
+            Err(why) => return html! { p.note { "No charts: " (visible(&why)) } },
+            Ok(charts) => charts,
+        };
+        let span = self.span.map(|span| ("span", span));
+        let address = |name: &str| {
+            let file = format!("{name}.svg");
+            self.time.row_link(self.report, &file, self.keys, span)
+        };
         html! {
-            @for kind in self.kinds() {
+            @for (at, kind) in kinds.iter().enumerate() {
                 div id={ "past-" (kind.name) } data-live {
-                    @if let Some(chart) = self.chart(kind, &kind.title) { (chart.figure(&kind.name, &address(&kind.name))) }
+                    @if let Some(chart) = charts.get(at) { (chart.figure(&kind.name, &address(&kind.name))) }
                 }
             }
         }
     }
 
-    /// Links to other spans. `address` makes the address of the page with that span.
+    /// Links to other reaches of live charts. `address` makes the address of the page with that span.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
+        if self.time.spans.is_some() {
+            return html! {};
+        }
         let (now, _, _) = self.reach();
         let choices = SPANS.map(|(name, secs, _)| {
             let text = html! { (formatting::roughly(secs as f64)) };
@@ -132,51 +168,176 @@ impl History<'_> {
     pub(super) fn picture(&self, name: &str, of: &str, theme: Theme) -> Result<Markup, Problem> {
         let kind = self.kinds().iter().find(|kind| kind.name == name);
         let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
-        let chart = self.chart(kind, &format!("{of}: {}", kind.title));
-        let chart = chart.ok_or_else(|| {
-            let why = self.why_not();
-            Problem::not_found(why.unwrap_or_else(|| "no second is complete yet".to_owned()))
-        })?;
+        let charts = self.charts(std::slice::from_ref(kind));
+        let chart = charts.map_err(Problem::not_found)?.pop();
+        let nothing = || Problem::not_found("no second is complete yet");
+        let mut chart = chart.ok_or_else(nothing)?;
+        chart.title = format!("{of}: {}", chart.title);
         Ok(chart.svg("alone", theme))
     }
 
-    fn chart(&self, kind: &'static Kind, title: &str) -> Option<Chart> {
-        let to = self.series.coverage()?.to;
-        let (_, span, step) = self.reach();
-        let from = to.saturating_sub(span);
-        let metrics = kind.lines.iter();
-        let metrics = metrics.filter_map(|(_, _, metric)| Metric::parse(metric));
-        let (metrics, key): (Vec<Metric>, _) = (metrics.collect(), self.key());
-        let span = (from, to, step);
+    /// Charts of these kinds, or why there are none. Before the first second is complete there are none either.
+    fn charts(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
+        let lines = kinds.iter().flat_map(|kind| &kind.lines);
+        let metrics = lines.filter_map(|(_, _, metric)| Metric::parse(metric));
+        let metrics: Vec<Metric> = metrics.collect();
+        let time = self.time;
+        let Some(spans) = &time.spans else {
+            return Ok(self.live(kinds, &metrics)?.unwrap_or_default());
+        };
+        let now = self.read(&metrics, &spans.span)?;
+        let before = spans.before.as_ref();
+        let before = before
+            .map(|before| self.read(&metrics, before))
+            .transpose()?;
+        let span = now.from..spans.span.end.max(now.from + 1);
+        let ticks = time.ticks(span.clone());
+        let later = before.as_ref().zip(spans.before.as_ref());
+        let later = later
+            .map(|(read, before)| read.middle() + spans.span.start as f64 - before.start as f64);
+        let blank = Chart {
+            span: span.start as f64..span.end as f64,
+            ticks,
+            marks: self.marks(&span),
+            can_zoom: time.has_past(),
+            ..Chart::default()
+        };
+        let mut charts = drawn(kinds, &blank, &now, (now.middle(), false));
+        if let (Some(read), Some(start)) = (&before, later) {
+            let drawn = drawn(kinds, &blank, read, (start, true));
+            for (chart, before) in charts.iter_mut().zip(drawn) {
+                chart.lines.extend(before.lines);
+            }
+        }
+        Ok(charts)
+    }
+
+    /// Those of the last hour.
+    fn live(
+        &self,
+        kinds: &'static [Kind],
+        metrics: &[Metric],
+    ) -> Result<Option<Vec<Chart>>, String> {
+        if let Some(why) = self.series.why_not(self.report, self.key().as_deref()) {
+            return Err(why);
+        }
+        let Some(coverage) = self.series.coverage() else {
+            return Ok(None);
+        };
+        let (_, secs, step) = self.reach();
+        let span = (coverage.to.saturating_sub(secs), coverage.to, step);
         let found = self
             .series
-            .lines(self.report, key.as_deref(), &metrics, span)
-            .ok()?;
-        let points = |points: Vec<Option<f64>>| points.into_iter().map(|it| it.unwrap_or(f64::NAN));
-        let lines = kind.lines.iter().zip(found.points);
-        let lines = lines.map(|((name, colour, _), found)| Line {
-            name,
-            colour: *colour,
-            points: points(found).collect(),
-        });
-        Some(Chart {
-            title: title.to_owned(),
-            unit: kind.show,
-            lines: lines.collect(),
-            step_secs: found.step as f64,
+            .lines(self.report, self.key().as_deref(), metrics, span)?;
+        let count = found.points.iter().map(Vec::len).max().unwrap_or(0);
+        let secs = count.saturating_sub(1).max(1) as u64 * found.step;
+        let span = found.from as f64..(found.from + secs) as f64;
+        let blank = Chart {
+            ticks: ticks_to_now(&span),
+            span,
+            marks: self.marks(&(found.from..found.from + secs)),
+            is_live: true,
+            can_zoom: self.time.has_past(),
+            ..Chart::default()
+        };
+        let start = found.from as f64;
+        let read = Read {
+            from: found.from,
+            step: found.step,
+            points: found.points,
+        };
+        Ok(Some(drawn(kinds, &blank, &read, (start, false))))
+    }
+
+    /// What people and scripts noted of a span: the newest of it.
+    fn marks(&self, span: &Range<u64>) -> Vec<Mark> {
+        let noted = self.source.annotations().within(&(span.start..=span.end));
+        let newest = noted.iter().rev().take(MARKS_MAX);
+        let mark = |it: &Arc<Annotation>| Mark {
+            time: it.time as f64,
+            text: match it.tags.as_str() {
+                "" => visible(&it.text),
+                tags => format!("{} [{}]", visible(&it.text), visible(tags)),
+            },
+        };
+        newest.map(mark).collect()
+    }
+
+    /// What the last hour or the history has of a span.
+    fn read(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
+        let (secs, key) = (span.end - span.start, self.key());
+        let reaches = |reach: Coverage| reach.from <= span.start;
+        if self.series.coverage().is_some_and(reaches) {
+            let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
+            let step = FINE_STEPS.iter().find(fits).copied().unwrap_or(60);
+            let span = (span.start, span.end, step);
+            let found = self
+                .series
+                .lines(self.report, key.as_deref(), metrics, span);
+            if let Ok(Lines { from, step, points }) = found {
+                return Ok(Read { from, step, points });
+            }
+        }
+        let question = LineQuestion {
+            key,
+            metrics: metrics.to_vec(),
+            span: span.clone(),
+            step: step_of(secs, POINTS_WANTED),
+        };
+        let found = self.source.past_lines(self.report, &question);
+        let found = found.map_err(|why| why.to_string())?;
+        Ok(Read {
+            from: found.from,
+            step: found.step,
+            points: found.points,
         })
     }
+}
+
+/// A chart for each kind, of lines that were read in this order. `start` is where the first points are drawn.
+fn drawn(
+    kinds: &'static [Kind],
+    blank: &Chart,
+    read: &Read,
+    (start, is_before): (f64, bool),
+) -> Vec<Chart> {
+    let mut found = read.points.iter();
+    let chart = |kind: &'static Kind| {
+        let lines = kind.lines.iter().zip(found.by_ref());
+        let lines = lines.map(|((name, colour, _), points)| Line {
+            name,
+            colour: *colour,
+            is_before,
+            start,
+            step: read.step as f64,
+            points: points.iter().map(|it| it.unwrap_or(f64::NAN)).collect(),
+        });
+        Chart {
+            title: kind.title.clone(),
+            unit: kind.show,
+            lines: lines.collect(),
+            ..blank.clone()
+        }
+    };
+    kinds.iter().map(chart).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::chart::POINTS_MAX;
     use super::*;
+    use crate::http::tests::harness::Sample;
 
     #[test]
     fn no_line_has_more_points_than_a_chart_is_drawn_with() {
         for (name, secs, step) in SPANS {
             assert!((secs / step) as usize <= POINTS_MAX, "{name}");
+        }
+        for secs in [1_u64, 3_600, 86_400 * 30, 253_402_300_800] {
+            assert!(
+                secs.div_ceil(step_of(secs, POINTS_WANTED)) <= POINTS_MAX as u64,
+                "{secs}"
+            );
         }
         let span = |text| super::span(&mut Params::parse(Some(text)).unwrap());
         assert_eq!(span(""), Ok(None));
@@ -202,6 +363,8 @@ mod tests {
             keys: &[],
             timers: false,
             span: None,
+            source: &Sample::default(),
+            time: &Time::default(),
         };
         let page = history.figures().into_string();
         assert!(

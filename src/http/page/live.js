@@ -1,4 +1,4 @@
-// What the pages do beyond reading: follow the second, switch between light and dark, make and drop reports.
+// What the pages do beyond reading: follow the second, zoom into charts, switch between light and dark, make and drop reports.
 // Everything that is shown comes from the server as a whole page; this swaps the parts marked data-live.
 "use strict";
 (() => {
@@ -21,21 +21,24 @@
       if (isNaN(moment)) continue;
       time.title = time.textContent;
       const today = moment.toDateString() === new Date().toDateString();
-      time.textContent = (today ? "" : moment.toLocaleDateString() + " ") + moment.toLocaleTimeString();
+      const timeZone = document.getElementById("main").dataset.tz;
+      time.textContent = (today && !timeZone ? "" : moment.toLocaleDateString([], { timeZone }) + " ") + moment.toLocaleTimeString([], { timeZone });
     }
   }
 
   // Somebody who reads or uses a part keeps it as it is.
   function inUse(part) {
-    if (part.contains(document.activeElement)) return true;
+    if (part.contains(document.activeElement) || part.querySelector(".zoom")) return true;
     const selection = document.getSelection();
     return selection && !selection.isCollapsed && part.contains(selection.anchorNode);
   }
 
   let asking = false;
+  let looked = 0;
   async function refresh() {
     if (asking || document.hidden) return;
     asking = true;
+    looked = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
       if (!answer.ok) return;
@@ -81,8 +84,10 @@
         if (now.p95 !== undefined) parts.push("p95 " + number(now.p95 * 1000) + " ms");
         if (now.errors_per_sec !== undefined) parts.push(number(now.errors_per_sec) + " errors/s");
         say(...parts);
-        // The first event comes at once: the page is no older.
-        if (performance.now() > FRESH_MS && document.querySelector("[data-live]")) refresh();
+        // The first event comes at once: the page is no older. What is past changes by the minute, if at all.
+        const past = document.getElementById("main").dataset.past;
+        const due = past === undefined ? FRESH_MS : past * 1000 || Infinity;
+        if (performance.now() - (past ? looked : 0) > due && document.querySelector("[data-live]")) refresh();
       });
       events.onerror = () => {
         if (events && events.readyState === EventSource.CLOSED) {
@@ -163,8 +168,48 @@
     }
   }
 
+  // A drag over a chart leads to that part of its span.
+  function zoom() {
+    let drag = null;
+    const end = () => { if (drag) drag.box.remove(); drag = null; };
+    const move = (event) => {
+      if (!drag) return;
+      const { left, width } = drag.plot.getBoundingClientRect();
+      const part = (x) => Math.min(1, Math.max(0, (x - left) / width));
+      drag.parts = [part(drag.x), part(event.clientX)].sort((a, b) => a - b);
+      const [x, wide] = [drag.plot.x.baseVal.value, drag.plot.width.baseVal.value];
+      drag.box.setAttribute("x", x + wide * drag.parts[0]);
+      drag.box.setAttribute("width", wide * (drag.parts[1] - drag.parts[0]));
+    };
+    addEventListener("pointerdown", (event) => {
+      const plot = event.target.closest("svg")?.querySelector(".plot");
+      if (!plot || event.button || event.pointerType === "touch") return;
+      event.preventDefault();
+      const box = plot.cloneNode();
+      box.setAttribute("class", "zoom");
+      plot.after(box);
+      drag = { plot, box, x: event.clientX };
+      move(event);
+    });
+    addEventListener("pointermove", move);
+    addEventListener("pointercancel", end);
+    addEventListener("pointerup", () => {
+      const { plot, parts: [first, last] } = drag || { parts: [0, 0] };
+      end();
+      if (last - first < 0.02) return;
+      const [from, to] = [plot.dataset.from, plot.dataset.to].map(Number);
+      const at = (part) => new Date(Math.round(from + (to - from) * part) * 1000).toISOString().replace(".000", "");
+      const there = new URL(location.href);
+      for (const name of ["span", "offset", "before_id"]) there.searchParams.delete(name);
+      there.searchParams.set("from", at(first));
+      there.searchParams.set("to", at(last));
+      location.assign(there);
+    });
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     localTimes(document);
+    zoom();
     themes(document.getElementById("theme"));
     const make = document.getElementById("make");
     if (make) makeReports(make, document.getElementById("made"));

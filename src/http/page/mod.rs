@@ -14,7 +14,7 @@
 //! | `health` | the daemon itself |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
-//! `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
+//! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
 //! `cache` (each page is made once a second at most), `compressed`.
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
@@ -40,6 +40,7 @@ mod request;
 mod requests;
 mod row;
 mod table;
+mod time;
 mod timer_groups;
 mod timers;
 

@@ -11,20 +11,25 @@ use serde_json::Value as Json;
 use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, History};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, number_of};
 use super::render::View;
 use super::table::{Head, table};
+use super::time::Time;
 use super::timer_groups::small_table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::link;
+use crate::query::error::QueryError;
 use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::query::table::Table;
 use crate::series::EVERYTHING;
 
 /// What the top rows can be chosen by: in the address, in words, the column of requests, the column of timers.
 type Order = (&'static str, &'static str, &'static str, &'static str);
 
-const ORDERS: [Order; 4] = [
+/// The first only of two spans that are compared.
+const ORDERS: [Order; 5] = [
+    ("p95_change", "what got slower", "p95_change", "p95"),
     ("time", "total time", "req_time_total", "time"),
     ("p95", "p95", "p95", "p95"),
     ("count", "count", "req_count", "hits"),
@@ -50,51 +55,73 @@ const STANDS_OUT: f64 = 10.0;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let span = history::span(&mut params)?;
-    let word = params.word("sort", &ORDERS.map(|order| order.0))?;
-    let order = ORDERS.into_iter().find(|order| order.0 == word);
-    let order = order.unwrap_or(ORDERS[0]);
-    let source = view.source;
+    let (source, time) = (view.source, &view.time);
+    // Of two spans that are compared, what got slower comes first.
+    let orders = match time.spans.as_ref().and_then(|spans| spans.before.as_ref()) {
+        Some(_) => &ORDERS[..],
+        None => &ORDERS[1..],
+    };
+    let words: Vec<&str> = orders.iter().map(|order| order.0).collect();
+    let word = params.word("sort", &words)?;
+    let order = *orders
+        .iter()
+        .find(|order| order.0 == word)
+        .unwrap_or(&orders[0]);
     let history = view.app.settings.series.as_ref().map(|series| History {
         series,
         report: EVERYTHING,
         keys: &[],
         timers: false,
         span,
+        source,
+        time,
     });
     let address = |span: Option<&str>, sort: &str| {
-        let sort = (sort != ORDERS[0].0).then_some(("sort", sort));
-        link("/", span.map(|span| ("span", span)).into_iter().chain(sort))
+        let sort = (sort != orders[0].0).then_some(("sort", sort));
+        let span = span.map(|span| ("span", span));
+        link("/", span.into_iter().chain(sort).chain(time.pairs()))
     };
     let names = PANELS.map(|panel| panel.0);
-    let [all, scripts, servers, hosts, statuses] =
-        Ranking::read_all(source, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
+    let [all, mut scripts, servers, hosts, statuses] =
+        Ranking::read_all(view, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
     let [first, others @ ..] = PANELS;
-    let orders =
-        ORDERS.map(|(word, text, ..)| (address(span, word), html! { (text) }, word == order.0));
+    let choices = orders.iter();
+    let choices =
+        choices.map(|(word, text, ..)| (address(span, word), html! { (text) }, *word == order.0));
+    let choices: Vec<_> = choices.collect();
+    let mut all = all?;
+    all.choose(&|_, _| true, &all.sort(), (0, 1))?;
+    let panels = others.into_iter().zip([servers, hosts, statuses]);
+    let panels = panels.map(|(other, mut ranking)| panel(&mut ranking, other, order, time));
     let main = html! {
         h1.hidden { "Overview" }
         div #numbers data-live {
-            (numbers(&all, source))
-            @if scripts.table().is_empty() { (start(source)) } @else { (leaders(&scripts, first.0)?) }
+            (numbers(&all, source, time))
+            @match &mut scripts {
+                Ok(scripts) if !scripts.table().is_empty() => (leaders(scripts, first.0, time)?),
+                Ok(_) if time.spans.is_none() => (start(source)),
+                _ => {},
+            }
         }
+        (all.remarks())
         @if let Some(history) = &history {
             (history.spans(|span| address(Some(span), order.0)))
             div.charts.four { (history.figures()) }
         }
-        (frame::views("Top by", "Top by", &orders))
+        (frame::views("Top by", "Top by", &choices))
         div.panels {
-            (panel(&scripts, first, order)?)
-            @if let Some(table) = small_table(source, &RequestSearch::default(), order.3, &[])? {
+            (panel(&mut scripts, first, order, time)?)
+            @if let Some(table) = small_table(view, &RequestSearch::default(), order.3, &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
-            @for (other, ranking) in others.into_iter().zip([&servers, &hosts, &statuses]) { (panel(ranking, other, order)?) }
+            @for panel in panels { (panel?) }
         }
     };
-    Ok(frame::page("/", "Overview", &main))
+    view.page("/", "Overview", &main)
 }
 
 /// All requests in a few numbers.
-fn numbers(all: &Ranking, source: &dyn ReadModel) -> Markup {
+fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
     let columns = all.columns_named(
         "req_per_sec req_time_median p95 p99 error_count ru_utime_total ru_stime_total",
     );
@@ -105,45 +132,47 @@ fn numbers(all: &Ranking, source: &dyn ReadModel) -> Markup {
         .filter_map(|name| status.get(*name)?.as_u64())
         .sum();
     html! {
-        p.over { "All requests, " (frame::span_of(all.answer.covered_seconds, all.answer.window_seconds)) }
+        p.over { "All requests, " (all.about()) }
         dl.facts {
-            @for column in &columns { (all.fact(column, 0)) }
+            @if !all.table().is_empty() { @for column in &columns { (all.fact(column, 0)) } }
             div title="Packets and requests lost since the start" {
-                dt { "Lost" } dd.big.bad[lost > 0] { a href="/daemon" { (formatting::count(lost)) } }
+                dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
             }
         }
     }
 }
 
 /// The scripts that stand out: which takes the most time, which is slow, which fails.
-fn leaders(scripts: &Ranking, report: &str) -> Result<Markup, Problem> {
-    let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
-    let first = |column: &str, keep: &dyn Fn(usize) -> bool| {
+fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, Problem> {
+    let (requests, longest) = (scripts.table().column("req_count"), scripts.time);
+    let requests = |table: &dyn Table, row| number_of(&table.value(row, requests?));
+    let busy = |table: &dyn Table, row| requests(table, row).unwrap_or(0.0) >= STANDS_OUT;
+    let any = |_: &dyn Table, _| true;
+    let mut first = |column: &str, keep: &dyn Fn(&dyn Table, usize) -> bool| {
         if scripts.table().column(column).is_none() {
             return Ok(None);
         }
         let (rows, _) = scripts.choose(keep, &Sort::largest(column), (0, 1))?;
         Ok::<_, Problem>(rows.first().copied())
     };
-    let requests = scripts.numbers("req_count");
-    let busy = |row: usize| requests(row).unwrap_or(0.0) >= STANDS_OUT;
-    let any = |_: usize| true;
     let slow = match first("p95", &busy)? {
         None => first("p95", &any)?,
         found => found,
     };
-    let failing = first("error_count", &any)?.filter(|row| number("error_count", *row) > 0.0);
+    let (failing, longest) = (first("error_count", &any)?, first(longest, &any)?);
+    let number = |column: &str, row: usize| scripts.number(column, row).unwrap_or(0.0);
+    let failing = failing.filter(|row| number("error_count", *row) > 0.0);
     let leader = |title: &str, row: Option<usize>, why: &dyn Fn(usize) -> String| {
         html! {
             div { dt { (title) } dd { @match row {
-                Some(row) => { span.key { a href=(scripts.row_link(report, row)) { @for key in &scripts.answer.key_columns { (scripts.key(row, *key)) } } } " " b { (why(row)) } },
+                Some(row) => { span.key { a href=(scripts.row_link(report, row, time)) { @for key in &scripts.answer.key_columns { (scripts.key(row, *key)) } } } " " b { (why(row)) } },
                 None => span.good { "none" },
             } } }
         }
     };
     Ok(html! {
         dl.facts.leaders {
-            (leader("Takes the most time", first(scripts.time, &any)?, &|row| {
+            (leader("Takes the most time", longest, &|row| {
                 format!("{} of all", formatting::percent(number("req_time_percent", row)))
             }))
             (leader("Slowest", slow, &|row| format!("p95 {}", formatting::secs(number("p95", row)))))
@@ -183,25 +212,35 @@ fn start(source: &dyn ReadModel) -> Markup {
     }
 }
 
-/// The top rows of one report.
+/// The top rows of one report, or why there are none.
 fn panel(
-    ranking: &Ranking,
+    ranking: &mut Result<Ranking, QueryError>,
     (report, title, limit, names): (&str, &str, usize, &str),
     order: Order,
+    time: &Time,
 ) -> Result<Markup, Problem> {
+    let ranking = match ranking {
+        Ok(ranking) => ranking,
+        Err(why) => {
+            return Ok(
+                html! { section.panel aria-label=(title) { p.note { (title) ": " (visible(&why.to_string())) } } },
+            );
+        }
+    };
     let sort = Sort::largest(order.2);
-    let (rows, total) = ranking.choose(&|_| true, &sort, (0, limit))?;
+    let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, limit))?;
     let mut columns = ranking.columns_named(names);
     // The number by which rows are chosen stands beside their names, on a phone too.
-    columns.sort_by_key(|column| column.name != order.2);
+    let by = order.2.trim_end_matches("_change");
+    columns.sort_by_key(|column| column.name != by);
     let mut heads = ranking.heads(&columns, None);
     heads[0] = Head::hidden("Name");
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {
-        Some(ranking.row_link(report, row))
+        Some(ranking.row_link(report, row, time))
     });
     let by = format!("-{}", order.2);
     let caption = html! {
-        a href=(link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
+        a href=(time.link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
         " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1) }
     };
     Ok(html! {

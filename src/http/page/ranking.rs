@@ -8,16 +8,28 @@ use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting::{self, Name, visible};
+use super::frame;
+use super::render::View;
 use super::table::{Head, bar};
+use super::time::Time;
 use crate::http::answer::order::{Sort, choose};
 use crate::http::error::Problem;
-use crate::http::params::{encode, link};
-use crate::query::read_model::{ReadModel, ReportAnswer};
+use crate::query::error::QueryError;
+use crate::query::past::PastAnswer;
+use crate::query::read_model::ReportAnswer;
 use crate::query::table::Table;
 use crate::value::{ColumnType, Value};
 
 /// The percentiles beside the median.
 const PERCENTILES: [f64; 2] = [95.0, 99.0];
+
+/// Remarks on what is lacking that are shown.
+const REMARKS: usize = 3;
+/// Rows of the past whose percentiles are read to sort by them, when not all are.
+const HEAVIEST: usize = 250;
+
+/// From which change on it should catch the eye.
+const CHANGED: f64 = 0.1;
 
 /// The part of requests from which on failing is shown in red.
 const FAILING: f64 = 0.01;
@@ -37,28 +49,60 @@ pub(super) struct Ranking {
     pub(super) time: &'static str,
     /// How a key is shown that a row does not have.
     missing: &'static str,
+    /// Of the past: what it is about, and what is lacking.
+    past: Option<(String, Vec<String>)>,
+    /// Whether a change stands beside its number, not in a column of its own.
+    is_brief: bool,
+    /// Whether, of the past, rows are sorted by percentiles of those with the most time alone, the others behind them: histograms of all
+    /// take long to read.
+    pub(super) heaviest_only: bool,
 }
 
 impl Ranking {
     /// Reads a report in the columns that all have.
-    pub(super) fn read(source: &dyn ReadModel, name: &str) -> Result<Self, Problem> {
-        Ok(Self::native(source.ranking(name, &PERCENTILES)?))
+    pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
+        match view.time.question(Some(&PERCENTILES), &[]) {
+            None => Ok(Self::native(view.source.ranking(name, &PERCENTILES)?)),
+            Some(question) => {
+                let past = view.source.past(name, &question)?;
+                Ok(Self::of_past(&view.time, past, Self::native))
+            }
+        }
     }
 
-    /// Reads several, which costs little more than one.
+    /// Reads several in brief, which costs little more than one; or why one of them has no past.
     pub(super) fn read_all<const N: usize>(
-        source: &dyn ReadModel,
+        view: &View<'_>,
         names: [&str; N],
-    ) -> Result<[Self; N], Problem> {
-        let answers = source.rankings(&names, &PERCENTILES)?;
-        let all: Vec<Self> = answers.into_iter().map(Self::native).collect();
+    ) -> Result<[Result<Self, QueryError>; N], Problem> {
+        if let Some(question) = view.time.question(Some(&PERCENTILES), &[]) {
+            return Ok(names.map(|name| {
+                let past = view.source.past(name, &question)?;
+                Ok(Self::of_past(&view.time, past, Self::native).brief())
+            }));
+        }
+        let answers = view.source.rankings(&names, &PERCENTILES)?;
+        let all = answers.into_iter().map(|it| Ok(Self::native(it).brief()));
+        let all: Vec<_> = all.collect();
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
+    fn of_past(time: &Time, past: PastAnswer, of: impl Fn(ReportAnswer) -> Self) -> Self {
+        let about = (time.about(&past), past.partial);
+        Self {
+            past: Some(about),
+            ..of(past.report)
+        }
+    }
+
     fn native(answer: ReportAnswer) -> Self {
-        let (table, time) = match answer.table.column("timer_value") {
-            Some(_) => ("timers", "timer_value"),
-            None => ("requests", "req_time_total"),
+        let has = |column| answer.table.column(column).is_some();
+        let compared = has("req_count_before");
+        let (table, time) = match has("timer_value") {
+            true if compared => ("timers_compared", "timer_value"),
+            true => ("timers", "timer_value"),
+            false if compared => ("requests_compared", "req_time_total"),
+            false => ("requests", "req_time_total"),
         };
         Self::of(answer, columns(table).to_vec(), time)
     }
@@ -70,6 +114,9 @@ impl Ranking {
             columns,
             time,
             missing: "(other)",
+            past: None,
+            is_brief: false,
+            heaviest_only: false,
         }
     }
 
@@ -96,8 +143,22 @@ impl Ranking {
         }
     }
 
-    /// A report in its own columns.
-    pub(super) fn own(answer: ReportAnswer) -> Self {
+    /// Reads a report in its own columns; of a histogram view, the row with these keys.
+    pub(super) fn read_own(
+        view: &View<'_>,
+        name: &str,
+        keys: &[(String, String)],
+    ) -> Result<Self, Problem> {
+        match view.time.question(None, keys) {
+            None => Ok(Self::own(view.source.report(name, None, keys)?)),
+            Some(question) => {
+                let past = view.source.past(name, &question)?;
+                Ok(Self::of_past(&view.time, past, Self::own))
+            }
+        }
+    }
+
+    fn own(answer: ReportAnswer) -> Self {
         let columns = answer.table.columns().iter().enumerate();
         let others = columns.filter(|(at, _)| !answer.key_columns.contains(at));
         let column = |(_, column): (usize, &crate::value::Column)| Column {
@@ -106,6 +167,7 @@ impl Ranking {
             hint: String::new(),
             show: match column.column_type {
                 ColumnType::Text | ColumnType::Varchar(_) => Show::Text,
+                _ if column.name.ends_with("_change") => Show::Change,
                 _ => Show::Any,
             },
             room: String::new(),
@@ -123,16 +185,53 @@ impl Ranking {
         self.answer.key_columns.is_empty() && !self.time.is_empty()
     }
 
+    /// The same in the columns of one span; when two are compared, with changes beside the numbers.
+    pub(super) fn brief(self) -> Self {
+        let table = if self.timers { "timers" } else { "requests" };
+        Self {
+            columns: columns(table).to_vec(),
+            is_brief: true,
+            heaviest_only: true,
+            ..self
+        }
+    }
+
+    /// What it is about, in words.
+    pub(super) fn about(&self) -> String {
+        match &self.past {
+            Some((about, _)) => about.clone(),
+            None => frame::span_of(self.answer.covered_seconds, self.answer.window_seconds),
+        }
+    }
+
+    /// What is lacking in it.
+    pub(super) fn remarks(&self) -> Markup {
+        let remarks = self.past.as_ref().map_or(&[][..], |(_, partial)| partial);
+        html! {
+            @for remark in remarks.iter().take(REMARKS) { p.note { "Not complete: " (visible(remark)) "." } }
+            @if remarks.len() > REMARKS { p.note { "And " (remarks.len() - REMARKS) " more like these." } }
+        }
+    }
+
+    /// By what rows are sorted when nothing is said: of two spans that are compared, by what got slower.
+    pub(super) fn sort(&self) -> Sort {
+        let slower = self
+            .columns
+            .iter()
+            .find(|column| column.name == "p95_change");
+        Sort::largest(slower.map_or(self.time, |column| &column.name))
+    }
+
     /// The columns of these names, with blanks between them, in this order.
     pub(super) fn columns_named(&self, names: &str) -> Vec<Column> {
         let named = |name| self.columns.iter().find(|it| it.name == name).cloned();
         names.split(' ').filter_map(named).collect()
     }
 
-    /// The rows that `keep` lets through, in order, cut; and how many there were before.
+    /// The rows that `keep` lets through, in order, cut; and how many there were before. What they show is there then.
     pub(super) fn choose(
-        &self,
-        keep: &dyn Fn(usize) -> bool,
+        &mut self,
+        keep: &dyn Fn(&dyn Table, usize) -> bool,
         sort: &Sort,
         (offset, limit): (usize, usize),
     ) -> Result<(Vec<usize>, usize), Problem> {
@@ -146,16 +245,32 @@ impl Ranking {
         }
         // Rows that are equal there stand in the order of their time, so that the order does not flicker.
         let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();
-        Ok(choose(table, keep, &sort, offset, limit))
+        let columns: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
+        let heaviest = by(self.time, true).filter(|_| self.heaviest_only && self.past.is_some());
+        let heaviest = heaviest.map(|by| choose(table, &|_| true, &[by], 0, HEAVIEST).0);
+        let table = self.answer.table.as_mut();
+        table.load(&columns, heaviest.as_deref());
+        let chosen = choose(table, &|row| keep(table, row), &sort, offset, limit);
+        self.load(&chosen.0);
+        Ok(chosen)
+    }
+
+    /// Fetches what is shown of some rows.
+    pub(super) fn load(&mut self, rows: &[usize]) {
+        let table = self.answer.table.as_mut();
+        let columns = self.columns.iter();
+        let columns = columns.filter_map(|column| table.column(&column.name));
+        let columns: Vec<usize> = columns.collect();
+        table.load(&columns, Some(rows));
     }
 
     /// The address of a row's own page.
-    pub(super) fn row_link(&self, report: &str, row: usize) -> String {
+    pub(super) fn row_link(&self, report: &str, row: usize, time: &Time) -> String {
         let value = |key: &usize| formatting::plain(&self.table().value(row, *key));
-        let values: Vec<String> = self.answer.key_columns.iter().map(value).collect();
-        let names = self.answer.keys().into_iter();
-        let keys = names.zip(values.iter().map(String::as_str));
-        link(&format!("/reports/{}/row", encode(report)), keys)
+        let values = self.answer.key_columns.iter().map(value);
+        let names = self.answer.keys().into_iter().map(str::to_owned);
+        let keys: Vec<(String, String)> = names.zip(values).collect();
+        time.row_link(report, "row", &keys, None)
     }
 
     /// A value of the only row, by the name of its column, as the text by which it can be searched for.
@@ -235,6 +350,8 @@ impl Ranking {
             Show::Text => Some("key"),
             Show::Errors if number == 0.0 => Some("zero"),
             Show::Status if number >= 500.0 => Some("bad"),
+            Show::Worse if number > CHANGED => Some("bad"),
+            Show::Worse if number < -CHANGED => Some("good"),
             _ => self.fails(column, row).then_some("bad"),
         };
         html! { td class=[class] { (self.shown(column, row)) } }
@@ -259,6 +376,9 @@ impl Ranking {
             (how, Some(number)) => html! {
                 (how.text(number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
+                @if let Some(change) = self.number(&format!("{}_change", column.name), row).filter(|_| self.is_brief) {
+                    " " small { (formatting::change(change)) }
+                }
             },
         }
     }
@@ -283,11 +403,16 @@ impl Ranking {
     pub(super) fn numbers(&self, column: &str) -> impl Fn(usize) -> Option<f64> {
         let table = self.table();
         let column = table.column(column);
-        move |row| match table.value(row, column?) {
-            Value::Int(number) => Some(number as f64),
-            Value::Micros(us) => Some(us as f64 / 1e6),
-            Value::Float(number) => Some(number),
-            Value::Null | Value::Text(_) => None,
-        }
+        move |row| number_of(&table.value(row, column?))
+    }
+}
+
+/// A value as a number.
+pub(super) fn number_of(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Micros(us) => Some(*us as f64 / 1e6),
+        Value::Float(number) => Some(*number),
+        Value::Null | Value::Text(_) => None,
     }
 }

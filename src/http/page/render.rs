@@ -13,9 +13,11 @@ use maud::Markup;
 
 use super::compressed::Text;
 use super::frame;
+use super::time::Time;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::params::Params;
+use crate::http::span::Span;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
 
@@ -31,18 +33,35 @@ pub(super) struct View<'a> {
     pub(super) app: &'a App,
     /// The parts of the path that the route names.
     pub(super) path: Vec<String>,
-    query: Option<&'a str>,
+    /// Which time it is about.
+    pub(super) time: Time,
+    uri: &'a Uri,
 }
 
 impl View<'_> {
     /// The parameters; empty ones count as not given, since forms send them.
     pub(super) fn form(&self) -> Result<Params, Problem> {
-        Params::of_form(self.query)
+        let mut params = Params::of_form(self.uri.query())?;
+        Span::take_compared(&mut params);
+        Ok(params)
     }
 
     /// The parameters, empty ones too: a key may be the empty text.
     pub(super) fn params(&self) -> Result<Params, Problem> {
-        Params::parse(self.query)
+        let mut params = Params::parse(self.uri.query())?;
+        Span::take_compared(&mut params);
+        Ok(params)
+    }
+
+    /// The whole page, of the section with this address.
+    pub(super) fn page(
+        &self,
+        section: &str,
+        title: &str,
+        main: &Markup,
+    ) -> Result<Markup, Problem> {
+        let control = self.time.control(self.uri.path(), &self.params()?);
+        Ok(frame::page(&self.time, &control, section, title, main))
     }
 
     /// The first part of the path that the route names.
@@ -105,19 +124,21 @@ async fn make(
     page: Page,
 ) -> Result<Text, Problem> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
-    let (shared, query) = (Arc::clone(&app), uri.query().map(str::to_owned));
+    let target = target.to_owned();
+    let shared = Arc::clone(&app);
     let text = app.read(move |source| {
         let view = View {
             source,
             app: &shared,
             path,
-            query: query.as_deref(),
+            time: Time::read(source, uri.query())?,
+            uri: &uri,
         };
         Ok(Text::new(page(&view)?.into_string()))
     });
     match kind {
         Kind::Fresh => text.await,
-        Kind::Shared | Kind::Picture => app.pages.get(target, text).await,
+        Kind::Shared | Kind::Picture => app.pages.get(&target, text).await,
     }
 }
 

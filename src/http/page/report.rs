@@ -16,6 +16,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
+use crate::query::table::Table;
 
 /// Rows on one page when nothing is said, and at most: what keeps a page below a hundred kilobytes.
 pub(super) const LIMIT_DEFAULT: usize = 50;
@@ -41,33 +42,39 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let part = params.text("q").map(|part| part.to_lowercase());
     let is_own = params.word("view", &["main", "own"])? == "own";
     let keys: Vec<_> = params.rest().map(owned).collect();
-    let own = || Ok::<_, Problem>(Ranking::own(source.report(name, None, &keys)?));
-    let (ranking, is_own) = match is_own {
+    let own = || Ranking::read_own(view, name, &keys);
+    let (mut ranking, is_own) = match is_own {
         true => (own()?, true),
-        false => match Ranking::read(source, name) {
+        false => match Ranking::read(view, name) {
             // A table of counters, or the histogram of a row.
             Err(problem) if problem.status == StatusCode::NOT_FOUND => (own()?, true),
             ranking => (ranking?, false),
         },
     };
     let keep = keep(&ranking.answer, &params, part)?;
-    let sort = sort.map_or_else(|| Sort::largest(ranking.time), |text| Sort::parse(&text));
+    ranking.heaviest_only = sort.is_none();
+    let sort = sort.map_or_else(|| ranking.sort(), |text| Sort::parse(&text));
     let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
-        (key == 0).then(|| ranking.row_link(name, row))
+        (key == 0).then(|| ranking.row_link(name, row, &view.time))
     });
     let address = |sort: &str| params.link(path, &[("sort", Some(sort))]);
     let heads = ranking.heads(&ranking.columns, Some((&sort, &address)));
     let answer = &ranking.answer;
-    let span = frame::span_of(answer.covered_seconds, answer.window_seconds);
-    let caption = html! { (visible(name)) ", " (span) };
-    let mut empty = "No row has this name or key.";
-    if answer.table.is_empty() {
-        empty =
-            "Nothing in the window yet: rows come with the first packet that this report counts.";
-    }
+    let caption = html! { (visible(name)) ", " (ranking.about()) };
+    let empty = match (answer.table.is_empty(), &view.time.spans) {
+        (false, _) => "No row has this name or key.",
+        (true, None) => {
+            "Nothing in the window yet: rows come with the first packet that this report counts."
+        }
+        (true, Some(_)) => "Nothing was counted in this span.",
+    };
+    let download = view.time.link(
+        &format!("/api/v1{path}"),
+        [("format", "csv"), ("limit", "0")],
+    );
     let main = html! {
-        (frame::crumbs(&[("/reports", "Reports")], &visible(name)))
+        (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
         (about(&report))
         (filters(path, &params, &report, limit))
@@ -77,9 +84,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 @let (own, text) = if is_own { (None, "Common columns") } else { (Some("own"), "All columns, as in SQL") };
                 a href=(params.link(path, &[("view", own), ("sort", None)])) { (text) }
             }
-            a href=(format!("/api/v1{path}?format=csv&limit=0")) download { "CSV" }
-            a href=(format!("/api/v1{path}")) { "JSON" }
+            a href=(download) download { "CSV" }
+            a href=(view.time.link(&format!("/api/v1{path}"), [])) { "JSON" }
         }
+        (ranking.remarks())
         div #table data-live {
             (table("Rows of the report", &caption, &heads, &cells, empty))
             (pager(offset, rows.len(), total, limit, |offset| {
@@ -87,7 +95,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }))
         }
     };
-    Ok(frame::page("/reports", &visible(name), &main))
+    view.page("/reports", &visible(name), &main)
 }
 
 /// What the report is.
@@ -104,20 +112,20 @@ fn about(report: &ReportSummary) -> Markup {
 
 /// The conditions: keys that are given, and the text that any key has to hold.
 fn keep<'a>(
-    answer: &'a ReportAnswer,
+    answer: &ReportAnswer,
     params: &'a Params,
     part: Option<String>,
-) -> Result<impl Fn(usize) -> bool + use<'a>, Problem> {
-    let table = answer.table.as_ref();
-    let equal = params.keys(&answer.keys(), table.columns())?;
-    let text = |row: usize, key: usize| formatting::plain(&table.value(row, key));
-    Ok(move |row: usize| {
+) -> Result<impl Fn(&dyn Table, usize) -> bool + use<'a>, Problem> {
+    let equal = params.keys(&answer.keys(), answer.table.columns())?;
+    let keys = answer.key_columns.clone();
+    Ok(move |table: &dyn Table, row: usize| {
+        let text = |key: usize| formatting::plain(&table.value(row, key));
         equal
             .iter()
-            .all(|(key, wanted)| text(row, answer.key_columns[*key]) == *wanted)
+            .all(|(key, wanted)| text(keys[*key]) == *wanted)
             && part.as_ref().is_none_or(|part| {
-                let mut keys = answer.key_columns.iter();
-                keys.any(|key| text(row, *key).to_lowercase().contains(part))
+                keys.iter()
+                    .any(|key| text(*key).to_lowercase().contains(part))
             })
     })
 }

@@ -6,9 +6,9 @@
 use maud::{Markup, html};
 
 use super::formatting::{self, visible};
-use super::frame;
 use super::render::View;
 use super::table::{Head, pager, table};
+use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::encode;
 use crate::query::read_model::ReportSummary;
@@ -32,7 +32,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             report.name.to_lowercase().contains(part) || comment.to_lowercase().contains(part)
         })
     });
-    let rows: Vec<Markup> = reports.iter().skip(offset).take(LIMIT).map(row).collect();
+    let rows = reports.iter().skip(offset).take(LIMIT);
+    let rows: Vec<Markup> = rows.map(|report| row(report, &view.time)).collect();
     let heads = [
         Head::text("Report"),
         Head::text("Kind"),
@@ -47,10 +48,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let empty = "No report has this in its name or COMMENT.";
     let main = html! {
         h1 { "Reports" }
+        (view.time.only_now())
         form.filters method="get" action="/reports" role="search" {
             label { "Reports with " input type="search" name="q" value=[part] size="24"; }
+            (view.time.fields())
             button type="submit" { "Show" }
-            a href="/reports#make-h" { "Make a report" }
+            a href=(view.time.link("/reports", []) + "#make-h") { "Make a report" }
         }
         (table("Reports", &caption, &heads, &rows, empty))
         (pager(offset, rows.len(), reports.len(), LIMIT, |offset| {
@@ -58,10 +61,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }))
         (form(definition.as_deref()))
     };
-    Ok(frame::page("/reports", "Reports", &main))
+    view.page("/reports", "Reports", &main)
 }
 
-fn row(report: &ReportSummary) -> Markup {
+fn row(report: &ReportSummary, time: &Time) -> Markup {
     let name = visible(&report.name);
     // The keys in one text are no further key.
     let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
@@ -70,7 +73,7 @@ fn row(report: &ReportSummary) -> Markup {
         _ => keys,
     };
     html! {
-        th.key scope="row" { a href={ "/reports/" (encode(&report.name)) } { (name) } }
+        th.key scope="row" { a href=(time.link(&format!("/reports/{}", encode(&report.name)), [])) { (name) } }
         td.key { (visible(&report.kind)) }
         td.key { (visible(&keys.join(", "))) }
         td { (formatting::count(report.rows)) }

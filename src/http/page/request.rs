@@ -15,8 +15,9 @@ use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{Head, pager, table};
+use super::time::Time;
 use crate::http::error::Problem;
-use crate::http::params::{id, link, row_link};
+use crate::http::params::{id, link};
 use crate::query::read_model::{RequestDetail, TimerDetail};
 
 mod palette;
@@ -25,6 +26,9 @@ use palette::Palette;
 
 /// What requests are searched by from here.
 const LINKED: [&str; 4] = ["status", "hostname", "server_name", "schema"];
+/// Makes the address of the page with other parameters.
+type Address<'a> = dyn Fn(&[(&str, &str)]) -> String + 'a;
+
 /// Bars on one page.
 const ROWS_MAX: usize = 150;
 /// Names of tags that are offered for grouping.
@@ -35,34 +39,36 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let id = id(view.name())?;
     let by = params.text("by");
-    let from = params.count("from", 0)?;
+    let offset = params.count("offset", 0)?;
     params.finish()?;
     let RequestDetail { row, tags, timers } = view.source.request(id)?;
     let request = Ranking::made(row, Vec::new(), "request_facts", "");
     let script = request.plain("script_name");
-    let time = request.number("req_time", 0).unwrap_or(0.0);
-    let time_us = (time * 1e6).round() as u64;
+    let secs = request.number("req_time", 0).unwrap_or(0.0);
+    let time_us = (secs * 1e6).round() as u64;
+    let (time, path) = (&view.time, format!("/requests/{id}"));
+    let address = |more: &[(&str, &str)]| link(&path, more.iter().copied().chain(time.pairs()));
     let main = html! {
-        (frame::crumbs(&[("/requests", "Requests")], &format!("#{id}")))
+        (frame::crumbs(&[(&time.link("/requests", []), "Requests")], &format!("#{id}")))
         h1 { (Name(&script)) }
-        (facts(&request, &script))
+        (facts(&request, &script, time))
         @if !tags.is_empty() {
             h2 { "Tags" }
             ul.tags {
                 @for (name, value) in &tags {
                     @let search = format!("tag.{name}");
-                    li { a href=(link("/requests", [(search.as_str(), value.as_str())])) { (Name(name)) " = " (Name(value)) } }
+                    li { a href=(time.link("/requests", [(search.as_str(), value.as_str())])) { (Name(name)) " = " (Name(value)) } }
                 }
             }
         }
-        (waterfall(&format!("/requests/{id}"), time_us, &timers, by.as_deref(), from))
+        (waterfall(&address, time_us, &timers, by.as_deref(), offset))
     };
     let title = format!("#{id} {}", visible(&script));
-    Ok(frame::page("/requests", &title, &main))
+    view.page("/requests", &title, &main)
 }
 
 /// What is known of the request beside tags and timers. Some of it leads to all requests that have the same.
-fn facts(request: &Ranking, script: &str) -> Markup {
+fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
     html! {
         dl.facts {
             @for (at, column) in request.columns.iter().enumerate() {
@@ -70,15 +76,15 @@ fn facts(request: &Ranking, script: &str) -> Markup {
                 @let shown = request.shown(column, 0);
                 @if !value.is_empty() && (name != "req_count" || value != "1") {
                     div { dt { (column.title) } dd.big[at < 2] {
-                        @if LINKED.contains(&name) { a href=(link("/requests", [(name, value.as_str())])) { (shown) } } @else { (shown) }
+                        @if LINKED.contains(&name) { a href=(time.link("/requests", [(name, value.as_str())])) { (shown) } } @else { (shown) }
                     } }
                 }
             }
         }
         p.about {
-            a href=(row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
+            a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(link("/requests", [("script_name", script), ("order", "slowest")])) { "its slowest requests" }
+            a href=(time.link("/requests", [("script_name", script), ("order", "slowest")])) { "its slowest requests" }
         }
     }
 }
@@ -139,11 +145,11 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
 }
 
 fn waterfall(
-    path: &str,
+    address: &Address<'_>,
     time_us: u64,
     timers: &[TimerDetail],
     by: Option<&str>,
-    from: usize,
+    offset: usize,
 ) -> Markup {
     if timers.is_empty() {
         return html! { h2 { "Timers" } p.note { "The packet had no timers: the script measures nothing with " code { "pinba_timer_start()" } "." } };
@@ -186,13 +192,13 @@ fn waterfall(
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };
-    let shown = bars.iter().enumerate().skip(from).take(ROWS_MAX);
+    let shown = bars.iter().enumerate().skip(offset).take(ROWS_MAX);
     let cells: Vec<Markup> = shown.map(cells).collect();
     html! {
         section aria-labelledby="waterfall-h" {
             h2 #waterfall-h { "Timers" }
             (palette.shares(time_us, sum_us))
-            (choice(path, timers, by))
+            (choice(address, timers, by))
             p.note {
                 "The packet says how long each timer ran, not when it began: bars stand end to end "
                 @if by.is_some() { "from the longest to the shortest" } @else { "in the order in which they were sent" }
@@ -201,16 +207,17 @@ fn waterfall(
                 "."
             }
             div #waterfall { (table("Waterfall", &html! { span.hidden { "Timers of the request" } }, &heads, &cells, "")) }
-            (pager(from, cells.len(), bars.len(), ROWS_MAX, |from| {
+            (pager(offset, cells.len(), bars.len(), ROWS_MAX, |offset| {
                 let by = by.map(|tag| ("by", tag));
-                link(path, by.into_iter().chain([("from", from)]))
+                let more: Vec<_> = by.into_iter().chain([("offset", offset)]).collect();
+                address(&more)
             }))
         }
     }
 }
 
 /// What timers can be grouped by.
-fn choice(path: &str, timers: &[TimerDetail], by: Option<&str>) -> Markup {
+fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Markup {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in timers.iter().flat_map(|timer| &timer.tags) {
         if names.len() < TAG_NAMES_MAX && !names.contains(&name.as_str()) {
@@ -219,9 +226,9 @@ fn choice(path: &str, timers: &[TimerDetail], by: Option<&str>) -> Markup {
     }
     let choice = |name| {
         let text = html! { "by " (Name(name)) };
-        (link(path, [("by", name)]), text, by == Some(name))
+        (address(&[("by", name)]), text, by == Some(name))
     };
-    let mut choices = vec![(path.to_owned(), html! { "Each timer" }, by.is_none())];
+    let mut choices = vec![(address(&[]), html! { "Each timer" }, by.is_none())];
     choices.extend(names.into_iter().map(choice));
     frame::views("Group timers", "", &choices)
 }
@@ -301,7 +308,8 @@ mod tests {
     #[test]
     fn shares_are_of_the_request_and_overlap_is_said() {
         let timers = [timer(1_500_000, &[("group", "<b>")])];
-        let page = waterfall("/requests/1", 1_000_000, &timers, None, 0).into_string();
+        let address = |more: &[(&str, &str)]| link("/requests/1", more.iter().copied());
+        let page = waterfall(&address, 1_000_000, &timers, None, 0).into_string();
         assert!(
             page.contains("150 %") && page.contains("more than the request took"),
             "{page}"
@@ -310,7 +318,7 @@ mod tests {
             page.contains("&lt;b&gt;") && !page.contains("<b>b"),
             "{page}"
         );
-        let page = waterfall("/requests/1", 3_000_000, &timers, None, 0).into_string();
+        let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
         assert!(
             page.contains("50.0 %") && !page.contains("more than"),
             "{page}"

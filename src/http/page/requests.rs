@@ -7,11 +7,11 @@ use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting;
-use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::table::{self, Head};
+use super::time::Time;
 use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
@@ -25,7 +25,7 @@ pub(super) const SEARCHED_MAX: usize = 500_000;
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?.with_added_tag("tag.");
-    let mut search = search::range(&mut params)?;
+    let mut search = search_of(view, &mut params)?;
     search::conditions(&mut params, &mut search)?;
     let slowest = params.word("order", &["newest", "slowest"])? == "slowest";
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
@@ -44,10 +44,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let tags = params.iter().filter(|(name, _)| name.starts_with("tag."));
     let main = html! {
         h1 { "Requests" }
-        (form(&params))
+        (form(&params, &view.time))
         (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
         div #found data-live {
-            (rows(requests, &order, &columns_of(&search)))
+            (rows(requests, &order, &columns_of(&search), &view.time))
             nav.pager aria-label="Pages of the table" {
                 @if params.get("before_id").is_some() { a href=(params.link("/requests", &[])) { "\u{2190} newest" } }
                 @if next.is_some() {
@@ -56,7 +56,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
         }
     };
-    Ok(frame::page("/requests", "Requests", &main))
+    view.page("/requests", "Requests", &main)
+}
+
+/// Which part of all requests: as the parameters say, and of the time that the page is about.
+pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestSearch, Problem> {
+    let mut search = search::range(params)?;
+    view.time.narrow(&mut search);
+    Ok(search)
 }
 
 /// Columns that are the same in every row, since the search says so.
@@ -66,7 +73,7 @@ pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     texts.collect()
 }
 
-fn form(params: &Params) -> Markup {
+fn form(params: &Params, time: &Time) -> Markup {
     let field = |it: &Column| {
         let size = if it.show == Show::Text { 20 } else { 8 };
         html! {
@@ -97,14 +104,15 @@ fn form(params: &Params) -> Markup {
                 summary { "More" }
                 @for it in more { (field(it)) }
             }
+            (time.fields())
             button type="submit" { "Search" }
-            a href="/requests" { "Reset" }
+            a href=(time.link("/requests", [])) { "Reset" }
         }
     }
 }
 
 /// Rows of table `request`; columns in `known` are left out.
-pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str]) -> Markup {
+pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
     let count = requests.len();
     let id = requests.column("id").unwrap_or_default();
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
@@ -115,7 +123,7 @@ pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str]) -> Mar
     let cells = |row| {
         let id = formatting::plain(&ranking.table().value(row, id));
         html! {
-            th.key scope="row" { a href={ "/requests/" (id) } { "#" (id) } }
+            th.key scope="row" { a href=(time.link(&format!("/requests/{id}"), [])) { "#" (id) } }
             @for column in &ranking.columns { (ranking.cell(column, row)) }
         }
     };
@@ -125,7 +133,7 @@ pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str]) -> Mar
         (table::table("Requests", &caption, &heads, &cells, ""))
         @if count == 0 {
             p.note {
-                "Nothing in memory matches. " a href="/requests" { "All requests" } " reach back as far as "
+                "Nothing in memory matches. " a href=(time.link("/requests", [])) { "All requests" } " reach back as far as "
                 code { "pool.stats_history" } " and the pool allow."
             }
         }

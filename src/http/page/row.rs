@@ -13,14 +13,13 @@ use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
 use super::requests::{SEARCHED_MAX, columns_of, rows};
+use super::time::Time;
 use super::timer_groups::{searched, small_table};
 use super::{report, timers};
 use crate::http::error::Problem;
-use crate::http::params::{Params, encode, link, pairs, row_link};
+use crate::http::params::{Params, encode, pairs};
 use crate::query::error::QueryError;
-use crate::query::read_model::{
-    Distribution, ReadModel, ReportSummary, RequestSearch, TimerSearch,
-};
+use crate::query::read_model::{Distribution, ReportSummary, RequestSearch, TimerSearch};
 
 mod conditions;
 
@@ -33,7 +32,7 @@ const SLOWEST: usize = 12;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.params()?;
     let span = history::span(&mut params)?;
-    let row = Row::read(view.source, view.name(), &params)?;
+    let row = Row::read(view, &params)?;
     row.page(view, span)
 }
 
@@ -53,9 +52,9 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
         _ => Theme::Light,
     };
     let span = history::span(&mut params)?;
-    let row = Row::read(view.source, view.name(), &params)?;
+    let row = Row::read(view, &params)?;
     if chart == "spread" {
-        return row.histogram_alone(view.source, theme);
+        return row.histogram_alone(view, theme);
     }
     let history = row.history(view, span);
     let off = || Problem::not_found("no history is kept: series.memory is 0");
@@ -75,9 +74,9 @@ struct Row {
 
 impl Row {
     /// The row with the keys that are among the parameters.
-    fn read(source: &dyn ReadModel, name: &str, params: &Params) -> Result<Self, Problem> {
-        let summary = report::summary(source, name)?;
-        let ranking = Ranking::read(source, name)?;
+    fn read(view: &View<'_>, params: &Params) -> Result<Self, Problem> {
+        let summary = report::summary(view.source, view.name())?;
+        let mut ranking = Ranking::read(view, view.name())?.brief();
         let keys = params.row(&ranking.answer.keys())?;
         let table = ranking.table();
         let is_it = |row: &usize| {
@@ -87,6 +86,7 @@ impl Row {
             })
         };
         let at = (0..table.len()).find(is_it);
+        ranking.load(at.as_slice());
         Ok(Self {
             summary,
             ranking,
@@ -105,18 +105,20 @@ impl Row {
     }
 
     fn page(&self, view: &View<'_>, span: Option<&'static str>) -> Result<Markup, Problem> {
-        let (source, name) = (view.source, self.summary.name.as_str());
-        let report = &format!("/reports/{}", encode(name));
-        let spread = source.distribution(name, &self.keys)?.zip(self.at);
+        let name = self.summary.name.as_str();
+        let (time, report) = (&view.time, format!("/reports/{}", encode(name)));
+        let report = &time.link(&report, []);
+        let spread = self.spread(view)?.zip(self.at);
         let conditions = Conditions::of(&self.summary.definition, &self.keys);
-        let search = conditions.search()?;
+        let mut search = conditions.search()?;
+        time.narrow(&mut search);
         let history = self.history(view, span);
         let timer_groups = match self.ranking.timers {
             true => None,
-            false => small_table(source, &search, "time", &conditions.requests)?,
+            false => small_table(view, &search, "time", &conditions.requests)?,
         };
         let main = html! {
-            (frame::crumbs(&[("/reports", "Reports"), (report, &visible(name))], "row"))
+            (frame::crumbs(&[(&time.link("/reports", []), "Reports"), (report, &visible(name))], "row"))
             h1 { @if self.keys.is_empty() { "All requests" } @for (at, (_, value)) in self.keys.iter().enumerate() {
                 @if at > 0 { span.sep { " \u{b7} " } } (Name(value))
             } }
@@ -125,45 +127,63 @@ impl Row {
             } }
             div #row data-live {
                 @if let Some(at) = self.at { (self.numbers(at)) } @else {
-                    p.note { "Nothing in the report's window has these keys now. " a href=(report) { "All rows of the report" } }
+                    p.note { @if time.spans.is_some() { "Nothing was counted with these keys in this span. " } @else { "Nothing in the report's window has these keys now. " } a href=(report) { "All rows of the report" } }
                 }
             }
-            @if let Some(history) = &history { (history.spans(|span| row_link(name, "row", &self.keys, Some(("span", span))))) }
+            (self.ranking.remarks())
+            @if let Some(history) = &history {
+                (history.spans(|span| time.row_link(name, "row", &self.keys, Some(("span", span)))))
+            }
             div.charts {
                 @if let Some(history) = &history { (history.figures()) }
                 @if let Some((spread, at)) = &spread {
-                    div #spread data-live { (self.histogram(*at, spread)) }
+                    div #spread data-live { (self.histogram(*at, spread, time)) }
                 }
                 @if let Some(table) = timer_groups {
                     section.panel #row-timers data-live aria-label="Timers" { (table) }
                 }
             }
-            (self.slowest(source, search, &conditions)?)
+            (self.slowest(view, search, &conditions)?)
         };
-        Ok(frame::page("/reports", &self.title(), &main))
+        view.page("/reports", &self.title(), &main)
+    }
+
+    /// How its times are spread.
+    fn spread(&self, view: &View<'_>) -> Result<Option<Distribution>, QueryError> {
+        let name = &self.summary.name;
+        let Some(spans) = &view.time.spans else {
+            return view.source.distribution(name, &self.keys);
+        };
+        let key: Vec<String> = self.keys.iter().map(|(_, value)| value.clone()).collect();
+        view.source.past_distribution(name, &key, &spans.span)
     }
 
     /// Its last hour, if that is kept.
-    fn history<'a>(&'a self, view: &View<'a>, span: Option<&'static str>) -> Option<History<'a>> {
+    fn history<'a>(
+        &'a self,
+        view: &'a View<'_>,
+        span: Option<&'static str>,
+    ) -> Option<History<'a>> {
         Some(History {
             series: view.app.settings.series.as_ref()?,
             report: &self.summary.name,
             keys: &self.keys,
             timers: self.ranking.timers,
             span,
+            source: view.source,
+            time: &view.time,
         })
     }
 
     fn numbers(&self, at: usize) -> Markup {
-        let answer = &self.ranking.answer;
         html! {
-            p.over { (frame::span_of(answer.covered_seconds, answer.window_seconds)) }
+            p.over { (self.ranking.about()) }
             dl.facts { @for column in &self.ranking.columns { (self.ranking.fact(column, at)) } }
         }
     }
 
-    fn histogram(&self, at: usize, spread: &Distribution) -> Markup {
-        let address = row_link(&self.summary.name, "spread.svg", &self.keys, None);
+    fn histogram(&self, at: usize, spread: &Distribution, time: &Time) -> Markup {
+        let address = time.row_link(&self.summary.name, "spread.svg", &self.keys, None);
         html! {
             figure.chart {
                 figcaption {
@@ -203,8 +223,8 @@ impl Row {
     }
 
     /// The histogram as a picture of its own.
-    fn histogram_alone(&self, source: &dyn ReadModel, theme: Theme) -> Result<Markup, Problem> {
-        let spread = source.distribution(&self.summary.name, &self.keys)?;
+    fn histogram_alone(&self, view: &View<'_>, theme: Theme) -> Result<Markup, Problem> {
+        let spread = self.spread(view)?;
         let gone = || Problem::not_found("there is no such row now");
         let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
         Ok(self.drawn("spread", theme, &self.title(), at, &spread))
@@ -213,12 +233,12 @@ impl Row {
     /// The slowest raw requests of the row, or the longest of its timers; or why there are none.
     fn slowest(
         &self,
-        source: &dyn ReadModel,
+        view: &View<'_>,
         mut search: RequestSearch,
         conditions: &Conditions,
     ) -> Result<Markup, Problem> {
         let found = if self.ranking.timers {
-            let found = source.timer_groups(&TimerSearch {
+            let found = view.source.timer_groups(&TimerSearch {
                 requests: search,
                 tags: conditions.timers.clone(),
                 by: Vec::new(),
@@ -226,14 +246,22 @@ impl Row {
                 groups_max: 1,
                 slowest_max: SLOWEST,
             });
-            found.map(|found| (html! { "Longest timers" }, timers::slow_table(&found)))
+            found.map(|found| {
+                (
+                    html! { "Longest timers" },
+                    timers::slow_table(&found, &view.time),
+                )
+            })
         } else {
             search.limit = SLOWEST;
-            let all = link("/requests", pairs(&conditions.requests));
+            let all = view.time.link("/requests", pairs(&conditions.requests));
             let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
-            source.slowest(&search, SEARCHED_MAX).map(|found| {
+            view.source.slowest(&search, SEARCHED_MAX).map(|found| {
                 let order = format!("the slowest of {}", searched(&found.scanned));
-                (title, rows(found.table, &order, &columns_of(&search)))
+                (
+                    title,
+                    rows(found.table, &order, &columns_of(&search), &view.time),
+                )
             })
         };
         let (title, table) = match found {

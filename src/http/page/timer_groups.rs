@@ -9,14 +9,13 @@ use maud::{Markup, html};
 use super::columns::columns;
 use super::formatting::{self, visible};
 use super::ranking::Ranking;
+use super::render::View;
 use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
 use crate::query::error::QueryError;
-use crate::query::read_model::{
-    ReadModel, RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch,
-};
+use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
 use crate::query::table::Rows;
 use crate::report::definition::KeySource;
 use crate::value::{Column, ColumnType, Value};
@@ -81,13 +80,15 @@ pub(super) fn searched(searched: &Scanned) -> String {
 /// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as
 /// parameters. `None`: raw rows are not kept.
 pub(super) fn small_table(
-    source: &dyn ReadModel,
+    view: &View<'_>,
     requests: &RequestSearch,
     column: &str,
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
+    let mut requests = requests.clone();
+    view.time.narrow(&mut requests);
     let search = |tag: &str| {
-        source.timer_groups(&TimerSearch {
+        view.source.timer_groups(&TimerSearch {
             requests: requests.clone(),
             by: vec![KeySource::TimerTag(tag.to_owned())],
             scanned_max: SEARCHED_MAX,
@@ -108,11 +109,13 @@ pub(super) fn small_table(
         groups = search(&tag)?;
     }
     groups.other = None;
-    let ranking = ranking(&groups, std::slice::from_ref(&tag));
+    let mut ranking = ranking(&groups, std::slice::from_ref(&tag));
     let sort = Sort::largest(column);
-    let (rows, _) = ranking.choose(&|_| true, &sort, (0, ROWS))?;
-    let address =
-        |more: [(&str, &str); 2]| link("/timers", more.into_iter().chain(pairs(conditions)));
+    let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
+    let address = |more: [(&str, &str); 2]| {
+        let more = more.into_iter().chain(pairs(conditions));
+        link("/timers", more.chain(view.time.pairs()))
+    };
     let narrowed = format!("t.{tag}");
     let columns = ranking.columns_named("time share p50 p95 hits");
     let cells = ranking.cells(&rows, &columns, &sort, |row, _| {

@@ -10,15 +10,16 @@
 use maud::{Markup, html};
 
 use super::formatting::{self, Name, visible};
-use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
+use super::requests::search_of;
 use super::table::{Head, conditions, table};
+use super::time::{NAMES, Time};
 use super::timer_groups::{self, GROUPS_MAX};
 use crate::http::answer::order::Sort;
 use crate::http::api::search;
 use crate::http::error::Problem;
-use crate::http::params::{Params, link, pairs};
+use crate::http::params::{Params, pairs};
 use crate::query::read_model::{TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
@@ -41,7 +42,7 @@ const VIEW: [&str; 6] = ["by", "add", "sort", "limit", "tag", "value"];
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = added(view.form()?);
     let keys = keys(&params)?;
-    let mut requests = search::range(&mut params)?;
+    let mut requests = search_of(view, &mut params)?;
     search::conditions(&mut params, &mut requests)?;
     let tags = params.prefixed("t.NAME");
     params.text("by");
@@ -58,15 +59,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     })?;
     let main = html! {
         h1 { "Timers" }
-        (form(&params, &keys, &groups))
+        (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
-            (rows(&params, &keys, &sort, limit, &groups)?)
+            (rows(&params, &keys, &sort, limit, &groups, &view.time)?)
             h2 { "Longest" }
-            (slow_table(&groups))
+            (slow_table(&groups, &view.time))
         }
-        (make_report(&params, &keys))
+        (make_report(&params, &keys, &view.time))
     };
-    Ok(frame::page("/timers", "Timers", &main))
+    view.page("/timers", "Timers", &main)
 }
 
 /// The fields of the form by which a key or a condition is added, as the parameters that they mean.
@@ -80,7 +81,8 @@ fn added(mut params: Params) -> Params {
 
 /// Those that are conditions.
 fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
-    params.iter().filter(|(name, _)| !VIEW.contains(name))
+    let is_other = |name: &str| VIEW.contains(&name) || NAMES.contains(&name);
+    params.iter().filter(move |(name, _)| !is_other(name))
 }
 
 fn keys(params: &Params) -> Result<Vec<String>, Problem> {
@@ -109,7 +111,7 @@ fn key_source(key: &str) -> KeySource {
     }
 }
 
-fn form(params: &Params, keys: &[String], groups: &TimerGroups) -> Markup {
+fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> Markup {
     let fields = ["script_name", "hostname", "server_name", "status"];
     let unused = |name: &str| !keys.iter().any(|key| key.trim_start_matches('@') == name);
     let without = |key: &String| {
@@ -153,7 +155,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups) -> Markup {
             label { "Script " input name="script_name" value=[params.get("script_name")] size="22" autocomplete="off"; }
             label { "Requests from, s " input name="min_time" value=[params.get("min_time")] size="6" inputmode="decimal" placeholder="0.5" autocomplete="off"; }
             button type="submit" { "Show" }
-            a href="/timers" { "Reset" }
+            a href=(time.link("/timers", [])) { "Reset" }
         }
     }
 }
@@ -171,11 +173,12 @@ fn rows(
     sort: &Sort,
     limit: usize,
     groups: &TimerGroups,
+    time: &Time,
 ) -> Result<Markup, Problem> {
-    let ranking: Ranking = timer_groups::ranking(groups, keys);
+    let mut ranking: Ranking = timer_groups::ranking(groups, keys);
     // The sum of all others stands last, in any order.
     let other = groups.rows.len();
-    let (rows, _) = ranking.choose(&|row| row < other, sort, (0, limit))?;
+    let (rows, _) = ranking.choose(&|_, row| row < other, sort, (0, limit))?;
     let mut cells = ranking.cells(&rows, &ranking.columns, sort, |row, key| {
         let value = groups.rows[row].keys[key].as_deref()?;
         Some(narrowed(params, &keys[key], value))
@@ -200,7 +203,7 @@ fn rows(
         @if groups.rows.is_empty() {
             p.note {
                 @if groups.timers_scanned > 0 || given_conditions(params).next().is_some() {
-                    "No timers in memory match. " a href="/timers" { "All timers" }
+                    "No timers in memory match. " a href=(time.link("/timers", [])) { "All timers" }
                 } @else {
                     "No timers in memory. PHP sends them with " code { "pinba_timer_start([\"group\" => \"mysql\"])" } " and "
                     code { "pinba_timer_stop()" } " around what is to be measured."
@@ -221,7 +224,7 @@ fn narrowed(params: &Params, key: &str, value: &str) -> String {
 }
 
 /// The longest single timers.
-pub(super) fn slow_table(groups: &TimerGroups) -> Markup {
+pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     let heads = [
         Head::text("Request"),
         Head::number("Per hit"),
@@ -233,7 +236,7 @@ pub(super) fn slow_table(groups: &TimerGroups) -> Markup {
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
         html! {
-            th.key scope="row" { a href={ "/requests/" (slow.request_id) } { "#" (slow.request_id) } }
+            th.key scope="row" { a href=(time.link(&format!("/requests/{}", slow.request_id), [])) { "#" (slow.request_id) } }
             td { (formatting::micros(slow.timer.value_us / hits)) }
             td { (formatting::count(hits)) }
             td.key { (formatting::tags(pairs(&slow.timer.tags))) }
@@ -247,7 +250,7 @@ pub(super) fn slow_table(groups: &TimerGroups) -> Markup {
 }
 
 /// A link to the form that makes a report of the same keys.
-fn make_report(params: &Params, keys: &[String]) -> Markup {
+fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
     let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
     let filters = params.iter().filter_map(|(name, value)| {
         let source = match (name.strip_prefix("t."), name.strip_prefix("tag.")) {
@@ -267,7 +270,7 @@ fn make_report(params: &Params, keys: &[String]) -> Markup {
     html! {
         p.note {
             "This page searches raw timers each time. To have it for the whole window, kept as packets come in, "
-            a href=(link("/reports", [("form", form.to_string().as_str())])) { "make a report of it" } "."
+            a href=(time.link("/reports", [("form", form.to_string().as_str())])) { "make a report of it" } "."
         }
     }
 }
@@ -318,9 +321,16 @@ mod tests {
             ..TimerGroups::default()
         };
         // A key with the name of a number is none.
-        let keys = ["hits".to_owned()];
+        let (keys, time) = (["hits".to_owned()], Time::default());
         let order = |sort: &str| {
-            let page = rows(&Params::default(), &keys, &Sort::parse(sort), 10, &groups)?;
+            let page = rows(
+                &Params::default(),
+                &keys,
+                &Sort::parse(sort),
+                10,
+                &groups,
+                &time,
+            )?;
             let page = page.into_string();
             let cells = page.split("<td>").skip(1).step_by(10);
             Ok::<_, Problem>(

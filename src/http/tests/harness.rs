@@ -144,7 +144,7 @@ fn requests(ids: Vec<u64>) -> Box<dyn Table> {
 
 /// The source: fixed rows, and a memory of what it was asked.
 #[derive(Default)]
-pub(super) struct Sample {
+pub(in crate::http) struct Sample {
     pub(super) rows: AtomicUsize,
     pub(super) search: Mutex<RequestSearch>,
     pub(super) needed: Mutex<Option<Option<Vec<String>>>>,

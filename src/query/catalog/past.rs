@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat};
 
 use super::compared::Compared;
+use super::ranking::spread;
 use super::{Catalog, columns, key_columns};
 use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
@@ -19,15 +20,16 @@ use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
-use crate::query::past::{LineQuestion, PastAnswer, PastLine, PastQuestion};
-use crate::query::read_model::ReportAnswer;
+use crate::query::past::{LineQuestion, PastAnswer, PastLines, PastQuestion};
+use crate::query::read_model::{Distribution, ReportAnswer};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
+use crate::report::packed::Sum;
 use crate::report::reading::Reading;
 use crate::report::row_key::{key_texts, push_key};
-use crate::series::Span;
+use crate::series::{Metric, Span};
 use crate::value::{Column, Value};
 
 /// A report and its past.
@@ -188,12 +190,12 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// A metric of a row, or of all rows together.
-    pub(super) fn past_line_of(
+    /// Metrics of a row, or of all rows together.
+    pub(super) fn past_lines_of(
         &self,
         name: &str,
         question: &LineQuestion,
-    ) -> Result<PastLine, QueryError> {
+    ) -> Result<PastLines, QueryError> {
         let Kept {
             definition,
             dataset,
@@ -211,13 +213,13 @@ impl Catalog {
             .min();
         let mut partial = covered.remarks(&plan, kept_from);
 
-        let metric = question.metric;
         let bits = plan.resolution.bucket_bits();
         let key = question.key.as_ref().map(|texts| key_of(texts));
+        let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
         let asked = Asked {
             key: key.as_deref(),
             step,
-            histogram_bits: metric.is_percentile().then_some(bits),
+            histogram_bits: wants_histograms.then_some(bits),
         };
         let (sums, lacking) = lines::read(view, &dataset, &plan, asked);
         partial.extend(lacking);
@@ -230,25 +232,57 @@ impl Catalog {
         let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = lines::read(ran, &coverage, &ran_plan, asked);
-        let points = sums.into_iter().zip(secs).map(|(sum, secs)| {
-            let span = Span {
-                definition: &definition,
-                secs: secs.map_or(0, |secs| secs.totals.requests),
-                sum: sum.unwrap_or_default(),
-            };
-            let value = metric.of(&span).filter(|_| span.secs > 0);
-            match metric.is_percentile() && dataset.is_log_linear() {
-                true => value.map(|secs| settle(secs, bits)),
-                false => value,
-            }
+        let spans = sums.into_iter().zip(secs).map(|(sum, secs)| Span {
+            definition: &definition,
+            secs: secs.map_or(0, |secs| secs.totals.requests),
+            sum: sum.unwrap_or_default(),
         });
-        Ok(PastLine {
+        let spans: Vec<Span<'_>> = spans.collect();
+        let line = |metric: &Metric| {
+            let points = spans.iter().map(|span| {
+                let value = metric.of(span).filter(|_| span.secs > 0);
+                match metric.is_percentile() && dataset.is_log_linear() {
+                    true => value.map(|secs| settle(secs, bits)),
+                    false => value,
+                }
+            });
+            points.collect()
+        };
+        Ok(PastLines {
             from: plan.span.start,
             step,
-            points: points.collect(),
+            points: question.metrics.iter().map(line).collect(),
             resolution_seconds: plan.resolution.secs(),
             partial,
         })
+    }
+
+    /// The histogram of a row.
+    pub(super) fn past_distribution_of(
+        &self,
+        name: &str,
+        key: &[String],
+        span: &Range<u64>,
+    ) -> Result<Option<Distribution>, QueryError> {
+        let Kept {
+            definition,
+            dataset,
+            history,
+        } = self.kept(name)?;
+        let view = RowsAt::of(history, &dataset);
+        let plan = Plan::new(&view.parts, &dataset, span.clone());
+        let key = key_of(key);
+        let asked = Asked {
+            key: Some(&key)
+                .filter(|_| !dataset.keys.is_empty())
+                .map(Vec::as_slice),
+            step: plan.span.end - plan.span.start,
+            histogram_bits: Some(plan.resolution.bucket_bits()),
+        };
+        let (sums, _) = lines::read(view, &dataset, &plan, asked);
+        let sum = sums.into_iter().flatten().next();
+        let histogram = sum.as_ref().and_then(Sum::histogram);
+        Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
     }
 }
 

@@ -147,18 +147,27 @@ impl Catalog {
             return self.distribution_of(name, equal);
         };
         let row = reading.histograms.into_iter().next();
-        let bucket = |(bucket, count): (u32, u64)| {
-            let (low_us, high_us) = entry.definition.buckets.bounds(bucket);
-            DistributionBucket {
-                low_us,
-                high_us,
-                count,
-            }
-        };
-        Ok(row.map(|histogram| Distribution {
-            count: histogram.iter().map(|(_, count)| count).sum(),
-            buckets: histogram.into_iter().map(bucket).collect(),
-        }))
+        Ok(row.map(|histogram| spread(&entry.definition, histogram)))
+    }
+}
+
+/// A histogram with the bounds of its buckets.
+pub(super) fn spread(
+    definition: &Definition,
+    histogram: impl IntoIterator<Item = (u32, u64)>,
+) -> Distribution {
+    let bucket = |(bucket, count): (u32, u64)| {
+        let (low_us, high_us) = definition.buckets.bounds(bucket);
+        DistributionBucket {
+            low_us,
+            high_us,
+            count,
+        }
+    };
+    let buckets: Vec<DistributionBucket> = histogram.into_iter().map(bucket).collect();
+    Distribution {
+        count: buckets.iter().map(|bucket| bucket.count).sum(),
+        buckets,
     }
 }
 

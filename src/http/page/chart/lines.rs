@@ -1,18 +1,20 @@
-//! Lines over the last minutes or hour, up to now: one chart of some metrics of one row.
+//! Lines over time: one chart of some metrics of one row, up to now or over a span of the past.
 //!
-//! Points come from the series in memory, a step apart; what is not known is a gap. The legend says what is now.
+//! Points are a step apart; what is not known is a gap. The legend says what is now, of the past the highest. Lines of a span that
+//! this one is compared with are dashed. Moments can be marked. A chart that leads to parts of its span says where it is drawn
+//! and from when to when, for the script.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, Theme, coordinate, frame, tick};
+use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, tick};
 use crate::http::page::columns::Show;
 
 /// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
 #[cfg(test)]
-pub(in crate::http::page) const POINTS_MAX: usize = 360;
+pub(in crate::http::page) const POINTS_MAX: usize = 370;
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
@@ -21,45 +23,75 @@ pub(in crate::http::page) struct Line {
     pub(in crate::http::page) name: &'static str,
     /// Which of the colours, from 0.
     pub(in crate::http::page) colour: usize,
-    /// From the oldest to the newest, a step apart; NaN: nothing known.
+    /// Whether it is of the span that this one is compared with.
+    pub(in crate::http::page) is_before: bool,
+    /// When the first point is, unix seconds.
+    pub(in crate::http::page) start: f64,
+    /// Seconds from one point to the next.
+    pub(in crate::http::page) step: f64,
+    /// From the oldest to the newest; NaN: nothing known.
     pub(in crate::http::page) points: Vec<f64>,
 }
 
-/// Lines over time, up to now.
+/// A moment at which something happened.
 #[derive(Debug, Clone)]
+pub(in crate::http::page) struct Mark {
+    /// Unix seconds.
+    pub(in crate::http::page) time: f64,
+    /// What.
+    pub(in crate::http::page) text: String,
+}
+
+/// Lines over time.
+#[derive(Debug, Clone, Default)]
 pub(in crate::http::page) struct Chart {
     /// What is shown, plain text made visible.
     pub(in crate::http::page) title: String,
     /// How a value is written.
     pub(in crate::http::page) unit: Show,
     pub(in crate::http::page) lines: Vec<Line>,
-    /// Seconds from one point to the next.
-    pub(in crate::http::page) step_secs: f64,
+    /// From when to when, unix seconds.
+    pub(in crate::http::page) span: Range<f64>,
+    /// Marks of the scale below: when, and what they are called.
+    pub(in crate::http::page) ticks: Vec<(f64, String)>,
+    /// Moments inside the span.
+    pub(in crate::http::page) marks: Vec<Mark>,
+    /// Whether it ends now.
+    pub(in crate::http::page) is_live: bool,
+    /// Whether a part of it can be looked at more closely.
+    pub(in crate::http::page) can_zoom: bool,
 }
 
 impl Chart {
     /// The chart. `id` tells it from others on the same page.
     pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
-        let points = self.lines.iter().map(|line| line.points.len()).max();
-        let points = points.unwrap_or(0);
         let all = self.lines.iter().flat_map(|line| known(&line.points));
         let scale = Scale::new(all.fold(0.0, f64::max));
-        let steps = points.saturating_sub(1).max(1) as f64;
-        let x = |at: usize| f64::from(LEFT) + f64::from(RIGHT - LEFT) * at as f64 / steps;
-        let span = steps * self.step_secs;
+        let Range { start, end } = self.span;
+        let x = |time: f64| {
+            let part = (time - start) / (end - start).max(1.0);
+            f64::from(LEFT) + f64::from(RIGHT - LEFT) * part.clamp(0.0, 1.0)
+        };
+        let path = |line: &Line, area| {
+            let x = |at: usize| x(line.start + line.step * at as f64);
+            path(&line.points, x, |value| scale.y(value), area)
+        };
+        let own: Vec<&Line> = self.lines.iter().filter(|line| !line.is_before).collect();
         let body = html! {
             (scale.grid(|value| super::round(&self.unit.text(value)), theme))
-            @for (ago, text) in time_ticks(span) {
-                @let at = f64::from(RIGHT) - f64::from(RIGHT - LEFT) * ago / span;
-                (tick(at, &text, theme))
-            }
-            @if let [line] = &self.lines[..] {
+            @for (time, text) in &self.ticks { (tick(x(*time), text, theme)) }
+            @if let [line] = own[..] {
                 path class={ "area c" (line.colour) } fill=(theme.colour(COLOURS[line.colour])) fill-opacity="0.12"
-                    d=(path(&line.points, x, |value| scale.y(value), true)) {}
+                    d=(path(line, true)) {}
             }
             @for line in &self.lines {
-                path class={ "line c" (line.colour) } fill="none" stroke=(theme.colour(COLOURS[line.colour])) stroke-width="1.5"
-                    stroke-linejoin="round" d=(path(&line.points, x, |value| scale.y(value), false)) {}
+                path class={ "line c" (line.colour) @if line.is_before { " before" } } fill="none" stroke=(theme.colour(COLOURS[line.colour]))
+                    stroke-width=(if line.is_before { "1" } else { "1.5" }) stroke-dasharray=[line.is_before.then_some("4 3")]
+                    stroke-linejoin="round" d=(path(line, false)) {}
+            }
+            (marks(&self.marks, x, theme))
+            @if self.can_zoom && theme == Theme::Page {
+                rect.plot x=(LEFT) y=(TOP) width=(RIGHT - LEFT) height=(BOTTOM - TOP) fill="none" data-from=(start) data-to=(end) {}
             }
         };
         frame(id, theme, &self.title, &self.described(), &body)
@@ -72,12 +104,14 @@ impl Chart {
                 figcaption {
                     a href=(address) { (self.title) }
                     span.legend {
-                        @for line in &self.lines {
+                        @for line in self.lines.iter().filter(|line| !line.is_before) {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
-                                b { (self.unit.text(Self::newest(line).unwrap_or(f64::NAN))) }
+                                @if !self.is_live { "up to " }
+                                b { (self.unit.text(self.said(line).unwrap_or(f64::NAN))) }
                             }
                         }
+                        @if self.lines.iter().any(|line| line.is_before) { span.key.before { "before" } }
                     }
                 }
                 (self.svg(id, Theme::Page))
@@ -85,20 +119,30 @@ impl Chart {
         }
     }
 
-    fn newest(line: &Line) -> Option<f64> {
-        known(&line.points).last()
+    /// What the legend says of a line: what is now, or the highest.
+    fn said(&self, line: &Line) -> Option<f64> {
+        match self.is_live {
+            true => known(&line.points).next_back(),
+            false => known(&line.points).reduce(f64::max),
+        }
     }
 
     /// The chart in words.
     fn described(&self) -> String {
         let described = |line: &Line| {
+            let name = format!(
+                "{}{}",
+                line.name,
+                if line.is_before { " before" } else { "" }
+            );
             let least = known(&line.points).fold(f64::INFINITY, f64::min);
             let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
-            let Some(newest) = Self::newest(line) else {
-                return format!("{}: no data. ", line.name);
+            let Some(newest) = known(&line.points).next_back() else {
+                return format!("{name}: no data. ");
             };
             let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
-            format!("{}: now {newest}, between {least} and {most}. ", line.name)
+            let word = if self.is_live { "now" } else { "at the end" };
+            format!("{name}: {word} {newest}, between {least} and {most}. ")
         };
         self.lines.iter().map(described).collect()
     }
@@ -155,8 +199,24 @@ fn runs(points: &[f64]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Round moments before now: how many seconds ago, and what to call it.
-fn time_ticks(span: f64) -> Vec<(f64, String)> {
+/// Moments as vertical lines, each with a handle above that says what happened.
+fn marks(marks: &[Mark], x: impl Fn(f64) -> f64, theme: Theme) -> Markup {
+    html! {
+        @for Mark { time, text } in marks {
+            @let x = coordinate(x(*time));
+            g.event {
+                title { (text) }
+                line x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(INK)) stroke-dasharray="1 2" {}
+                path d={ "M" (x) " " (TOP) "l-4 -7h8z" } fill=(theme.colour(INK)) {}
+            }
+        }
+    }
+}
+
+/// Round moments before now: when, and what to call them.
+pub(in crate::http::page) fn ticks_to_now(span: &Range<f64>) -> Vec<(f64, String)> {
+    let now = span.end;
+    let span = span.end - span.start;
     let steps = [
         5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0,
     ];
@@ -172,13 +232,12 @@ fn time_ticks(span: f64) -> Vec<(f64, String)> {
         .map(|tick| tick as f64 * step)
         // No room for a word that would stick out on the left.
         .filter(|ago| *ago < span * 0.98)
-        .map(|ago| (ago, text(ago)))
+        .map(|ago| (now - ago, text(ago)))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::TOP;
     use super::*;
 
     fn chart(points: Vec<f64>) -> Chart {
@@ -188,9 +247,19 @@ mod tests {
             lines: vec![Line {
                 name: "p95",
                 colour: 0,
+                is_before: false,
+                start: 0.0,
+                step: 10.0,
                 points,
             }],
-            step_secs: 10.0,
+            span: 0.0..40.0,
+            ticks: ticks_to_now(&(0.0..40.0)),
+            marks: vec![Mark {
+                time: 20.0,
+                text: "<i>".into(),
+            }],
+            is_live: true,
+            can_zoom: true,
         }
     }
 
@@ -223,6 +292,7 @@ mod tests {
             "{svg}"
         );
         assert!(!svg.contains("style"), "{svg}");
+        assert!(svg.contains("&lt;i&gt;") && svg.contains("M229 8"), "{svg}");
     }
 
     #[test]

@@ -1,0 +1,380 @@
+//! Which time a page shows: now, or a span of the past, perhaps compared with another.
+//!
+//! It stands in the address as the API has it (`from`, `to`, `tz`, `compare`), is read here for every page, and goes along with every
+//! link that [`Time::link`] makes. The control above each page is made of links and a form, so it needs no script.
+
+use std::ops::Range;
+
+use maud::{Markup, html};
+
+use super::formatting;
+use crate::http::api::reports::SPAN_DEFAULT;
+use crate::http::error::Problem;
+use crate::http::params::{KEY_PREFIX, Params, encode, link, owned, pairs};
+use crate::http::span::{Span, Spans};
+use crate::query::past::{PastAnswer, PastQuestion};
+use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::series::EVERYTHING;
+
+/// What stands in the address.
+pub(super) const NAMES: [&str; 4] = ["from", "to", "tz", "compare"];
+
+/// Spans up to now: in words, and as `from`.
+const PRESETS: [(&str, &str); 5] = [
+    ("1 h", "-1h"),
+    ("6 h", "-6h"),
+    ("24 h", "-24h"),
+    ("7 d", "-7d@h"),
+    ("30 d", "-30d@h"),
+];
+
+/// What a span can be compared with: in words, and as `compare`.
+const COMPARED: [(&str, Option<&str>); 4] = [
+    ("nothing", None),
+    ("the span before", Some("span")),
+    ("the day before", Some("-1d")),
+    ("the week before", Some("-1w")),
+];
+
+/// Which time a page shows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Time {
+    /// As it stands in the address.
+    given: Vec<(String, String)>,
+    /// What that means; `None`: now.
+    pub(super) spans: Option<Spans>,
+    /// Why there is no past to be shown.
+    why_not: Option<String>,
+}
+
+impl Time {
+    /// That of an address.
+    pub(super) fn read(source: &dyn ReadModel, query: Option<&str>) -> Result<Self, Problem> {
+        let mut params = Params::of_form(query)?;
+        let spans = Span::take_compared(&mut params).at(source.unix_ms(), SPAN_DEFAULT)?;
+        let given = params.iter().filter(|(name, _)| NAMES.contains(name));
+        Ok(Self {
+            given: given.map(owned).collect(),
+            spans,
+            why_not: source
+                .past_keys(EVERYTHING)
+                .err()
+                .map(|why| why.to_string()),
+        })
+    }
+
+    /// As parameters.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        pairs(&self.given)
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.pairs()
+            .find_map(|(given, value)| (given == name).then_some(value))
+    }
+
+    /// An address at which it is the same time.
+    pub(super) fn link<'a>(
+        &'a self,
+        path: &str,
+        params: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> String {
+        link(path, params.into_iter().chain(self.pairs()))
+    }
+
+    /// An address below a report with the keys of a row.
+    pub(super) fn row_link(
+        &self,
+        report: &str,
+        file: &str,
+        keys: &[(String, String)],
+        more: Option<(&str, &str)>,
+    ) -> String {
+        let mark = |(key, value): &(String, String)| {
+            let taken = ["span", "theme"].contains(&key.as_str()) || NAMES.contains(&key.as_str());
+            let prefix = if taken || key.starts_with(KEY_PREFIX) {
+                KEY_PREFIX
+            } else {
+                ""
+            };
+            (format!("{prefix}{key}"), value.clone())
+        };
+        let keys: Vec<(String, String)> = keys.iter().map(mark).collect();
+        let path = format!("/reports/{}/{file}", encode(report));
+        link(&path, pairs(&keys).chain(more).chain(self.pairs()))
+    }
+
+    /// The same for a form.
+    pub(super) fn fields(&self) -> Markup {
+        html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
+    }
+
+    /// Makes a search one for requests of this time.
+    pub(super) fn narrow(&self, search: &mut RequestSearch) {
+        if let Some(Spans { span, .. }) = &self.spans {
+            search.since = search.since.max(Some(span.start));
+            let last = span.end.saturating_sub(1);
+            search.until = Some(search.until.map_or(last, |until| until.min(last)));
+        }
+    }
+
+    /// Says so on a page that has no past.
+    pub(super) fn only_now(&self) -> Markup {
+        html! { @if self.spans.is_some() { p.note { "This page is about now, whatever time is chosen." } } }
+    }
+
+    /// Whether there is a past, so that a chart can lead to a part of it.
+    pub(super) fn has_past(&self) -> bool {
+        self.why_not.is_none()
+    }
+
+    /// After how many seconds a page about the past is worth loading again; 0: never.
+    pub(super) fn refresh(&self) -> Option<u64> {
+        let to_now = self.get("to").is_none_or(|to| to == "now");
+        self.spans.as_ref().map(|_| if to_now { 60 } else { 0 })
+    }
+
+    /// The zone, when one is given.
+    pub(super) fn zone(&self) -> Option<String> {
+        self.get("tz")?;
+        Some(self.spans.as_ref()?.zone())
+    }
+
+    /// What is asked of the past; `None`: nothing.
+    pub(super) fn question(
+        &self,
+        percentiles: Option<&[f64]>,
+        equal: &[(String, String)],
+    ) -> Option<PastQuestion> {
+        let spans = self.spans.clone()?;
+        Some(PastQuestion {
+            span: spans.span,
+            before: spans.before,
+            percentiles: percentiles.map(<[f64]>::to_vec),
+            equal: equal.to_vec(),
+        })
+    }
+
+    /// From when to when: `2026-11-22 10:00 to 11:00 UTC`.
+    fn words(&self, span: &Range<u64>) -> String {
+        let Some(spans) = &self.spans else {
+            return String::new();
+        };
+        let [from, to] = [span.start, span.end].map(|at| spans.shown(at));
+        let day = if from.date() == to.date() {
+            ""
+        } else {
+            "%Y-%m-%d "
+        };
+        let is_minute = |at: u64| at.is_multiple_of(60);
+        let whole = is_minute(span.start) && is_minute(span.end);
+        let seconds = if whole { "" } else { ":%S" };
+        let clock = format!("%H:%M{seconds}");
+        let formats = [format!("%Y-%m-%d {clock}"), format!("{day}{clock}")];
+        let (from, to) = (from.format(&formats[0]), to.format(&formats[1]));
+        format!("{from} to {to} {}", spans.zone())
+    }
+
+    /// What an answer is about.
+    pub(super) fn about(&self, past: &PastAnswer) -> String {
+        let mut about = self.words(&past.span);
+        let covered = past.report.covered_seconds;
+        if covered + 60 < past.span.end - past.span.start {
+            let covered = formatting::roughly(covered as f64);
+            about += &format!(", counted for {covered} of it");
+        }
+        if let Some(before) = &past.before {
+            about += &format!(", compared with {}", self.words(before));
+        }
+        if let Some(error) = past.percentile_error {
+            about += &format!(
+                ", percentiles within {}",
+                formatting::percent(100.0 * error)
+            );
+        }
+        about
+    }
+
+    /// Marks for a scale over a span, round by the clocks of the zone, and what they are called.
+    pub(super) fn ticks(&self, span: Range<u64>) -> Vec<(f64, String)> {
+        const DAY: u64 = 86_400;
+        const STEPS: [u64; 17] = [
+            5,
+            15,
+            30,
+            60,
+            120,
+            300,
+            900,
+            1_800,
+            3_600,
+            7_200,
+            10_800,
+            21_600,
+            43_200,
+            DAY,
+            2 * DAY,
+            7 * DAY,
+            14 * DAY,
+        ];
+        let secs = span.end - span.start;
+        let step = STEPS.into_iter().find(|step| secs / step <= 4);
+        let step = step.unwrap_or(30 * DAY * secs.div_ceil(150 * DAY));
+        let Some(spans) = &self.spans else {
+            return Vec::new();
+        };
+        let tick = |at| {
+            let shown = spans.shown(at);
+            let format = match step {
+                _ if step > 14 * DAY => "%b %Y",
+                _ if shown.time() == chrono::NaiveTime::MIN => "%b %-d",
+                ..60 => "%H:%M:%S",
+                _ => "%H:%M",
+            };
+            (at as f64, shown.format(format).to_string())
+        };
+        spans.every(step, span).map(tick).collect()
+    }
+
+    /// The links and the form by which it is chosen, on the page at `path` with these parameters.
+    pub(super) fn control(&self, path: &str, params: &Params) -> Markup {
+        // What has no meaning in another time, or without a comparison.
+        let compares = |sort: &&str| sort.ends_with("_change") || sort.ends_with("_before");
+        let sort = params.get("sort").filter(|sort| !compares(sort));
+        let (from, compare) = (self.get("from"), self.get("compare"));
+        let address = |from, to, compare| {
+            let time = [("from", from), ("to", to), ("compare", compare)];
+            let others = [("tz", self.get("tz")), ("span", None), ("sort", sort)];
+            params.link(path, &[&time[..], &others[..]].concat())
+        };
+        let is_preset = |preset: &str| from == Some(preset) && self.get("to").is_none();
+        let is_own = self.spans.is_some() && !PRESETS.iter().any(|(_, preset)| is_preset(preset));
+        let current = |is_this: bool| is_this.then_some("true");
+        html! {
+            nav.time aria-label="Time" {
+                a href=(address(None, None, None)) aria-current=[current(self.spans.is_none())] { "live" }
+                @if let Some(why) = &self.why_not { small { (why) } } @else {
+                    @for (text, preset) in PRESETS {
+                        a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
+                    }
+                    details {
+                        summary aria-current=[current(is_own)] {
+                            @match &self.spans { Some(spans) if is_own => (self.words(&spans.span)), _ => "from\u{2013}to" }
+                        }
+                        (self.form(path, params, sort))
+                    }
+                }
+                @if self.spans.is_some() {
+                    span { "compared with" }
+                    @for (text, other) in COMPARED {
+                        a href=(address(from, self.get("to"), other)) aria-current=[current(compare == other)] { (text) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The form for any span.
+    fn form(&self, path: &str, params: &Params, sort: Option<&str>) -> Markup {
+        let changes = NAMES.map(|name| (name, None));
+        let others = [("span", None), ("sort", sort)];
+        let others = params.changed(&[&changes[..], &others[..]].concat());
+        let compare = self.get("compare");
+        let is_other = COMPARED.iter().all(|(_, known)| compare != *known);
+        let field = |name: &'static str, title: &str, example: &str| {
+            html! { label { (title) " " input name=(name) value=[self.get(name)] size="17" placeholder=(example) autocomplete="off"; } }
+        };
+        html! {
+            form.filters method="get" action=(path) {
+                @for (name, value) in others.iter() { input type="hidden" name=(name) value=(value); }
+                (field("from", "From", "-7d@d"))
+                (field("to", "to", "now"))
+                (field("tz", "Zone", "UTC"))
+                label { "Compared with "
+                    select name="compare" {
+                        @for (text, other) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
+                        @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
+                    }
+                }
+                button type="submit" { "Show" }
+                small { "2026-11-22, 2026-11-22T10:30, or from now: -7d, -7d@d for the begin of that day" }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::tests::harness::Sample;
+
+    fn time(query: &str) -> Time {
+        let time = Time::read(&Sample::default(), Some(query)).unwrap();
+        assert!(
+            time.why_not
+                .as_ref()
+                .is_some_and(|why| why.contains("no history"))
+        );
+        Time {
+            why_not: None,
+            ..time
+        }
+    }
+
+    #[test]
+    fn links_keep_the_time() {
+        let day = time("sort=x&from=2026-11-22&to=2026-11-23&tz=UTC&compare=");
+        let kept = "from=2026-11-22&to=2026-11-23&tz=UTC";
+        assert_eq!(
+            day.link("/x", [("a", "<b>")]),
+            format!("/x?a=%3Cb%3E&{kept}")
+        );
+        let keys = ["from", "span", "script_name"].map(|key| (key.to_owned(), "1".to_owned()));
+        assert_eq!(
+            day.row_link("r s", "row", &keys, Some(("span", "5m"))),
+            format!("/reports/r%20s/row?key.from=1&key.span=1&script_name=1&span=5m&{kept}")
+        );
+        assert_eq!(day.fields().into_string().matches("<input").count(), 3);
+        assert_eq!(time("").link("/x", []), "/x");
+    }
+
+    #[test]
+    fn the_control_leads_to_the_same_page_at_another_time() {
+        let given = "from=-6h&compare=-1d&q=%3Cx%3E&offset=50&sort=-p95_change&span=5m";
+        let params = Params::parse(Some(given)).unwrap();
+        let control = time(given).control("/reports/r", &params).into_string();
+        for part in [
+            "<a href=\"/reports/r?q=%3Cx%3E\">live</a>",
+            "<a href=\"/reports/r?q=%3Cx%3E&amp;from=-1h&amp;compare=-1d\">1 h</a>",
+            "compare=-1d\" aria-current=\"true\">6 h</a>",
+            "<a href=\"/reports/r?q=%3Cx%3E&amp;from=-6h\">nothing</a>",
+            "compare=-1d\" aria-current=\"true\">the day before</a>",
+            "<input type=\"hidden\" name=\"q\" value=\"&lt;x&gt;\">",
+            "<input name=\"from\" value=\"-6h\"",
+        ] {
+            assert!(control.contains(part), "{part}: {control}");
+        }
+        for other in ["offset", "p95_change", "span=5m"] {
+            assert!(!control.contains(other), "{other}: {control}");
+        }
+    }
+
+    #[test]
+    fn scales_have_round_marks() {
+        let shown = |query: &str| {
+            let time = time(query);
+            let span = time.spans.clone().unwrap().span;
+            let ticks = time.ticks(span.clone()).into_iter();
+            let ticks: Vec<String> = ticks.map(|(_, text)| text).collect();
+            (ticks.join(" "), time.words(&span))
+        };
+        let (ticks, words) = shown("from=2026-11-22T22:10&to=2026-11-23T01:00");
+        assert_eq!(ticks, "23:00 Nov 23");
+        assert_eq!(words, "2026-11-22 22:10 to 2026-11-23 01:00 UTC");
+        let (ticks, words) = shown("from=1795305600&to=1795305630");
+        assert_eq!(ticks, "Nov 22 00:00:15");
+        assert_eq!(words, "2026-11-22 00:00:00 to 00:00:30 UTC");
+        let (ticks, _) = shown("from=2026-01-01&to=2036-01-01");
+        assert!((3..=6).contains(&ticks.matches(" 20").count()), "{ticks}");
+    }
+}

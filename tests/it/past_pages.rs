@@ -1,0 +1,232 @@
+//! Pages over a span of the past: their numbers are those of the API, every link keeps the time, what is lacking is said.
+
+use std::sync::Arc;
+
+use pinbad::clock::{Clock as _, ManualClock};
+use prost::Message as _;
+use serde_json::Value as Json;
+
+use crate::harness::{Here, Sender, Site, await_condition};
+use crate::packets::request;
+use crate::page::{links, rows};
+use crate::past::{START_SECS, ask, pass, send, start};
+
+const REPORT: &str = "/reports/report_by_script_name";
+
+fn page(site: &Site, target: &str) -> String {
+    let reply = site.get(target);
+    assert_eq!(reply.status, 200, "{target}: {}", reply.body);
+    reply.body
+}
+
+/// Names and counts of the first table of a page.
+fn counts(page: &str) -> Vec<(String, String)> {
+    let rows = rows(page, 1).into_iter();
+    let name = |text: &str| text.replace("&quot;", "\"").replace("&amp;", "&");
+    rows.map(|row| (name(&row[0]), row[1].clone())).collect()
+}
+
+fn count(row: &Json, column: &str) -> String {
+    row[column].as_u64().unwrap_or_default().to_string()
+}
+
+#[test]
+fn pages_show_what_the_api_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let mut sent = Vec::new();
+    send(&here, &clock, 30, &mut sent);
+    pass(&here.site, &clock, 2_000);
+    let site = &here.site;
+    await_condition("the last second is counted", || {
+        let answer = site.json(&format!("/api/v1/info?from={START_SECS}"));
+        match answer["req_count"].as_u64() {
+            Some(count) if count == sent.len() as u64 => Ok(()),
+            _ => Err(answer),
+        }
+    });
+    let now = clock.unix_ms() / 1_000;
+    for (from, to) in [(START_SECS, now), (START_SECS + 3_600, START_SECS + 9_000)] {
+        let span = format!("from={from}&to={to}");
+        let answer = ask(
+            site,
+            &format!("{span}&sort=-req_count,-req_time_total&percentiles=95,99"),
+        );
+        let expected = answer["rows"].as_array().unwrap();
+        let table = page(site, &format!("{REPORT}?{span}&sort=-req_count"));
+        let shown = counts(&table);
+        assert_eq!(shown.len(), expected.len());
+        for (row, (script, requests)) in expected.iter().zip(&shown) {
+            assert_eq!(row["script_name"], script.as_str(), "{answer}");
+            assert_eq!(&count(row, "req_count"), requests, "{answer}");
+        }
+        // Parts of it: found, a page of it.
+        let part = page(site, &format!("{REPORT}?{span}&script_name=%2Fa"));
+        assert_eq!(counts(&part).len(), 1);
+        let second = page(
+            site,
+            &format!("{REPORT}?{span}&sort=-req_count&limit=1&offset=1"),
+        );
+        assert_eq!(counts(&second)[..], shown[1..2]);
+        let own = page(site, &format!("{REPORT}?{span}&view=own&sort=-req_count"));
+        assert_eq!(rows(&own, 1).len(), shown.len());
+
+        let row = page(site, &format!("{REPORT}/row?script_name=%2Fa&{span}"));
+        let of_row = expected
+            .iter()
+            .find(|row| row["script_name"] == "/a")
+            .unwrap();
+        let all = format!("{} in all", count(of_row, "req_count"));
+        assert!(row.contains(&all), "{all}");
+        assert_eq!(row.matches("class=\"plot\"").count(), 4);
+        let overview = page(site, &format!("/?{span}"));
+        assert!(overview.contains("Takes the most time"));
+        // The line of all requests is that of `/series`.
+        let picture = page(site, &format!("/reports/info/traffic.svg?{span}"));
+        assert!(picture.contains("requests: at the end"));
+    }
+    here.stop();
+}
+
+#[test]
+fn every_link_keeps_the_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let mut sent = Vec::new();
+    send(&here, &clock, 5, &mut sent);
+    let site = &here.site;
+    // One that is in memory.
+    let mut sender = Sender::new(site);
+    sender.send(&request("h", "s", "/now").encode_to_vec());
+    sender.at_rest();
+    let newest = site.json("/api/v1/requests?limit=1");
+    let newest = newest["rows"][0]["id"].as_u64().unwrap();
+    let time = "from=2024-02-28T23%3A00&to=2024-02-29&tz=Europe%2FBerlin&compare=-1d";
+    let control = ["live", "1 h", "6 h", "24 h", "7 d", "30 d", "nothing"];
+    for target in [
+        "/".to_owned(),
+        "/reports".into(),
+        REPORT.into(),
+        format!("{REPORT}/row?script_name=%2Fa"),
+        "/requests".into(),
+        format!("/requests/{newest}"),
+        "/timers".into(),
+        "/daemon".into(),
+    ] {
+        let mark = if target.contains('?') { '&' } else { '?' };
+        let body = page(site, &format!("{target}{mark}{time}"));
+        for name in control {
+            assert!(body.contains(&format!(">{name}</a>")), "{target}");
+        }
+        // By the clocks of the zone.
+        assert!(
+            body.contains("2024-02-28 23:00 to 2024-02-29 00:00 Europe/Berlin"),
+            "{target}"
+        );
+        let (head, after) = body.split_once("<nav class=\"time\"").unwrap();
+        let (own, rest) = after.split_once("</nav>").unwrap();
+        assert!(own.contains("aria-current=\"true\">the day before"));
+        let leads = links(&format!("{head}{rest}"));
+        for link in leads {
+            let leads = !link.starts_with("/assets/") && link != "#main";
+            let named = ["/api/v1/openapi.json", "/api/v1/status"].contains(&link.as_str());
+            // A form has the time in fields.
+            let acts = rest.contains(&format!("action=\"{link}\""));
+            assert!(
+                !leads || named || acts || link.contains("tz=Europe%2FBerlin&compare=-1d"),
+                "{target} leads to {link}"
+            );
+        }
+        let forms = rest.split("<form").skip(1);
+        for form in forms.filter(|form| form.contains("method=\"get\"")) {
+            let form = form.split("</form>").next().unwrap();
+            let field = "type=\"hidden\" name=\"from\" value=\"2024-02-28T23:00\"";
+            assert_eq!(form.matches(field).count(), 1, "{target}: {form}");
+        }
+    }
+    here.stop();
+}
+
+#[test]
+fn what_changed_is_shown_and_what_is_lacking_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let mut sent = Vec::new();
+    send(&here, &clock, 30, &mut sent);
+    pass(&here.site, &clock, 2_000);
+    let site = &here.site;
+    let from = START_SECS + 2 * 3_600;
+    let span = format!("from={from}&to={}&compare=-2h", from + 7_200);
+    let answer = ask(site, &format!("{span}&percentiles=95,99&sort=-p95_change"));
+    let table = page(site, &format!("{REPORT}?{span}"));
+    let expected = answer["rows"].as_array().unwrap();
+    let names = |shown: &[(String, String)]| -> Vec<String> {
+        shown.iter().map(|(name, _)| name.clone()).collect()
+    };
+    let by_change: Vec<&str> = expected
+        .iter()
+        .filter_map(|row| row["script_name"].as_str())
+        .collect();
+    // What got slower is first.
+    assert_eq!(names(&counts(&table)), by_change);
+    for (row, shown) in expected.iter().zip(rows(&table, 1)) {
+        let change = row["req_count_change"].as_f64().unwrap() * 100.0;
+        let digits = usize::from(change.abs() < 9.95);
+        let sign = if change < 0.0 { '\u{2212}' } else { '+' };
+        let text = match change {
+            0.0 => "0 %".to_owned(),
+            change => format!("{sign}{:.digits$} %", change.abs()),
+        };
+        assert_eq!(shown[2], text, "{shown:?} {row}");
+    }
+    let chart = page(site, &format!("{REPORT}/times.svg?script_name=%2Fa&{span}"));
+    assert_eq!(chart.matches("stroke-dasharray=\"4 3\"").count(), 3);
+    assert!(chart.contains("p95 before:"));
+    let overview = page(site, &format!("/?{span}"));
+    assert!(overview.contains(">what got slower</a>"));
+
+    let early = page(
+        site,
+        &format!("{REPORT}?from={}&to={from}", START_SECS - 7_200),
+    );
+    assert!(early.contains("Not complete: nothing is kept from before 2024-02-28T22:00:00Z."));
+    for (target, status, part) in [
+        (format!("{REPORT}?from=yesterday"), 400, "RFC 3339"),
+        (format!("{REPORT}?from=-1d&to=-2d"), 400, "is not before to"),
+        ("/?compare=-1d".into(), 400, "wants from"),
+        (
+            "/reports/report_by_schema?from=-1d".into(),
+            404,
+            "history.reports does not name it",
+        ),
+    ] {
+        let reply = site.get(&target);
+        assert_eq!(reply.status, status, "{target}");
+        assert!(reply.body.contains(part), "{target}: {}", reply.body);
+    }
+    here.stop();
+}
+
+#[test]
+fn without_history_the_control_says_why() {
+    let here = Here::start(&[]);
+    for target in ["/", "/reports", "/requests", "/daemon"] {
+        let body = page(&here.site, target);
+        let control = body.split("<nav class=\"time\"").nth(1).unwrap();
+        let control = control.split("</nav>").next().unwrap();
+        assert!(control.contains("history.dir is not set"), "{control}");
+        assert_eq!(control.matches("<a ").count(), 1, "{control}");
+        assert!(!body.contains("class=\"plot\""));
+    }
+    let refused = here.site.get("/?from=-1d");
+    assert!(
+        refused.status == 404 && refused.body.contains("history.dir"),
+        "{refused:?}"
+    );
+    // What is in memory can be narrowed all the same.
+    assert_eq!(here.site.get("/requests?from=-1d").status, 200);
+    here.stop();
+}
