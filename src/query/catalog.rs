@@ -144,7 +144,7 @@ impl Catalog {
         mut choice: Option<Choice<'_>>,
     ) -> Option<(Entry, Arc<Reading>, bool)> {
         // Dropped last: large ones take their time, and the merger waits for the lock.
-        let stale;
+        let mut stale;
         // One hold of the lock for both: without it the report might be dropped in between.
         let mut live = answering(&self.live);
         let entry = live.reports.find(name)?.clone();
@@ -176,12 +176,22 @@ impl Catalog {
             is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
         }
         let now_ms = self.clock.unix_ms();
+        // The last one of this report is read into, if it is of about this size: it is of no use to anybody else, unless it is being
+        // written.
+        let fits = |kept: &mut Kept| {
+            Arc::ptr_eq(&kept.definition, definition)
+                && kept.reading.histograms.is_empty()
+                && kept.reading.heap_bytes() / 2 <= rows * ANSWER_ROW_BYTES
+        };
+        let memory = stale.extract_if(.., fits).last();
+        let memory = memory.and_then(|kept| Arc::into_inner(kept.reading));
+        let memory = memory.unwrap_or_default();
         // What was chosen from, unless that is all.
         let mut all = None;
         let choosing = choice.as_mut().filter(|_| !is_whole);
         let choosing = choosing.map(|(by, choose)| (wanted(Some(by)), choose));
         let read = match choosing.filter(|(by, _)| !by.has_histograms()) {
-            None => read::read(&mut live, &entry, want, None, now_ms),
+            None => read::read_into(memory, &mut live, &entry, want, None, now_ms),
             Some((by, choose)) => {
                 let mut choose = |reading: &Arc<Reading>| {
                     let rows = choose(&answer(definition, reading, now_ms));
@@ -189,7 +199,14 @@ impl Catalog {
                     all = chosen.then(|| (by, Arc::clone(reading)));
                     chosen.then_some(rows)
                 };
-                read::read(&mut live, &entry, want, Some((by, &mut choose)), now_ms)
+                read::read_into(
+                    memory,
+                    &mut live,
+                    &entry,
+                    want,
+                    Some((by, &mut choose)),
+                    now_ms,
+                )
             }
         };
         drop(live);

@@ -65,18 +65,31 @@ pub fn read(
     held: &mut impl Held,
     entry: &Entry,
     want: Want,
+    choice: Option<Choice<'_>>,
+    as_of_ms: u64,
+) -> Option<(Reading, Option<(usize, u64)>)> {
+    read_into(Reading::default(), held, entry, want, choice, as_of_ms)
+}
+
+/// The same in the memory of another reading, whose pages are there already.
+pub fn read_into(
+    mut memory: Reading,
+    held: &mut impl Held,
+    entry: &Entry,
+    want: Want,
     mut choice: Option<Choice<'_>>,
     as_of_ms: u64,
 ) -> Option<(Reading, Option<(usize, u64)>)> {
     let removals = held.live().0.removals();
     for _ in 0..ATTEMPTS {
-        let reader = Reader::new(held.live().0, entry, as_of_ms);
+        let memory = std::mem::take(&mut memory);
+        let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
         let read = reader.read(held, want, choice.as_mut());
         if read.is_some() || held.live().0.removals() != removals {
             return read;
         }
     }
-    let reader = Reader::new(held.live().0, entry, as_of_ms);
+    let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
     reader.read(&mut held.live(), want, choice.as_mut())
 }
 
@@ -125,9 +138,11 @@ impl Histograms {
 }
 
 impl<'a> Reader<'a> {
-    fn new(reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
+    fn new(memory: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
         let aggregate = reports.aggregate(entry);
         let row_map = aggregate.row_map(entry.report);
+        let mut reading = memory.emptied();
+        reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
             removals: reports.removals(),
             _changes: aggregate.changes.reader(),
@@ -140,10 +155,9 @@ impl<'a> Reader<'a> {
             reading: Reading {
                 window_secs: entry.definition.window.as_secs_f64(),
                 as_of_ms,
-                totals: Vec::with_capacity(row_map.len() + 1),
                 keys: entry.definition.keys.len(),
                 ranks: entry.definition.ranks().len(),
-                ..Reading::default()
+                ..reading
             },
             entry,
         };

@@ -127,6 +127,23 @@ impl Reading {
         self.totals.is_empty()
     }
 
+    /// Nothing in the memory of this one.
+    pub(super) fn emptied(mut self) -> Self {
+        self.totals.clear();
+        self.extremes.clear();
+        self.key_cells.clear();
+        self.text.clear();
+        self.quantiles.clear();
+        Self {
+            totals: self.totals,
+            extremes: self.extremes,
+            key_cells: self.key_cells,
+            text: self.text,
+            quantiles: self.quantiles,
+            ..Self::default()
+        }
+    }
+
     /// Adds all rows up.
     pub(super) fn add_up(&mut self) {
         for totals in &self.totals {
