@@ -118,3 +118,6 @@ pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
 
 /// What each pattern among them may take beside while it runs.
 pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
+
+/// What answers over the past may take for their keys, all together.
+pub const PAST_ANSWERS_BYTES_MAX: usize = 256 << 20;

@@ -15,7 +15,10 @@ use crate::input::pinba::Decoder;
 use crate::input::udp::batch::BATCH_BYTES;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
-use crate::limits::{BLOCK_BYTES, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX};
+use crate::limits::{
+    BLOCK_BYTES, PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES,
+    SESSION_BYTES_MAX,
+};
 use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
 use crate::pool::requests::REQUEST_ROW_BYTES;
@@ -267,11 +270,14 @@ fn optional(config: &Config, sockets: usize) -> impl Iterator<Item = Planned> {
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory,
             "minutes on their way to history.dir, and files that are being written (history.memory)";
+        "answers over the past": PAST_ANSWERS_BYTES_MAX,
+            "keys of all of them together; more are added to (other), and the answer says so";
     };
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
         config.state.dir.is_some(),
+        config.history.dir.is_some(),
         config.history.dir.is_some(),
     ];
     let lines = lines.into_iter().zip(wanted);

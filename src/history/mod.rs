@@ -9,6 +9,7 @@
 //! What a key of a report gained in a minute is a [`Row`]; rows of one key and time may be many, they are added up
 //! whenever they are read. Minutes are folded to hours, hours to days ([`Resolution`]).
 
+mod answer_memory;
 mod batch;
 mod dataset;
 mod disk;

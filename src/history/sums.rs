@@ -11,9 +11,12 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::Dataset;
+use super::answer_memory::Share;
 use super::parquet::Want;
 use super::plan::Plan;
 use super::unit::{RowsAt, Unit, on_all_processors};
+use crate::config::units::exact_bytes;
+use crate::limits::PAST_ANSWERS_BYTES_MAX;
 use crate::report::counts::Histogram;
 use crate::report::layout::OTHER;
 use crate::report::packed::Sum;
@@ -23,6 +26,10 @@ use crate::report::totals::Totals;
 
 /// Rows of an answer at most.
 pub(crate) const KEYS_MAX: usize = 250_000;
+/// Rows that are not counted against the memory of all answers: small answers, and for how long there was what.
+const KEYS_FREE: usize = 1_000;
+/// What a row takes beside its key, with its place in a table and what is shown of it.
+const ROW_BYTES: usize = 2 * size_of::<SumRow>() + 48;
 /// Rows whose histograms are in memory at a time.
 const ROWS_AT_ONCE: usize = 4_096;
 /// No row.
@@ -54,6 +61,7 @@ struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
     rows: Vec<SumRow>,
+    share: Share,
     /// Whether keys have been added to `(other)`.
     is_full: bool,
 }
@@ -74,7 +82,9 @@ impl Rows {
         if let Some(found) = self.find_hashed(hash, key) {
             return found;
         }
-        if self.rows.len() >= KEYS_MAX && !is_other {
+        let count = self.rows.len();
+        let mut has_room = || count < KEYS_FREE || self.share.take(ROW_BYTES + 2 * key.len());
+        if !is_other && (count >= KEYS_MAX || !has_room()) {
             self.is_full = true;
             let mut other = Vec::new();
             (0..keys).for_each(|_| push_key(&mut other, OTHER));
@@ -174,8 +184,12 @@ impl Sums {
             sums.rows.of(&[], false, keys);
         }
         if sums.rows.is_full {
-            let why = format!("more than {KEYS_MAX} keys: those that came later are in (other)");
-            sums.lacking.push(why);
+            let keys = sums.rows.rows.len().saturating_sub(1);
+            sums.lacking.push(format!(
+                "more than {keys} keys, for which there is no room (an answer has {KEYS_MAX} at most, all answers over the past together \
+                 {}): others are in (other); ask for a shorter span",
+                exact_bytes(PAST_ANSWERS_BYTES_MAX as u64)
+            ));
         }
         sums
     }

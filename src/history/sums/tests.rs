@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::history::answer_memory::AnswerMemory;
 use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::{Batch, Gain, Resolution, Retention, Row, RowRef, Store};
@@ -336,4 +337,38 @@ fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
     for seed in 10..12 {
         run(seed, [DAY, 4 * DAY, u64::MAX / 2], false);
     }
+}
+
+/// What finds no room is counted all the same, and room comes back.
+#[test]
+fn answers_together_have_so_much_memory() {
+    static SMALL: AnswerMemory = AnswerMemory::new(1 << 20);
+    let fill = |share: Share| {
+        let mut rows = Rows {
+            share,
+            ..Rows::default()
+        };
+        let one = Totals {
+            requests: 1,
+            ..Totals::ZERO
+        };
+        for number in 0..20_000 {
+            let mut key = Vec::new();
+            push_key(&mut key, &format!("/{number}"));
+            let row = rows.of(&key, false, 1);
+            rows.add(row, &one, &Extremes::NOTHING);
+        }
+        let requests: u64 = rows.rows.iter().map(|row| row.totals.requests).sum();
+        assert_eq!(requests, 20_000);
+        rows
+    };
+    let all = fill(Share::default());
+    assert_eq!((all.rows.len(), all.is_full), (20_000, false));
+    let first = fill(Share::of(&SMALL));
+    assert!(first.is_full && (2_000..10_000).contains(&first.rows.len()));
+    let second = fill(Share::of(&SMALL));
+    assert!(second.is_full && second.rows.len() < 1_500);
+    let kept = first.rows.len();
+    drop((first, second));
+    assert_eq!(fill(Share::of(&SMALL)).rows.len(), kept);
 }
