@@ -479,7 +479,7 @@ impl Top {
             if self.floor.key.is_none_or(|floor| key > floor) {
                 self.rows.push((key, shown(batch, row, columns)));
             }
-            if self.rows.len() >= self.limit * 2 {
+            if self.rows.len() >= self.limit + (self.limit / 4).max(64) {
                 self.cut();
             }
         }
