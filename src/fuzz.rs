@@ -12,12 +12,14 @@ mod http;
 pub(crate) mod live;
 mod packet;
 mod snapshot;
+mod squid;
 
 pub use comment::comment;
 pub use config::config;
 pub use http::http;
 pub use packet::packet;
 pub use snapshot::snapshot;
+pub use squid::squid;
 
 #[cfg(feature = "sql")]
 mod statements;

@@ -10,6 +10,7 @@
 //! | thread | how many | does |
 //! |---|---|---|
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
+//! | `squid-N` | one a `[[squid]]` entry of connections or a file | the same with lines |
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |

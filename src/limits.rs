@@ -47,6 +47,12 @@ pub const TEXT_BYTES_MIN: usize = 16;
 /// Most that can be configured to be kept of one text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
+/// `[[squid]]` entries. Each takes a thread.
+pub const SQUIDS_MAX: usize = 64;
+
+/// Longest line of a log that is read; Squid cuts its own at 8 KiB.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
 /// `[[rewrite]]` entries. A text's rules are a set of 64 bits.
 pub const REWRITES_MAX: usize = 64;
 

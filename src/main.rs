@@ -4,13 +4,15 @@
 //! of `serve` only waits for signals; the daemon's threads are its own.
 
 use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use pinbad::cli::args::{Args, Command};
 use pinbad::cli::signals::until_signal;
 use pinbad::cli::{
-    Failure, check, complain, doctor, import, load, man, query, serve, tables, tail, top,
+    Failure, check, complain, doctor, import, import_log, load, man, query, serve, tables, tail,
+    top,
 };
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::malloc;
@@ -40,12 +42,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Load(options) => until_signal(|shutdown| {
             load::execute(&options, shutdown, &mut stdout(), &mut stderr()).map_err(Failure::failed)
         }),
+        Command::ImportLog(flags) => {
+            let config = configured(flags.config.as_ref())?;
+            import_log::execute(&flags, &config, stdin(), &mut stdout())
+        }
         Command::Import(flags) => {
-            let config = ConfigFlags {
-                config: flags.config.clone(),
-                ..ConfigFlags::default()
-            };
-            let config = Config::load(&config, std::env::vars_os())?;
+            let config = configured(flags.config.as_ref())?;
             match import::execute(&flags, &config, stdin(), &mut stdout(), &mut stderr()) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Failure::reported()),
@@ -61,6 +63,15 @@ fn run(command: Command) -> Result<(), Failure> {
             tail::execute(&flags, colour, shutdown, stdout(), stderr())
         }),
     }
+}
+
+/// The configuration of a daemon, from its file and the environment.
+fn configured(file: Option<&PathBuf>) -> Result<Config, Failure> {
+    let flags = ConfigFlags {
+        config: file.cloned(),
+        ..ConfigFlags::default()
+    };
+    Ok(Config::load(&flags, std::env::vars_os())?)
 }
 
 /// What <https://no-color.org> says.

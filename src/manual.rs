@@ -35,6 +35,8 @@ pub mod restart {}
 pub mod speed {}
 #[doc = include_str!("manual/sql.md")]
 pub mod sql {}
+#[doc = include_str!("manual/squid.md")]
+pub mod squid {}
 #[doc = include_str!("manual/tables.md")]
 pub mod tables {}
 #[doc = include_str!("manual/terminal.md")]

@@ -291,6 +291,12 @@ impl Producer {
         }
     }
 
+    /// Whether half of the blocks wait for the merger: who can wait had better do so.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.ring.filled.len() > self.ring.plan.blocks / 2
+    }
+
     /// Gets a block with room for `bytes`.
     #[cold]
     fn next_block(&mut self, bytes: usize) {

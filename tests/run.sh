@@ -42,14 +42,17 @@ have_php_pinba() { command -v php >/dev/null && php -m 2>/dev/null | grep -ix pi
 
 have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
 
+have_squid() { [ -x /usr/sbin/squid ]; }
+
 packages=()
 command -v cc >/dev/null || packages+=(gcc libc6-dev)
 [ "${PINBAD_FUZZ_SECONDS:-10}" = 0 ] || command -v c++ >/dev/null || packages+=(g++)
 have_php_pinba || packages+=(php-cli php-pinba)
 have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
+have_squid || packages+=(squid)
 command -v curl >/dev/null || packages+=(curl)
 # MySQL's clients. Those that cannot be had are left out, and so are those that PINBAD_TESTS_WITHOUT names: it may hold
-# mariadb, php, python, node, go and java, apart by commas. None of these packages starts a service.
+# mariadb, php, python, node, go and java, apart by commas. None of these packages starts a service, squid apart.
 without=",${PINBAD_TESTS_WITHOUT:-},"
 wanted() { [[ $without != *",$1,"* ]]; }
 have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
@@ -74,6 +77,9 @@ if [ ${#packages[@]} -gt 0 ]; then
         say "Installing ${packages[*]}"
         export DEBIAN_FRONTEND=noninteractive
         install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
+        # The package squid would start a service; this file keeps it from that.
+        policy=/usr/sbin/policy-rc.d
+        if [ -e $policy ]; then policy=''; else printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy; fi
         # The lists of a new machine are empty or old: they are fetched only if it does not go without.
         "${install[@]}" >"$log" 2>&1 </dev/null ||
             { apt-get update -q </dev/null && "${install[@]}" </dev/null; } >"$log" 2>&1 ||
@@ -82,6 +88,7 @@ if [ ${#packages[@]} -gt 0 ]; then
                 apt-get install -y -q --no-install-recommends "$package" >"$log" 2>&1 </dev/null ||
                     { tail -n 5 "$log"; echo "This package could not be installed: $package"; }
             done
+        [ -z "$policy" ] || rm -f "$policy"
     else
         echo "Not installed, and only root could change that: ${packages[*]}"
     fi
@@ -187,6 +194,10 @@ fi
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
     skip+=(--skip metrics::promtool --skip metrics::rules --skip metrics::prometheus)
     left_out+=("the tests with a real Prometheus: the package prometheus is missing")
+fi
+if ! have_squid; then
+    skip+=(--skip squid::real_)
+    left_out+=("the test with a real Squid: the package squid is missing")
 fi
 if ! have_browser; then
     skip+=(--skip browser::)

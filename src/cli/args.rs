@@ -12,6 +12,7 @@ use clap_complete::Shell;
 #[cfg(feature = "sql")]
 use crate::cli::history::HistoryCommand;
 use crate::cli::import::ImportFlags;
+use crate::cli::import_log::ImportLogFlags;
 use crate::cli::load::LoadOptions;
 use crate::cli::query::QueryFlags;
 use crate::cli::tail::TailFlags;
@@ -72,6 +73,9 @@ pub enum Command {
     /// Create the reports of an existing Pinba database (either engine) in a running daemon, and list what cannot be imported.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
+    /// Send logs of Squid to a running daemon, which counts their lines.
+    #[command(after_help = include_str!("help/import_log.txt"))]
+    ImportLog(ImportLogFlags),
     /// Show live what is slow: scripts, servers, hosts, statuses, timers, single requests, any report.
     #[command(after_help = TOP)]
     Top(Box<TopFlags>),

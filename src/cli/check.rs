@@ -27,6 +27,10 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let squids = config.squids.iter();
+    let squids: String = squids
+        .map(|squid| format!("\n  Squid  {}", squid.from))
+        .collect();
     let mut history = String::new();
     for (place, line) in disk_plan::lasting(&config).iter().enumerate() {
         let head = format!("\nHistory, {}:", disk_plan::assumption());
@@ -35,7 +39,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     }
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}\n\n{}{history}",
+         HTTP   {}\n  MySQL  {}{squids}\n\n{}{history}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

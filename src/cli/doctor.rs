@@ -12,9 +12,10 @@ use std::path::Path;
 
 use super::{Failure, print};
 use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::config::{Config, ConfigFlags};
+use crate::config::{Config, ConfigFlags, SquidFrom};
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
+use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
 use crate::state::{self, Folder, StateError, folder};
@@ -123,6 +124,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     let plan = MemoryPlan::of(config).granted(&buffers, allowed);
     let mut findings = configured(config);
     findings.push(udp(config, opened));
+    findings.extend(squids(config));
     findings.extend(front("HTTP", "http.listen", config.http.listen));
     if cfg!(feature = "sql") {
         findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
@@ -161,6 +163,30 @@ fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding
          or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
     );
     Finding::right("UDP", found).unless(granted >= requested, Verdict::Better, change)
+}
+
+/// Whether the sources of Squid's lines can be had.
+fn squids(config: &Config) -> Vec<Finding> {
+    if config.squids.is_empty() {
+        return Vec::new();
+    }
+    let what = "Squid";
+    if let Err(error) = daemon::squid::open(config) {
+        return vec![Finding::wrong(what, error.to_string(), String::new())];
+    }
+    let found = config.squids.iter().map(|squid| match &squid.from {
+        SquidFrom::File(path, _) => match fs::File::open(path) {
+            Ok(_) => Finding::right(what, format!("{} can be read", path.display())),
+            Err(error) => {
+                let found = format!("{} cannot be read now: {error}", path.display());
+                let change =
+                    "let the daemon's user read it, if it is there (on Debian: group proxy)";
+                Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
+            }
+        },
+        from => Finding::right(what, format!("{from} can be bound")),
+    });
+    found.collect()
 }
 
 /// Binds a front end's address.
@@ -210,7 +236,9 @@ fn traffic(plan: &MemoryPlan) -> Finding {
 fn descriptors(config: &Config) -> Option<Finding> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     let sockets = (config.ingest.listen.len() * config.ingest.receivers) as u64;
+    let squids = (config.squids.len() * (CONNECTIONS_MAX + 1)) as u64;
     let needed = sockets
+        + squids
         + DESCRIPTORS_BESIDE
         + crate::http::HttpSettings::new(&[]).connections_max as u64
         + config.mysql.connections_max as u64;

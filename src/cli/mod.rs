@@ -11,6 +11,7 @@ pub mod format;
 #[cfg(feature = "sql")]
 pub mod history;
 pub mod import;
+pub mod import_log;
 mod lexer;
 pub mod load;
 pub mod man;

@@ -289,7 +289,11 @@ pub(super) fn buckets() -> Kind<Vec<Duration>> {
 }
 
 fn address(given: &Given) -> Result<SocketAddr, &'static str> {
-    let text = given.text_or_number().ok_or("not an address")?;
+    socket_address(given.text_or_number().ok_or("not an address")?)
+}
+
+/// An IP address with a port.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| {
         let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
         let port_only = text.strip_prefix(':').unwrap_or(text);

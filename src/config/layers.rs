@@ -18,7 +18,7 @@ use super::settings::{self, KEYS};
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 3] = ["report", "rewrite", "user"];
+pub(super) const LISTS: [&str; 4] = ["report", "squid", "rewrite", "user"];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -161,6 +161,7 @@ impl RawConfig {
         given.entries().unwrap_or_else(|| {
             let example = match list {
                 "rewrite" => "[{field = \"script_name\", ..}]",
+                "squid" => "[{listen = \"udp://127.0.0.1:18190\"}]",
                 _ => "[{name = \"x\", ..}]",
             };
             let (problem, accepted) = match given.value {

@@ -16,6 +16,7 @@ mod raw_value;
 pub mod rewrite;
 pub mod secret;
 pub(crate) mod settings;
+pub mod squid;
 mod suggest;
 pub mod units;
 pub mod user;
@@ -35,6 +36,7 @@ pub use settings::{
     Changes, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests, LogConfig,
     MetricsConfig, MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, StateConfig,
 };
+pub use squid::{SquidFrom, SquidSource};
 pub use user::ConfiguredUser;
 
 impl Config {
@@ -108,6 +110,12 @@ impl Config {
         let mut pairs = self.rewrites.iter().zip(&new.rewrites);
         if self.rewrites.len() != new.rewrites.len() || !pairs.all(is_same) {
             changes.needs_restart.push("rewrite");
+        }
+        let what = |squid: &SquidSource| (squid.from.clone(), squid.name.clone(), squid.client);
+        let is_same = |(old, new): (&SquidSource, &SquidSource)| what(old) == what(new);
+        let mut pairs = self.squids.iter().zip(&new.squids);
+        if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
+            changes.needs_restart.push("squid");
         }
         if self.users != new.users {
             self.users.clone_from(&new.users);

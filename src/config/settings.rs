@@ -18,6 +18,7 @@ use super::kinds::{
 use super::layers::RawConfig;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
+use super::squid::SquidSource;
 use super::user::ConfiguredUser;
 use crate::limits::BLOCK_BYTES;
 use crate::telemetry::log::LogFormat;
@@ -68,6 +69,8 @@ macro_rules! settings {
             $($(#[doc = $about])* pub $section: $Section,)*
             /// `[[report]]` entries as given; `query` turns them into definitions.
             pub configured_reports: Vec<Entry>,
+            /// `[[squid]]`: logs of Squid.
+            pub squids: Vec<SquidSource>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
@@ -92,6 +95,7 @@ macro_rules! settings {
                         $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
                     configured_reports: Vec::new(),
+                    squids: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
                 }

@@ -107,6 +107,7 @@ fn defaults_are_those_of_the_contract() {
         }
     );
     assert!(config.configured_reports.is_empty() && config.rewrites.is_empty());
+    assert!(config.squids.is_empty());
 }
 
 /// The sections of `config/pinbad.toml` as `settings` declares them.
@@ -616,7 +617,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         (
             "[clickhouse]\nurl = \"\"\n",
             "pinbad.toml:1: [clickhouse]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
-             [mysql], [sql], [state], [history], [log] and [[report]], [[rewrite]], [[user]]",
+             [mysql], [sql], [state], [history], [log] and [[report]], [[squid]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",

@@ -28,6 +28,18 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// A source of Squid's lines.
+    #[error(
+        "{place}: squid: cannot take lines from {from}: {problem}; stop what has the address, or change it"
+    )]
+    Squid {
+        /// Where the entry is.
+        place: String,
+        /// What it listens on.
+        from: String,
+        /// Why not.
+        problem: String,
+    },
     /// A report of the configuration.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
@@ -85,6 +97,7 @@ impl StartError {
             ),
             Self::Socket(_)
             | Self::FrontEnd { .. }
+            | Self::Squid { .. }
             | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }

@@ -12,6 +12,7 @@ use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
 use crate::http::{HttpSettings, Planned, page_bytes_max};
 use crate::input::pinba::Decoder;
+use crate::input::squid::SOURCE_BYTES;
 use crate::input::udp::batch::BATCH_BYTES;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
@@ -103,7 +104,8 @@ impl MemoryPlan {
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
         let sockets = ingest.listen.len() * ingest.receivers;
-        let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, sockets);
+        let lanes = sockets + config.squids.len();
+        let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, lanes);
         let receivers = counted(ingest.receivers, "receiver", "receivers");
         let addresses = counted(ingest.listen.len(), "address", "addresses");
         let receivers = format!("{receivers} x {addresses}");
@@ -117,7 +119,7 @@ impl MemoryPlan {
         };
         lines.extend(stores(config));
         lines.extend(front_ends(config));
-        lines.extend(optional(config, sockets));
+        lines.extend(optional(config, lanes));
         // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
         let mut kernel = planned! {
             "kernel socket buffers": sockets * 2 * ingest.recv_buffer,
@@ -258,14 +260,17 @@ fn front_ends(config: &Config) -> Vec<Planned> {
 }
 
 /// What only some configurations take.
-fn optional(config: &Config, sockets: usize) -> impl Iterator<Item = Planned> {
+fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
     let patterns = config.rewrites.iter().filter(is_pattern).count();
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
+    let squids = counted(config.squids.len(), "source", "sources");
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
-        "name rules": sockets * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
+        "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
         "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
+        "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
+            "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory,
@@ -276,6 +281,7 @@ fn optional(config: &Config, sockets: usize) -> impl Iterator<Item = Planned> {
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
+        !config.squids.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
         config.history.dir.is_some(),

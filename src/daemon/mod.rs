@@ -50,6 +50,7 @@ pub mod memory_plan;
 mod receivers;
 pub mod reload;
 pub mod socket_activation;
+pub(crate) mod squid;
 mod startup;
 pub mod supervisor;
 mod threads;
@@ -98,6 +99,7 @@ impl Daemon {
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
         let past = Past::of(config, &definitions)?;
         let sockets = startup::open_sockets(config, activated.udp)?;
+        let squids = squid::open(config)?;
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
@@ -118,10 +120,11 @@ impl Daemon {
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
-            ..Counters::new(sockets.len())
+            squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
+            ..Counters::new(sockets.len() + squids.len())
         };
-        startup::go_on_counting(&counters, &sockets, previous.as_ref());
-        let receivers = Receivers::start(config, sockets, &counters, &clock, &hasher)?;
+        startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
+        let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
         let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
         let startup = Startup {

@@ -1,16 +1,19 @@
-//! The way in: the temporary ring and the receiver threads, one per socket, that put requests into it.
+//! The way in: the temporary ring and the receiver threads, one per socket or source of Squid's lines, that put requests
+//! into it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::error::StartError;
+use super::squid::{OpenSource, Opened};
 use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::input::Decode;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::input::rewrite::{NameRules, RuleCounters};
+use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
+use crate::input::squid;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::receive;
 use crate::input::udp::senders::Senders;
@@ -38,30 +41,37 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
-    /// Makes the ring and starts a thread for each socket.
+    /// Makes the ring and starts a thread for each socket and each source.
     pub(super) fn start(
         config: &Config,
         sockets: Vec<ReceiveSocket>,
+        squids: Vec<OpenSource>,
         counters: &Counters,
         clock: &Arc<dyn Clock>,
         hasher: &Hasher,
     ) -> Result<Self, StartError> {
         let ingest = &config.ingest;
-        let plan = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, sockets.len());
+        let lanes = counters.sockets.len();
+        let plan = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, lanes);
         let (ring, producers, consumer) = TempRing::new(plan, &counters.sockets);
         let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
         addresses.dedup();
-        let statuses = sockets.iter().zip(&counters.sockets);
-        let statuses = statuses.map(|(socket, counters)| SocketStatus {
-            address: socket.address,
-            gauge: KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters)),
-            handed_over: socket.handed_over,
+        let of_sockets = sockets.iter().map(|it| (it.address.to_string(), Some(it)));
+        let of_squids = squids.iter().map(|squid| match &squid.opened {
+            Opened::Udp(socket) => (squid.source.config.from.to_string(), Some(socket)),
+            Opened::Tcp(_) | Opened::File(..) => (squid.source.config.from.to_string(), None),
+        });
+        let statuses = of_sockets.chain(of_squids).zip(&counters.sockets);
+        let statuses = statuses.map(|((address, socket), counters)| SocketStatus {
+            address,
+            gauge: socket.map(|it| KernelGauge::new(Arc::clone(&it.socket), Arc::clone(counters))),
+            handed_over: socket.is_some_and(|it| it.handed_over),
         });
         let watched = ingest.watches_sources();
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
-            names: sockets.iter().map(SocketName::of).collect(),
+            names: names(&sockets, &squids),
             statuses: statuses.collect(),
             senders: watched.then(|| Senders::new(&ingest.allow, ingest.source_rate_max)),
             rule_counters: Arc::new(RuleCounters::new(config.rewrites.len())),
@@ -69,45 +79,74 @@ impl Receivers {
             consumer,
         };
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
-        for (index, (socket, producer)) in sockets.into_iter().zip(producers).enumerate() {
-            let receiver = Receiver {
-                index,
-                socket,
-                producer,
-                counters: Arc::clone(&counters.sockets[index]),
-                clock: Arc::clone(clock),
-                senders: receivers.senders.clone(),
-            };
+        let rules = (!config.rewrites.is_empty()).then(|| {
+            let shared = Arc::clone(&receivers.rule_counters);
+            move || NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(&shared))
+        });
+        let lanes = producers.into_iter().zip(&counters.sockets).enumerate();
+        let mut lanes = lanes.map(|(index, (producer, counters))| Receiver {
+            index,
+            producer,
+            counters: Arc::clone(counters),
+            clock: Arc::clone(clock),
+        });
+        for (socket, receiver) in sockets.into_iter().zip(&mut lanes) {
+            let (senders, hasher) = (receivers.senders.clone(), hasher.clone());
+            receivers.threads.push(match &rules {
+                None => receiver.start(socket, senders, Decoder::new(limits, hasher))?,
+                Some(rules) => {
+                    let decoder = Decoder::with_rules(limits, hasher, rules());
+                    receiver.start(socket, senders, decoder)?
+                }
+            });
+        }
+        for (squid, receiver) in squids.into_iter().zip(&mut lanes) {
             let hasher = hasher.clone();
-            receivers.threads.push(if config.rewrites.is_empty() {
-                receiver.start(Decoder::new(limits, hasher))?
-            } else {
-                let shared = Arc::clone(&receivers.rule_counters);
-                let rules = NameRules::new(&config.rewrites, hasher.clone(), shared);
-                receiver.start(Decoder::with_rules(limits, hasher, rules))?
+            receivers.threads.push(match &rules {
+                None => squid.start(receiver, limits, hasher, AsSent)?,
+                Some(rules) => squid.start(receiver, limits, hasher, rules())?,
             });
         }
         Ok(receivers)
     }
 }
 
+/// What all that receives is called in a snapshot, in the order of the counters.
+pub(super) fn names(sockets: &[ReceiveSocket], squids: &[OpenSource]) -> Vec<SocketName> {
+    let sockets = sockets.iter().map(SocketName::of);
+    sockets.chain(squids.iter().map(OpenSource::name)).collect()
+}
+
 /// What one receiver thread is started with.
-struct Receiver {
-    index: usize,
-    socket: ReceiveSocket,
+pub(super) struct Receiver {
+    pub(super) index: usize,
     producer: Producer,
     counters: Arc<SocketCounters>,
     clock: Arc<dyn Clock>,
-    senders: Option<Arc<Senders>>,
 }
 
 impl Receiver {
-    fn start(self, decoder: impl Decode + Send + 'static) -> Result<Worker, StartError> {
+    /// What it takes to take lines from elsewhere than datagrams.
+    pub(super) fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
+        squid::Intake {
+            decoder,
+            producer: self.producer,
+            counters: self.counters,
+            clock: self.clock,
+        }
+    }
+
+    pub(super) fn start(
+        self,
+        socket: ReceiveSocket,
+        senders: Option<Arc<Senders>>,
+        decoder: impl Decode + Send + 'static,
+    ) -> Result<Worker, StartError> {
         let name = format!("receive-{}", self.index);
         Worker::start(&name, "a receiver thread", move |shutdown| {
             receive::run(
-                &self.socket,
-                self.senders,
+                &socket,
+                senders,
                 decoder,
                 self.producer,
                 &self.counters,

@@ -13,6 +13,8 @@ use tracing::error;
 use tracing::{info, warn};
 
 use super::error::StartError;
+use super::receivers;
+use super::squid::OpenSource;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 #[cfg(feature = "sql")]
@@ -125,6 +127,7 @@ pub(super) fn continued(clock: Arc<dyn Clock>, previous: Option<&SnapshotFile>) 
 pub(super) fn go_on_counting(
     counters: &Counters,
     sockets: &[ReceiveSocket],
+    squids: &[OpenSource],
     previous: Option<&SnapshotFile>,
 ) {
     for (socket, counters) in sockets.iter().zip(&counters.sockets) {
@@ -133,7 +136,11 @@ pub(super) fn go_on_counting(
         }
     }
     if let Some(previous) = previous {
-        previous.contents.counters.restore(counters, sockets);
+        let names = receivers::names(sockets, squids);
+        previous
+            .contents
+            .counters
+            .restore(counters, &names, sockets);
     }
 }
 

@@ -35,6 +35,11 @@ fn packets() {
 }
 
 #[test]
+fn logs_of_squid() {
+    run("squid", super::squid);
+}
+
+#[test]
 fn http_questions() {
     run("http", super::http);
 }

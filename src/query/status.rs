@@ -18,13 +18,13 @@ use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
-/// One socket, as it is listed.
+/// One socket, or source of Squid's lines, as it is listed.
 #[derive(Debug)]
 pub struct SocketStatus {
-    /// Where it is bound.
-    pub address: std::net::SocketAddr,
-    /// Reads what the kernel dropped.
-    pub gauge: KernelGauge,
+    /// Where it is bound, or what it is.
+    pub address: String,
+    /// Reads what the kernel dropped, of datagrams.
+    pub gauge: Option<KernelGauge>,
     /// Whether it outlives the process.
     pub handed_over: bool,
 }
@@ -79,9 +79,9 @@ impl Status {
         // What is in the ring is read before what came in, so that nothing seems to be missing.
         let merge = self.counters.merge.counts();
         let depth = self.ring.depth();
-        for socket in &self.sockets {
+        for gauge in self.sockets.iter().filter_map(|it| it.gauge.as_ref()) {
             // A failure leaves the last reading in place; the receiver logs it.
-            let _last_reading_stays = socket.gauge.refresh();
+            let _last_reading_stays = gauge.refresh();
         }
         let total = self.counters.total();
         let (_, not_accepted) = refusals(&total);
@@ -123,8 +123,10 @@ impl Status {
         let mut groups = vec![Group::new(Place::Top, all)];
         groups.extend(self.socket_groups());
         groups.extend(self.rule_groups());
+        groups.extend(self.squid_groups());
         for (list, is_empty) in [
             (SOCKETS, self.sockets.is_empty()),
+            (SQUIDS, self.counters.squids.is_empty()),
             (REWRITES, self.rewrites.is_empty()),
         ] {
             if is_empty {
@@ -140,11 +142,31 @@ impl Status {
     fn socket_groups(&self) -> impl Iterator<Item = Group> {
         let sockets = self.sockets.iter().zip(&self.counters.sockets);
         sockets.enumerate().map(|(at, (socket, counters))| {
-            let address = socket.address.to_string();
+            let address = socket.address.clone();
             let texts = json!({"address": address, "handed_over": socket.handed_over});
             Group {
                 labels: vec![("socket", at.to_string()), ("address", address)],
                 ..Group::new(SOCKETS, counters.counts().readings()).with_texts(texts)
+            }
+        })
+    }
+
+    fn squid_groups(&self) -> impl Iterator<Item = Group> {
+        self.counters.squids.iter().enumerate().map(|(at, squid)| {
+            let from = squid.config.from.to_string();
+            let readings = squid.counters.counts().readings();
+            let reasons = readings.iter().find(|it| it.name == "lines_invalid");
+            let example = squid.example.lock().clone();
+            let texts = json!({
+                "from": from,
+                "name": squid.config.name,
+                "place": squid.config.location.to_string(),
+                "lines_invalid_by_reason": reasons.map(|it| it.value.clone()),
+                "last_invalid": example.map(|it| json!({"reason": it.reason.name(), "line": it.line})),
+            });
+            Group {
+                labels: vec![("squid", at.to_string()), ("from", from)],
+                ..Group::new(SQUIDS, readings).with_texts(texts)
             }
         })
     }
@@ -194,6 +216,7 @@ impl Status {
 }
 
 const SOCKETS: Place = Place::List("sockets", "socket");
+const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
 
 /// What pools and reports hold now.

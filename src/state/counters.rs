@@ -8,10 +8,9 @@
 //! goes on from the last reading, so that nothing that was dropped between two processes is missed; any other one that
 //! was handed over begins with what it says at start.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
 
+use crate::input::squid::Progress;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::telemetry::counters::Counter;
@@ -22,10 +21,10 @@ use crate::telemetry::{Counters, SocketCounters};
 const COUNT_MAX: u64 = 1 << 53;
 
 /// A socket as a snapshot names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketName {
-    /// Where it is bound.
-    pub address: SocketAddr,
+    /// Where it is bound, or what a source of Squid's lines is read from.
+    pub address: String,
     /// What the kernel knows it by until the machine is restarted; 0: not known.
     pub cookie: u64,
 }
@@ -35,7 +34,7 @@ impl SocketName {
     #[must_use]
     pub fn of(socket: &ReceiveSocket) -> Self {
         Self {
-            address: socket.address,
+            address: socket.address.to_string(),
             cookie: kernel::cookie(&socket.socket),
         }
     }
@@ -60,6 +59,15 @@ pub struct SavedCounters {
     sockets: Vec<SavedSocket>,
     /// Those of the merger, the MySQL wire and logins.
     others: Vec<SavedReading>,
+    squids: Vec<SavedSquid>,
+}
+
+/// A source of Squid's lines.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedSquid {
+    from: String,
+    progress: Progress,
+    readings: Vec<SavedReading>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -110,10 +118,16 @@ impl SavedCounters {
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
         let sockets = names.iter().zip(&counters.sockets).zip(&settled);
+        let squids = counters.squids.iter().map(|source| SavedSquid {
+            from: source.config.from.to_string(),
+            progress: source.progress.lock().clone(),
+            readings: save(&source.counters.counts().readings()),
+        });
         Self {
+            squids: squids.collect(),
             sockets: sockets
                 .map(|((name, live), settled)| SavedSocket {
-                    address: name.address.to_string(),
+                    address: name.address.clone(),
                     cookie: name.cookie,
                     reading: live.kernel_drops.reading(),
                     readings: save(&settled.readings()),
@@ -124,13 +138,22 @@ impl SavedCounters {
     }
 
     /// Lets the counters of a new process go on from these. Call it before anything counts, for these sockets in the order
-    /// of their counters. Counts of a socket that is not there any more go to the first.
-    pub fn restore(&self, counters: &Counters, sockets: &[ReceiveSocket]) {
-        let names: Vec<_> = sockets.iter().map(SocketName::of).collect();
+    /// of their counters; the others of `names` are no sockets. Counts of what is not there any more go to the first.
+    pub fn restore(&self, counters: &Counters, names: &[SocketName], sockets: &[ReceiveSocket]) {
+        for source in &counters.squids {
+            let from = source.config.from.to_string();
+            let Some(saved) = self.squids.iter().find(|it| it.from == from) else {
+                continue;
+            };
+            *source.progress.lock() = saved.progress.clone();
+            restore(&saved.readings, |name, reason, value| {
+                source.counters.restore(name, reason, value);
+            });
+        }
         let mut taken = vec![false; names.len()];
         for saved in &self.sockets {
             let same = |name: &SocketName| name.cookie != 0 && name.cookie == saved.cookie;
-            let alike = |name: &SocketName| name.address.to_string() == saved.address;
+            let alike = |name: &SocketName| name.address == saved.address;
             let free = |at: &usize| !taken[*at];
             let known = (0..names.len()).filter(free).find(|at| same(&names[*at]));
             let found =
@@ -143,7 +166,8 @@ impl SavedCounters {
             };
             // After a reboot another socket may have the cookie; it has dropped less.
             let since = live.kernel_drops.reading().wrapping_sub(saved.reading);
-            if known.is_some_and(|at| sockets[at].handed_over) && since <= u32::MAX / 2 {
+            let socket = known.and_then(|at| sockets.get(at));
+            if socket.is_some_and(|it| it.handed_over) && since <= u32::MAX / 2 {
                 live.kernel_drops.begin(saved.reading);
             }
             restore(&saved.readings, |name, reason, value| {
@@ -173,6 +197,10 @@ mod tests {
 
     use super::*;
     use crate::input::udp::socket;
+
+    fn named(sockets: &[ReceiveSocket]) -> Vec<SocketName> {
+        sockets.iter().map(SocketName::of).collect()
+    }
 
     #[test]
     fn counters_go_on_and_what_was_under_way_is_taken_out() {
@@ -206,7 +234,7 @@ mod tests {
         let after = Counters::new(2);
         // By then one more was dropped.
         after.sockets[1].kernel_drops.begin(12);
-        saved.restore(&after, &swapped);
+        saved.restore(&after, &named(&swapped), &swapped);
         let counts = after.sockets[1].counts();
         assert_eq!(
             (
@@ -260,7 +288,7 @@ mod tests {
         let name = SocketName::of(&sockets[0]);
         let saved = SavedCounters {
             sockets: vec![SavedSocket {
-                address: name.address.to_string(),
+                address: name.address.clone(),
                 cookie: name.cookie,
                 reading: 1_000,
                 readings: Vec::new(),
@@ -271,7 +299,7 @@ mod tests {
             sockets[0].handed_over = handed_over;
             let counters = Counters::new(1);
             begin_drops(&sockets[0], &counters.sockets[0]);
-            saved.restore(&counters, &sockets);
+            saved.restore(&counters, &named(&sockets), &sockets);
             counters.sockets[0].kernel_drops.raise_to(3);
             assert_eq!(counters.sockets[0].kernel_drops.get(), 3);
         }

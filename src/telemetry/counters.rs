@@ -19,6 +19,8 @@ use serde_json::Value as Json;
 
 use super::reading::{Kind, Reading};
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
+use crate::input::squid::Source;
+use crate::input::squid::line::BadLine;
 
 /// What is to be known of a field: how it is summed up, shown, and restored.
 pub trait Cell {
@@ -170,6 +172,12 @@ impl Reason for RejectReason {
     }
 }
 
+impl Reason for BadLine {
+    fn name_of(index: usize) -> &'static str {
+        Self::ALL[index].name()
+    }
+}
+
 impl Reason for Repair {
     fn name_of(index: usize) -> &'static str {
         Self::ALL[index].name()
@@ -190,6 +198,11 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
         for (counter, count) in self.counts.iter().zip(counts) {
             counter.add(*count);
         }
+    }
+
+    /// Adds one to the count of the reason with this number.
+    pub fn add_one(&self, reason: usize) {
+        self.counts[reason].add(1);
     }
 
     /// The counts so far, in the order of the reasons' numbers.
@@ -367,6 +380,34 @@ impl SocketCounters {
 }
 
 counters! {
+    /// What came of one `[[squid]]` source. Its thread alone writes them.
+    SquidCounters;
+
+    /// Lines received. Each is a request, a swap, repeated or invalid.
+    lines_received: Counter,
+    /// Lines that were not taken, by reason.
+    lines_invalid: CounterBy<BadLine, { BadLine::COUNT }>,
+    /// Lines that had been received before (the same number and begin) and were not counted again.
+    lines_repeated: Counter,
+    /// Lines that Squid numbered (%sn) and that did not come.
+    lines_lost: Counter,
+    /// Lines among those lost that came after all.
+    lines_late: Counter,
+    /// Requests that were taken.
+    requests: Counter,
+    /// Lines of a store.log with the times of a swap.
+    swaps: Counter,
+    /// Bytes received.
+    bytes_received: Counter,
+    /// Connections that were accepted.
+    connections: Counter,
+    /// Connections that were turned away because there were too many.
+    connections_refused: Counter,
+    /// Times that a file was opened, or began anew.
+    files_opened: Counter,
+}
+
+counters! {
     /// What the merger did. It alone writes them.
     MergeCounters;
 
@@ -427,7 +468,7 @@ counters! {
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// One set a socket, in the order in which they were opened.
+    /// One set a socket, in the order in which they were opened, and one a source of Squid's lines.
     pub sockets: Vec<Arc<SocketCounters>>,
     /// The merger's.
     pub merge: Arc<MergeCounters>,
@@ -435,6 +476,8 @@ pub struct Counters {
     pub mysql: Arc<MySqlCounters>,
     /// Of logins.
     pub logins: Arc<LoginCounters>,
+    /// The sources of Squid's lines, whose sockets come last.
+    pub squids: Vec<Arc<Source>>,
 }
 
 impl Counters {
@@ -446,6 +489,7 @@ impl Counters {
             merge: Arc::default(),
             mysql: Arc::default(),
             logins: Arc::default(),
+            squids: Vec::new(),
         }
     }
 

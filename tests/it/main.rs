@@ -98,6 +98,8 @@ mod sql_history;
 /// Statements against a real MariaDB with the same rows.
 #[cfg(feature = "sql")]
 mod sql_mariadb;
+/// Squid's logs, over the network and from files; a real Squid.
+mod squid;
 /// The folder of the state as others on the machine see it.
 mod state;
 /// Requests as they pass, over HTTP.

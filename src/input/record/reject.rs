@@ -30,6 +30,7 @@ macro_rules! counted {
         }
     };
 }
+pub(in crate::input) use counted;
 
 counted! {
     /// Why a whole datagram, or one request of an accepted datagram, was not taken.
@@ -67,6 +68,8 @@ counted! {
         TimerTagCounts = "timer_tag_counts_differ",
         /// The record would not fit a block of the ring, or the sink had no room for it.
         TooLarge = "too_large",
+        /// No line of it could be used: a `[[squid]]` source counts its lines by reason.
+        NoLine = "no_line",
         /// Not read: it came from an address outside of `ingest.allow`.
         SourceNotAllowed = "source_not_allowed",
         /// Not read: its sender sent more than `ingest.source_rate_max`.

@@ -14,7 +14,7 @@
 )]
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -150,6 +150,15 @@ impl Batch {
     /// if the batch was not made for that.
     pub fn senders(&self) -> impl Iterator<Item = u128> {
         self.names.iter().take(self.received).map(sender)
+    }
+
+    /// Address and port of the sender of datagram `at`; unspecified if the batch was not made for that.
+    #[must_use]
+    pub fn sender(&self, at: usize) -> SocketAddr {
+        let name = self.names.get(at).copied().unwrap_or_default();
+        let [_, _, high, low, ..] = name;
+        let ip = Ipv6Addr::from_bits(sender(&name)).to_canonical();
+        SocketAddr::new(ip, u16::from_be_bytes([high, low]))
     }
 }
 

@@ -46,10 +46,10 @@ const ERROR_LOG_MS: u64 = 10_000;
 
 /// Receives from `socket` until `shutdown` is requested. Datagrams that `senders` lets through are decoded; records go to
 /// `producer`, all counts to `counters`, which must be those that the ring has for this producer.
-pub fn run(
+pub fn run<D: Decode>(
     socket: &ReceiveSocket,
     senders: Option<Arc<Senders>>,
-    decoder: impl Decode,
+    decoder: D,
     producer: Producer,
     counters: &Arc<SocketCounters>,
     clock: &dyn Clock,
@@ -68,9 +68,9 @@ pub fn run(
         }
     };
     let errors = Limit::new(ERROR_LOG_MS);
-    let mut batch = match senders {
-        Some(_) => Batch::with_senders(),
-        None => Batch::new(),
+    let mut batch = match senders.is_some() || D::WANTS_SENDER {
+        true => Batch::with_senders(),
+        false => Batch::new(),
     };
     let mut handler = BatchHandler {
         senders,
@@ -186,6 +186,9 @@ impl<D: Decode> BatchHandler<'_, D> {
             if let Some(Err(reason)) = self.verdicts.get(at) {
                 self.decoder.reject(*reason);
                 continue;
+            }
+            if D::WANTS_SENDER {
+                self.decoder.sender(batch.sender(at));
             }
             // Why one is rejected is in the decoder's counts.
             let _: Result<u32, _> =

@@ -38,7 +38,7 @@ impl DecodeCounts {
 }
 
 pub(in crate::input::pinba) mod naive;
-pub(in crate::input::pinba) mod plain;
+pub(in crate::input) mod plain;
 
 /// Fails if the decoder and its judge disagree about any bytes.
 pub(crate) fn agree(datagram: &[u8]) {

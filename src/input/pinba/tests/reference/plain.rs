@@ -4,39 +4,39 @@ use crate::input::record::{Record, TagSet};
 
 /// One request, as the reading side of a record gives it.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::input::pinba) struct Plain {
-    pub(in crate::input::pinba) received_secs: u32,
-    pub(in crate::input::pinba) hostname: Vec<u8>,
-    pub(in crate::input::pinba) server_name: Vec<u8>,
-    pub(in crate::input::pinba) script_name: Vec<u8>,
-    pub(in crate::input::pinba) schema: Option<Vec<u8>>,
-    pub(in crate::input::pinba) request_count: u32,
-    pub(in crate::input::pinba) document_size: u32,
-    pub(in crate::input::pinba) memory_peak: u32,
-    pub(in crate::input::pinba) memory_footprint: u32,
-    pub(in crate::input::pinba) status: u32,
+pub(in crate::input) struct Plain {
+    pub(in crate::input) received_secs: u32,
+    pub(in crate::input) hostname: Vec<u8>,
+    pub(in crate::input) server_name: Vec<u8>,
+    pub(in crate::input) script_name: Vec<u8>,
+    pub(in crate::input) schema: Option<Vec<u8>>,
+    pub(in crate::input) request_count: u32,
+    pub(in crate::input) document_size: u32,
+    pub(in crate::input) memory_peak: u32,
+    pub(in crate::input) memory_footprint: u32,
+    pub(in crate::input) status: u32,
     /// Request time, user and system CPU time.
-    pub(in crate::input::pinba) times: [f32; 3],
-    pub(in crate::input::pinba) tags: Vec<PlainTag>,
-    pub(in crate::input::pinba) timers: Vec<PlainTimer>,
-    pub(in crate::input::pinba) identity_hash: u64,
-    pub(in crate::input::pinba) tags_hash: u64,
+    pub(in crate::input) times: [f32; 3],
+    pub(in crate::input) tags: Vec<PlainTag>,
+    pub(in crate::input) timers: Vec<PlainTimer>,
+    pub(in crate::input) identity_hash: u64,
+    pub(in crate::input) tags_hash: u64,
 }
 
 /// Name and value.
-pub(in crate::input::pinba) type PlainTag = (Vec<u8>, Vec<u8>);
+pub(in crate::input) type PlainTag = (Vec<u8>, Vec<u8>);
 
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::input::pinba) struct PlainTimer {
-    pub(in crate::input::pinba) hit_count: u32,
+pub(in crate::input) struct PlainTimer {
+    pub(in crate::input) hit_count: u32,
     /// Value, user and system CPU time.
-    pub(in crate::input::pinba) times: [f32; 3],
-    pub(in crate::input::pinba) tags: Vec<PlainTag>,
-    pub(in crate::input::pinba) tags_hash: u64,
+    pub(in crate::input) times: [f32; 3],
+    pub(in crate::input) tags: Vec<PlainTag>,
+    pub(in crate::input) tags_hash: u64,
 }
 
 impl Plain {
-    pub(in crate::input::pinba) fn of(record: &Record<'_>) -> Self {
+    pub(in crate::input) fn of(record: &Record<'_>) -> Self {
         let tags = |set: TagSet<'_>| {
             assert_eq!(set.len(), set.iter().len());
             assert_eq!(set.is_empty(), set.iter().next().is_none());
@@ -92,7 +92,7 @@ fn assert_only_strings_in_use(record: &Record<'_>) {
 }
 
 /// All records of a block. Nothing may be left over.
-pub(in crate::input::pinba) fn read_all(block: &[u8]) -> Vec<Plain> {
+pub(in crate::input) fn read_all(block: &[u8]) -> Vec<Plain> {
     let mut rest = block;
     let mut requests = Vec::new();
     let mut bytes = 0;

@@ -1,0 +1,132 @@
+//! `[[squid]]`: logs of Squid, over the network or from a file.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::error::ConfigError;
+use super::kinds::{Kind, choice, socket_address, switch};
+use super::list_entry::{EntryReader, Refused};
+use super::location::Location;
+use super::raw_value::Entry;
+use crate::limits::SQUIDS_MAX;
+
+/// An entry, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SquidSource {
+    /// Where the entry begins.
+    pub location: Location,
+    /// Where lines come from.
+    pub from: SquidFrom,
+    /// Hostname of its requests; `None`: the address of who sends.
+    pub name: Option<String>,
+    /// Whether requests have a tag with the client's address.
+    pub client: bool,
+}
+
+/// Where lines come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SquidFrom {
+    /// Datagrams: `udp://ADDRESS`.
+    Udp(SocketAddr),
+    /// Connections: `tcp://ADDRESS`.
+    Tcp(SocketAddr),
+    /// A file that is followed, and whether from its end when it is seen for the first time.
+    File(PathBuf, bool),
+}
+
+impl fmt::Display for SquidFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => write!(f, "udp://{address}"),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::File(path, _) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The keys of an entry.
+const KEYS: [&str; 5] = ["listen", "path", "from", "name", "client"];
+
+const LISTEN: &str =
+    "\"udp://\" or \"tcp://\" and an IP address with a port, as in \"udp://127.0.0.1:18190\"";
+const ONE: &str = "one of listen, path";
+
+/// The sources of all entries, in their order; what is wrong goes to `errors` and is left out.
+pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<SquidSource> {
+    let mut sources: Vec<SquidSource> = Vec::with_capacity(entries.len());
+    EntryReader::each("squid", SQUIDS_MAX, entries, errors, |reader| {
+        let source = reader.squid()?;
+        let port_0 =
+            matches!(source.from, SquidFrom::Udp(at) | SquidFrom::Tcp(at) if at.port() == 0);
+        if let Some(other) = sources.iter().find(|it| it.from == source.from && !port_0) {
+            let key = reader.given(["listen", "path"])[0];
+            let problem = format!("the entry at {} has it too", other.location);
+            return reader.refuse(key, &problem, "each once");
+        }
+        sources.push(source);
+        Ok(())
+    });
+    sources
+}
+
+impl EntryReader<'_> {
+    fn squid(&mut self) -> Result<SquidSource, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        let (from, name) = (self.squid_from(), self.read("name", &name()));
+        let client = self.read("client", &switch());
+        Ok(SquidSource {
+            location: self.entry.location.clone(),
+            from: from?,
+            name: name?,
+            client: client?.unwrap_or(false),
+        })
+    }
+
+    fn squid_from(&mut self) -> Result<SquidFrom, Refused> {
+        let at_end = self.read("from", &choice(&[("start", false), ("end", true)]))?;
+        match self.given(["listen", "path"])[..] {
+            ["listen"] if at_end.is_some() => {
+                self.refuse("from", "only a file has a start and an end", "leave it out")
+            }
+            ["listen"] => self.required("listen", &listen()),
+            ["path"] => {
+                let path = self.required("path", &log_path())?;
+                Ok(SquidFrom::File(path, at_end.unwrap_or(false)))
+            }
+            [] => self.missing("nothing says where lines come from", ONE),
+            _ => self.refuse("path", "there is listen too", ONE),
+        }
+    }
+}
+
+fn listen() -> Kind<SquidFrom> {
+    Kind::new(LISTEN, |given| {
+        let text = given.text().unwrap_or_default();
+        let (scheme, address) = text.split_once("://").ok_or("not an address of a log")?;
+        let address = socket_address(address)?;
+        match scheme {
+            "udp" => Ok(SquidFrom::Udp(address)),
+            "tcp" => Ok(SquidFrom::Tcp(address)),
+            _ => Err("neither udp nor tcp".into()),
+        }
+    })
+}
+
+fn log_path() -> Kind<PathBuf> {
+    Kind::new(
+        "the path of a log, as in \"/var/log/squid/access.log\"",
+        |given| match given.text() {
+            None | Some("") => Err("not a path".into()),
+            Some(path) => Ok(path.into()),
+        },
+    )
+}
+
+fn name() -> Kind<String> {
+    let accepted = "the hostname of its requests, 1 to 255 bytes";
+    Kind::new(accepted, |given| match given.text() {
+        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
+        _ => Err("not a name".into()),
+    })
+}

@@ -1,0 +1,114 @@
+//! `[[squid]]`: what the sources of Squid's lines are opened as, and the thread of each.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::error::StartError;
+use super::receivers::Receiver;
+use super::threads::Worker;
+use crate::config::{Config, SquidFrom, SquidSource};
+use crate::input::record::{Hasher, TextLimits};
+use crate::input::rewrite::Rewrite;
+use crate::input::squid::{Decoder, Source, file, tcp};
+use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
+use crate::shutdown::Shutdown;
+use crate::state::counters::SocketName;
+
+/// A source that can be read.
+pub(crate) struct OpenSource {
+    pub(super) source: Arc<Source>,
+    pub(crate) opened: Opened,
+}
+
+/// What it is read from.
+pub(crate) enum Opened {
+    Udp(ReceiveSocket),
+    Tcp(TcpListener),
+    File(PathBuf, bool),
+}
+
+/// Binds what the sources listen on. Each says from then on where that is.
+pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
+    let opened = config.squids.iter().map(|squid| {
+        let opened = open_one(squid, config.ingest.recv_buffer).map_err(|problem| {
+            let place = squid.location.to_string();
+            let from = squid.from.to_string();
+            StartError::Squid {
+                place,
+                from,
+                problem,
+            }
+        })?;
+        let from = match &opened {
+            Opened::Udp(socket) => SquidFrom::Udp(socket.address),
+            Opened::Tcp(listener) => listener
+                .local_addr()
+                .map_or(squid.from.clone(), SquidFrom::Tcp),
+            Opened::File(..) => squid.from.clone(),
+        };
+        let source = Source::new(SquidSource {
+            from,
+            ..squid.clone()
+        });
+        Ok(OpenSource { source, opened })
+    });
+    opened.collect()
+}
+
+fn open_one(squid: &SquidSource, recv_buffer: usize) -> Result<Opened, String> {
+    match &squid.from {
+        SquidFrom::Udp(address) => match socket::open(&[*address], 1, recv_buffer) {
+            Ok(mut sockets) => sockets.pop().map(Opened::Udp).ok_or_else(String::new),
+            Err(SocketError::Refused { action, source, .. }) => Err(format!("{action}: {source}")),
+            Err(_) => Err("the address is in use".to_owned()),
+        },
+        SquidFrom::Tcp(address) => {
+            let listener = TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener)
+            });
+            listener.map(Opened::Tcp).map_err(|error| error.to_string())
+        }
+        SquidFrom::File(path, from_end) => Ok(Opened::File(path.clone(), *from_end)),
+    }
+}
+
+impl OpenSource {
+    /// What a snapshot calls its counters.
+    pub(super) fn name(&self) -> SocketName {
+        SocketName {
+            address: self.source.config.from.to_string(),
+            cookie: 0,
+        }
+    }
+
+    /// Starts its thread; the socket, if it is one of datagrams, belongs to it.
+    pub(super) fn start<R: Rewrite + Send + 'static>(
+        self,
+        receiver: Receiver,
+        limits: TextLimits,
+        hasher: Hasher,
+        rules: R,
+    ) -> Result<Worker, StartError> {
+        let Self { source, opened } = self;
+        info!(from = %source.config.from, "Taking lines of Squid's.");
+        let decoder = Decoder::new(source, limits, hasher, rules);
+        let name = format!("squid-{}", receiver.index);
+        let what = "a thread for a log of Squid's";
+        match opened {
+            Opened::Udp(socket) => receiver.start(socket, None, decoder),
+            Opened::Tcp(listener) => {
+                let intake = receiver.intake(decoder);
+                Worker::start(&name, what, move |stop| tcp::run(&listener, intake, stop))
+            }
+            Opened::File(path, from_end) => {
+                let intake = receiver.intake(decoder);
+                let run = move |stop: &Shutdown| file::run(&path, from_end, intake, stop);
+                Worker::start(&name, what, run)
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Squid's log in a file that goes on growing.
+//!
+//! One thread reads to the end and looks again ten times a second. A file that was moved away is read to its end, then the
+//! one that took its place; one that became shorter is read from its start. How far it was read is known to the next process
+//! (with `state.dir`), which finds the file also under another name in its folder.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::{CHUNK_BYTES, Intake, Lines};
+use crate::input::rewrite::Rewrite;
+use crate::shutdown::Shutdown;
+use crate::telemetry::log::Limit;
+
+/// How often the end of the file is looked at.
+const NAP: Duration = Duration::from_millis(100);
+
+/// For how long a file that was moved away is still looked at while the one in its place is empty: its writer may not know yet.
+const MOVED_MAX: Duration = Duration::from_secs(10);
+
+/// Bytes at the beginning of a file by which it is known again.
+const HEAD_BYTES: usize = 256;
+
+/// One line about a file that is not there in this time.
+const ERROR_LOG_MS: u64 = 60_000;
+
+/// How far which file was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    device: u64,
+    inode: u64,
+    /// Where the first line begins that was not read.
+    offset: u64,
+    /// Checksum of what it begins with, as far as it was read: a number of a file may come again.
+    head: u32,
+}
+
+/// An open log.
+struct Log {
+    file: File,
+    is: (u64, u64),
+    /// What was read of it.
+    read_bytes: u64,
+    lines: Lines,
+    /// Since when it is not in its place any more.
+    moved: Option<Instant>,
+}
+
+impl Log {
+    fn open(path: &Path) -> io::Result<Self> {
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("not a file"));
+        }
+        let file = File::open(path)?;
+        Ok(Self {
+            is: identity(&file.metadata()?),
+            file,
+            read_bytes: 0,
+            lines: Lines::default(),
+            moved: None,
+        })
+    }
+
+    fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        self.read_bytes = self.file.seek(SeekFrom::Start(offset))?;
+        self.lines = Lines::default();
+        Ok(())
+    }
+
+    fn head(&self, offset: u64) -> io::Result<u32> {
+        let mut head = vec![
+            0;
+            usize::try_from(offset)
+                .unwrap_or(HEAD_BYTES)
+                .min(HEAD_BYTES)
+        ];
+        self.file.read_exact_at(&mut head, 0)?;
+        Ok(crc32fast::hash(&head))
+    }
+
+    fn position(&self) -> io::Result<Position> {
+        let offset = self
+            .read_bytes
+            .saturating_sub(self.lines.held_bytes() as u64);
+        Ok(Position {
+            device: self.is.0,
+            inode: self.is.1,
+            offset,
+            head: self.head(offset)?,
+        })
+    }
+
+    /// The log that was read up to `known`, in its place or beside it.
+    fn find(path: &Path, known: Position) -> Option<Self> {
+        let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let beside = beside.into_iter().flatten().flatten();
+        let candidates = std::iter::once(path.to_owned()).chain(beside.map(|it| it.path()));
+        for path in candidates {
+            let is = fs::metadata(&path).as_ref().map(identity).ok();
+            if is != Some((known.device, known.inode)) {
+                continue;
+            }
+            let mut log = Self::open(&path).ok()?;
+            let is_it = log.file.metadata().ok()?.len() >= known.offset
+                && log.head(known.offset).ok()? == known.head;
+            return (is_it && log.go_to(known.offset).is_ok()).then_some(log);
+        }
+        None
+    }
+
+    /// At its end: what to do next.
+    fn look(&mut self, path: &Path) -> io::Result<Next> {
+        if self.file.metadata()?.len() < self.read_bytes {
+            self.go_to(0)?;
+            return Ok(Next::Anew);
+        }
+        let Ok(in_place) = fs::metadata(path) else {
+            return Ok(Next::Wait);
+        };
+        if identity(&in_place) == self.is {
+            self.moved = None;
+            return Ok(Next::Wait);
+        }
+        match self.moved {
+            // What was written before the other took its place has been read since.
+            Some(since) if in_place.len() > 0 || since.elapsed() > MOVED_MAX => Ok(Next::Other),
+            Some(_) => Ok(Next::Wait),
+            None => {
+                self.moved = Some(Instant::now());
+                Ok(Next::Anew)
+            }
+        }
+    }
+}
+
+/// What to do at the end of a file.
+#[derive(PartialEq, Eq)]
+enum Next {
+    /// Nothing yet.
+    Wait,
+    /// Read again.
+    Anew,
+    /// Go on with the file that took its place.
+    Other,
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Follows the log at `path` until `shutdown` is requested: from where the source was, else from its start, or its end if it is
+/// there now and `from_end`.
+pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {
+    let known = intake.decoder.source.progress.lock().file;
+    let mut log = known.and_then(|known| Log::find(path, known));
+    if from_end && known.is_none() && log.is_none() {
+        log = Log::open(path).ok().and_then(|mut log| {
+            let end = log.file.metadata().ok()?.len();
+            log.go_to(end).ok()?;
+            Some(log)
+        });
+    }
+    if let Some(log) = &log {
+        info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
+    }
+    let errors = Limit::new(ERROR_LOG_MS);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while !shutdown.requested() {
+        let went_on = match &mut log {
+            Some(open) => match read(open, path, &mut chunk, &mut intake, shutdown) {
+                Ok(Next::Wait) => Ok(false),
+                Ok(Next::Anew) => Ok(true),
+                Ok(Next::Other) => {
+                    log = None;
+                    Ok(true)
+                }
+                Err(error) => Err(error),
+            },
+            None => Log::open(path).map(|opened| {
+                info!(path = %path.display(), "Following a log of Squid's.");
+                intake.decoder.source.counters.files_opened.add(1);
+                log = Some(opened);
+                true
+            }),
+        };
+        let is_busy = went_on.unwrap_or_else(|error| {
+            if let Some(repeated) = errors.pass(intake.clock.mono_ms()) {
+                warn!(%error, repeated, path = %path.display(), "Cannot read a log of Squid's; it is tried again.");
+            }
+            false
+        });
+        if !is_busy {
+            thread::sleep(NAP);
+        }
+    }
+}
+
+/// Reads a chunk, or finds out what to do at the end.
+fn read<R: Rewrite>(
+    log: &mut Log,
+    path: &Path,
+    chunk: &mut [u8],
+    intake: &mut Intake<R>,
+    shutdown: &Shutdown,
+) -> io::Result<Next> {
+    let next = match log.file.read(chunk)? {
+        0 => {
+            let next = log.look(path)?;
+            if next == Next::Wait {
+                return Ok(next);
+            }
+            if next == Next::Other {
+                intake.end(&mut log.lines);
+            }
+            next
+        }
+        bytes => {
+            log.read_bytes = log.read_bytes.saturating_add(bytes as u64);
+            intake.feed(&mut log.lines, chunk.get(..bytes).unwrap_or_default());
+            Next::Anew
+        }
+    };
+    intake.publish(shutdown);
+    intake.decoder.source.progress.lock().file = log.position().ok();
+    Ok(next)
+}

@@ -1,0 +1,421 @@
+//! One line of a log of Squid, in each of the formats that there are.
+//!
+//! | format | looks like |
+//! |---|---|
+//! | collector | `sq1 start=1795235378.795 end=.. tr=4 ..`: named members in any order |
+//! | access.log | 10 fields, the first a time with milliseconds |
+//! | the patch's access.log | the same and six of `start/first_delay/total` |
+//! | the patch's store.log | 11 fields, the second an action, the last `first_delay/total` |
+//!
+//! Which one a line has is seen from the line alone. What is said in a line as `-` or (by the patch) as -2 is `None` here.
+//! A line that was cut is taken as far as it goes: its last field is not believed, unless that is the URL. Pure; nothing is
+//! allocated but for texts that are encoded.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode;
+
+use super::activity::{Activity, Measure, Measures};
+use crate::input::record::counted;
+
+/// What the lines of the collector's format begin with.
+const COLLECTOR: &[u8] = b"sq1";
+
+/// Fields of an access.log.
+const ACCESS_FIELDS: usize = 10;
+
+/// Most fields that any format but the collector's has.
+const FIELDS_MAX: usize = 16;
+
+counted! {
+    /// Why a line was not taken.
+    BadLine {
+        /// Longer than any that Squid writes.
+        TooLong = "too_long",
+        /// It ends before what is needed of it.
+        CutOff = "cut_off",
+        /// None of the formats.
+        UnknownFormat = "unknown_format",
+        /// A store.log as Squid 5.7 writes it: 13 fields, without timings.
+        StoreLogWithoutTimings = "store_log_without_timings",
+        /// A number is none.
+        BadNumber = "bad_number",
+        /// No time, duration or result code.
+        MissingField = "missing_field",
+    }
+}
+
+/// What a line says.
+#[derive(Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one line; most are requests"
+)]
+pub enum Line<'a> {
+    /// A request, from an access.log.
+    Request(Transaction<'a>),
+    /// An object moved or dropped, from a store.log.
+    Swap(Swap<'a>),
+}
+
+/// A request. Texts are as logged, decoded where the format encodes them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Transaction<'a> {
+    /// When it began, milliseconds since 1970-01-01 UTC.
+    pub start_ms: u64,
+    /// How long it took, milliseconds.
+    pub elapsed_ms: u64,
+    /// Its number in the run of Squid.
+    pub sequence: Option<u64>,
+    /// What became of it: `TCP_MISS`.
+    pub code: &'a [u8],
+    /// HTTP status that the client was sent; 0 for none.
+    pub status: u32,
+    /// Bytes that the client was sent.
+    pub sent_bytes: u64,
+    /// `GET`.
+    pub method: Option<&'a [u8]>,
+    /// What was asked for.
+    pub url: Option<Cow<'a, [u8]>>,
+    /// How the server was found: `HIER_DIRECT`.
+    pub hierarchy: Option<&'a [u8]>,
+    /// The server that was asked, with its port if that is logged.
+    pub peer: Option<&'a [u8]>,
+    /// The answer's type.
+    pub mime: Option<Cow<'a, [u8]>>,
+    /// Who asked, without the port.
+    pub client: Option<&'a [u8]>,
+    /// What is known of activities.
+    pub activities: Measures,
+}
+
+/// An object that was written to disk, read from there, or dropped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Swap<'a> {
+    /// When, milliseconds since 1970-01-01 UTC.
+    pub time_ms: u64,
+    /// `SWAPOUT`, `SWAPIN`, `RELEASE`.
+    pub action: &'a [u8],
+    /// The object's type.
+    pub mime: &'a [u8],
+    /// Bytes of the object.
+    pub object_bytes: Option<u64>,
+    /// From the start to the first piece, microseconds.
+    pub first_delay_us: Option<u64>,
+    /// From the start to the end, microseconds.
+    pub total_us: Option<u64>,
+}
+
+/// Reads a line, which has no line end. `cut`: it ended without one.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|it| !it.is_empty());
+    if line.starts_with(COLLECTOR) && words.next() == Some(COLLECTOR) {
+        return collector(words, cut).map(Line::Request);
+    }
+    let words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|it| !it.is_empty());
+    let mut fields: [&[u8]; FIELDS_MAX] = [&[]; FIELDS_MAX];
+    let mut count = 0_usize;
+    for word in words {
+        let place = fields.get_mut(count).ok_or(BadLine::UnknownFormat)?;
+        *place = word;
+        count = count.saturating_add(1);
+    }
+    let fields = fields.get(..count).unwrap_or(&[]);
+    match fields {
+        [
+            _,
+            b"SWAPOUT" | b"SWAPIN" | b"RELEASE" | b"CREATE",
+            rest @ ..,
+        ] => match rest.len() {
+            9 => swap(fields).map(Line::Swap),
+            11 => Err(BadLine::StoreLogWithoutTimings),
+            _ if cut => Err(BadLine::CutOff),
+            _ => Err(BadLine::UnknownFormat),
+        },
+        _ => access(fields, cut).map(Line::Request),
+    }
+}
+
+/// `sq1`, and then members.
+fn collector<'a>(
+    members: impl Iterator<Item = &'a [u8]>,
+    cut: bool,
+) -> Result<Transaction<'a>, BadLine> {
+    let mut said = Transaction::default();
+    let (mut start, mut end, mut elapsed, mut code) = (None, None, None, None);
+    let (mut dns, mut server_in, mut server) = (None, None, None);
+    let mut members = members.peekable();
+    while let Some(member) = members.next() {
+        let at = member.iter().position(|byte| *byte == b'=');
+        let Some((name, [_, value @ ..])) = at.and_then(|at| member.split_at_checked(at)) else {
+            match cut && members.peek().is_none() {
+                true => break,
+                false => return Err(BadLine::UnknownFormat),
+            }
+        };
+        if cut && members.peek().is_none() && name != b"url" || value == b"-" {
+            continue;
+        }
+        match name {
+            b"start" => start = Some(time_ms(value)?),
+            b"end" => end = Some(time_ms(value)?),
+            b"tr" => elapsed = Some(number(value)?),
+            b"dt" => dns = Some(number(value)?),
+            b"pt" => server_in = Some(number(value)?),
+            b"tt" => server = Some(number(value)?),
+            b"ss" => code = Some(value),
+            b"hs" => said.status = status(value)?,
+            b"rm" => said.method = Some(value),
+            b"out" => said.sent_bytes = number(value)?,
+            b"sh" => said.hierarchy = Some(value),
+            b"peer" if value != b"-:-" => said.peer = Some(value),
+            b"cl" => said.client = Some(without_port(value)),
+            b"sn" => said.sequence = Some(number(value)?),
+            b"mt" => said.mime = Some(percent_decode(value).into()),
+            b"url" => said.url = Some(percent_decode(value).into()),
+            _ => {}
+        }
+    }
+    let missing = match cut {
+        true => BadLine::CutOff,
+        false => BadLine::MissingField,
+    };
+    let between = |start: Option<u64>, end: Option<u64>| end?.checked_sub(start?);
+    said.elapsed_ms = elapsed.or(between(start, end)).ok_or(missing)?;
+    said.start_ms = start.or(between(elapsed, end)).ok_or(missing)?;
+    said.code = code.ok_or(missing)?;
+    // All that these Squids measure of the server's side is its total and what of it was the answer.
+    let server_out = between(server_in, server);
+    for (activity, total_ms) in [
+        (Activity::Dns, dns),
+        (Activity::ServerIn, server_in),
+        (Activity::ServerOut, server_out),
+    ] {
+        if let Some(known) = said.activities.get_mut(activity as usize) {
+            known.total_us = total_ms.map(|ms: u64| ms.saturating_mul(1000));
+        }
+    }
+    Ok(said)
+}
+
+/// An access.log, Squid's own or the patch's.
+fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine> {
+    let (fields, triples) = match fields.split_at_checked(ACCESS_FIELDS) {
+        Some((fields, triples)) => (fields, triples),
+        None if cut => (fields, &[][..]),
+        None => return Err(BadLine::UnknownFormat),
+    };
+    let unknown = match cut {
+        true => BadLine::CutOff,
+        false => BadLine::UnknownFormat,
+    };
+    let [time, elapsed, client, result, bytes, method, url, rest @ ..] = fields else {
+        return Err(unknown);
+    };
+    let slash = |text: &'a [u8]| {
+        let at = text.iter().rposition(|byte| *byte == b'/')?;
+        let (before, [_, after @ ..]) = text.split_at_checked(at)? else {
+            return None;
+        };
+        Some((before, after))
+    };
+    let Ok(end_ms) = time_ms(time) else {
+        return Err(BadLine::UnknownFormat);
+    };
+    let (code, status_text) = slash(result).ok_or(BadLine::UnknownFormat)?;
+    let elapsed_ms = number(elapsed)?;
+    let mut said = Transaction {
+        start_ms: end_ms.saturating_sub(elapsed_ms),
+        elapsed_ms,
+        code,
+        status: status(status_text)?,
+        sent_bytes: number(bytes)?,
+        method: given(method),
+        url: given(url).map(Cow::Borrowed),
+        client: given(client),
+        ..Transaction::default()
+    };
+    // Of a line that was cut the last field is not believed.
+    let whole = |at: usize| {
+        let field = rest.get(at).copied()?;
+        (!cut || rest.len() > at.saturating_add(1)).then_some(field)
+    };
+    if let Some((hierarchy, peer)) = whole(1).and_then(slash) {
+        said.hierarchy = given(hierarchy);
+        said.peer = given(peer);
+    }
+    said.mime = whole(2).and_then(given).map(Cow::Borrowed);
+    match triples.len() {
+        0 => {}
+        6 if !cut => {
+            for ((activity, known), triple) in
+                Activity::ALL.iter().zip(&mut said.activities).zip(triples)
+            {
+                *known = measure(*activity, triple)?;
+            }
+        }
+        _ => return Err(unknown),
+    }
+    Ok(said)
+}
+
+/// `start/first_delay/total`. Microseconds; but a disk start below 0 is milliseconds, for which the object was in memory.
+fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
+    let mut parts = triple.split(|byte| *byte == b'/').map(signed);
+    let (Some(start), Some(first_delay), Some(total), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(BadLine::UnknownFormat);
+    };
+    let (start, first_delay, total) = (start?, first_delay?, total?);
+    let is_resident = activity.is_disk() && start < 0 && start != NOT_KNOWN;
+    Ok(Measure {
+        start_us: u64::try_from(start).ok(),
+        first_delay_us: u64::try_from(first_delay).ok(),
+        total_us: u64::try_from(total).ok(),
+        resident_ms: is_resident.then_some(start.unsigned_abs()),
+    })
+}
+
+/// What the patch prints for what is not applicable or not known yet.
+const NOT_KNOWN: i64 = -2;
+
+/// The patch's store.log: `time action status date lastmod expires mime expected/real method url first_delay/total`.
+fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
+    let [time, action, _, _, _, _, mime, sizes, _, _, times] = fields else {
+        return Err(BadLine::UnknownFormat);
+    };
+    let pair = |text: &[u8]| {
+        let mut parts = text.split(|byte| *byte == b'/').map(signed);
+        let (Some(one), Some(other), None) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(BadLine::UnknownFormat);
+        };
+        Ok((u64::try_from(one?).ok(), u64::try_from(other?).ok()))
+    };
+    let (_, object_bytes) = pair(sizes)?;
+    let (first_delay_us, total_us) = pair(times)?;
+    Ok(Swap {
+        time_ms: time_ms(time)?,
+        action,
+        mime,
+        object_bytes,
+        first_delay_us,
+        total_us,
+    })
+}
+
+/// The field, unless it says that there is nothing.
+fn given(field: &[u8]) -> Option<&[u8]> {
+    (field != b"-").then_some(field)
+}
+
+/// The address in `address:port`.
+fn without_port(text: &[u8]) -> &[u8] {
+    let colon = text.iter().rposition(|byte| *byte == b':');
+    let address = colon.and_then(|at| text.get(..at)).unwrap_or(text);
+    match address {
+        [b'[', inner @ .., b']'] => inner,
+        address => address,
+    }
+}
+
+fn number(text: &[u8]) -> Result<u64, BadLine> {
+    let text = std::str::from_utf8(text).map_err(|_| BadLine::BadNumber)?;
+    match text.starts_with('+') {
+        true => Err(BadLine::BadNumber),
+        false => text.parse().map_err(|_| BadLine::BadNumber),
+    }
+}
+
+fn signed(text: &[u8]) -> Result<i64, BadLine> {
+    let (sign, digits) = match text {
+        [b'-', digits @ ..] => (-1, digits),
+        digits => (1, digits),
+    };
+    let number = i64::try_from(number(digits)?).map_err(|_| BadLine::BadNumber)?;
+    Ok(number.saturating_mul(sign))
+}
+
+/// A status; `-` and 000 are none.
+fn status(text: &[u8]) -> Result<u32, BadLine> {
+    match text {
+        b"-" => Ok(0),
+        text => u32::try_from(number(text)?).map_err(|_| BadLine::BadNumber),
+    }
+}
+
+/// `seconds.milliseconds`.
+fn time_ms(text: &[u8]) -> Result<u64, BadLine> {
+    let point = text.iter().position(|byte| *byte == b'.');
+    let parts = point.and_then(|at| text.split_at_checked(at));
+    let Some((seconds, [_, millis @ ..])) = parts else {
+        return Err(BadLine::BadNumber);
+    };
+    if millis.len() != 3 {
+        return Err(BadLine::BadNumber);
+    }
+    let ms = number(seconds)?.checked_mul(1000);
+    ms.and_then(|ms| ms.checked_add(number(millis).ok()?))
+        .ok_or(BadLine::BadNumber)
+}
+
+/// What a URL names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place<'u> {
+    /// `http`.
+    pub schema: Option<&'u [u8]>,
+    /// The origin, without user and port; empty if there is none.
+    pub host: &'u [u8],
+    /// The path without its query. What is no URL (`error:invalid-request`, `*`) is kept whole.
+    pub path: &'u [u8],
+}
+
+/// Takes a URL, or the `host:port` of a CONNECT, apart.
+#[must_use]
+pub fn place<'u>(url: &'u [u8], is_connect: bool) -> Place<'u> {
+    let until = |text: &'u [u8], ends: &[u8]| {
+        let at = text.iter().position(|byte| ends.contains(byte));
+        text.split_at_checked(at.unwrap_or(text.len()))
+            .unwrap_or((text, &[]))
+    };
+    let host_of = |authority: &'u [u8]| {
+        let at = authority.iter().rposition(|byte| *byte == b'@');
+        let host = at.and_then(|at| authority.get(at.saturating_add(1)..));
+        let host = host.unwrap_or(authority);
+        match (host.first(), host.iter().position(|byte| *byte == b']')) {
+            (Some(b'['), Some(end)) => host.get(..=end).unwrap_or(host),
+            _ => until(host, b":").0,
+        }
+    };
+    if is_connect {
+        return Place {
+            schema: None,
+            host: host_of(url),
+            path: b"",
+        };
+    }
+    let (scheme, rest) = until(url, b":/?#");
+    if let [b':', b'/', b'/', rest @ ..] = rest
+        && !scheme.is_empty()
+    {
+        let (authority, rest) = until(rest, b"/?#");
+        let path = until(rest, b"?#").0;
+        return Place {
+            schema: Some(scheme),
+            host: host_of(authority),
+            path: if path.is_empty() { b"/" } else { path },
+        };
+    }
+    Place {
+        schema: None,
+        host: b"",
+        path: until(url, b"?#").0,
+    }
+}

@@ -1,0 +1,312 @@
+//! Squid's logs: from lines to records.
+//!
+//! Each `[[squid]]` entry is a [`Source`] with a thread: `udp` receives datagrams, `tcp` connections, `file` follows a log. All
+//! hand bytes to a [`Decoder`] of the thread's own, which makes lines of them (`lines`), reads those (`line`), finds out what
+//! came twice or not at all (`sequence`), and writes a record for each request (`request`). What a line says of time that
+//! was spent becomes timers with the tag `activity`; what is not known becomes nothing. Lines that cannot be used are
+//! counted by reason, and the last of them is kept to be shown.
+
+pub mod activity;
+pub mod file;
+pub mod line;
+mod lines;
+mod request;
+pub mod sequence;
+pub mod tcp;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use self::line::{BadLine, Line};
+pub use self::lines::{Ending, Lines};
+use self::request::RequestWriter;
+use self::sequence::{Known, Place, SEQUENCES_BYTES, Sequences};
+use super::Decode;
+use super::record::{DecodeCounts, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits};
+use super::rewrite::Rewrite;
+use crate::clock::Clock;
+use crate::config::SquidSource;
+use crate::limits::LINE_BYTES_MAX;
+use crate::ring::Producer;
+use crate::shutdown::Shutdown;
+use crate::telemetry::SocketCounters;
+use crate::telemetry::counters::SquidCounters;
+
+/// Longest beginning of a bad line that is shown, bytes.
+const EXAMPLE_BYTES: usize = 160;
+
+/// One `[[squid]]` entry: what it is to do, and what became of it. Its thread writes; status and snapshot read.
+#[derive(Debug)]
+pub struct Source {
+    /// The entry.
+    pub config: SquidSource,
+    /// What was counted.
+    pub counters: SquidCounters,
+    /// Where it is, for the next process.
+    pub progress: Mutex<Progress>,
+    /// The last line that was not taken.
+    pub example: Mutex<Option<Example>>,
+}
+
+/// Where a source is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The runs of Squid.
+    pub runs: Vec<Known>,
+    /// How far a file was read.
+    pub file: Option<file::Position>,
+}
+
+/// A line that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// Why.
+    pub reason: BadLine,
+    /// Its beginning, with what cannot be shown escaped.
+    pub line: String,
+}
+
+impl Source {
+    /// Nothing has come yet.
+    #[must_use]
+    pub fn new(config: SquidSource) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            counters: SquidCounters::default(),
+            progress: Mutex::default(),
+            example: Mutex::default(),
+        })
+    }
+
+    /// Counts a line that is not taken.
+    fn refuse(&self, reason: BadLine, line: &[u8]) {
+        self.counters.lines_invalid.add_one(reason as usize);
+        let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
+        *self.example.lock() = Some(Example {
+            reason,
+            line: shown.escape_ascii().to_string(),
+        });
+    }
+}
+
+/// Who sends what is not sent over a network.
+pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Turns lines into records, with `R` as name rules. One for each source.
+#[derive(Debug)]
+pub struct Decoder<R> {
+    source: Arc<Source>,
+    sequences: Sequences,
+    writer: RequestWriter<R>,
+    /// Of datagrams: the lines of each end with it.
+    lines: Lines,
+    sender: SocketAddr,
+    counts: DecodeCounts,
+    /// Whether there is something that `source` does not know yet.
+    moved: bool,
+}
+
+impl<R: Rewrite> Decoder<R> {
+    /// One that goes on where the source was.
+    #[must_use]
+    pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+        let sequences = Sequences::restored(&source.progress.lock().runs);
+        Self {
+            writer: RequestWriter::new(limits, hasher, rules),
+            source,
+            sequences,
+            lines: Lines::default(),
+            sender: NOBODY,
+            counts: DecodeCounts::default(),
+            moved: false,
+        }
+    }
+
+    /// Takes one line from `sender`; false if it could not be used.
+    pub fn take(
+        &mut self,
+        line: &[u8],
+        ending: Ending,
+        received_secs: u32,
+        sink: &mut impl RecordSink,
+    ) -> bool {
+        let counters = &self.source.counters;
+        counters.lines_received.add(1);
+        self.moved = true;
+        let parsed = match ending {
+            Ending::TooLong => Err(BadLine::TooLong),
+            ending => line::parse(line, ending == Ending::Cut),
+        };
+        let request = match parsed {
+            Ok(Line::Request(request)) => request,
+            Ok(Line::Swap(_)) => {
+                counters.swaps.add(1);
+                return true;
+            }
+            Err(reason) => {
+                self.sequences.unnumbered(self.sender);
+                self.source.refuse(reason, line);
+                return false;
+            }
+        };
+        match request.sequence {
+            None => self.sequences.unnumbered(self.sender),
+            Some(number) => match self.sequences.note(self.sender, number, request.start_ms) {
+                Place::Next { lost } => counters.lines_lost.add(lost),
+                Place::Late => counters.lines_late.add(1),
+                Place::Repeated => {
+                    counters.lines_repeated.add(1);
+                    return true;
+                }
+            },
+        }
+        let config = &self.source.config;
+        let ip = self.sender.ip();
+        self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
+        match self
+            .writer
+            .write(&request, config, ip, received_secs, &mut self.counts, sink)
+        {
+            Ok(()) => counters.requests.add(1),
+            Err(reason) => {
+                self.counts.reject_request(reason);
+                self.source.refuse(BadLine::TooLong, line);
+            }
+        }
+        true
+    }
+
+    /// The lines that follow are from there.
+    pub const fn set_sender(&mut self, sender: SocketAddr) {
+        self.sender = sender;
+    }
+
+    /// The connection of this sender is gone.
+    pub fn close(&mut self, sender: SocketAddr) {
+        self.sequences.close(sender);
+    }
+
+    /// What was counted since the last time. The source knows from now on where its runs are.
+    pub fn publish(&mut self) -> DecodeCounts {
+        self.writer.publish_counts();
+        if std::mem::take(&mut self.moved) {
+            let runs = &mut self.source.progress.lock().runs;
+            runs.clear();
+            runs.extend(self.sequences.known().cloned());
+        }
+        std::mem::take(&mut self.counts)
+    }
+}
+
+/// Datagrams hold whole lines, one or more; the last may be cut.
+impl<R: Rewrite> Decode for Decoder<R> {
+    const WANTS_SENDER: bool = true;
+
+    fn sender(&mut self, sender: SocketAddr) {
+        self.set_sender(sender);
+    }
+
+    fn decode(
+        &mut self,
+        datagram: &[u8],
+        received_secs: u32,
+        sink: &mut impl RecordSink,
+    ) -> Result<u32, RejectReason> {
+        let before = self.counts.requests_decoded;
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut is_taken = false;
+        let mut take =
+            |line: &[u8], ending| is_taken |= self.take(line, ending, received_secs, sink);
+        lines.feed(datagram, &mut take);
+        lines.end(Ending::Cut, &mut take);
+        self.lines = lines;
+        if !is_taken {
+            self.reject(RejectReason::NoLine);
+            return Err(RejectReason::NoLine);
+        }
+        self.counts.datagrams_accepted = self.counts.datagrams_accepted.saturating_add(1);
+        let taken = self.counts.requests_decoded.saturating_sub(before);
+        Ok(u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+
+    fn reject(&mut self, reason: RejectReason) {
+        self.counts.reject_datagram(reason);
+    }
+
+    fn take_counts(&mut self) -> DecodeCounts {
+        self.publish()
+    }
+}
+
+/// What a thread needs that takes lines from elsewhere than datagrams.
+#[derive(Debug)]
+pub struct Intake<R> {
+    /// What makes records of them.
+    pub decoder: Decoder<R>,
+    /// Where these go.
+    pub producer: Producer,
+    /// What the ring has for this producer.
+    pub counters: Arc<SocketCounters>,
+    /// For the second in which a line came.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl<R: Rewrite> Intake<R> {
+    /// Takes the lines that end in these bytes; how many could be used.
+    fn feed(&mut self, lines: &mut Lines, bytes: &[u8]) -> usize {
+        let (mut used, secs) = (0_usize, self.clock.unix_secs());
+        let Self {
+            decoder, producer, ..
+        } = self;
+        decoder
+            .source
+            .counters
+            .bytes_received
+            .add(bytes.len() as u64);
+        lines.feed(bytes, |line, ending| {
+            used = used.saturating_add(decoder.take(line, ending, secs, producer).into());
+        });
+        used
+    }
+
+    /// Takes what waits for the end of its line, which does not come any more.
+    fn end(&mut self, lines: &mut Lines) {
+        let secs = self.clock.unix_secs();
+        let Self {
+            decoder, producer, ..
+        } = self;
+        lines.end(Ending::Cut, &mut |line, ending| {
+            decoder.take(line, ending, secs, producer);
+        });
+    }
+
+    /// Lets others see what was taken, and waits as long as the temporary pool is half full: nothing is lost by that, what is
+    /// not read yet stays where it is.
+    fn publish(&mut self, shutdown: &Shutdown) {
+        self.counters.add_decoded(&self.decoder.publish());
+        self.producer.publish();
+        while self.producer.is_crowded() && !shutdown.requested() {
+            thread::sleep(CROWDED_NAP);
+        }
+    }
+}
+
+/// Bytes that one source takes, for the memory plan: the buffers of datagrams apart.
+pub const SOURCE_BYTES: usize = RecordWriter::BYTES
+    + SEQUENCES_BYTES
+    + CHUNK_BYTES
+    + (tcp::CONNECTIONS_MAX + 1) * LINE_BYTES_MAX;
+
+/// How long what reads ahead of the merger waits at a time.
+const CROWDED_NAP: Duration = Duration::from_millis(1);
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! Lines that come twice, and lines that never come: told by the number (`%sn`) that Squid gives each.
+//!
+//! A run of Squid numbers its lines from 0, in order. Its sender is known by its address and port; a connection that is
+//! opened again has another port and goes on with the run that it closed. Of each run the last [`RECENT`] numbers are known
+//! with the time at which their requests began: the same number with the same time is the same line again. A number that is
+//! lower and belongs to something younger is a new run.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers of a run that are looked back at: many times what Squid keeps to send again.
+const RECENT: usize = 4096;
+/// Runs that are known at a time; the one that was silent longest is forgotten.
+const RUNS_MAX: usize = 64;
+/// More lines than this are not missing: it is another run.
+const GAP_MAX: u64 = 10_000_000;
+
+/// Bytes that the runs of one source take, for the memory plan.
+pub const SEQUENCES_BYTES: usize = RUNS_MAX * (RECENT * size_of::<u64>() + size_of::<Run>());
+
+/// What a line's number says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It follows, after so many that did not come.
+    Next {
+        /// Those.
+        lost: u64,
+    },
+    /// It had been taken for lost.
+    Late,
+    /// It was here already.
+    Repeated,
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Who sends it.
+    pub sender: SocketAddr,
+    /// The number that comes next.
+    pub next: u64,
+    /// The latest begin of its requests, milliseconds since 1970.
+    pub newest_ms: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    known: Known,
+    /// Its connection is gone.
+    closed: bool,
+    /// Since when it is looked at: what has a lower number is not known.
+    first: u64,
+    /// Begin of the request of each of the last numbers and 1, milliseconds; 0: it did not come.
+    recent: Box<[u64]>,
+    /// Lines without a number since the last one that had one: they were cut, and are not lost.
+    unnumbered: u64,
+    /// When it was last used, in lines.
+    used: u64,
+}
+
+/// The runs of one source.
+#[derive(Debug, Default)]
+pub struct Sequences {
+    runs: Vec<Run>,
+    lines: u64,
+}
+
+impl Sequences {
+    /// Those that were known to another process.
+    #[must_use]
+    pub fn restored(known: &[Known]) -> Self {
+        let runs = known.iter().take(RUNS_MAX).map(|known| Run {
+            closed: true,
+            ..Run::new(known.clone())
+        });
+        Self {
+            runs: runs.collect(),
+            lines: 0,
+        }
+    }
+
+    /// Where the runs are.
+    pub fn known(&self) -> impl Iterator<Item = &Known> {
+        self.runs.iter().map(|run| &run.known)
+    }
+
+    /// A line without a number came from there.
+    pub fn unnumbered(&mut self, sender: SocketAddr) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.known.sender == sender) {
+            run.unnumbered = run.unnumbered.saturating_add(1);
+        }
+    }
+
+    /// The connection of this sender is gone.
+    pub fn close(&mut self, sender: SocketAddr) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.known.sender == sender) {
+            run.closed = true;
+        }
+    }
+
+    /// Line `number` of a request that began at `start_ms` came from there.
+    pub fn note(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Place {
+        self.lines = self.lines.saturating_add(1);
+        let lines = self.lines;
+        let Some(run) = self.run(sender, number, start_ms) else {
+            return Place::Next { lost: 0 };
+        };
+        run.used = lines;
+        run.closed = false;
+        run.note(number, start_ms)
+    }
+
+    /// The run that a line belongs to, a new one if there is none.
+    fn run(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Option<&mut Run> {
+        let known = self.runs.iter().position(|run| run.known.sender == sender);
+        let at = known.or_else(|| {
+            // Who connects again has another port.
+            let closed = self.runs.iter().enumerate().filter(|(_, run)| {
+                let goes_on = run.known.next <= number;
+                run.known.sender.ip() == sender.ip()
+                    && (run.has(number, start_ms) || run.closed && goes_on)
+            });
+            let latest = closed.max_by_key(|(_, run)| run.used);
+            latest.map(|(at, _)| at)
+        });
+        let at = at.unwrap_or_else(|| {
+            if self.runs.len() >= RUNS_MAX {
+                let runs = self.runs.iter().enumerate();
+                let silent = runs.min_by_key(|(_, run)| run.used).map(|(at, _)| at);
+                self.runs.swap_remove(silent.unwrap_or(0));
+            }
+            self.runs.push(Run::new(Known {
+                sender,
+                next: number,
+                newest_ms: start_ms,
+            }));
+            self.runs.len().saturating_sub(1)
+        });
+        let run = self.runs.get_mut(at)?;
+        run.known.sender = sender;
+        Some(run)
+    }
+}
+
+impl Run {
+    /// One of which nothing has come, as far as is known here.
+    fn new(known: Known) -> Self {
+        Self {
+            closed: false,
+            first: known.next,
+            recent: vec![0; RECENT].into(),
+            unnumbered: 0,
+            used: 0,
+            known,
+        }
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut u64> {
+        self.recent.get_mut(number as usize % RECENT)
+    }
+
+    /// Whether this line was here already.
+    fn has(&self, number: u64, start_ms: u64) -> bool {
+        let is_recent = self.is_recent(number);
+        is_recent && self.recent.get(number as usize % RECENT) == Some(&start_ms.saturating_add(1))
+    }
+
+    fn is_recent(&self, number: u64) -> bool {
+        let oldest = self.known.next.saturating_sub(RECENT as u64);
+        (oldest.max(self.first)..self.known.next).contains(&number)
+    }
+
+    fn note(&mut self, number: u64, start_ms: u64) -> Place {
+        let is_younger = start_ms > self.known.newest_ms;
+        let came = start_ms.saturating_add(1);
+        if number < self.known.next {
+            if self.has(number, start_ms) {
+                return Place::Repeated;
+            }
+            let is_recent = self.is_recent(number);
+            let is_free = is_recent && self.slot(number).is_some_and(|slot| *slot == 0);
+            if is_free && !is_younger {
+                if let Some(slot) = self.slot(number) {
+                    *slot = came;
+                }
+                return Place::Late;
+            }
+            if !is_recent && !is_younger {
+                return Place::Repeated;
+            }
+        }
+        let gap = number.saturating_sub(self.known.next);
+        if number < self.known.next || gap > GAP_MAX {
+            *self = Self::new(Known {
+                next: number,
+                ..self.known.clone()
+            });
+        }
+        let gap = number.saturating_sub(self.known.next);
+        for skipped in number.saturating_sub(gap.min(RECENT as u64))..number {
+            if let Some(slot) = self.slot(skipped) {
+                *slot = 0;
+            }
+        }
+        if let Some(slot) = self.slot(number) {
+            *slot = came;
+        }
+        self.known.next = number.saturating_add(1);
+        self.known.newest_ms = self.known.newest_ms.max(start_ms);
+        let unnumbered = std::mem::take(&mut self.unnumbered);
+        Place::Next {
+            lost: gap.saturating_sub(unnumbered),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: Place = Place::Next { lost: 0 };
+
+    fn sender(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn gaps_are_lost_and_what_comes_after_all_is_late() {
+        let mut runs = Sequences::default();
+        let mut note = |number, start| runs.note(sender(1), number, start);
+        assert_eq!(note(7, 1000), NEXT, "what was before is not ours to miss");
+        assert_eq!(note(8, 1001), NEXT);
+        assert_eq!(note(11, 1005), Place::Next { lost: 2 });
+        assert_eq!(note(10, 1003), Place::Late);
+        assert_eq!(note(10, 1003), Place::Repeated);
+        assert_eq!(note(11, 1005), Place::Repeated);
+        assert_eq!(note(12, 1001), NEXT, "a slow request began earlier");
+    }
+
+    #[test]
+    fn cut_lines_have_no_number_and_are_not_lost() {
+        let mut runs = Sequences::default();
+        runs.note(sender(1), 225, 1000);
+        runs.unnumbered(sender(1));
+        assert_eq!(runs.note(sender(1), 227, 1001), NEXT);
+        assert_eq!(runs.note(sender(1), 229, 1002), Place::Next { lost: 1 });
+    }
+
+    #[test]
+    fn squid_starts_again() {
+        let mut runs = Sequences::default();
+        for number in 0..5000 {
+            assert_eq!(runs.note(sender(1), number, 1000 + number), NEXT);
+        }
+        for number in 0..5000 {
+            assert_eq!(
+                runs.note(sender(1), number, 9000 + number),
+                NEXT,
+                "{number}"
+            );
+        }
+        assert_eq!(runs.note(sender(1), 4000, 13_000), Place::Repeated);
+        assert_eq!(runs.note(sender(1), 3, 9003), Place::Repeated, "long ago");
+        // Another port is another run.
+        assert_eq!(runs.note(sender(2), 0, 20_000), NEXT);
+        assert_eq!(runs.note(sender(2), 1, 20_000), NEXT);
+        assert_eq!(runs.note(sender(1), 5000, 20_001), NEXT);
+    }
+
+    #[test]
+    fn who_connects_again_goes_on_and_repeats() {
+        let mut runs = Sequences::default();
+        for number in 0..10 {
+            runs.note(sender(1), number, 1000 + number);
+        }
+        runs.close(sender(1));
+        assert_eq!(runs.note(sender(2), 8, 1008), Place::Repeated);
+        assert_eq!(runs.note(sender(2), 9, 1009), Place::Repeated);
+        assert_eq!(runs.note(sender(2), 10, 1010), NEXT);
+        runs.close(sender(2));
+        assert_eq!(runs.note(sender(3), 14, 1014), Place::Next { lost: 3 });
+        assert_eq!(runs.known().count(), 1);
+    }
+
+    #[test]
+    fn another_process_goes_on() {
+        let mut runs = Sequences::default();
+        for number in 0..10 {
+            runs.note(sender(1), number, 1000 + number);
+        }
+        let known: Vec<Known> = runs.known().cloned().collect();
+        for port in [1, 2] {
+            let mut runs = Sequences::restored(&known);
+            let first = runs.note(sender(port), 12, 1012);
+            assert_eq!(first, Place::Next { lost: 2 });
+            let mut runs = Sequences::restored(&known);
+            runs.note(sender(port), 10, 1010);
+            assert_eq!(runs.note(sender(port), 9, 1009), Place::Repeated);
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_runs_and_numbers() {
+        let mut runs = Sequences::default();
+        for port in 1..1000 {
+            assert_eq!(runs.note(sender(port), 5, u64::from(port)), NEXT);
+        }
+        assert_eq!(runs.runs.len(), RUNS_MAX);
+        assert_eq!(runs.note(sender(999), u64::MAX, 2000), NEXT);
+        assert_eq!(runs.note(sender(999), u64::MAX, 2001), NEXT);
+        assert_eq!(runs.note(sender(999), 0, 2002), NEXT);
+        assert_eq!(runs.note(sender(999), 3, u64::MAX), Place::Next { lost: 2 });
+    }
+}

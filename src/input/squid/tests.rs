@@ -1,0 +1,503 @@
+//! Lines of real logs and what they say: by hand for one of each kind, by another reading for all.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::activity::{Activity, Measure, State};
+use super::line::parse;
+use super::*;
+use crate::config::Config;
+use crate::input::pinba::reference::plain::{Plain, read_all};
+use crate::input::record::micros;
+use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
+
+fn corpus(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/squid");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// The lines of a file, and how each ended.
+fn lines_of(name: &str) -> Vec<(Vec<u8>, Ending)> {
+    let mut got = Vec::new();
+    let mut take = |line: &[u8], ending| got.push((line.to_vec(), ending));
+    Lines::default().feed(&corpus(name), &mut take);
+    got
+}
+
+fn source(toml: &str) -> Arc<Source> {
+    let text = format!("[[squid]]\n{toml}\n");
+    let config = Config::from_toml("pinbad.toml", &text).unwrap();
+    Source::new(config.squids[0].clone())
+}
+
+const UDP: &str = "listen = \"udp://127.0.0.1:0\"";
+const NAMED: &str = "listen = \"udp://127.0.0.1:0\"\nname = \"proxy\"\nclient = true";
+
+fn decoder(source: &Arc<Source>) -> Decoder<AsSent> {
+    let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
+    Decoder::new(Arc::clone(source), limits, hasher, AsSent)
+}
+
+/// The requests of datagrams, each with its sender's port.
+fn sent(source: &Arc<Source>, datagrams: &[(u16, &[u8])]) -> Vec<Plain> {
+    let (mut decoder, mut block) = (decoder(source), Vec::new());
+    for (port, datagram) in datagrams {
+        Decode::sender(&mut decoder, SocketAddr::from(([192, 0, 2, 7], *port)));
+        let _counted = decoder.decode(datagram, 1_700_000_000, &mut block);
+    }
+    let counts = decoder.take_counts();
+    assert_eq!(counts.datagrams_received(), datagrams.len() as u64);
+    let requests = read_all(&block);
+    assert_eq!(counts.requests_pushed(), requests.len() as u64);
+    let counters = &source.counters;
+    let known = [
+        counters.requests.get(),
+        counters.swaps.get(),
+        counters.lines_repeated.get(),
+        counters.lines_invalid.total(),
+    ];
+    assert_eq!(counters.lines_received.get(), known.iter().sum::<u64>());
+    requests
+}
+
+/// A request as `values.txt` has it.
+fn shown(request: &Plain) -> String {
+    let text = |bytes: &[u8]| match bytes {
+        [] => "-".to_owned(),
+        bytes => String::from_utf8(bytes.to_vec()).unwrap(),
+    };
+    let pairs = |pairs: Vec<String>| match pairs.len() {
+        0 => "-".to_owned(),
+        _ => pairs.join(" "),
+    };
+    let tags = request.tags.iter();
+    let tags = tags.map(|(name, value)| format!("{}={}", text(name), text(value)));
+    let timers = request.timers.iter().map(|timer| {
+        let [(name, activity)] = &timer.tags[..] else {
+            panic!("{timer:?}")
+        };
+        assert_eq!((text(name), timer.hit_count), ("activity".to_owned(), 1));
+        format!("{}={}", text(activity), micros(timer.times[0]))
+    });
+    format!(
+        "{} {} {} {} {} {} | {} | {}",
+        text(request.schema.as_deref().unwrap_or_default()),
+        text(&request.server_name),
+        text(&request.script_name),
+        request.status,
+        micros(request.times[0]) / 1000,
+        request.document_size,
+        pairs(tags.collect()),
+        pairs(timers.collect()),
+    )
+}
+
+#[test]
+fn lines_say_what_was_worked_out_by_hand() {
+    let values = String::from_utf8(corpus("values.txt")).unwrap();
+    let mut files = BTreeMap::new();
+    let mut seen = 0;
+    for value in values.lines().filter(|line| !line.starts_with('#')) {
+        let (place, expected) = value.split_once(" | ").unwrap();
+        let (name, number) = place.split_once(' ').unwrap();
+        let lines = files.entry(name).or_insert_with(|| lines_of(name));
+        let (line, ending) = &lines[number.parse::<usize>().unwrap() - 1];
+        let source = source(NAMED);
+        let datagram = match ending {
+            Ending::Whole => [line, &b"\n"[..]].concat(),
+            _ => line.clone(),
+        };
+        let requests = sent(&source, &[(1, &datagram)]);
+        let [request] = &requests[..] else {
+            panic!("{value}: {:?}", source.example.lock())
+        };
+        assert_eq!(shown(request), expected, "{place}");
+        assert_eq!(
+            (&request.hostname[..], request.request_count),
+            (&b"proxy"[..], 1)
+        );
+        seen += 1;
+    }
+    assert_eq!(seen, 21);
+}
+
+/// The patch's own samples, field by field.
+#[test]
+fn activities_are_what_the_patch_says_of_them() {
+    let measures = |number: usize| match parse(&lines_of("patch-access.log")[number].0, false) {
+        Ok(Line::Request(request)) => request.activities,
+        other => panic!("{other:?}"),
+    };
+    let done = |start, first, total| Measure {
+        start_us: Some(start),
+        first_delay_us: Some(first),
+        total_us: Some(total),
+        resident_ms: None,
+    };
+    let unknown = Measure::default();
+    let unfinished = Measure {
+        start_us: Some(88_567),
+        ..unknown
+    };
+    assert_eq!(
+        measures(0),
+        [
+            done(0, 55_320, 55_320),
+            done(72_028, 1395, 38_993),
+            done(57_173, 3795, 4674),
+            done(61_847, 10_181, 26_720),
+            unknown,
+            unfinished,
+            unknown,
+        ]
+    );
+    let resident = Measure {
+        start_us: None,
+        resident_ms: Some(38_024),
+        ..done(0, 16_356, 16_356)
+    };
+    let second = measures(1);
+    assert_eq!(
+        second,
+        [
+            done(0, 1453, 1453),
+            done(1453, 1205, 1205),
+            unknown,
+            unknown,
+            unknown,
+            resident,
+            unknown,
+        ]
+    );
+    assert_eq!(resident.spent_us(), None, "it is no part of this request");
+    assert_eq!(
+        [unknown, unfinished, resident].map(|it| it.state()),
+        [State::Unknown, State::Unfinished, State::Done]
+    );
+}
+
+#[test]
+fn swaps_are_what_the_patch_says_of_them() {
+    let swaps: Vec<_> = lines_of("patch-store.log")
+        .iter()
+        .map(|(line, _)| match parse(line, false) {
+            Ok(Line::Swap(swap)) => (
+                swap.time_ms,
+                String::from_utf8(swap.action.to_vec()).unwrap(),
+                String::from_utf8(swap.mime.to_vec()).unwrap(),
+                swap.object_bytes,
+                swap.first_delay_us.zip(swap.total_us),
+            ),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let swap = |time, action: &str, mime: &str, bytes, times| {
+        (time, action.to_owned(), mime.to_owned(), Some(bytes), times)
+    };
+    assert_eq!(
+        swaps,
+        [
+            swap(
+                873_497_945_884,
+                "SWAPOUT",
+                "image/gif",
+                2186,
+                Some((13_240, 13_240))
+            ),
+            swap(873_497_960_924, "RELEASE", "text/html", 53, None),
+            swap(
+                873_497_970_671,
+                "SWAPIN",
+                "text/html",
+                1718,
+                Some((17_709, 17_709))
+            ),
+        ]
+    );
+}
+
+/// Every line of a capture, read once more in another way.
+#[test]
+fn every_line_of_todays_squid_is_what_its_members_say() {
+    let source = source(NAMED);
+    let log = corpus("udp.log");
+    let text = String::from_utf8(log.clone()).unwrap();
+    let datagrams: Vec<(u16, &[u8])> = log
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(|line| (1, line))
+        .collect();
+    let requests = sent(&source, &datagrams);
+    assert_eq!(requests.len(), 613);
+    assert_eq!(
+        source.counters.lines_lost.get(),
+        0,
+        "one was cut, and the next run is another"
+    );
+    for (line, request) in text.lines().zip(&requests) {
+        let said: BTreeMap<&str, &str> = line
+            .split(' ')
+            .skip(1)
+            .filter_map(|it| it.split_once('='))
+            .collect();
+        let number = |name: &str| said[name].parse::<u64>().ok();
+        let tag = |name: &str| {
+            let named = request.tags.iter().find(|(it, _)| it == name.as_bytes());
+            named.map_or("-", |(_, value)| std::str::from_utf8(value).unwrap())
+        };
+        let url = said["url"]
+            .replace("%7C", "|")
+            .replace("%22", "\"")
+            .replace("%7B", "{");
+        let path = match url.strip_prefix("http://") {
+            Some(rest) => rest[rest.find('/').unwrap()..].split('?').next().unwrap(),
+            None if said["rm"] == "CONNECT" => "",
+            None => &url,
+        };
+        assert_eq!(request.script_name, path.as_bytes(), "{line}");
+        assert_eq!(request.status, said["hs"].parse::<u32>().unwrap());
+        assert_eq!(
+            Some(micros(request.times[0])),
+            number("tr").map(|ms| ms * 1000)
+        );
+        assert_eq!(Some(u64::from(request.document_size)), number("out"));
+        for (name, member) in [
+            ("code", "ss"),
+            ("hierarchy", "sh"),
+            ("method", "rm"),
+            ("mime", "mt"),
+        ] {
+            assert_eq!(tag(name), said[member], "{line}");
+        }
+        assert_eq!(tag("peer"), said["peer"].replace("-:-", "-"));
+        assert_eq!(tag("client"), said["cl"].split(':').next().unwrap());
+        if let Some(host) = said.get("host").filter(|host| **host != "-") {
+            assert_eq!(request.server_name, host.as_bytes());
+        }
+        let spent = |activity: Activity| {
+            let name = activity.name().as_bytes();
+            let timer = request.timers.iter().find(|timer| timer.tags[0].1 == name);
+            timer.map(|timer| micros(timer.times[0]) / 1000)
+        };
+        assert_eq!(spent(Activity::Dns), number("dt"));
+        assert_eq!(spent(Activity::ServerIn), number("pt"));
+        let server_out = number("pt").zip(number("tt")).map(|(pt, tt)| tt - pt);
+        assert_eq!(spent(Activity::ServerOut), server_out);
+        for unknown in [
+            Activity::ClientIn,
+            Activity::ClientOut,
+            Activity::DiskIn,
+            Activity::DiskOut,
+        ] {
+            assert_eq!(spent(unknown), None);
+        }
+    }
+}
+
+/// Two logs of the same requests agree in all that both have.
+#[test]
+fn what_two_formats_say_of_the_same_requests_agrees() {
+    let key = |(line, ending): &(Vec<u8>, Ending)| match parse(line, *ending == Ending::Cut) {
+        Ok(Line::Request(it)) => {
+            let end = it.start_ms + it.elapsed_ms;
+            let texts = [
+                it.code,
+                it.method.unwrap_or_default(),
+                it.mime.as_deref().unwrap_or_default(),
+            ];
+            (end, it.status, it.sent_bytes, texts.concat())
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut of_access: BTreeMap<_, usize> = BTreeMap::new();
+    for line in lines_of("access.log") {
+        *of_access.entry(key(&line)).or_default() += 1;
+    }
+    let mut missing = 0;
+    for line in lines_of("udp.log") {
+        match of_access.get_mut(&key(&line)) {
+            Some(left @ 1..) => *left -= 1,
+            _ => missing += 1,
+        }
+    }
+    // Squid rounds the begin; and of the line that was cut in both, the type is in one alone.
+    assert!(missing <= 613 / 2, "{missing}");
+}
+
+#[test]
+fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
+    use BadLine::{
+        BadNumber, CutOff, MissingField, StoreLogWithoutTimings, TooLong, UnknownFormat,
+    };
+    let of_today = lines_of("store.log");
+    let long = vec![b'a'; LINE_BYTES_MAX + 1];
+    for (line, reason) in [
+        (&b"hello\n"[..], UnknownFormat),
+        (b"\x01\x02\xff garbage\n", UnknownFormat),
+        (b"sq2 start=1.000 tr=1 ss=TCP_HIT\n", UnknownFormat),
+        (b"sq1 start=1.000 tr=1 nonsense ss=TCP_HIT\n", UnknownFormat),
+        (b"sq1 start=1.000 tr=1\n", MissingField),
+        (b"sq1 start=1.000 ss=TCP_HIT\n", MissingField),
+        (b"sq1 start=1.000 tr=1 ss=TCP", CutOff),
+        (b"sq1 start=1 tr=1 ss=TCP_HIT\n", BadNumber),
+        (b"sq1 start=1.000 tr=-1 ss=TCP_HIT\n", BadNumber),
+        (b"sq1 start=1.000 tr=+1 ss=TCP_HIT\n", BadNumber),
+        (b"1.000 1 c TCP_HIT/200 1 GET /\n", UnknownFormat),
+        (b"1.000 1 c TCP_HIT/200 1 GET\0", CutOff),
+        (b"1.000 x c TCP_HIT/200 1 GET / - NONE/- -\n", BadNumber),
+        (
+            b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1\n",
+            UnknownFormat,
+        ),
+        (
+            &[&of_today[0].0[..], b"\n"].concat(),
+            StoreLogWithoutTimings,
+        ),
+        (&long, TooLong),
+    ] {
+        let source = source(UDP);
+        assert_eq!(sent(&source, &[(1, line)]), []);
+        let example = source.example.lock().clone().unwrap();
+        assert_eq!(
+            example.reason,
+            reason,
+            "{:?}",
+            line.escape_ascii().to_string()
+        );
+        assert_eq!(source.counters.lines_invalid.get()[reason as usize], 1);
+        assert!(example.line.is_ascii() && example.line.len() <= 4 * EXAMPLE_BYTES);
+        assert!(!example.line.contains(|c: char| c.is_ascii_control()));
+    }
+    assert!(
+        of_today
+            .iter()
+            .all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings))
+    );
+}
+
+#[test]
+fn a_line_that_was_cut_anywhere_is_taken_or_counted_and_says_nothing_else() {
+    let whole = &lines_of("udp.log")[2].0;
+    let Ok(Line::Request(all)) = parse(whole, false) else {
+        panic!()
+    };
+    for length in 0..whole.len() {
+        let Ok(Line::Request(it)) = parse(&whole[..length], true) else {
+            continue;
+        };
+        assert_eq!(
+            (it.start_ms, it.elapsed_ms, it.code),
+            (all.start_ms, all.elapsed_ms, all.code)
+        );
+        assert!(it.status == all.status || it.status == 0, "{length}");
+        assert!(
+            it.sent_bytes == all.sent_bytes || it.sent_bytes == 0,
+            "{length}"
+        );
+        assert!(
+            it.sequence
+                .is_none_or(|number| Some(number) == all.sequence),
+            "{length}"
+        );
+        assert!(
+            it.method.is_none_or(|it| Some(it) == all.method),
+            "{length}"
+        );
+        assert!(it.peer.is_none_or(|it| Some(it) == all.peer), "{length}");
+        assert!(it.mime.is_none_or(|it| Some(it) == all.mime), "{length}");
+    }
+}
+
+#[test]
+fn datagrams_hold_many_lines_and_each_once() {
+    let source = source(UDP);
+    let log = corpus("udp.log");
+    let lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
+    let five = [&lines[..5].concat()[..], b"\0not a line\n"].concat();
+    let again = lines[3..8].concat();
+    let gap = [lines[11], lines[12]].concat();
+    let requests = sent(
+        &source,
+        &[
+            (1, &five),
+            (1, &again),
+            (1, &gap),
+            (1, b"junk"),
+            (2, lines[0]),
+        ],
+    );
+    assert_eq!(
+        requests.len(),
+        5 + 3 + 2,
+        "the first came once more over another port"
+    );
+    let counters = &source.counters;
+    assert_eq!(counters.lines_repeated.get(), 2 + 1);
+    assert_eq!(counters.lines_lost.get(), 3);
+    assert_eq!(counters.lines_invalid.total(), 2);
+    assert_eq!(requests[0].hostname, b"192.0.2.7");
+    assert_eq!(requests[0].tags.len(), 5, "who asked is nobody's business");
+    let known = &source.progress.lock().runs;
+    assert_eq!((known.len(), known[0].next), (1, 13));
+}
+
+#[test]
+fn urls_come_apart() {
+    for (url, schema, host, path) in [
+        ("http://h/", Some("http"), "h", "/"),
+        ("http://h", Some("http"), "h", "/"),
+        (
+            "https://u:p@h.example:8443/a/b;c?d#e",
+            Some("https"),
+            "h.example",
+            "/a/b;c",
+        ),
+        (
+            "http://[2001:db8::1]:80/x",
+            Some("http"),
+            "[2001:db8::1]",
+            "/x",
+        ),
+        ("http://h?q=/x", Some("http"), "h", "/"),
+        ("ftp://h/a%20b", Some("ftp"), "h", "/a%20b"),
+        ("/only/a/path?x", None, "", "/only/a/path"),
+        ("error:invalid-request", None, "", "error:invalid-request"),
+        ("*", None, "", "*"),
+        ("", None, "", ""),
+    ] {
+        let place = line::place(url.as_bytes(), false);
+        assert_eq!(place.schema, schema.map(str::as_bytes), "{url}");
+        assert_eq!(
+            (place.host, place.path),
+            (host.as_bytes(), path.as_bytes()),
+            "{url}"
+        );
+    }
+    for (url, host) in [("h.example:443", "h.example"), ("[::1]:443", "[::1]")] {
+        let place = line::place(url.as_bytes(), true);
+        assert_eq!(
+            (place.schema, place.host, place.path),
+            (None, host.as_bytes(), &b""[..])
+        );
+    }
+}
+
+#[test]
+fn name_rules_apply() {
+    let rules = "[[rewrite]]\nfield = 'script_name'\npattern = '^/c'\nreplace = '/C'\n\
+                 [[rewrite]]\nfield = '+peer'\npattern = ':\\d+$'\nreplace = ''\n\
+                 [[rewrite]]\nfield = '@activity'\nprefix = 'server'\nreplace = 'origin'\n";
+    let rules = Config::from_toml("pinbad.toml", rules).unwrap().rewrites;
+    let hasher = Hasher::with_seed(1);
+    let counters = Arc::new(RuleCounters::new(rules.len()));
+    let rules = NameRules::new(&rules, hasher.clone(), counters);
+    let mut decoder = Decoder::new(source(UDP), TextLimits::default(), hasher, rules);
+    let mut block = Vec::new();
+    let (line, _) = &lines_of("udp.log")[2];
+    assert!(decoder.take(line, Ending::Whole, 1, &mut block));
+    let requests = read_all(&block);
+    assert_eq!(
+        shown(&requests[0]),
+        "http 127.0.0.1 /Cache 200 45 5342 | code=TCP_MISS hierarchy=HIER_DIRECT peer=127.0.0.1 method=GET \
+         mime=text/plain | origin=1000 origin=43000"
+    );
+}

@@ -1,0 +1,616 @@
+//! Squid's logs: lines over UDP, over TCP and from a file, those of real captures and those of a real Squid.
+//!
+//! The latter needs `squid` (Debian: the package of that name), which `tests/run.sh` installs where it may. Where it may not,
+//! it skips that test and says so at its end; whoever runs it without Squid sees it fail.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::harness::{Here, Site, Status, await_condition, pinbad, run};
+
+fn corpus(name: &str) -> Vec<u8> {
+    fs::read(format!(
+        "{}/tests/corpus/squid/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .unwrap()
+}
+
+/// The lines of a capture, each with its end.
+fn lines_of(name: &str) -> Vec<Vec<u8>> {
+    let bytes = corpus(name);
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    lines.map(<[u8]>::to_vec).collect()
+}
+
+/// The status of source `at`.
+fn source(site: &Site, at: usize) -> Status {
+    Status(site.status().0["squids"][at].clone())
+}
+
+/// Where source `at` listens.
+fn address(site: &Site, at: usize) -> SocketAddr {
+    let from = source(site, at).0["from"].as_str().unwrap().to_owned();
+    from.split_once("://").unwrap().1.parse().unwrap()
+}
+
+/// The status of source `at` once it has received so many lines and nothing is under way.
+#[track_caller]
+fn received(site: &Site, at: usize, lines: u64) -> Status {
+    await_condition("all lines have come", || {
+        let (status, source) = (site.status(), source(site, at));
+        let merged = status.count("requests_decoded")
+            == status.count("requests_merged") + status.count("requests_overwritten");
+        match merged && source.count("lines_received") == lines {
+            true => Ok(source),
+            false => Err(Box::new((source, status))),
+        }
+    })
+}
+
+/// The raw requests of a host, newest last.
+fn requests(site: &Site, hostname: &str) -> Vec<Json> {
+    let answer = site.json(&format!("/api/v1/requests?limit=5000&hostname={hostname}"));
+    let mut rows = answer["rows"].as_array().unwrap().clone();
+    rows.reverse();
+    rows
+}
+
+const EVERY_WAY: &str = "squid=[{listen='udp://127.0.0.1:0',name='by-udp'},{listen='tcp://127.0.0.1:0',name='by-tcp'},\
+                         {path='PATH',name='by-file',client=true}]";
+
+#[test]
+fn a_capture_comes_to_the_same_by_every_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    fs::write(&path, corpus("udp.log")).unwrap();
+    let here = Here::start(&[&EVERY_WAY.replace("PATH", path.to_str().unwrap())]);
+    let site = &here.site;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(address(site, 0)).unwrap();
+    // As Squid packs them, and never more than a small buffer holds.
+    let lines = lines_of("udp.log");
+    for (number, lines) in lines.chunks(4).enumerate() {
+        socket.send(&lines.concat()).unwrap();
+        if number % 20 == 19 {
+            received(site, 0, (number as u64 + 1) * 4);
+        }
+    }
+    let mut stream = TcpStream::connect(address(site, 1)).unwrap();
+    for piece in corpus("udp.log").chunks(1000) {
+        stream.write_all(piece).unwrap();
+    }
+    let mut seen = Vec::new();
+    for (at, host) in ["by-udp", "by-tcp", "by-file"].into_iter().enumerate() {
+        let source = received(site, at, 613);
+        assert_eq!(source.count("requests"), 613, "{source:?}");
+        for none in ["lines_invalid", "lines_repeated", "lines_lost"] {
+            assert_eq!(source.count(none), 0, "{source:?}");
+        }
+        let rows: Vec<_> = requests(site, host)
+            .iter()
+            .map(|row| {
+                let tags = row["tags"].as_str().unwrap();
+                let who = if host == "by-file" {
+                    "client=127.0.0.1"
+                } else {
+                    ""
+                };
+                assert_eq!(tags.contains("client"), !who.is_empty(), "{tags}");
+                [
+                    "server_name",
+                    "script_name",
+                    "status",
+                    "req_time",
+                    "doc_size",
+                ]
+                .map(|it| row[it].clone())
+            })
+            .collect();
+        seen.push(rows);
+    }
+    assert_eq!(seen[0].len(), 613);
+    assert!(seen[0] == seen[1] && seen[1] == seen[2]);
+    recount(site, &lines);
+    site.status().assert_accounted();
+    here.stop();
+}
+
+/// The reports of what three sources brought are what the lines add up to.
+fn recount(site: &Site, lines: &[Vec<u8>]) {
+    let mut by_script: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+    let mut by_code: BTreeMap<String, u64> = BTreeMap::new();
+    let mut server_in = (0, 0);
+    for line in lines {
+        let line = String::from_utf8(line.clone()).unwrap();
+        let said: BTreeMap<&str, &str> = line
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|it| it.split_once('='))
+            .collect();
+        let path = match said["url"].strip_prefix("http://") {
+            Some(rest) => &rest[rest.find('/').unwrap()..],
+            None if said["rm"] == "CONNECT" => "",
+            None => said["url"],
+        };
+        let path = path.split('?').next().unwrap().to_owned();
+        let sums = by_script.entry(path).or_default();
+        sums.0 += 3;
+        sums.1 += 3 * said["tr"].parse::<u64>().unwrap();
+        sums.2 += 3 * said["out"].parse::<u64>().unwrap();
+        *by_code.entry(said["ss"].to_owned()).or_default() += 3;
+        if let Ok(ms) = said["pt"].parse::<u64>() {
+            server_in = (server_in.0 + 3, server_in.1 + 3 * ms);
+        }
+    }
+    let number = |row: &Json, name: &str| row[name].as_f64().unwrap();
+    let rows = site.rows("report_by_script_name");
+    assert_eq!(rows.len(), by_script.len());
+    for row in &rows {
+        let (count, ms, bytes) = by_script[row["script_name"].as_str().unwrap()];
+        assert_eq!(row["req_count"], count, "{row}");
+        assert!(
+            (number(row, "req_time_total") * 1000.0 - ms as f64).abs() < 0.01,
+            "{row} {ms}"
+        );
+        // In KiB, as Pinba has it.
+        assert!(
+            (number(row, "traffic_total") * 1024.0 - bytes as f64).abs() < 512.0,
+            "{row} {bytes}"
+        );
+    }
+    let made = site.post(
+        "/api/v1/reports",
+        r#"{"name":"codes","level":"request","keys":["+code"]}"#,
+    );
+    assert_eq!(made.status, 201, "{made:?}");
+    let made = site.post(
+        "/api/v1/reports",
+        r#"{"name":"activities","level":"timer","keys":["@activity"]}"#,
+    );
+    assert_eq!(made.status, 201, "{made:?}");
+    let codes = await_condition("filled from the raw rows", || {
+        let rows = site.rows("codes");
+        let counts: BTreeMap<String, u64> = rows
+            .iter()
+            .map(|row| {
+                (
+                    row["tag_code"].as_str().unwrap().to_owned(),
+                    row["req_count"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        if counts == by_code {
+            Ok(counts)
+        } else {
+            Err(counts)
+        }
+    });
+    assert_eq!(codes["TCP_MEM_HIT"], 3 * 525);
+    let activities = await_condition("filled too", || {
+        let rows = site.rows("activities");
+        let found = rows
+            .iter()
+            .find(|row| row["timer_activity"] == "server_in")
+            .cloned();
+        found
+            .filter(|row| row["hit_count"] == server_in.0)
+            .ok_or(rows)
+    });
+    let total = activities["timer_value"]
+        .as_f64()
+        .or(activities["time_total"].as_f64());
+    assert!(
+        (total.unwrap() * 1000.0 - f64::from(server_in.1 as u32)).abs() < 0.01,
+        "{activities}"
+    );
+}
+
+#[test]
+fn a_file_is_followed_through_rotation_and_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let path = folder.path().join("access.log");
+    let setting = format!("squid=[{{path='{}'}}]", path.display());
+    let state = format!("state.dir={}", state.display());
+    let lines = lines_of("access.log");
+    let append = |path: &Path, range: std::ops::Range<usize>| {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .unwrap();
+        file.write_all(&lines[range].concat()).unwrap();
+    };
+    let here = Here::start(&[&setting, &state]);
+    append(&path, 0..10);
+    // Half a line waits for the other half.
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(&lines[10][..20]).unwrap();
+    received(&here.site, 0, 10);
+    file.write_all(&lines[10][20..]).unwrap();
+    received(&here.site, 0, 11);
+    // Moved away: what its writer still writes is read before the next one.
+    let moved = folder.path().join("access.log.1");
+    fs::rename(&path, &moved).unwrap();
+    append(&moved, 11..15);
+    received(&here.site, 0, 15);
+    append(&path, 15..20);
+    received(&here.site, 0, 20);
+    // Cut to nothing, as `copytruncate` does.
+    fs::write(&path, lines[20..22].concat()).unwrap();
+    received(&here.site, 0, 22);
+    here.stop();
+    // While nobody looks it grows, is moved away, and another one begins.
+    append(&path, 22..25);
+    fs::rename(&path, folder.path().join("access.log.0")).unwrap();
+    append(&path, 25..30);
+    let here = Here::start(&[&setting, &state]);
+    let source = received(&here.site, 0, 30);
+    assert_eq!(source.count("lines_invalid"), 0);
+    assert_eq!(source.count("requests"), 30);
+    let mut times: Vec<u64> = Vec::new();
+    for row in requests(&here.site, "0.0.0.0") {
+        times.push((row["req_time"].as_f64().unwrap() * 1000.0).round() as u64);
+    }
+    let said = lines[..30].iter().map(|line| {
+        let text = String::from_utf8_lossy(line).into_owned();
+        text.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    });
+    assert_eq!(times, said.collect::<Vec<_>>());
+    here.stop();
+}
+
+#[test]
+fn connections_break_repeat_and_never_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", folder.path().display());
+    // A port that stays the same.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
+    let here = Here::start(&[&setting, &state]);
+    let lines = lines_of("udp.log");
+    let connect = |site: &Site| TcpStream::connect(address(site, 0)).unwrap();
+    let mut squid = connect(&here.site);
+    squid.write_all(&lines[..20].concat()).unwrap();
+    squid.write_all(&lines[20][..30]).unwrap();
+    received(&here.site, 0, 20);
+    drop(squid);
+    // It sends again what it does not know to have come.
+    let mut squid = connect(&here.site);
+    squid.write_all(&lines[18..25].concat()).unwrap();
+    let source = received(&here.site, 0, 27);
+    assert_eq!(
+        (source.count("lines_repeated"), source.count("requests")),
+        (2, 25)
+    );
+    assert_eq!(source.count("lines_lost"), 0);
+    // Others: garbage, a line without end, nothing at all.
+    let mut strangers: Vec<TcpStream> = (0..5).map(|_| connect(&here.site)).collect();
+    strangers[0]
+        .write_all(b"\x16\x03\x01 hello <script>\x07\n")
+        .unwrap();
+    let long = vec![b'x'; 1 << 20];
+    strangers[1].write_all(&long).unwrap();
+    strangers[1].write_all(b"\n").unwrap();
+    strangers[2].write_all(&long[..5]).unwrap();
+    let source = received(&here.site, 0, 29);
+    let reasons = &source.0["lines_invalid_by_reason"];
+    assert_eq!(
+        (&reasons["unknown_format"], &reasons["too_long"]),
+        (&1.into(), &1.into())
+    );
+    assert!(source.0["last_invalid"]["line"].as_str().unwrap().len() < 1000);
+    squid.write_all(&lines[25..27].concat()).unwrap();
+    received(&here.site, 0, 31);
+    let prometheus = here.site.get("/metrics").body;
+    let metric = format!(
+        "pinbad_squid_lines_received_total{{squid=\"0\",from=\"tcp://127.0.0.1:{port}\"}} 31"
+    );
+    assert!(prometheus.contains(&metric), "{prometheus}");
+    here.stop();
+    drop((squid, strangers));
+    // What Squid could not send meanwhile is known to be missing; what comes again is not counted again.
+    let here = Here::start(&[&setting, &state]);
+    let mut squid = connect(&here.site);
+    squid.write_all(&lines[30..33].concat()).unwrap();
+    squid.write_all(&lines[31]).unwrap();
+    let source = received(&here.site, 0, 31 + 4);
+    assert_eq!(source.count("lines_lost"), 3, "{source:?}");
+    assert_eq!(
+        (source.count("lines_repeated"), source.count("requests")),
+        (3, 30)
+    );
+    here.stop();
+}
+
+#[test]
+fn logs_are_imported_through_a_connection() {
+    let here = Here::start(&["squid=[{listen='tcp://127.0.0.1:0',name='proxy'}]"]);
+    let to = address(&here.site, 0).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let without_end = folder.path().join("patch.log");
+    let mut patch = corpus("patch-access.log");
+    patch.pop();
+    fs::write(&without_end, patch).unwrap();
+    let corpus = format!("{}/tests/corpus/squid", env!("CARGO_MANIFEST_DIR"));
+    let files = [
+        without_end.to_str().unwrap().to_owned(),
+        format!("{corpus}/access.log"),
+        format!("{corpus}/patch-store.log"),
+        format!("{corpus}/store.log"),
+    ];
+    let said = run(pinbad()
+        .args(["import-log", "--live", "--to", &to])
+        .args(&files));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.out.contains(&format!("lines sent to {to}")),
+        "{said:?}"
+    );
+    let source = received(&here.site, 0, 2 + 625 + 3 + 71);
+    assert_eq!((source.count("requests"), source.count("swaps")), (627, 3));
+    let reasons = &source.0["lines_invalid_by_reason"];
+    assert_eq!(reasons["store_log_without_timings"], 71);
+    for (arguments, problem) in [
+        (&["import-log", &files[0]][..], "--live"),
+        (&["import-log", "--live", &files[0]], "give --to"),
+        (
+            &["import-log", "--live", "--to", &to, "/nowhere.log"],
+            "cannot read /nowhere.log",
+        ),
+    ] {
+        let said = run(pinbad().args(arguments));
+        assert!(
+            said.code != Some(0) && said.err.contains(problem),
+            "{said:?}"
+        );
+    }
+    here.stop();
+}
+
+/// A server of the test's own behind the proxy.
+fn origin() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// Answers one request; what goes wrong is the client's business.
+fn serve(mut stream: TcpStream) {
+    let mut head = String::new();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while let Ok(1..) = reader.read_line(&mut head) {
+        if head.ends_with("\r\n\r\n") {
+            break;
+        }
+    }
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let modified = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT";
+    let (status, headers, bytes) = match path {
+        "/cache" => ("200 OK", "Cache-Control: max-age=600", 5000),
+        "/big" => ("200 OK", "Cache-Control: max-age=600", 1_000_000),
+        "/reval" if head.contains("If-Modified-Since") => ("304 Not Modified", modified, 0),
+        "/reval" => (
+            "200 OK",
+            "Cache-Control: max-age=0\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT",
+            3000,
+        ),
+        "/endless" => ("200 OK", "Cache-Control: no-store", 1 << 30),
+        _ => ("200 OK", "Cache-Control: no-store", 1000),
+    };
+    let length = if status.starts_with("304") {
+        String::new()
+    } else {
+        format!("Content-Length: {bytes}\r\n")
+    };
+    // Without it Squid takes what it has for stale.
+    let now = chrono::Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nDate: {now}\r\n{headers}\r\n{length}Content-Type: text/plain\r\nConnection: close\r\n\r\n"
+    );
+    let mut sent = stream.write_all(answer.as_bytes());
+    let piece = [b'x'; 10_000];
+    let mut left = bytes;
+    while left > 0 && sent.is_ok() {
+        let now = left.min(piece.len());
+        sent = stream.write_all(&piece[..now]);
+        left -= now;
+    }
+}
+
+/// A Squid of the test's own.
+struct Squid {
+    child: Child,
+    port: u16,
+}
+
+impl Squid {
+    fn start(folder: &Path, udp: SocketAddr, tcp: SocketAddr) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        // It does not stay root.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let dir = folder.display();
+        let config = format!(
+            "http_port 127.0.0.1:{port}\nvisible_hostname proxy.test\npid_filename {dir}/squid.pid\n\
+             cache_log {dir}/cache.log\ncoredump_dir {dir}\ncache_mem 8 MB\nmaximum_object_size_in_memory 64 KB\n\
+             cache_dir ufs {dir}/cache 50 4 4\npinger_enable off\nshutdown_lifetime 1 seconds\n\
+             acl denied urlpath_regex ^/denied\nhttp_access deny denied\nhttp_access allow all\n\
+             logformat collector sq1 start=%tS end=%ts.%03tu tr=%tr dt=%dt pt=%<pt tt=%<tt ss=%Ss hs=%03>Hs ohs=%<Hs \
+             rm=%rm in=%>st out=%<st bs=%<bs sh=%Sh peer=%<a:%<p cl=%>a:%>p err=%err_code tx=%master_xaction sn=%sn \
+             mt=%#mt host=%#>rd url=%#>ru ua=%#{{User-Agent}}>h\n\
+             access_log udp://{udp} logformat=collector buffer-size=0bytes\n\
+             access_log tcp://{tcp} logformat=collector on-error=drop\n\
+             access_log stdio:{dir}/collector.log logformat=collector\n\
+             access_log stdio:{dir}/access.log logformat=squid\ncache_store_log none\nlogfile_rotate 0\n"
+        );
+        let path = folder.join("squid.conf");
+        fs::write(&path, config).unwrap();
+        let squid = || {
+            let mut squid = Command::new("/usr/sbin/squid");
+            squid.arg("-N").arg("-f").arg(&path);
+            squid
+        };
+        let made = run(squid().arg("-z"));
+        assert_eq!(
+            made.code,
+            Some(0),
+            "squid, which Debian has as a package: {}",
+            made.err
+        );
+        let child = squid()
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let squid = Self { child, port };
+        await_condition("squid listens", || {
+            TcpStream::connect(squid.address()).map(drop)
+        });
+        squid
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// Sends this and reads at most so much of the answer.
+    fn say(&self, text: &str, bytes: u64) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.take(bytes).read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    fn get(&self, url: &str) -> Vec<u8> {
+        self.say(
+            &format!("GET {url} HTTP/1.0\r\nUser-Agent: a test\r\n\r\n"),
+            u64::MAX,
+        )
+    }
+}
+
+impl Drop for Squid {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[test]
+fn real_squid_arrives_with_its_own_times_and_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("collector.log");
+    let here = Here::start(&[&EVERY_WAY.replace("PATH", file.to_str().unwrap())]);
+    let site = &here.site;
+    let squid = Squid::start(folder.path(), address(site, 0), address(site, 1));
+    let origin = origin();
+    let url = |path: &str| format!("http://{origin}{path}");
+    assert!(squid.get(&url("/cache")).len() > 5000);
+    squid.get(&url("/cache"));
+    // Too large for the memory of the cache.
+    squid.get(&url("/big"));
+    await_condition("it is on disk", || {
+        let answer = String::from_utf8_lossy(&squid.get(&url("/big"))[..600]).into_owned();
+        if answer.contains("X-Cache: HIT") {
+            Ok(())
+        } else {
+            Err(answer)
+        }
+    });
+    squid.get(&url("/reval"));
+    squid.get(&url("/reval"));
+    squid.get(&url("/nocache?user=1"));
+    squid.get(&url("/denied"));
+    squid.say(&format!("GET {} HTTP/1.0\r\n\r\n", url("/endless")), 50_000);
+    let tunnel = format!(
+        "CONNECT {origin} HTTP/1.1\r\nHost: {origin}\r\n\r\nGET /tunnelled HTTP/1.0\r\n\r\n"
+    );
+    squid.say(&tunnel, u64::MAX);
+    squid.say("NONSENSE\r\n\r\n", u64::MAX);
+    let own = await_condition("Squid has logged all", || {
+        let own = fs::read_to_string(folder.path().join("access.log")).unwrap();
+        let all = ["_ABORTED", "TCP_TUNNEL", "NONE_NONE/400"]
+            .iter()
+            .all(|it| own.contains(it));
+        if all { Ok(own) } else { Err(own) }
+    });
+    let mut expected: Vec<String> = own
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (code, status) = words[3].split_once('/').unwrap();
+            let status: u32 = status.parse().unwrap();
+            format!("{code} {status} {} {} {}", words[1], words[4], words[5])
+        })
+        .collect();
+    expected.sort();
+    for code in [
+        "TCP_MISS ",
+        "TCP_MEM_HIT",
+        "TCP_HIT",
+        "TCP_REFRESH_UNMODIFIED",
+        "TCP_DENIED",
+        "_ABORTED",
+        "TCP_TUNNEL",
+        "NONE_NONE",
+    ] {
+        assert!(
+            expected.iter().any(|line| line.contains(code)),
+            "{code} in {expected:#?}"
+        );
+    }
+    for (at, host) in ["by-udp", "by-tcp", "by-file"].into_iter().enumerate() {
+        let source = received(site, at, expected.len() as u64);
+        assert_eq!(
+            source.count("requests"),
+            expected.len() as u64,
+            "{source:?}"
+        );
+        let mut came: Vec<String> = requests(site, host)
+            .iter()
+            .map(|row| {
+                let id = row["id"].as_u64().unwrap();
+                let tags = site.json(&format!("/api/v1/requests/{id}"))["tags"].clone();
+                let text = |name: &str| tags[name].as_str().unwrap_or("-").to_owned();
+                let ms = (row["req_time"].as_f64().unwrap() * 1000.0).round();
+                let bytes = (row["doc_size"].as_f64().unwrap() * 1024.0).round();
+                format!(
+                    "{} {} {ms} {bytes} {}",
+                    text("code"),
+                    row["status"],
+                    text("method")
+                )
+            })
+            .collect();
+        came.sort();
+        assert_eq!(came, expected, "{host}");
+    }
+    drop(squid);
+    here.stop();
+}
