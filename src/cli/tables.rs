@@ -21,6 +21,9 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
             complain(format!("left out {name}: {reason}"));
         }
     }
+    if !config.squids.is_empty() {
+        definitions.add_squid(&defaults);
+    }
     let server = flags.federated.as_deref();
     let server = server.map(|given| federated_server(given, &config));
     let server = server.transpose().map_err(Failure::usage)?;

@@ -102,6 +102,9 @@ impl Daemon {
         let squids = squid::open(config)?;
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
+        if !config.squids.is_empty() {
+            definitions.add_squid(&defaults);
+        }
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
         startup::log_start(config, &sockets);

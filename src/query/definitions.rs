@@ -20,6 +20,9 @@ use crate::report::{DefinedBy, builtin};
 /// How many reports and tables there may be at once.
 pub const REPORTS_MAX: usize = 1_000;
 
+/// The reports of [`Definitions::add_squid`].
+const SQUID: &str = include_str!("definitions/squid.json");
+
 /// What stands before the tables of a MariaDB in front.
 const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tables, and pinbad's beside them. Once, as an administrator:
 --   INSTALL SONAME 'ha_federatedx';
@@ -77,6 +80,13 @@ impl Definitions {
             }
         }
         left_out
+    }
+
+    /// Adds those that show what Squid's lines say, as if they had been made at run time: they can be dropped. A name that is
+    /// taken stays what it is.
+    pub fn add_squid(&mut self, defaults: &Defaults) {
+        let ready: Vec<Json> = serde_json::from_str(SQUID).expect("a test reads it");
+        let _taken = self.add_kept(&ready, defaults);
     }
 
     /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in

@@ -168,6 +168,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         });
     }
     if let Some(log) = &log {
+        intake.decoder.source.progress.lock().file = log.position().ok();
         info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
     }
     let errors = Limit::new(ERROR_LOG_MS);

@@ -43,19 +43,18 @@ pub fn run<R: Rewrite>(listener: &TcpListener, mut intake: Intake<R>, shutdown: 
     let mut chunk = vec![0; CHUNK_BYTES];
     let errors = Limit::new(ERROR_LOG_MS);
     while !shutdown.requested() {
-        match listener.accept() {
-            Ok((stream, sender)) => accept(stream, sender, &mut connections, &intake),
-            Err(error) if is_nothing(error.kind()) => {
-                if !read_all(&mut connections, &mut chunk, &mut intake, shutdown) {
-                    thread::sleep(NAP);
-                }
-            }
-            Err(error) => {
-                if let Some(repeated) = errors.pass(intake.clock.mono_ms()) {
-                    warn!(%error, repeated, "Could not take a connection of Squid's.");
-                }
-                thread::sleep(NAP);
-            }
+        let accepted = listener.accept().map(|(stream, sender)| {
+            accept(stream, sender, &mut connections, &intake);
+        });
+        if let Err(error) = &accepted
+            && !is_nothing(error.kind())
+            && let Some(repeated) = errors.pass(intake.clock.mono_ms())
+        {
+            warn!(%error, repeated, "Could not take a connection of Squid's.");
+        }
+        let read = read_all(&mut connections, &mut chunk, &mut intake, shutdown);
+        if accepted.is_err() && !read {
+            thread::sleep(NAP);
         }
     }
     let since = Instant::now();

@@ -13,6 +13,23 @@ fn configured(text: &str) -> Result<Definitions, String> {
 }
 
 #[test]
+fn reports_of_squid_are_ready_made_and_give_way() {
+    let defaults = Defaults::default();
+    let mut all = Definitions::new(&[], &defaults).unwrap();
+    let before = all.reports.len();
+    all.add_squid(&defaults);
+    let ready: Vec<Json> = serde_json::from_str(SQUID).unwrap();
+    assert_eq!(all.reports.len(), before + ready.len());
+    assert!(
+        all.reports[before..]
+            .iter()
+            .all(|(_, by)| *by == DefinedBy::RunTime)
+    );
+    all.add_squid(&defaults);
+    assert_eq!(all.reports.len(), before + ready.len());
+}
+
+#[test]
 fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
     let all = configured(
         "[[report]]\nname = 'mine'\ncomment = 'tag_info:group'\n\n\
