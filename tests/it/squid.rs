@@ -183,7 +183,7 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
             Err(counts)
         }
     });
-    assert_eq!(codes["TCP_MEM_HIT"], 3 * 525);
+    assert_eq!(codes["TCP_MEM_HIT"], 3 * 515);
     let activities = await_condition("the activities add up", || {
         let rows = site.rows("squid_activities");
         let found = rows
