@@ -225,7 +225,7 @@ impl Params {
     pub(super) fn changed(&self, changes: &[(&str, Option<&str>)]) -> Self {
         let stays = |name: &str| {
             let changed = changes.iter().any(|(other, _)| *other == name);
-            !changed && !matches!(name, "offset" | "before_id")
+            !changed && !matches!(name, "offset" | "before_id" | "before")
         };
         let kept = self.iter().filter(|(name, _)| stays(name));
         let set = changes

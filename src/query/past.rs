@@ -1,5 +1,6 @@
 //! What can be asked of the past, and the answer.
 
+use std::fmt;
 use std::ops::Range;
 
 use super::read_model::{ReportAnswer, RequestPage, RequestSearch};
@@ -86,6 +87,28 @@ pub struct RequestName {
     pub run: u64,
     /// Its id in that run.
     pub id: u64,
+}
+
+/// As pages of answers are named by it: `1709160600-1-77`.
+impl fmt::Display for RequestName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.received, self.run, self.id)
+    }
+}
+
+impl RequestName {
+    /// What [`Display`](fmt::Display) makes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('-').map(|number| number.parse().ok());
+        let mut next = || numbers.next().flatten();
+        let name = Self {
+            received: next()?,
+            run: next()?,
+            id: next()?,
+        };
+        numbers.next().is_none().then_some(name)
+    }
 }
 
 /// Raw requests of the past.

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::harness::{Here, Sender, Site, await_condition};
 use crate::mysql::tools::{fine, tool};
 use crate::packets::request;
+use crate::page::links;
 
 /// 2024-02-28 22:50:00 UTC.
 const START_SECS: u64 = 1_709_160_600;
@@ -234,6 +235,54 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     }
 }
 
+/// The pages show the same, and lead from one to the other.
+fn check_pages(here: &Here, clock: &ManualClock, sent: &[Sent]) {
+    let to = clock.unix_ms() / 1_000 + 1;
+    let span = format!("from={START_SECS}&to={to}");
+    let page = |target: &str| {
+        let answer = here.site.get(target);
+        assert_eq!(answer.status, 200, "{target}: {}", answer.body);
+        answer.body
+    };
+    let links = |page: &str, path: &str| -> Vec<String> {
+        let of_path = links(page).into_iter();
+        of_path.filter(|link| link.starts_with(path)).collect()
+    };
+    let slowest = sent.iter().filter(|it| it.host == "web2");
+    let slowest = slowest.max_by_key(|it| it.us).unwrap();
+    let found = page(&format!(
+        "/requests?hostname=web2&order=slowest&limit=5&{span}"
+    ));
+    let opened = links(&found, "/requests/");
+    assert_eq!(opened.len(), 5, "{found}");
+    assert!(
+        opened[0].contains(&format!("?run={}&{span}", slowest.run)),
+        "{opened:?}"
+    );
+    let one = page(&opened[0]);
+    assert!(
+        one.contains(&format!("<h1><bdi>{}</bdi></h1>", slowest.number))
+            && one.contains("read")
+            && !one.contains("Stands for"),
+        "{one}"
+    );
+    // All of them, page by page.
+    let mut next = format!("/requests?limit=100&{span}");
+    let mut count = 0;
+    loop {
+        let found = page(&next);
+        count += links(&found, "/requests/").len();
+        let mut older = links(&found, "/requests?").into_iter();
+        match older.find(|link| link.contains("&before=")) {
+            Some(older) => next = older,
+            None => break,
+        }
+    }
+    assert_eq!(count, sent.len());
+    let row = format!("/reports/report_by_script_name/row?script_name=7&{span}");
+    assert_eq!(links(&page(&row), "/requests/").len(), 1);
+}
+
 #[test]
 fn every_request_is_found_once_at_any_moment() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,6 +317,7 @@ fn every_request_is_found_once_at_any_moment() {
                     }
                 });
                 check(&here, &clock, &sent);
+                check_pages(&here, &clock, &sent);
             }
         }
         here.stop();

@@ -65,8 +65,7 @@ pub(in crate::http) async fn list(
         head.insert("from".into(), from.into());
         head.insert("to".into(), to.into());
         head.insert("partial".into(), past.partial.into());
-        let next = past.next_before;
-        let next = next.map(|it| format!("{}-{}-{}", it.received, it.run, it.id));
+        let next = past.next_before.map(|it| it.to_string());
         Ok(write_page(
             past.page,
             format,
@@ -91,16 +90,8 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     let span = Span::take(params);
     let slowest = params.word("sort", &["-timestamp", "-req_time"])? == "-req_time";
     let accepted = "the next_before of the page before, with sort=-timestamp";
-    let before = params.parsed("before", accepted, |text| {
-        let mut numbers = text.split('-').map(|number| number.parse().ok());
-        let mut next = || numbers.next().flatten();
-        let name = RequestName {
-            received: next()?,
-            run: next()?,
-            id: next()?,
-        };
-        (!slowest && numbers.next().is_none()).then_some(name)
-    })?;
+    let name = |text: &str| RequestName::parse(text).filter(|_| !slowest);
+    let before = params.parsed("before", accepted, name)?;
     match ["sort", "before"]
         .into_iter()
         .find(|name| params.get(name).is_some())

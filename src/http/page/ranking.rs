@@ -58,6 +58,14 @@ pub(super) struct Ranking {
     pub(super) heaviest_only: bool,
 }
 
+/// What is lacking in an answer.
+pub(super) fn remarks(remarks: &[String]) -> Markup {
+    html! {
+        @for remark in remarks.iter().take(REMARKS) { p.note { "Not complete: " (visible(remark)) "." } }
+        @if remarks.len() > REMARKS { p.note { "And " (remarks.len() - REMARKS) " more like these." } }
+    }
+}
+
 impl Ranking {
     /// Reads a report in the columns that all have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
@@ -206,11 +214,7 @@ impl Ranking {
 
     /// What is lacking in it.
     pub(super) fn remarks(&self) -> Markup {
-        let remarks = self.past.as_ref().map_or(&[][..], |(_, partial)| partial);
-        html! {
-            @for remark in remarks.iter().take(REMARKS) { p.note { "Not complete: " (visible(remark)) "." } }
-            @if remarks.len() > REMARKS { p.note { "And " (remarks.len() - REMARKS) " more like these." } }
-        }
+        remarks(self.past.as_ref().map_or(&[], |(_, partial)| partial))
     }
 
     /// By what rows are sorted when nothing is said: of two spans that are compared, by what got slower.

@@ -26,6 +26,8 @@ use palette::Palette;
 
 /// What requests are searched by from here.
 const LINKED: [&str; 4] = ["status", "hostname", "server_name", "schema"];
+/// Shown where it is more than one.
+const ONE: [&str; 2] = ["req_count", "weight"];
 /// Makes the address of the page with other parameters.
 type Address<'a> = dyn Fn(&[(&str, &str)]) -> String + 'a;
 
@@ -38,16 +40,29 @@ const TAG_NAMES_MAX: usize = 20;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let id = id(view.name())?;
+    let run = params.number("run")?;
     let by = params.text("by");
     let offset = params.count("offset", 0)?;
     params.finish()?;
-    let RequestDetail { row, tags, timers } = view.source.request(id)?;
+    let RequestDetail { row, tags, timers } = match run {
+        None => view.source.request(id)?,
+        Some(run) => view.source.past_request(run, id)?,
+    };
     let request = Ranking::made(row, Vec::new(), "request_facts", "");
     let script = request.plain("script_name");
     let secs = request.number("req_time", 0).unwrap_or(0.0);
     let time_us = (secs * 1e6).round() as u64;
     let (time, path) = (&view.time, format!("/requests/{id}"));
-    let address = |more: &[(&str, &str)]| link(&path, more.iter().copied().chain(time.pairs()));
+    let run = run.map(|run| run.to_string());
+    let run = run.as_deref().map(|run| ("run", run));
+    let address = |more: &[(&str, &str)]| {
+        link(
+            &path,
+            run.into_iter()
+                .chain(more.iter().copied())
+                .chain(time.pairs()),
+        )
+    };
     let main = html! {
         (frame::crumbs(&[(&time.link("/requests", []), "Requests")], &format!("#{id}")))
         h1 { (Name(&script)) }
@@ -74,7 +89,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
             @for (at, column) in request.columns.iter().enumerate() {
                 @let (name, value) = (column.name.as_str(), request.plain(&column.name));
                 @let shown = request.shown(column, 0);
-                @if !value.is_empty() && (name != "req_count" || value != "1") {
+                @if !value.is_empty() && (value != "1" || !ONE.contains(&name)) {
                     div { dt { (column.title) } dd.big[at < 2] {
                         @if LINKED.contains(&name) { a href=(time.link("/requests", [(name, value.as_str())])) { (shown) } } @else { (shown) }
                     } }

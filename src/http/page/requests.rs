@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting;
-use super::ranking::Ranking;
+use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::table::{self, Head};
@@ -16,11 +16,16 @@ use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::params::Params;
+use crate::http::span::Spans;
+use crate::query::error::QueryError;
+use crate::query::past::{PastRequests, RequestName};
 use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
 use crate::query::table::Table;
 
 /// Raw rows searched for the slowest at most.
 pub(super) const SEARCHED_MAX: usize = 500_000;
+
+const NEWEST: &str = "newest first";
 
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -31,32 +36,81 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
     // As in the API, where it chooses between JSON and CSV.
     params.text("format");
+    let accepted = "that of the link to older requests";
+    let before = params.parsed("before", accepted, RequestName::parse)?;
     params.finish()?;
-    let (requests, next, order) = if slowest {
-        let found = view.source.slowest(&search, SEARCHED_MAX)?;
-        let order = format!("the slowest of {}", searched(&found.scanned));
-        (found.table, None, order)
-    } else {
-        let found = view.source.requests(&search)?;
-        (found.table, found.next_before_id, "newest first".to_owned())
-    };
-    let next = next.map(|id| id.to_string());
+    let found = Found::find(view, search, slowest, before)?;
     let tags = params.iter().filter(|(name, _)| name.starts_with("tag."));
     let main = html! {
         h1 { "Requests" }
         (form(&params, &view.time))
         (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
         div #found data-live {
-            (rows(requests, &order, &columns_of(&search), &view.time))
+            (found.rows)
             nav.pager aria-label="Pages of the table" {
-                @if params.get("before_id").is_some() { a href=(params.link("/requests", &[])) { "\u{2190} newest" } }
-                @if next.is_some() {
-                    a rel="next" href=(params.link("/requests", &[("before_id", next.as_deref())])) { "older \u{2192}" }
+                @if params.get("before_id").or(params.get("before")).is_some() { a href=(params.link("/requests", &[])) { "\u{2190} newest" } }
+                @if let Some((name, next)) = &found.next {
+                    a rel="next" href=(params.link("/requests", &[(name, Some(next))])) { "older \u{2192}" }
                 }
             }
         }
     };
     view.page("/requests", "Requests", &main)
+}
+
+/// What a search found.
+pub(super) struct Found {
+    /// A table of it.
+    pub(super) rows: Markup,
+    /// The parameter that leads to older requests.
+    next: Option<(&'static str, String)>,
+}
+
+impl Found {
+    /// Searches in the time that the page is about: in what is kept of the past, or in memory where no past is kept.
+    pub(super) fn find(
+        view: &View<'_>,
+        search: RequestSearch,
+        slowest: bool,
+        before: Option<RequestName>,
+    ) -> Result<Self, QueryError> {
+        let time = &view.time;
+        let known = columns_of(&search);
+        if let Some(Spans { span, .. }) = &time.spans {
+            let question = PastRequests {
+                span: span.clone(),
+                search: search.clone(),
+                slowest,
+                before,
+            };
+            match view.source.past_requests(&question) {
+                Err(QueryError::NoHistory(_)) => {}
+                past => {
+                    let past = past?;
+                    let order = if slowest { "slowest first" } else { NEWEST };
+                    let rows = html! {
+                        (remarks(&past.partial))
+                        (rows(past.page.table, order, &known, time))
+                    };
+                    let next = past.next_before;
+                    let next = next.map(|next| ("before", next.to_string()));
+                    return Ok(Self { rows, next });
+                }
+            }
+        }
+        if slowest {
+            let found = view.source.slowest(&search, SEARCHED_MAX)?;
+            let order = format!("the slowest of {}", searched(&found.scanned));
+            let rows = rows(found.table, &order, &known, time);
+            return Ok(Self { rows, next: None });
+        }
+        let found = view.source.requests(&search)?;
+        let next = found.next_before_id;
+        Ok(Self {
+            rows: rows(found.table, NEWEST, &known, time),
+            next: next.map(|id| ("before_id", id.to_string())),
+        })
+    }
 }
 
 /// Which part of all requests: as the parameters say, and of the time that the page is about.
@@ -67,7 +121,7 @@ pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestS
 }
 
 /// Columns that are the same in every row, since the search says so.
-pub(super) fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
+fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     let texts = search.texts.iter();
     let texts = texts.map(|(field, _)| TEXT_FIELDS[*field as usize].0);
     texts.collect()
@@ -112,18 +166,22 @@ fn form(params: &Params, time: &Time) -> Markup {
 }
 
 /// Rows of table `request`; columns in `known` are left out.
-pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
+fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
     let count = requests.len();
     let id = requests.column("id").unwrap_or_default();
+    // An id of the past is one of its run.
+    let run = requests.column("run");
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
     let columns = &mut ranking.columns;
     columns.retain(|column| !known.contains(&column.name.as_str()));
     let mut heads = vec![Head::text("Request")];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
-        let id = formatting::plain(&ranking.table().value(row, id));
+        let plain = |column| formatting::plain(&ranking.table().value(row, column));
+        let (id, run) = (plain(id), run.map(plain));
+        let run = run.as_deref().map(|run| ("run", run));
         html! {
-            th.key scope="row" { a href=(time.link(&format!("/requests/{id}"), [])) { "#" (id) } }
+            th.key scope="row" { a href=(time.link(&format!("/requests/{id}"), run)) { "#" (id) } }
             @for column in &ranking.columns { (ranking.cell(column, row)) }
         }
     };
@@ -133,8 +191,11 @@ pub(super) fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: 
         (table::table("Requests", &caption, &heads, &cells, ""))
         @if count == 0 {
             p.note {
-                "Nothing in memory matches. " a href=(time.link("/requests", [])) { "All requests" } " reach back as far as "
-                code { "pool.stats_history" } " and the pool allow."
+                @if run.is_some() { "Nothing that was kept matches. " a href=(time.link("/requests", [])) { "All requests" } " of that time." }
+                @else {
+                    "Nothing in memory matches. " a href=(time.link("/requests", [])) { "All requests" } " reach back as far as "
+                    code { "pool.stats_history" } " and the pool allow."
+                }
             }
         }
     }

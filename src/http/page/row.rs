@@ -12,9 +12,9 @@ use super::frame;
 use super::history::{self, History};
 use super::ranking::Ranking;
 use super::render::View;
-use super::requests::{SEARCHED_MAX, columns_of, rows};
+use super::requests::{Found, SEARCHED_MAX};
 use super::time::Time;
-use super::timer_groups::{searched, small_table};
+use super::timer_groups::small_table;
 use super::{report, timers};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
@@ -256,13 +256,7 @@ impl Row {
             search.limit = SLOWEST;
             let all = view.time.link("/requests", pairs(&conditions.requests));
             let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
-            view.source.slowest(&search, SEARCHED_MAX).map(|found| {
-                let order = format!("the slowest of {}", searched(&found.scanned));
-                (
-                    title,
-                    rows(found.table, &order, &columns_of(&search), &view.time),
-                )
-            })
+            Found::find(view, search, true, None).map(|found| (title, found.rows))
         };
         let (title, table) = match found {
             Ok(found) => found,
