@@ -26,7 +26,7 @@ pub struct ImportLogFlags {
     /// Configuration file of the daemon, to find where it listens [default: the defaults].
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the daemon listens for Squid's connections [default: the first such [[squid]] of the configuration].
+    /// Where the daemon listens for Squid's connections [default: the first such entry of squid in the configuration].
     #[arg(long, value_name = "ADDRESS")]
     pub to: Option<SocketAddr>,
 }

@@ -3,6 +3,8 @@
 //! The read model gives any report in the columns of the native form ([`ReadModel::ranking`]); what is shown of them, under which
 //! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
+//!
+//! [`ReadModel::ranking`]: crate::query::read_model::ReadModel::ranking
 
 use maud::{Markup, html};
 

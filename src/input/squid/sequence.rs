@@ -1,7 +1,7 @@
 //! Lines that come twice, and lines that never come: told by the number (`%sn`) that Squid gives each.
 //!
 //! A run of Squid numbers its lines from 0, in order. Its sender is known by its address and port; a connection that is
-//! opened again has another port and goes on with the run that it closed. Of each run the last [`RECENT`] numbers are known
+//! opened again has another port and goes on with the run that it closed. Of each run the last `RECENT` numbers are known
 //! with the time at which their requests began: the same number with the same time is the same line again. A number that is
 //! lower and belongs to something younger is a new run.
 
