@@ -23,7 +23,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) key: Option<&'a [u8]>,
     /// Seconds of a step.
     pub(crate) step: u64,
-    /// Whether histograms are wanted, and no sums; folded to so many buckets of a doubling (a power of two).
+    /// Whether sums are wanted.
+    pub(crate) sums: bool,
+    /// Whether histograms are wanted; folded to so many buckets of a doubling (a power of two).
     pub(crate) histogram_bits: Option<u32>,
 }
 
@@ -77,9 +79,9 @@ fn add(
     // Where the rows are, and the points of each.
     let mut places: Vec<Range<usize>> = Vec::new();
     let mut points = Vec::new();
-    let want = match asked.histogram_bits {
-        Some(_) => Want::KEYS,
-        None => Want::SUMS,
+    let want = Want {
+        sums: asked.sums,
+        histograms: false,
     };
     unit.rows(dataset, want, &mut |place, row| {
         let point = ((row.time - span.start) / asked.step) as usize;

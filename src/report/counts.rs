@@ -100,6 +100,7 @@ impl Histogram {
     }
 
     /// Room for so many buckets between these two, if it has none yet.
+    #[cfg(feature = "sql")]
     pub(crate) fn reserve(&mut self, first: u32, last: u32, buckets: usize) {
         if let Self::Narrow(counts) = self
             && counts.entries.is_empty()

@@ -206,17 +206,21 @@ impl Model {
         let key = self.random.random_range(0..9);
         let key = (self.random.random_range(0..3) > 0 && at != 2).then(|| key_of(&dataset, key));
         let bits = plan.resolution.bucket_bits();
-        let ask = |histogram_bits| {
+        let ask = |sums, histogram_bits| {
             let question = Asked {
                 key: key.as_deref(),
                 step,
+                sums,
                 histogram_bits,
             };
             let (line, lacking) = lines::read(view.clone(), &dataset, &plan, question);
             assert_eq!(lacking, [""; 0]);
             line
         };
-        let (line, spread) = (ask(None), ask(Some(bits)));
+        let (line, spread) = (ask(true, None), ask(false, Some(bits)));
+        let both = ask(true, Some(bits)).into_iter().flatten();
+        let totals = line.iter().flatten().map(|sum| &sum.totals);
+        assert!(both.map(|sum| sum.totals).eq(totals.cloned()));
         let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
         for request in &self.all {
             let is_it = key

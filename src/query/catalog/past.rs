@@ -219,6 +219,7 @@ impl Catalog {
         let asked = Asked {
             key: key.as_deref(),
             step,
+            sums: !question.metrics.iter().all(Metric::is_percentile),
             histogram_bits: wants_histograms.then_some(bits),
         };
         let (sums, lacking) = lines::read(view, &dataset, &plan, asked);
@@ -227,6 +228,7 @@ impl Catalog {
         let asked = Asked {
             key: Some(&key),
             step,
+            sums: true,
             histogram_bits: None,
         };
         let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
@@ -277,6 +279,7 @@ impl Catalog {
                 .filter(|_| !dataset.keys.is_empty())
                 .map(Vec::as_slice),
             step: plan.span.end - plan.span.start,
+            sums: false,
             histogram_bits: Some(plan.resolution.bucket_bits()),
         };
         let (sums, _) = lines::read(view, &dataset, &plan, asked);
