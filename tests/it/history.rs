@@ -260,6 +260,10 @@ fn a_folder_that_cannot_be_used_is_named() {
             &setting(dir),
             "--set",
             "ingest.listen=127.0.0.1:0",
+            "--set",
+            "http.listen=127.0.0.1:0",
+            "--set",
+            "mysql.listen=127.0.0.1:0",
         ]);
         let ended = run(&mut other);
         let text = format!("{}{}", ended.out, ended.err);
