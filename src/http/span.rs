@@ -32,6 +32,8 @@ const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11
     2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
 /// What is accepted as another span to compare with.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
+/// How far back a span reaches when `from` is not given, seconds.
+const SPAN_DEFAULT: u64 = 3_600;
 /// The first second that is too late: the year 10000.
 pub(super) const END: i64 = 253_402_300_800;
 
@@ -121,8 +123,8 @@ impl Span {
         Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
     }
 
-    /// What is meant by it; `None`: nothing of the past. `to` is now and `from` so many seconds before it when they are not given.
-    pub(super) fn at(&self, now_ms: u64, secs_default: u64) -> Result<Option<Spans>, Problem> {
+    /// What is meant by it; `None`: nothing of the past. `to` is now and `from` an hour before it when they are not given.
+    pub(super) fn at(&self, now_ms: u64) -> Result<Option<Spans>, Problem> {
         let (now, tz) = self.here(now_ms)?;
         let (from, to) = self.ends(now_ms)?;
         if from.is_none() && to.is_none() {
@@ -135,7 +137,7 @@ impl Span {
             };
         }
         let to = to.unwrap_or(now.cast_unsigned());
-        let from = from.unwrap_or_else(|| to.saturating_sub(secs_default));
+        let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
         if from >= to {
             return Err(Problem::parameter("from", "is not before to"));
         }
@@ -504,7 +506,7 @@ mod tests {
             let mut params = Params::parse(Some(query)).unwrap();
             let span = Span::take_compared(&mut params);
             params.finish().unwrap();
-            span.at(NOW.unsigned_abs() * 1_000 + 999, 3_600)
+            span.at(NOW.unsigned_abs() * 1_000 + 999)
         };
         let now = NOW.unsigned_abs();
         assert_eq!(spans("").unwrap(), None);

@@ -31,9 +31,6 @@ use crate::report::comment;
 use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
-/// How far back an answer about the past reaches when `from` is not given, seconds.
-pub(in crate::http) const SPAN_DEFAULT: u64 = 3_600;
-
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let reports = app.query(|source| Ok(source.reports())).await?;
@@ -129,7 +126,7 @@ pub(in crate::http) async fn read(
     };
     app.read_rows(move |source| {
         let keys: Vec<_> = query.keys.rest().map(owned).collect();
-        if let Some(spans) = query.span.at(source.unix_ms(), SPAN_DEFAULT)? {
+        if let Some(spans) = query.span.at(source.unix_ms())? {
             let past = source.past(
                 &name,
                 &PastQuestion {
@@ -353,7 +350,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
     params.finish()?;
     let row = app.read(move |source| {
         let mut further = Map::new();
-        let mut table = match span.at(source.unix_ms(), SPAN_DEFAULT)? {
+        let mut table = match span.at(source.unix_ms())? {
             None => source.info()?,
             Some(Spans { span, before, .. }) => {
                 let question = PastQuestion {

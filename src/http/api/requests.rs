@@ -10,7 +10,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value as Json, json};
 
-use super::reports::SPAN_DEFAULT;
 use super::search::{conditions, range, with_timers};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
@@ -51,7 +50,7 @@ pub(in crate::http) async fn list(
             let tail = json!({"next_before_id": page.next_before_id});
             return Ok(write_page(page, format, Map::new(), &tail));
         };
-        let Some(Spans { span, .. }) = span.at(source.unix_ms(), SPAN_DEFAULT)? else {
+        let Some(Spans { span, .. }) = span.at(source.unix_ms())? else {
             return Err(Problem::parameter("from", "is missing"));
         };
         let (from, to) = (span.start, span.end);

@@ -8,7 +8,6 @@ use std::ops::Range;
 use maud::{Markup, html};
 
 use super::formatting;
-use crate::http::api::reports::SPAN_DEFAULT;
 use crate::http::error::Problem;
 use crate::http::params::{KEY_PREFIX, Params, encode, link, owned, pairs};
 use crate::http::span::{Span, Spans};
@@ -51,7 +50,7 @@ impl Time {
     /// That of an address.
     pub(super) fn read(source: &dyn ReadModel, query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
-        let spans = Span::take_compared(&mut params).at(source.unix_ms(), SPAN_DEFAULT)?;
+        let spans = Span::take_compared(&mut params).at(source.unix_ms())?;
         let given = params.iter().filter(|(name, _)| NAMES.contains(name));
         Ok(Self {
             given: given.map(owned).collect(),
