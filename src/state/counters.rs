@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::input::squid::Progress;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
-use crate::telemetry::counters::Counter;
+use crate::telemetry::counter::Counter;
 use crate::telemetry::reading::{Kind, Reading};
 use crate::telemetry::{Counters, SocketCounters};
 

@@ -6,165 +6,17 @@
 //! Counters only grow, across restarts too when there is a snapshot; gauges are not in it.
 //!
 //! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
-//! daemon a copy may be one batch apart. Adds are Release and reads Acquire: who sees a request leave the ring also
-//! sees that it came.
+//! daemon a copy may be one batch apart.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use crossbeam::utils::CachePadded;
-use serde_json::Value as Json;
 
-use super::reading::{Kind, Reading};
+use super::counter::{Cell, Counter, CounterBy, Gauge, Reason, WrappedCounter, counters};
+use super::reading::Reading;
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 use crate::input::squid::Source;
 use crate::input::squid::line::BadLine;
-
-/// What is to be known of a field: how it is summed up, shown, and restored.
-pub trait Cell {
-    /// How it moves.
-    const KIND: Kind = Kind::Counter;
-    /// Adds the value of another one.
-    fn absorb(&self, more: &Self);
-    /// Goes on from what another process had counted, for this reason if it counts by reason.
-    fn restore(&self, reason: Option<&str>, value: u64);
-    /// The value as it is shown.
-    fn value(&self) -> Json;
-}
-
-/// A field that is one number.
-macro_rules! number {
-    ($cell:ident, $kind:ident, $to:tt, $restore:expr) => {
-        impl Cell for $cell {
-            const KIND: Kind = Kind::$kind;
-            fn absorb(&self, more: &Self) {
-                self.$to.fetch_add(more.get(), Ordering::AcqRel);
-            }
-            fn restore(&self, _reason: Option<&str>, value: u64) {
-                let restore: fn(&Self, u64) = $restore;
-                restore(self, value);
-            }
-            fn value(&self) -> Json {
-                self.get().into()
-            }
-        }
-    };
-}
-
-number!(Counter, Counter, 0, Self::add);
-number!(Gauge, Gauge, 0, |_, _| {});
-number!(WrappedCounter, Counter, offset, |cell, value| {
-    cell.offset.fetch_add(value, Ordering::AcqRel);
-});
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// One that has counted so far.
-    #[must_use]
-    pub const fn new(count: u64) -> Self {
-        Self(AtomicU64::new(count))
-    }
-
-    /// Adds `count`; nothing is written for 0.
-    #[inline]
-    pub fn add(&self, count: u64) {
-        if count > 0 {
-            self.0.fetch_add(count, Ordering::Release);
-        }
-    }
-
-    /// The count so far.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// A number that moves both ways.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicU64);
-
-impl Gauge {
-    /// Replaces the value.
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Release);
-    }
-
-    /// Replaces the value by the microseconds since then, if these are more.
-    pub fn raise_to_us_since(&self, then: Instant) {
-        let us = then.elapsed().as_micros() as u64;
-        self.0.fetch_max(us, Ordering::Release);
-    }
-
-    /// The present value.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-/// A counter that somebody else keeps in 32 bits and lets wrap round: the kernel.
-#[derive(Debug, Default)]
-pub struct WrappedCounter {
-    /// The kernel's count, in 64 bits.
-    seen: AtomicU64,
-    /// What is to be added to it, modulo 2^64: what was counted before the kernel's count that is known first, less that.
-    offset: AtomicU64,
-}
-
-impl WrappedCounter {
-    /// Counts from this reading of the kernel on: what it had counted up to then is not ours. To be called before the
-    /// first [`raise_to`](Self::raise_to).
-    pub fn begin(&self, reading: u32) {
-        let before = self.get();
-        self.seen.store(reading.into(), Ordering::Release);
-        let offset = before.wrapping_sub(reading.into());
-        self.offset.store(offset, Ordering::Release);
-    }
-
-    /// The last reading of the kernel.
-    #[must_use]
-    pub fn reading(&self) -> u32 {
-        (self.seen.load(Ordering::Acquire) & u64::from(u32::MAX)) as u32
-    }
-
-    /// Takes over a reading. Several threads may do so at once and in any order: one that is older than what is known
-    /// already (by less than 2^31) changes nothing.
-    pub fn raise_to(&self, reading: u32) {
-        let known = &self.seen;
-        let mut before = known.load(Ordering::Relaxed);
-        loop {
-            // The low 32 bits are the last reading, so the difference is exact across a wrap.
-            let grown = reading.wrapping_sub((before & u64::from(u32::MAX)) as u32);
-            if grown == 0 || grown > u32::MAX / 2 {
-                return;
-            }
-            let after = before + u64::from(grown);
-            match known.compare_exchange_weak(before, after, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => before = now,
-            }
-        }
-    }
-
-    /// The count so far.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        let seen = self.seen.load(Ordering::Acquire);
-        seen.wrapping_add(self.offset.load(Ordering::Acquire))
-    }
-}
-
-/// The reasons that a counter can be split by.
-pub trait Reason {
-    /// What the reason with number `index` is called.
-    fn name_of(index: usize) -> &'static str;
-}
 
 impl Reason for RejectReason {
     fn name_of(index: usize) -> &'static str {
@@ -182,134 +34,6 @@ impl Reason for Repair {
     fn name_of(index: usize) -> &'static str {
         Self::ALL[index].name()
     }
-}
-
-/// One counter for each of the `N` reasons `R`.
-#[derive(Debug)]
-pub struct CounterBy<R, const N: usize> {
-    counts: [Counter; N],
-    reasons: PhantomData<fn(R)>,
-}
-
-impl<R: Reason, const N: usize> CounterBy<R, N> {
-    /// Adds to each reason's count.
-    #[inline]
-    pub fn add(&self, counts: &[u64; N]) {
-        for (counter, count) in self.counts.iter().zip(counts) {
-            counter.add(*count);
-        }
-    }
-
-    /// Adds one to the count of the reason with this number.
-    pub fn add_one(&self, reason: usize) {
-        self.counts[reason].add(1);
-    }
-
-    /// The counts so far, in the order of the reasons' numbers.
-    #[must_use]
-    pub fn get(&self) -> [u64; N] {
-        std::array::from_fn(|reason| self.counts[reason].get())
-    }
-
-    /// Over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.get().iter().sum()
-    }
-}
-
-impl<R, const N: usize> Default for CounterBy<R, N> {
-    fn default() -> Self {
-        Self {
-            counts: std::array::from_fn(|_| Counter::default()),
-            reasons: PhantomData,
-        }
-    }
-}
-
-impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
-    fn absorb(&self, more: &Self) {
-        self.add(&more.get());
-    }
-    fn restore(&self, reason: Option<&str>, value: u64) {
-        if let Some(at) = (0..N).find(|&at| reason == Some(R::name_of(at))) {
-            self.counts[at].add(value);
-        }
-    }
-    fn value(&self) -> Json {
-        let counts = self.get().into_iter().enumerate();
-        counts
-            .map(|(at, count)| (R::name_of(at).to_owned(), count.into()))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    }
-}
-
-/// A field on cache lines of its own, because another thread writes it than its neighbours.
-impl<C: Cell> Cell for CachePadded<C> {
-    const KIND: Kind = C::KIND;
-    fn absorb(&self, more: &Self) {
-        C::absorb(self, more);
-    }
-    fn restore(&self, reason: Option<&str>, value: u64) {
-        C::restore(self, reason, value);
-    }
-    fn value(&self) -> Json {
-        C::value(self)
-    }
-}
-
-/// Declares a struct of counters.
-macro_rules! counters {
-    ( $(#[$about:meta])* $name:ident; $( $(#[doc = $help:literal])+ $field:ident: $cell:ty, )+ ) => {
-        $(#[$about])*
-        #[derive(Debug, Default)]
-        #[repr(align(128))]
-        pub struct $name {
-            $( $(#[doc = $help])+ pub $field: $cell, )+
-        }
-
-        impl $name {
-            /// A copy of all values.
-            #[must_use]
-            pub fn counts(&self) -> Self {
-                let counts = Self::default();
-                counts.absorb(self);
-                counts
-            }
-
-            /// Adds the values of `more`, field by field; those that are listed later are read first.
-            pub fn absorb(&self, more: &Self) {
-                counters!(@absorb self, more, [ $($field)+ ]);
-            }
-
-            /// Goes on from what another process had counted; nothing when there is no such counter any more.
-            pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
-                match name {
-                    $( stringify!($field) => Cell::restore(&self.$field, reason, value), )+
-                    _ => {}
-                }
-            }
-
-            /// All values, in the order of declaration.
-            #[must_use]
-            pub fn readings(&self) -> Vec<Reading> {
-                vec![ $( Reading {
-                    name: stringify!($field),
-                    metric: None,
-                    help: concat!($($help),+).trim_ascii(),
-                    kind: <$cell as Cell>::KIND,
-                    value: Cell::value(&self.$field),
-                } ),+ ]
-            }
-        }
-    };
-    // Last field first.
-    (@absorb $to:ident, $from:ident, [ $first:ident $($rest:ident)* ]) => {
-        counters!(@absorb $to, $from, [ $($rest)* ]);
-        Cell::absorb(&$to.$first, &$from.$first);
-    };
-    (@absorb $to:ident, $from:ident, []) => {};
 }
 
 counters! {
@@ -505,6 +229,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::reading::Kind;
 
     #[test]
     fn the_table_has_every_field_with_its_help() {
@@ -603,20 +328,6 @@ mod tests {
             booked.datagrams_invalid.total() + booked.requests_invalid.total(),
             14
         );
-    }
-
-    #[test]
-    fn the_kernels_counter_goes_on_past_32_bits() {
-        let drops = WrappedCounter::default();
-        drops.raise_to(10);
-        drops.raise_to(10);
-        drops.raise_to(2_000_000_000);
-        drops.raise_to(4_000_000_000);
-        drops.raise_to(5);
-        assert_eq!(drops.get(), (1 << 32) + 5);
-        // A thread that read before the others and comes late.
-        drops.raise_to(u32::MAX);
-        assert_eq!(drops.get(), (1 << 32) + 5);
     }
 
     #[test]

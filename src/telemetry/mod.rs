@@ -4,6 +4,8 @@
 //! merge; HTTP, SQL and the metrics page read them whenever they like. Nothing here takes memory after start, waits,
 //! or fails.
 
+pub mod counter;
+
 pub mod counters;
 
 pub mod cpu;

@@ -3,7 +3,7 @@
 //! A receiver counts in plain numbers and adds them here once a batch. `tried` is added first and read last, so no
 //! reader sees a rule that matched more often than it was tried.
 
-use crate::telemetry::counters::Counter;
+use crate::telemetry::counter::Counter;
 
 /// Counters of all rules, in their order. They only grow.
 #[derive(Debug)]
