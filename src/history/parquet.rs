@@ -33,7 +33,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use super::histogram::{encode, settle};
-use super::{Dataset, Resolution, Row, RowRef};
+use super::{Dataset, Resolution, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
@@ -195,18 +195,17 @@ fn columns(dataset: &Dataset) -> Vec<(String, Content)> {
 /// The order of rows in a file: by the texts of their keys, then by time.
 #[must_use]
 pub fn row_order(a: &Row, b: &Row) -> Ordering {
-    order(&a.as_ref(), &b.as_ref())
+    order((&a.key, a.time), (&b.key, b.time))
 }
 
-/// The same of rows that are kept elsewhere.
-pub(super) fn order(a: &RowRef<'_>, b: &RowRef<'_>) -> Ordering {
-    let keys = || key_texts(a.key).cmp(key_texts(b.key));
-    let by_key = if a.key == b.key {
+/// The same of keys and times.
+pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
+    let by_key = if a.0 == b.0 {
         Ordering::Equal
     } else {
-        keys()
+        key_texts(a.0).cmp(key_texts(b.0))
     };
-    by_key.then(a.time.cmp(&b.time))
+    by_key.then(a.1.cmp(&b.1))
 }
 
 /// Writes a file: rows in [`row_order`].

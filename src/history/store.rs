@@ -33,7 +33,7 @@ use super::parquet::order;
 use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
 use super::retention::{AgeClock, Retention};
-use super::{Dataset, Resolution, RowRef, requests};
+use super::{Dataset, Resolution, requests};
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
@@ -210,12 +210,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.attempt(|store| {
             store.make_room(now)?;
-            let mut hours = BTreeSet::new();
-            for dataset in batch.datasets() {
-                batch.rows(dataset, batch.span(), |row| {
-                    hours.insert(Resolution::Hour.begin(row.time));
-                });
-            }
+            let hours = batch.times().map(|time| Resolution::Hour.begin(time));
+            let hours: BTreeSet<u64> = hours.collect();
             let mut staged = Vec::with_capacity(hours.len());
             for hour in hours {
                 let hour = Resolution::Minute.file_span(hour);
@@ -410,11 +406,11 @@ impl Store {
 fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
     let mut piece = PieceWriter::new(file, Resolution::Minute)?;
     for dataset in batch.datasets() {
-        let mut rows: Vec<RowRef<'_>> = Vec::new();
-        batch.rows(dataset, hour.clone(), |row| rows.push(row));
-        rows.sort_unstable_by(order);
+        let mut rows: Vec<_> = batch.stored(dataset, hour.clone()).collect();
+        rows.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
         piece.begin(dataset)?;
-        rows.into_iter().try_for_each(|row| piece.push(row))?;
+        let mut rows = rows.into_iter();
+        rows.try_for_each(|row| row.show(|row| piece.push(row)))?;
     }
     piece.finish()
 }

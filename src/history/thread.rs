@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use super::History;
 use super::disk::StoreError;
 use super::requests::Requests;
 use super::store::{Store, set_aside_in};
+use super::{History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::merger::SharedLive;
@@ -23,6 +23,9 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// The longest time from one attempt that failed to the next, milliseconds.
 const PAUSE_MS_MAX: u64 = 60_000;
+
+/// When the last second of a minute is in memory for sure, milliseconds after its end.
+const DELIVERED_MS: u64 = 900;
 
 /// Seconds from one look at what has been kept for long enough to the next.
 const RETAIN_SECS: u64 = 60;
@@ -113,8 +116,7 @@ impl Writer {
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
             warn!(%error, "The history thread keeps its priority.");
         }
-        let period_ms = self.flush_period.as_millis() as u64;
-        let mut flush_ms = self.clock.mono_ms() + period_ms;
+        let mut flush_ms = self.next_flush();
         while !stop.requested() {
             std::thread::sleep(NAP_MAX);
             let now_ms = self.clock.mono_ms();
@@ -124,7 +126,7 @@ impl Writer {
             if now_ms >= self.writing.next_ms && (is_due || is_full) {
                 let is_written = (!is_due || self.flush()) && self.flush_requests();
                 if is_due && is_written {
-                    flush_ms = now_ms + period_ms;
+                    flush_ms = self.next_flush();
                 }
             }
             if now_ms >= self.tending.next_ms {
@@ -137,6 +139,13 @@ impl Writer {
                 "Rows of history that could not be written are lost with the end of the process."
             );
         }
+    }
+
+    /// Monotonic milliseconds of the next flush: within the period at the end of a minute if there is one, so that the rows of a
+    /// minute are written once.
+    fn next_flush(&self) -> u64 {
+        let period_ms = self.flush_period.as_millis() as u64;
+        self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
     }
 
     /// Writes what is in memory; false if that cannot be done now.
@@ -230,6 +239,17 @@ impl Writer {
         let set_aside = set_aside_in(self.store.dir());
         let error = error.cloned();
         self.history.show(is_failure, error, set_aside, readings);
+    }
+}
+
+/// How long to wait for the next flush, milliseconds.
+fn until_flush(period_ms: u64, unix_ms: u64) -> u64 {
+    let minute_ms = Resolution::Minute.secs() * 1_000;
+    let next = (unix_ms - unix_ms.min(DELIVERED_MS)) / minute_ms + 1;
+    let first = next * minute_ms + DELIVERED_MS - unix_ms;
+    match period_ms.checked_sub(first) {
+        Some(rest) => first + rest / minute_ms * minute_ms,
+        None => period_ms,
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::batch::Stored;
 use super::histogram::Kept;
 use super::parquet::{Opened, Want};
 use super::part::Part;
@@ -33,7 +34,7 @@ impl RowsAt {
     pub(crate) fn of(history: &History, dataset: &Dataset) -> Self {
         let mut running = Vec::new();
         let view = history.view(|batch| {
-            batch.rows(dataset, batch.span(), |row| running.push(row.to_owned()));
+            running.extend(batch.stored(dataset, batch.span()).map(Stored::to_row));
         });
         Self {
             parts: view.parts,
@@ -47,7 +48,7 @@ impl RowsAt {
         let mut running = [Vec::new(), Vec::new()];
         let view = history.view(|batch| {
             for (dataset, rows) in datasets.into_iter().zip(&mut running) {
-                batch.rows(dataset, batch.span(), |row| rows.push(row.to_owned()));
+                rows.extend(batch.stored(dataset, batch.span()).map(Stored::to_row));
             }
         });
         running.map(|running| Self {

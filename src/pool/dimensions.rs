@@ -31,6 +31,12 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// Another combination has another one, but for a chance of 1 in 2^64.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        self.hash
+    }
+
     /// Its texts.
     pub(super) fn strings(&self) -> [u32; 4] {
         [

@@ -150,12 +150,6 @@ impl Sum {
         }
     }
 
-    /// Bytes of the histogram.
-    #[cfg(feature = "sql")]
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.histogram.heap_bytes()
-    }
-
     /// The histogram, if all that was added had one.
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
         (!self.lacks_some).then_some(&self.histogram)

@@ -36,7 +36,7 @@ impl Totals {
 
     /// All sums, in the order in which tick logs have them.
     #[inline]
-    pub(super) const fn sums(&self) -> [u128; 8] {
+    pub(crate) const fn sums(&self) -> [u128; 8] {
         [
             self.requests as u128,
             self.hits,
@@ -51,7 +51,7 @@ impl Totals {
 
     /// The totals with these [`sums`](Self::sums).
     #[inline]
-    pub(super) const fn of(sums: [u128; 8]) -> Self {
+    pub(crate) const fn of(sums: [u128; 8]) -> Self {
         let [
             requests,
             hits,

@@ -4,10 +4,6 @@
 //! lock, copies what it keeps of them and lets go. Where it comes too late, because rows have left the pool, it counts them as
 //! missed. When what it has cannot be written, it goes on while there is memory for it; after that the pool alone is the buffer.
 
-use std::collections::HashMap;
-
-use ahash::RandomState;
-
 use super::packed::Kept;
 use super::tail::Tail;
 use crate::input::record::micros;
@@ -95,26 +91,29 @@ impl Collector {
         self.missed += oldest.saturating_sub(self.next);
         self.next = self.next.max(oldest);
         let end = end.min(self.next + CHUNK);
+        let Some(rows) = pool.requests.slices(self.next..end) else {
+            return;
+        };
+        let columns = rows
+            .iter()
+            .flat_map(|it| it.origin.iter().zip(it.request_time));
         let (mut copied, run) = (0, self.run);
-        // Numbers of strings are good for as long as the lock is held.
-        let mut scripts: HashMap<u32, Option<usize>, RandomState> = HashMap::default();
-        while self.next < end && copied < COPIED && !self.is_full() {
-            let id = self.next;
-            self.next += 1;
-            let Some(row) = pool.requests.get(id) else {
-                continue;
-            };
-            let origin = pool.origins.get(row.origin);
+        for (id, (&number, &time)) in (self.next..end).zip(columns) {
+            if copied == COPIED || self.is_full() {
+                return;
+            }
+            self.next = id + 1;
+            let origin = pool.origins.get(number);
             let is_error = origin.status >= self.error_status;
             let scratch = &mut self.scratch;
-            let mut copy = || Kept::copy(pool, (run, id), &row, is_error, scratch);
+            let mut copy = || {
+                let row = pool.requests.held_row(id);
+                Kept::copy(pool, (run, id), &row, is_error, scratch)
+            };
             match &mut self.selection {
                 Selection::Tail(tail) => {
-                    let script = scripts.entry(origin.script_name);
-                    let name = || pool.strings.text(origin.script_name);
-                    let script = *script.or_insert_with(|| tail.script(name()));
-                    let time_us = micros(row.request_time);
-                    copied += u32::from(tail.offer(script, time_us, is_error, copy));
+                    let script = tail.script_of(number, origin, &pool.strings);
+                    copied += u32::from(tail.offer(script, micros(time), is_error, copy));
                 }
                 Selection::All { kept, bytes, .. } => {
                     let row = copy();

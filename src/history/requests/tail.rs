@@ -21,6 +21,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::packed::Kept;
+use crate::pool::dimensions::Origin;
+use crate::pool::strings::StringInterner;
 
 /// Kept of each script.
 const SLOWEST: usize = 10;
@@ -32,6 +34,14 @@ const ERRORS_MAX: usize = 1_024;
 const OTHERS_MAX: usize = 2_048;
 /// What a script takes beside its name and its requests.
 const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Kept>();
+/// One part in so many of the memory is for the scripts of origins.
+const ORIGINS_SHARE: usize = 8;
+/// Where the scripts of origins have their number, that of those without slowest requests, and that of origins nobody has looked
+/// up yet.
+const SCRIPT_MASK: u64 = 0xffff;
+const NONE: u64 = 0xffff;
+const UNKNOWN: u64 = 0xfffe;
+const _: () = assert!(SCRIPTS_MAX < UNKNOWN as usize);
 
 /// What is kept of the period that runs.
 #[derive(Debug)]
@@ -41,6 +51,8 @@ pub(super) struct Tail {
     /// How often everything was halved.
     halved: u32,
     scripts: HashMap<Box<str>, usize, RandomState>,
+    /// By the lowest bits of an origin's number: the upper bits of its identity, and the script that was found for it.
+    origins: Box<[u64]>,
     /// By number of the script, the slowest first.
     slowest: Vec<Vec<Kept>>,
     /// Errors, and others.
@@ -97,11 +109,16 @@ impl Sample {
 
 impl Tail {
     pub(super) fn new(bytes_max: usize, seed: u64) -> Self {
+        let origins = 1
+            << (bytes_max / ORIGINS_SHARE / size_of::<u64>())
+                .max(2)
+                .ilog2();
         Self {
-            bytes_max,
+            bytes_max: bytes_max.saturating_sub(origins * size_of::<u64>()),
             bytes: 0,
             halved: 0,
             scripts: HashMap::default(),
+            origins: vec![UNKNOWN; origins].into(),
             slowest: Vec::new(),
             samples: Default::default(),
             random: StdRng::seed_from_u64(seed),
@@ -109,8 +126,30 @@ impl Tail {
         }
     }
 
-    /// The number of a script, if it has slowest requests of its own.
-    pub(super) fn script(&mut self, name: &str) -> Option<usize> {
+    /// The number of an origin's script, if it has slowest requests of its own.
+    #[inline]
+    pub(super) fn script_of(
+        &mut self,
+        number: u32,
+        origin: &Origin,
+        strings: &StringInterner,
+    ) -> Option<usize> {
+        let place = number as usize & (self.origins.len() - 1);
+        let (identity, known) = (origin.identity() & !SCRIPT_MASK, self.origins[place]);
+        let script = match known & SCRIPT_MASK {
+            UNKNOWN => None,
+            script => (known & !SCRIPT_MASK == identity).then_some(script),
+        };
+        let script = script.unwrap_or_else(|| {
+            let script = self.script(strings.text(origin.script_name));
+            let script = script.map_or(NONE, |script| script as u64);
+            self.origins[place] = identity | script;
+            script
+        });
+        (script != NONE).then_some(script as usize)
+    }
+
+    fn script(&mut self, name: &str) -> Option<usize> {
         if let Some(&script) = self.scripts.get(name) {
             return Some(script);
         }
@@ -125,6 +164,7 @@ impl Tail {
     }
 
     /// A request came; `copy` makes it one that is kept. Returns whether that was called.
+    #[inline]
     pub(super) fn offer(
         &mut self,
         script: Option<usize>,
@@ -206,6 +246,7 @@ impl Tail {
     /// A new period begins.
     pub(super) fn clear(&mut self) {
         self.scripts.clear();
+        self.origins.fill(UNKNOWN);
         self.slowest.clear();
         self.samples = Default::default();
         (self.bytes, self.halved) = (0, 0);

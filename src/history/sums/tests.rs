@@ -7,9 +7,10 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::history::answer_memory::AnswerMemory;
+use crate::history::batch::Stored;
 use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
-use crate::history::{Batch, Gain, Resolution, Retention, Row, RowRef, Store};
+use crate::history::{Batch, Gain, Resolution, Retention, Row, Store};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::packed::Sum;
@@ -126,9 +127,8 @@ impl Model {
     }
 
     fn view(&self, dataset: &Dataset, store: &Store) -> RowsAt {
-        let mut running: Vec<Row> = Vec::new();
-        let add = |row: RowRef<'_>| running.push(row.to_owned());
-        self.running.rows(dataset, 0..u64::MAX, add);
+        let running = self.running.stored(dataset, 0..u64::MAX);
+        let running: Vec<Row> = running.map(Stored::to_row).collect();
         RowsAt {
             parts: Arc::clone(&store.parts().read()),
             flushing: self.flushing.clone(),

@@ -175,3 +175,25 @@ fn what_is_set_aside_is_written_down() {
     };
     assert_eq!(known, lost);
 }
+
+#[test]
+fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
+    let at = |secs: f64| (NOON as f64 * 1e3 + secs * 1e3) as u64;
+    for (period_ms, secs, wait_ms) in [
+        (60_000, 0.0, 900),
+        (60_000, 0.9, 60_000),
+        (60_000, 0.95, 59_950),
+        (60_000, 40.9, 20_000),
+        (10_000, 12.0, 10_000),
+        (10_000, 55.0, 5_900),
+        (150_000, 30.9, 150_000),
+        (149_000, 30.9, 90_000),
+        (0, 30.0, 0),
+    ] {
+        assert_eq!(
+            until_flush(period_ms, at(secs)),
+            wait_ms,
+            "{period_ms} {secs}"
+        );
+    }
+}

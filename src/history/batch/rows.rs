@@ -1,0 +1,328 @@
+//! The rows of one time, in little memory: what each key gained in it.
+//!
+//! A row is of a fixed size, with one piece of memory beside it. What is added to it every second is a few times, appended as a
+//! run; only when there is no room for one more do all runs become one.
+//!
+//! ```text
+//!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::packed` has them
+//! ```
+
+use std::iter;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use crate::history::{Gain, Row, RowRef};
+use crate::report::counts::Histogram;
+use crate::report::packed::{Pairs, Sum, write_pairs};
+use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
+use crate::report::varint;
+
+/// What a row takes beside its bytes: itself, its place in the index, and what the allocator adds.
+pub(super) const ROW_BYTES: usize = size_of::<KeptRow>() + 8 + 16;
+
+/// How many rows behind the last one are looked at before the index is.
+const NEAR: usize = 4;
+
+/// What decides which rows stay: time and requests, then chance.
+pub(super) type Weight = (u64, u64);
+
+/// Rows by key.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: Vec<KeptRow>,
+    /// Places of rows.
+    index: HashTable<u32>,
+    hasher: RandomState,
+    /// Behind the row that was added to last. Whoever adds to all rows does so in the same order each time.
+    next: usize,
+    /// What has no row of its own.
+    pub(super) other: Option<Box<KeptRow>>,
+    /// Bytes beside the rows themselves.
+    heap_bytes: usize,
+}
+
+/// A row.
+#[derive(Debug)]
+pub(super) struct KeptRow {
+    hash: u64,
+    /// As [`Totals::sums`], as long as they fit.
+    sums: [u64; 8],
+    /// What is to be added to them.
+    beyond: Option<Box<Totals>>,
+    extremes: Extremes,
+    bytes: Vec<u8>,
+    key_len: u32,
+    /// Whether all that was added had a histogram.
+    has_histogram: bool,
+}
+
+/// Memory to work in.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    run: Vec<u8>,
+    pairs: Vec<(u32, u64)>,
+}
+
+impl Rows {
+    /// Adds to the row of a key.
+    pub(super) fn add(&mut self, key: &[u8], gain: &Gain, scratch: &mut Scratch) {
+        let place = self.place(key);
+        let row = &mut self.rows[place];
+        self.heap_bytes -= row.heap_bytes();
+        row.add(gain, scratch);
+        self.heap_bytes += row.heap_bytes();
+    }
+
+    /// Adds to the one that stands for others, whose key this is.
+    pub(super) fn add_other(&mut self, key: &[u8], gain: &Gain, scratch: &mut Scratch) {
+        let new = || Box::new(KeptRow::new(0, key));
+        let other = self.other.get_or_insert_with(new);
+        other.add(gain, scratch);
+    }
+
+    /// The place of a key's row, which is made when it is missing.
+    fn place(&mut self, key: &[u8]) -> usize {
+        let hash = self.hasher.hash_one(key);
+        let is_it = |row: &KeptRow| row.hash == hash && row.key() == key;
+        let near = self.rows[self.next..].iter().take(NEAR).position(is_it);
+        let place = near.map(|near| self.next + near).or_else(|| {
+            let found = self.index.find(hash, |&at| is_it(&self.rows[at as usize]));
+            found.map(|&at| at as usize)
+        });
+        let place = place.unwrap_or_else(|| self.push(KeptRow::new(hash, key)));
+        self.next = place + 1;
+        place
+    }
+
+    fn push(&mut self, row: KeptRow) -> usize {
+        let place = self.rows.len();
+        if place == self.rows.capacity() {
+            self.rows.reserve_exact((place / 4).max(1));
+        }
+        self.heap_bytes += row.heap_bytes();
+        let hash = row.hash;
+        self.rows.push(row);
+        let rows = &self.rows;
+        self.index
+            .insert_unique(hash, place as u32, |&at| rows[at as usize].hash);
+        place
+    }
+
+    /// The rows that have a key of their own.
+    pub(super) fn keyed(&self) -> &[KeptRow] {
+        &self.rows
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len() + usize::from(self.other.is_some())
+    }
+
+    /// Bytes taken.
+    pub(super) fn bytes(&self) -> usize {
+        let other = self.other.as_ref();
+        size_of::<Self>()
+            + self.rows.capacity() * size_of::<KeptRow>()
+            + self.index.allocation_size()
+            + self.heap_bytes
+            + other.map_or(0, |other| size_of::<KeptRow>() + other.heap_bytes())
+    }
+
+    /// Adds the rows up to one weight to the one that stands for others, and takes the histograms from those up to another;
+    /// returns how many these were.
+    pub(super) fn fold(
+        &mut self,
+        other_key: &[u8],
+        [folded_to, dropped_to]: [Option<Weight>; 2],
+        tie: &RandomState,
+    ) -> (u64, u64) {
+        let mut scratch = Scratch::default();
+        let (mut folded, mut dropped) = (0, 0);
+        let all = std::mem::take(self);
+        self.other = all.other;
+        for mut row in all.rows {
+            let weight = Some(row.weight(tie));
+            if weight <= folded_to {
+                self.add_other(other_key, &row.gain(), &mut scratch);
+                folded += 1;
+                continue;
+            }
+            if weight <= dropped_to && row.drop_histogram() {
+                dropped += 1;
+            }
+            row.hash = self.hasher.hash_one(row.key());
+            self.push(row);
+        }
+        (folded, dropped)
+    }
+}
+
+impl KeptRow {
+    fn new(hash: u64, key: &[u8]) -> Self {
+        Self {
+            hash,
+            sums: [0; 8],
+            beyond: None,
+            extremes: Extremes::NOTHING,
+            bytes: key.to_vec(),
+            key_len: key.len() as u32,
+            has_histogram: true,
+        }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len as usize]
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + 16 + self.beyond.iter().len() * size_of::<Totals>()
+    }
+
+    /// Bytes that would go with the histogram.
+    pub(super) fn histogram_bytes(&self) -> usize {
+        self.bytes.capacity() - self.key_len as usize
+    }
+
+    fn add(&mut self, gain: &Gain, scratch: &mut Scratch) {
+        let mut sums = self.sums.iter().zip(gain.sum.totals.sums());
+        let added: [Option<u64>; 8] = std::array::from_fn(|_| {
+            let (sum, more) = sums.next()?;
+            sum.checked_add(u64::try_from(more).ok()?)
+        });
+        if added.iter().all(Option::is_some) {
+            self.sums = added.map(Option::unwrap_or_default);
+        } else {
+            **self.beyond.get_or_insert_default() += &gain.sum.totals;
+        }
+        self.extremes.widen(&gain.extremes);
+        match gain.sum.histogram() {
+            Some(times) if self.has_histogram => self.add_run(times, scratch),
+            _ => {
+                self.drop_histogram();
+            }
+        }
+    }
+
+    fn add_run(&mut self, times: &Histogram, Scratch { run, pairs }: &mut Scratch) {
+        if times.len() == 0 {
+            return;
+        }
+        run.clear();
+        write_pairs(run, times.iter());
+        let key_len = self.key_len as usize;
+        let len = varint::bytes(run.len() as u64) + run.len();
+        if self.bytes.len() + len > self.bytes.capacity() {
+            if self.bytes.len() > key_len {
+                self.times(run, pairs);
+                run.clear();
+                write_pairs(run, pairs.iter().copied());
+                self.bytes.truncate(key_len);
+            }
+            if self.bytes.capacity() < (key_len + run.len()) * 5 / 4 {
+                self.bytes.reserve_exact(run.len() * 3 / 2 + 24);
+            }
+        }
+        varint::push(&mut self.bytes, run.len() as u128);
+        self.bytes.extend_from_slice(run);
+    }
+
+    /// Its times, and those of one more run: (bucket, count), buckets ascending.
+    fn times(&self, more: &[u8], pairs: &mut Vec<(u32, u64)>) {
+        pairs.clear();
+        let mut rest = &self.bytes[self.key_len as usize..];
+        let runs = iter::from_fn(|| {
+            let len = (!rest.is_empty()).then(|| varint::take(&mut rest))?;
+            let (run, behind) = rest.split_at_checked(len as usize)?;
+            rest = behind;
+            Some(Pairs::of(run))
+        });
+        pairs.extend(runs.chain([Pairs::of(more)]).flatten());
+        // In runs that are sorted.
+        pairs.sort_by_key(|pair| pair.0);
+        pairs.dedup_by(|more, pair| {
+            let is_same = more.0 == pair.0;
+            if is_same {
+                pair.1 = pair.1.saturating_add(more.1);
+            }
+            is_same
+        });
+    }
+
+    /// Goes without a histogram from now on; whether it had one.
+    fn drop_histogram(&mut self) -> bool {
+        self.bytes.truncate(self.key_len as usize);
+        self.bytes.shrink_to_fit();
+        std::mem::replace(&mut self.has_histogram, false)
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::of(self.sums.map(u128::from));
+        if let Some(beyond) = &self.beyond {
+            totals += beyond;
+        }
+        totals
+    }
+
+    pub(super) fn weight(&self, tie: &RandomState) -> Weight {
+        let totals = self.totals();
+        let time = u64::try_from(totals.time).unwrap_or(u64::MAX);
+        (
+            time.saturating_add(totals.requests),
+            tie.hash_one(self.key()),
+        )
+    }
+
+    pub(super) fn gain(&self) -> Gain {
+        let histogram = self.has_histogram.then(|| {
+            let (mut pairs, mut histogram) = (Vec::new(), Histogram::new());
+            self.times(&[], &mut pairs);
+            if let [(first, _), .., (last, _)] = pairs[..] {
+                histogram.reserve(first, last, pairs.len());
+            }
+            for (bucket, count) in pairs {
+                histogram.add(bucket, count);
+            }
+            histogram
+        });
+        Gain {
+            sum: Sum::of(self.totals(), histogram),
+            extremes: self.extremes,
+        }
+    }
+}
+
+/// A row where it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::history) struct Stored<'a> {
+    pub(in crate::history) time: u64,
+    pub(super) is_other: bool,
+    pub(super) row: &'a KeptRow,
+}
+
+impl<'a> Stored<'a> {
+    pub(in crate::history) fn key(&self) -> &'a [u8] {
+        self.row.key()
+    }
+
+    /// Shows it to `each`.
+    pub(in crate::history) fn show<T>(&self, each: impl FnOnce(RowRef<'_>) -> T) -> T {
+        each(RowRef {
+            time: self.time,
+            key: self.key(),
+            is_other: self.is_other,
+            gain: &self.row.gain(),
+        })
+    }
+
+    /// A copy.
+    pub(in crate::history) fn to_row(self) -> Row {
+        Row {
+            time: self.time,
+            key: self.key().into(),
+            is_other: self.is_other,
+            gain: self.row.gain(),
+        }
+    }
+}
