@@ -14,6 +14,7 @@
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
+//! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -51,6 +52,9 @@ pub mod access;
 
 #[cfg(feature = "sql")]
 pub mod history;
+
+#[cfg(feature = "sql")]
+pub mod clickhouse;
 
 pub mod query;
 

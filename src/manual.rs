@@ -5,6 +5,8 @@
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}
+#[doc = include_str!("manual/clickhouse.md")]
+pub mod clickhouse {}
 #[doc = include_str!("manual/configuration.md")]
 pub mod configuration {}
 #[doc = include_str!("manual/differences.md")]

@@ -146,7 +146,7 @@ if ! { wanted python && have_python_packages; }; then
 fi
 # What reads the files of history: in a folder of their own, since drivers are of no use without the others.
 reader_packages=(duckdb pyarrow pandas)
-# ClickHouse's reader: 180 MB.
+# ClickHouse's engine: 180 MB.
 have_chdb() { "$clients/readers/bin/python" -c 'import chdb' 2>/dev/null; }
 have_readers() { [ "$(cat "$clients/readers/packages" 2>/dev/null)" = "${reader_packages[*]}" ]; }
 if wanted python && have_python && ! have_readers; then
@@ -156,12 +156,12 @@ if wanted python && have_python && ! have_readers; then
         echo "${reader_packages[*]}" >"$clients/readers/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
 fi
 if ! { wanted python && have_readers; }; then
-    skip+=(--skip past::others_)
-    left_out+=("the tests past::others_: one of ${reader_packages[*]} could not be had")
+    skip+=(--skip past::others_ --skip clickhouse::)
+    left_out+=("the tests past::others_ and clickhouse::: one of ${reader_packages[*]} could not be had")
 elif ! have_chdb; then
     say "Installing chdb-core"
     "$clients/readers/bin/pip" install -q --disable-pip-version-check chdb-core >"$log" 2>&1 </dev/null || tail -n 20 "$log"
-    have_chdb || left_out+=("ClickHouse in the test past::others_read: chdb-core could not be had")
+    have_chdb || left_out+=("the tests clickhouse::, and ClickHouse in past::others_read: chdb-core could not be had")
 fi
 if wanted node && command -v npm >/dev/null && [ ! -d "$clients/node/node_modules/mysql2" ]; then
     say "Installing mysql2"

@@ -19,6 +19,7 @@ pub mod accept;
 pub mod attempts;
 pub mod connection_limits;
 mod digest;
+pub mod roots;
 pub mod tls;
 mod users;
 
@@ -29,7 +30,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use self::attempts::Attempts;
-pub use self::users::{SecretError, Users};
+pub use self::users::{SecretError, Users, read_secret};
 use crate::clock::{Clock, SystemClock};
 pub use crate::config::user::Role;
 use crate::telemetry::log::Limit;

@@ -177,11 +177,7 @@ fn read(
 ) -> Result<Vec<u8>, SecretError> {
     let (source, shown, bytes) = match from {
         SecretFrom::Inline(secret) => ("", "(not shown)".to_owned(), Ok(secret.reveal().to_vec())),
-        // Two more than fit: a line end, and one that shows that it is too long.
-        SecretFrom::File(path) => {
-            let bytes = read_file(path, SECRET_BYTES_MAX + 3, true);
-            ("_file", path.display().to_string(), bytes)
-        }
+        SecretFrom::File(path) => ("_file", path.display().to_string(), read_secret(path)),
         SecretFrom::Variable(name) => {
             let bytes = variable(name).map(OsString::into_encoded_bytes);
             let bytes = bytes.ok_or_else(|| "there is no such variable".to_owned());
@@ -189,16 +185,9 @@ fn read(
         }
     };
     let is_token = name == "token";
-    let checked = bytes.and_then(|mut bytes| {
-        while let Some(b'\n' | b'\r') = bytes.last() {
-            bytes.pop();
-        }
+    let checked = bytes.and_then(trimmed).and_then(|bytes| {
         let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
-        let problem = if bytes.is_empty() {
-            "empty"
-        } else if bytes.len() > SECRET_BYTES_MAX {
-            "too long"
-        } else if is_token && bytes.len() < TOKEN_BYTES_MIN {
+        let problem = if is_token && bytes.len() < TOKEN_BYTES_MIN {
             "too short, it could be guessed"
         } else if is_token && !bytes.iter().all(fits) {
             "a character that a token cannot have"
@@ -214,6 +203,26 @@ fn read(
         problem,
         accepted: if is_token { TOKEN } else { PASSWORD },
     })
+}
+
+/// The secret in a file, less the line end.
+///
+/// # Errors
+/// Why there is none.
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+    // Two more than fit: a line end, and one that shows that it is too long.
+    read_file(path, SECRET_BYTES_MAX + 3, true).and_then(trimmed)
+}
+
+fn trimmed(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    while let Some(b'\n' | b'\r') = bytes.last() {
+        bytes.pop();
+    }
+    match bytes.len() {
+        0 => Err("empty".to_owned()),
+        1..=SECRET_BYTES_MAX => Ok(bytes),
+        _ => Err("too long".to_owned()),
+    }
 }
 
 /// The first bytes of a file. One that holds a `secret` is warned about when all users of the machine may read it.

@@ -120,6 +120,14 @@ pub struct TablesFlags {
     /// (SERVER: mysql://pinba@ and mysql.listen unless given).
     #[arg(long, value_name = "SERVER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub federated: Option<String>,
+    /// Print what makes the tables of ClickHouse, in clickhouse.database, and adds columns that older ones lack.
+    #[cfg(feature = "sql")]
+    #[arg(long, conflicts_with_all = ["federated", "state_dir"])]
+    pub clickhouse: bool,
+    /// With --clickhouse: for a cluster of this name, replicated and distributed.
+    #[cfg(feature = "sql")]
+    #[arg(long, value_name = "NAME", requires = "clickhouse")]
+    pub cluster: Option<String>,
 }
 
 /// The flags of `demo`: the settings of `serve`, and a rate.

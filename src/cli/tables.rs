@@ -2,6 +2,8 @@
 
 use super::args::TablesFlags;
 use super::{Failure, complain, print};
+#[cfg(feature = "sql")]
+use crate::clickhouse;
 use crate::config::Config;
 use crate::query::definitions::Definitions;
 use crate::{daemon, state};
@@ -12,6 +14,12 @@ use crate::{daemon, state};
 /// When the configuration is not valid, or what `state.dir` keeps cannot be read.
 pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let config = Config::load(&flags.config, std::env::vars_os())?;
+    #[cfg(feature = "sql")]
+    if flags.clickhouse {
+        let database = &config.clickhouse.database;
+        let statements = clickhouse::statements(database, flags.cluster.as_deref());
+        return print(&format!("{};", statements.join(";\n\n")));
+    }
     let defaults = daemon::defaults(&config);
     let mut definitions =
         Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;

@@ -37,6 +37,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     let with_password = config.users.iter().any(|user| user.password.is_some());
     raw.check_exposure(&mysql, with_password);
     raw.check_ports(http.listen, mysql.listen);
+    raw.check_shipping(&config);
     config
 }
 
@@ -131,6 +132,14 @@ impl RawConfig {
             );
             let location = self.location_of_either("mysql.listen", "http.listen");
             self.errors.push(ConfigError::new(location, problem));
+        }
+    }
+
+    fn check_shipping(&mut self, config: &Config) {
+        if !config.clickhouse.url.is_empty() && config.history.dir.is_none() {
+            let problem = "clickhouse.url without history.dir, from which it would be shipped; accepted: both, or neither";
+            let error = ConfigError::new(self.location("clickhouse.url"), problem.to_owned());
+            self.errors.push(error);
         }
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Problem {
     text: String,
     /// The item of a list that is wrong, if it is one.
     item: Option<usize>,
+    /// Whether the value may have a secret in it.
+    is_secret: bool,
 }
 
 impl<S: Into<String>> From<S> for Problem {
@@ -35,6 +37,7 @@ impl<S: Into<String>> From<S> for Problem {
         Self {
             text: text.into(),
             item: None,
+            is_secret: false,
         }
     }
 }
@@ -73,7 +76,8 @@ impl<T: 'static> Kind<T> {
         let item = problem
             .item
             .and_then(|index| given.items().into_iter().nth(index));
-        let location = item.map_or(given.location.clone(), |item| item.location);
+        let mut location = item.map_or(given.location.clone(), |item| item.location);
+        location.hidden |= problem.is_secret;
         let error = ConfigError::value(location, name, &problem.text, &self.accepted);
         errors.push(error);
         None
@@ -193,6 +197,55 @@ pub(super) fn path(of: &str) -> Kind<Option<PathBuf>> {
             path => path.ok_or("not a path")?,
         };
         Ok((!path.is_empty()).then(|| path.into()))
+    })
+}
+
+/// A text of this kind that is shown as it is.
+pub(super) fn name(of: &str) -> Kind<String> {
+    let accepted = format!("the name of {of}: at most 255 bytes without control characters");
+    Kind::new(accepted, |given| {
+        let text = given.text_or_number().ok_or("not a text")?;
+        match text.len() <= 255 && !text.contains(char::is_control) {
+            true => Ok(text.to_owned()),
+            false => Err("too long, or with a control character".into()),
+        }
+    })
+}
+
+/// A name that needs no quotes in a statement.
+pub(super) fn identifier() -> Kind<String> {
+    let accepted = "letters, digits and _, not beginning with a digit, at most 64";
+    Kind::new(accepted, |given| {
+        let text = given.text().unwrap_or_default();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let begins = text.starts_with(|first: char| !first.is_ascii_digit());
+        match begins && text.len() <= 64 && text.bytes().all(fits) {
+            true => Ok(text.to_owned()),
+            false => Err("not a name".into()),
+        }
+    })
+}
+
+/// Where a server is; without a password, since addresses are logged.
+pub(super) fn server_url() -> Kind<String> {
+    let accepted = "a URL, as in \"https://clickhouse:8443\", without user, password and parameters; \"\" for none";
+    Kind::new(accepted, |given| {
+        let text = given.text().ok_or("not a URL")?;
+        let rest = ["http://", "https://"]
+            .iter()
+            .find_map(|it| text.strip_prefix(it));
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"'<>\\".contains(&byte);
+        match rest {
+            _ if text.is_empty() => Ok(String::new()),
+            Some(rest) if rest.contains('@') => Err(Problem {
+                is_secret: true,
+                ..Problem::from("a user or a password in it")
+            }),
+            Some(rest) if !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(fits) => {
+                Ok(text.to_owned())
+            }
+            _ => Err("not a URL".into()),
+        }
     })
 }
 

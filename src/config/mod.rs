@@ -33,8 +33,9 @@ use location::{Location, Origin};
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests, LogConfig,
-    MetricsConfig, MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig, StateConfig,
+    Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests,
+    LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig,
+    StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use user::ConfiguredUser;

@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::kinds::{
-    addresses, buckets, choice, front_address, host_names, networks, path, report_names, size,
-    span, switch, whole,
+    addresses, buckets, choice, front_address, host_names, identifier, name, networks, path,
+    report_names, server_url, size, span, switch, whole,
 };
 use super::layers::RawConfig;
 use super::raw_value::Entry;
@@ -451,6 +451,37 @@ settings! {
         /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
             span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose";
+    }
+
+    /// `[clickhouse]`: a ClickHouse that gets what history writes.
+    clickhouse: ClickHouseConfig {
+        /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; "" ships nothing. Needs history.dir: what
+        /// is written there is shipped when its minute has been over for two minutes, and waits there while the server is away.
+        /// Cost: a thread, and space in history.dir for what waits, within size_max.
+        url: String = "\"\"", server_url();
+
+        /// The database.
+        database: String = "\"pinba\"", identifier();
+
+        /// As whom.
+        user: String = "\"default\"", name("a user");
+
+        /// A file with that user's password, readable by the daemon alone; "" for none.
+        password_file: Option<PathBuf> = "\"\"", path("file");
+
+        /// Certificates of those whose signature under the server's counts, PEM; "" for those that the system trusts.
+        ca_file: Option<PathBuf> = "\"\"", path("file");
+
+        /// What this pinbad is called there; "" for the name of this host. Two with one name do no harm: each history.dir has an
+        /// identity of its own.
+        collector: String = "\"\"", name("a collector");
+
+        /// The data centre that it is in.
+        dc: String = "\"\"", name("a data centre");
+
+        /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
+        /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.
+        create_tables: bool = "false", switch();
     }
 
     /// `[log]`: what is logged on stderr.

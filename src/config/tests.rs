@@ -615,9 +615,9 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
             "pinbad.toml:1: [reprot]: unknown section; did you mean [[report]]?",
         ),
         (
-            "[clickhouse]\nurl = \"\"\n",
-            "pinbad.toml:1: [clickhouse]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
-             [mysql], [sql], [state], [history], [log] and [[report]], [[squid]], [[rewrite]], [[user]]",
+            "[graphite]\nurl = \"\"\n",
+            "pinbad.toml:1: [graphite]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
+             [mysql], [sql], [state], [history], [clickhouse], [log] and [[report]], [[squid]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",

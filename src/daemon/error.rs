@@ -69,6 +69,9 @@ pub enum StartError {
         "history.dir: this program was built without SQL, and so without history; accepted: \"\""
     )]
     NoHistory,
+    /// What ships to ClickHouse.
+    #[error("{0}")]
+    ClickHouse(String),
     /// A socket that was handed over.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
@@ -89,7 +92,7 @@ impl StartError {
         match self {
             Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
-            Self::NoHistory => true,
+            Self::NoHistory | Self::ClickHouse(_) => true,
             #[cfg(feature = "sql")]
             Self::History(error) => matches!(
                 error,

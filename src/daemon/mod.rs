@@ -20,10 +20,12 @@ use self::frontends::{Frontends, Served};
 use self::receivers::Receivers;
 use self::startup::{Listeners, Past, Startup};
 #[cfg(feature = "sql")]
-use self::startup::{ReadRows, TakeRows};
+use self::startup::{OpenHistory, ReadRows, TakeRows};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
+#[cfg(feature = "sql")]
+use crate::clickhouse::Sink;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
@@ -69,6 +71,7 @@ pub struct Daemon {
     series_thread: Option<Worker>,
     requests_thread: Option<Worker>,
     history_thread: Option<Worker>,
+    sink_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
     frontends: Frontends,
@@ -114,7 +117,11 @@ impl Daemon {
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
         #[cfg(feature = "sql")]
-        let (history, mut history_writer) = startup::open_history(config, &clock)?;
+        let OpenHistory {
+            history,
+            writer: mut history_writer,
+            sink,
+        } = startup::open_history(config, &clock)?;
         #[cfg(feature = "sql")]
         let has_past = history_writer.is_some();
         #[cfg(not(feature = "sql"))]
@@ -158,6 +165,8 @@ impl Daemon {
             snapshots: snapshots.clone(),
             #[cfg(feature = "sql")]
             history: history.clone(),
+            #[cfg(feature = "sql")]
+            shipping: sink.as_ref().map(Sink::status),
         };
         let catalog = Catalog::new(
             Arc::clone(&live),
@@ -216,9 +225,15 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("history", "the history thread", run)
         });
+        #[cfg(feature = "sql")]
+        let sink_thread = sink.map(|sink| {
+            let run = move |stop: &Shutdown| sink.run(stop);
+            Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
+        });
         #[cfg(not(feature = "sql"))]
-        let [requests_thread, history_thread]: [Option<Result<Worker, StartError>>; 2] =
-            [None, None];
+        let [requests_thread, history_thread, sink_thread]: [Option<
+            Result<Worker, StartError>,
+        >; 3] = [None, None, None];
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -242,6 +257,7 @@ impl Daemon {
             series_thread: Some(series_thread),
             requests_thread: requests_thread.transpose()?,
             history_thread: history_thread.transpose()?,
+            sink_thread: sink_thread.transpose()?,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
             frontends,
@@ -293,6 +309,8 @@ impl Daemon {
         // After that: it writes what was counted.
         self.requests_thread = None;
         self.history_thread = None;
+        // What is written last is shipped after the next start.
+        self.sink_thread = None;
         self.frontends.stop();
         self.snapshot_thread = None;
         let last = |writer: Arc<SnapshotWriter>| writer.save(&Shutdown::new());

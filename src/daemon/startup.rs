@@ -15,6 +15,8 @@ use tracing::{info, warn};
 use super::error::StartError;
 use super::receivers;
 use super::squid::OpenSource;
+#[cfg(feature = "sql")]
+use crate::clickhouse::Sink;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 #[cfg(feature = "sql")]
@@ -22,7 +24,7 @@ use crate::config::KeptRequests;
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
-use crate::history::{History, Requests, Retention, Store, StoreError, Writer};
+use crate::history::{History, Requests, Retention, Shipping, Store, StoreError, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -330,15 +332,24 @@ pub(super) fn open_annotations(
     )
 }
 
-/// Opens `history.dir`, where one is configured: what is kept, and what writes it. What a newer program wrote is left alone.
+/// History as it was opened: none, what says why there is none, or what is kept, what writes it and what ships it.
+#[cfg(feature = "sql")]
+#[derive(Default)]
+pub(super) struct OpenHistory {
+    pub(super) history: Option<History>,
+    pub(super) writer: Option<Writer>,
+    pub(super) sink: Option<Sink>,
+}
+
+/// Opens `history.dir`, where one is configured. What a newer program wrote is left alone.
 #[cfg(feature = "sql")]
 pub(super) fn open_history(
     config: &Config,
     clock: &Arc<dyn Clock>,
-) -> Result<(Option<History>, Option<Writer>), StartError> {
+) -> Result<OpenHistory, StartError> {
     let settings = &config.history;
     let Some(dir) = &settings.dir else {
-        return Ok((None, None));
+        return Ok(OpenHistory::default());
     };
     let retention = Retention {
         secs: [
@@ -351,11 +362,14 @@ pub(super) fn open_history(
         free_min: settings.free_min as u64,
     };
     let clock = || Arc::clone(clock);
-    let store = match Store::open(dir, retention) {
+    let mut store = match Store::open(dir, retention) {
         Ok(store) => store,
         Err(error @ StoreError::Newer { .. }) => {
             error!(%error, "Keeping no history: the folder stays as it is.");
-            return Ok((Some(History::off(error.to_string(), clock())), None));
+            return Ok(OpenHistory {
+                history: Some(History::off(error.to_string(), clock())),
+                ..OpenHistory::default()
+            });
         }
         Err(error) => return Err(error.into()),
     };
@@ -366,8 +380,20 @@ pub(super) fn open_history(
     };
     let memory = settings.memory - of_requests;
     let history = History::new(store.parts(), memory, clock());
+    let sink = match config.clickhouse.url.is_empty() {
+        true => None,
+        false => {
+            let shipping = Shipping::of(&mut store)?;
+            let sink = Sink::new(&config.clickhouse, &store, shipping, clock());
+            Some(sink.map_err(StartError::ClickHouse)?)
+        }
+    };
     let writer = Writer::new(history.clone(), store, clock(), settings.flush_period);
-    Ok((Some(history), Some(writer)))
+    Ok(OpenHistory {
+        history: Some(history),
+        writer: Some(writer),
+        sink,
+    })
 }
 
 /// Says what was bound and what it may take.

@@ -148,6 +148,17 @@ impl Disk {
         fs::rename(from, to).map_err(failed("rename", to))
     }
 
+    /// Gives a file a second name, unless it has that already.
+    pub(super) fn link(&self, from: &Path, to: &Path) -> Done {
+        self.step("link", to)?;
+        match fs::hard_link(from, to) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(failed("link", to)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes what was made, renamed or removed in a folder outlast a power cut.
     pub(super) fn sync_folder(&self, path: &Path) -> Done {
         self.step("sync", path)?;

@@ -279,6 +279,11 @@ impl Manifest {
         self.next - 1
     }
 
+    /// The number that the next file will have.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Counts one start more, and leaves out the parts whose files are gone, which it returns.
     pub(super) fn begin_run(&mut self) -> Vec<Arc<Part>> {
         self.head.run += 1;

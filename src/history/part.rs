@@ -67,6 +67,18 @@ impl Part {
         self.sections.iter().map(|section| section.rows).sum()
     }
 
+    /// Its number: no other part of the store has it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let stem = self.path.file_stem().and_then(|it| it.to_str());
+        let stem = stem.unwrap_or_default();
+        let number = match self.is_published() {
+            true => stem.rsplit('-').next(),
+            false => stem.split('-').next(),
+        };
+        number.and_then(|it| it.parse().ok()).unwrap_or(0)
+    }
+
     /// Whether it is a published file, which others read too, and not a piece.
     #[must_use]
     pub fn is_published(&self) -> bool {

@@ -277,6 +277,16 @@ impl Piece {
         self.footer.resolution
     }
 
+    /// Whose rows it has, and how many.
+    pub(super) fn sections(&self) -> Vec<Section> {
+        let places = self.footer.sections.iter();
+        let sections = places.map(|place| Section {
+            dataset: Arc::new(place.dataset.clone()),
+            rows: place.rows,
+        });
+        sections.collect()
+    }
+
     /// Where the rows of a dataset lie: shares that several threads can read.
     pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
         let mut places = self.footer.sections.iter();

@@ -221,9 +221,11 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
 }
 
 /// A piece that is read.
-struct Source {
+pub(super) struct Source {
     path: PathBuf,
     piece: Piece,
+    /// Of its rows only these count.
+    times: Range<u64>,
 }
 
 impl Source {
@@ -233,7 +235,24 @@ impl Source {
         Ok(Self {
             path: part.path.clone(),
             piece,
+            times: 0..u64::MAX,
         })
+    }
+
+    /// The rows of some times.
+    pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
+        let source = Self::open(&Disk::default(), part)?;
+        Ok(Self { times, ..source })
+    }
+
+    /// The next row that counts.
+    fn next(&self, rows: &mut PieceRows) -> Result<Option<Row>, StoreError> {
+        loop {
+            match rows.next().map_err(unreadable(&self.path))? {
+                Some(row) if !self.times.contains(&row.time) => {}
+                next => return Ok(next),
+            }
+        }
     }
 }
 
@@ -258,8 +277,8 @@ pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
 }
 
 /// The rows of a dataset in several pieces, in order, those of one key and time added up.
-struct Merged<'s> {
-    sources: Vec<(&'s Path, PieceRows)>,
+pub(super) struct Merged<'s> {
+    sources: Vec<(&'s Source, PieceRows)>,
     /// The next row of each.
     next: BinaryHeap<Next>,
     stop: &'s Shutdown,
@@ -267,11 +286,11 @@ struct Merged<'s> {
     span: Range<u64>,
     secs: u64,
     /// Why it ended before the last row, if it did.
-    ended: Result<(), StoreError>,
+    pub(super) ended: Result<(), StoreError>,
 }
 
 impl<'s> Merged<'s> {
-    fn new(
+    pub(super) fn new(
         sources: &'s [Source],
         dataset: &Dataset,
         stop: &'s Shutdown,
@@ -289,14 +308,14 @@ impl<'s> Merged<'s> {
                 .map_or(0, |source| source.piece.resolution().secs()),
             ended: Ok(()),
         };
-        for Source { path, piece } in sources {
-            let mut rows = piece.rows(dataset);
-            if let Some(row) = rows.next().map_err(unreadable(path))? {
+        for source in sources {
+            let mut rows = source.piece.rows(dataset);
+            if let Some(row) = source.next(&mut rows)? {
                 merged.next.push(Next {
                     row,
                     source: merged.sources.len(),
                 });
-                merged.sources.push((path, rows));
+                merged.sources.push((source, rows));
             }
         }
         Ok(merged)
@@ -309,12 +328,12 @@ impl<'s> Merged<'s> {
             return None;
         }
         let mut first = self.next.peek_mut()?;
-        let (path, rows) = &mut self.sources[first.source];
-        match rows.next() {
+        let (source, rows) = &mut self.sources[first.source];
+        match source.next(rows) {
             Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
             Ok(None) => Some(PeekMut::pop(first).row),
             Err(error) => {
-                self.ended = Err(unreadable(path)(error));
+                self.ended = Err(error);
                 None
             }
         }

@@ -12,6 +12,7 @@ use tracing::info;
 use super::Resolution;
 use super::disk::StoreError;
 use super::part::Part;
+use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
 
@@ -106,22 +107,28 @@ impl Store {
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
-        let mut bytes: u64 = self.manifest.parts().map(|part| part.bytes).sum();
+        let kept = self.shipping.as_ref().map(Shipping::kept);
+        let kept = kept.unwrap_or_default();
+        let all = || self.manifest.parts().chain(&kept);
+        let mut bytes: u64 = all().map(|part| part.bytes).sum();
         // What is removed and read still will be free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
         let Retention {
             size_max, free_min, ..
         } = self.retention;
         let now = self.age.unix_secs().map_or(now, |aged| aged.min(now));
-        let mut goes: Vec<&Arc<Part>> = self.manifest.parts().collect();
-        goes.retain(|part| part.is_published() || part.resolution.coarser().is_none());
+        let is_kept = |part: &Arc<Part>| kept.iter().any(|it| Arc::ptr_eq(it, part));
+        let mut goes: Vec<&Arc<Part>> = all().collect();
+        goes.retain(|part| {
+            part.is_published() || part.resolution.coarser().is_none() || is_kept(part)
+        });
         goes.sort_by_key(|part| (!part.is_raw(), part.resolution, part.span.start));
         let mut counts = self.counts;
         goes.retain(|part| {
             let age = now.saturating_sub(part.span.end);
             let count = if age >= self.retention.secs(part.resolution) {
                 &mut counts.removed_by_age
-            } else if !part.is_published() {
+            } else if !part.is_published() && !is_kept(part) {
                 return false;
             } else if bytes > size_max {
                 &mut counts.removed_by_size
@@ -141,7 +148,13 @@ impl Store {
         }
         let rows: u64 = goes.iter().map(|part| part.rows()).sum();
         let files = goes.len();
-        self.commit(Vec::new(), goes, || ())?;
+        let (unshipped, removed): (Vec<_>, Vec<_>) = goes.iter().cloned().partition(is_kept);
+        if unshipped.len() < files {
+            self.commit(Vec::new(), removed, || ())?;
+        }
+        if let Some(shipping) = &self.shipping {
+            shipping.lose(&goes);
+        }
         self.counts = counts;
         self.collect();
         info!(files, rows, "Removed history that is no longer kept.");

@@ -30,6 +30,14 @@ impl Gain {
     }
 }
 
+impl Gain {
+    /// The buckets that have counts, in order; `None`: what they are is not known.
+    #[must_use]
+    pub fn buckets(&self) -> Option<impl Iterator<Item = (u32, u64)>> {
+        Some(self.sum.histogram()?.iter())
+    }
+}
+
 /// A row. There may be several of one key and time: they are parts of one, to be added up.
 #[derive(Debug)]
 pub struct Row {

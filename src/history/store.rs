@@ -3,6 +3,7 @@
 //! ```text
 //!   history.dir/
 //!     manifest                  which files count
+//!     unshipped/                what a sink has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
 //!     rollup/report=NAME/resolution=minute/date=2026-11-22/13-HASH-N.parquet
@@ -33,6 +34,7 @@ use super::parquet::order;
 use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
 use super::retention::{AgeClock, Retention};
+use super::shipping::Shipping;
 use super::{Dataset, Resolution, requests};
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
@@ -85,6 +87,8 @@ pub struct Store {
     pub(super) unread: Option<(PathBuf, u32)>,
     /// What was set aside and is not written down yet.
     pub(super) lost: Vec<Lost>,
+    /// What is kept for a sink, if there is one.
+    pub(super) shipping: Option<Shipping>,
     /// What was done.
     pub counts: Counts,
 }
@@ -156,6 +160,7 @@ impl Store {
             age: AgeClock::default(),
             unread: None,
             lost: Vec::new(),
+            shipping: None,
             counts: Counts {
                 missing: missing.len() as u64,
                 ..Counts::default()
@@ -317,6 +322,9 @@ impl Store {
             self.disk.sync_folder(folder)?;
         }
         let add: Vec<_> = staged.into_iter().map(|it| it.part).collect();
+        if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
+            shipping.keep(&self.disk, &remove)?;
+        }
         let path = Manifest::path(&self.folder.path);
         let (commit, line) = self
             .manifest

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::tables::{BUILD, refusals};
+#[cfg(feature = "sql")]
+use crate::clickhouse::ShipStatus;
 use crate::config::RewriteRule;
 #[cfg(feature = "sql")]
 use crate::history::History;
@@ -53,6 +55,9 @@ pub struct Status {
     /// The past on disk; `None` without `history.dir`.
     #[cfg(feature = "sql")]
     pub history: Option<History>,
+    /// What is shipped to ClickHouse; `None` without `clickhouse.url`.
+    #[cfg(feature = "sql")]
+    pub shipping: Option<ShipStatus>,
 }
 
 impl Status {
@@ -71,6 +76,8 @@ impl Status {
             snapshots: None,
             #[cfg(feature = "sql")]
             history: None,
+            #[cfg(feature = "sql")]
+            shipping: None,
         }
     }
 
@@ -136,6 +143,8 @@ impl Status {
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
         #[cfg(feature = "sql")]
         groups.extend(self.history.as_ref().map(History::status));
+        #[cfg(feature = "sql")]
+        groups.extend(self.shipping.as_ref().map(ShipStatus::group));
         groups
     }
 

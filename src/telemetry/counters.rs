@@ -55,6 +55,20 @@ counters! {
 }
 
 counters! {
+    /// What became of the rows that are shipped to ClickHouse; the thread that ships counts.
+    ClickHouseCounters;
+
+    /// Rows that ClickHouse took, those included that were sent again.
+    rows_shipped: Counter,
+    /// Bytes of them, as they were sent.
+    shipped_bytes: Counter,
+    /// Attempts to ship that failed; they are repeated.
+    failures: Counter,
+    /// Rows of files that could not be read, and so are not shipped.
+    rows_unreadable: Counter,
+}
+
+counters! {
     /// What happened at one socket: its receiver's work, and what became of the requests it brought.
     SocketCounters;
 

@@ -32,6 +32,9 @@ mod bench;
 mod browser;
 /// What the buffers hold while the merger stands still.
 mod burst;
+/// Rows of history in ClickHouse.
+#[cfg(feature = "sql")]
+mod clickhouse;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
 /// The past on disk: restarts, folders that cannot be used, what the status says.

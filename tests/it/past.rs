@@ -375,7 +375,7 @@ fn what_is_not_kept_is_said() {
 }
 
 /// Python with `duckdb`, `pyarrow` and `pandas`, about to run a script over a folder.
-fn python(script: &str, dir: &Path) -> Command {
+pub(crate) fn python(script: &str, dir: &Path) -> Command {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
     let target = Path::new(env!("CARGO_BIN_EXE_pinbad")).ancestors().nth(2);
     let mut python = Command::new(target.unwrap().join("clients/readers/bin/python"));

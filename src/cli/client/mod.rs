@@ -14,12 +14,12 @@ use thiserror::Error;
 use ureq::http::{Request, Response};
 use ureq::{Agent, AsSendBody, Body};
 
+use crate::access::roots;
 use crate::cli::format;
 use crate::config::secret::Secret;
 
 pub mod address;
 pub mod credentials;
-pub mod roots;
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -124,7 +124,8 @@ impl Client {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_MAX));
         if url.starts_with("https:") {
-            settings = settings.tls_config(roots::tls(ca_file).map_err(ClientError::Usage)?);
+            settings = settings
+                .tls_config(roots::tls(("--ca-file", ca_file)).map_err(ClientError::Usage)?);
         }
         Ok(Self {
             url,

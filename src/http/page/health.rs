@@ -39,6 +39,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @for problem in ["off", "error"].map(|name| &status.get("history").unwrap_or_default()[name]) {
                 @if let Some(problem) = problem.as_str() { p.problem { "No history is written: " (visible(problem)) } }
             }
+            @if let Some(shipping) = status.get("clickhouse") {
+                @if let Some(problem) = shipping["error"].as_str() { p.problem { "Nothing is shipped to ClickHouse: " (visible(problem)) } }
+                @for refused in shipping["refused"].as_array().into_iter().flatten() {
+                    p.problem { "ClickHouse refused " (refused["rows"].to_string()) " rows for " (visible(refused["table"].as_str().unwrap_or_default())) ": " (visible(refused["error"].as_str().unwrap_or_default())) }
+                }
+            }
         }
         div.columns #counters data-live { (counters(view, &status)) }
         (memory_plan(&view.app.settings.memory_plan))
@@ -117,11 +123,15 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
             Some(room),
         ),
     ];
-    let history = status.get("history");
-    let of_history = |name: &str| history.map_or(0.0, |it| sum(&it[name]));
-    let kept = columns("history").iter().map(|it| {
-        let room = Some(of_history(&it.room));
-        row(&it.name, &it.title, it.show, of_history(&it.name), room)
+    let groups = [("History", "history"), ("ClickHouse", "clickhouse")];
+    let groups = groups.into_iter().filter_map(|(title, name)| {
+        let of = status.get(name)?;
+        let kept = columns(name).iter().map(|it| {
+            let room = of.get(&it.room).map(sum);
+            let number = of.get(&it.name).map_or(0.0, sum);
+            row(&it.name, &it.title, it.show, number, room)
+        });
+        Some(narrow_table(title, &[], &kept.collect::<Vec<_>>()))
     });
     let [since, now] = ["Since the start", "Now, per s"].map(Head::number);
     let heads = [Head::text("Counter"), since, now];
@@ -129,7 +139,7 @@ fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
         (narrow_table("Received", &heads, &received.collect::<Vec<_>>()))
         (narrow_table("In memory", &[], &in_memory.collect::<Vec<_>>()))
         (narrow_table("Lost, refused, repaired", &[], &losses.collect::<Vec<_>>()))
-        @if history.is_some() { (narrow_table("History", &[], &kept.collect::<Vec<_>>())) }
+        @for group in groups { (group) }
         (narrow_table("CPU and memory", &[], &usage))
     }
 }

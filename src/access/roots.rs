@@ -1,4 +1,4 @@
-//! Whose signature under a daemon's certificate counts: those in a file, or those that the system trusts.
+//! Whose signature under a server's certificate counts, a daemon's or ClickHouse's: those in a file, or those that the system trusts.
 //!
 //! Read only when an address begins with `https`. The system's are one file whose place depends on the system; the variable
 //! `SSL_CERT_FILE` names another, as for curl. A daemon whose certificate was signed by nobody in there is not asked.
@@ -17,19 +17,16 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// How TLS is done with these roots, or with the system's.
+/// How TLS is done with these roots, or with the system's. Before the file stands the name of the setting that gives it.
 ///
 /// # Errors
 /// Says which file cannot be used and why.
-pub fn tls(file: Option<&Path>) -> Result<TlsConfig, String> {
+pub fn tls((setting, file): (&str, Option<&Path>)) -> Result<TlsConfig, String> {
+    let none =
+        || format!("there are no certificates of this system that one could trust; give {setting}");
     let (name, path) = match file {
-        Some(file) => ("--ca-file", file.to_owned()),
-        None => (
-            "the system's certificates",
-            system().ok_or(
-                "there are no certificates of this system that one could trust; give --ca-file",
-            )?,
-        ),
+        Some(file) => (setting, file.to_owned()),
+        None => ("the system's certificates", system().ok_or_else(none)?),
     };
     let shown = path.display();
     let pem =

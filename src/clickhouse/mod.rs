@@ -1,0 +1,19 @@
+//! ClickHouse: what history writes on many machines, in one place.
+//!
+//! ```text
+//!   history: pieces --(minute over)--> shipment --(Native, LZ4)--> HTTP --> rollup, coverage
+//!               \--(published before it was shipped)--> unshipped/
+//! ```
+//!
+//! A unit is the rows of a store, a report and a minute that were shipped together, its part of that minute. Rows
+//! replace each other by unit and key, so a unit that is sent twice counts once, however late
+//! ([`history::Shipping`](crate::history::Shipping) says what belongs to it). Without `clickhouse.url` there is no thread and no connection.
+
+mod native;
+mod rollups;
+mod server;
+mod sink;
+mod tables;
+
+pub use self::sink::{ShipStatus, Sink};
+pub use self::tables::statements;

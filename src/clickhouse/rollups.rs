@@ -1,0 +1,90 @@
+//! Rows of reports and of coverage as ClickHouse gets them.
+
+use super::native::{Block, RowWriter};
+use super::tables::{COVERAGE, ROLLUP, Table};
+use crate::history::{Coverage, Dataset, RowRef};
+use crate::report::reading::Extremes;
+use crate::report::row_key::key_texts;
+
+/// Whose rows they are: what every row says.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// The store, 128 bits.
+    pub(super) store: u128,
+    pub(super) collector: String,
+    pub(super) dc: String,
+}
+
+/// The table for the rows of a dataset.
+pub(super) fn table_of(dataset: &Dataset) -> &'static Table {
+    match dataset.is_coverage() {
+        true => &COVERAGE,
+        false => &ROLLUP,
+    }
+}
+
+/// Adds a row of a dataset to a block of its table.
+pub(super) fn push(
+    block: &mut Block,
+    origin: &Origin,
+    part: u32,
+    dataset: &Dataset,
+    row: RowRef<'_>,
+) {
+    let to = &mut block.row();
+    if dataset.is_coverage() {
+        let mut of = key_texts(row.key);
+        let (report, definition) = (of.next(), of.next());
+        let report = [report, definition].map(Option::unwrap_or_default);
+        push_unit(to, origin, part, report, row.time);
+        let coverage = Coverage::of(&row.gain.sum.totals);
+        to.u64(coverage.secs);
+        to.u64(clipped(coverage.missed));
+        to.u64(clipped(coverage.histograms_dropped));
+        to.u64(clipped(coverage.keys_folded));
+        to.u64(coverage.rows_lost);
+        return;
+    }
+    push_unit(to, origin, part, [&dataset.report, &dataset.hash], row.time);
+    let totals = &row.gain.sum.totals;
+    to.texts(key_texts(row.key));
+    to.bool(row.is_other);
+    to.u64(totals.requests);
+    to.u128(totals.hits);
+    to.u64(totals.errors);
+    to.u128(totals.time);
+    to.u128(totals.ru_utime);
+    to.u128(totals.ru_stime);
+    // Of each request 32 bits: those of a minute fit.
+    to.u64(clipped(totals.traffic));
+    to.u64(clipped(totals.memory));
+    let seen = row.gain.extremes;
+    let has_seen = seen != Extremes::NOTHING;
+    to.optional(has_seen.then_some(seen.time_min));
+    to.optional(has_seen.then_some(seen.time_max));
+    to.optional(has_seen.then_some(seen.memory_peak_max.into()));
+    let buckets = row.gain.buckets();
+    to.bool(buckets.is_some());
+    to.counts(buckets.into_iter().flatten());
+}
+
+/// What all tables begin with.
+fn push_unit(
+    to: &mut RowWriter<'_>,
+    origin: &Origin,
+    part: u32,
+    [report, definition]: [&str; 2],
+    time: u64,
+) {
+    to.text(report);
+    to.text(definition);
+    to.u32(u32::try_from(time).unwrap_or(u32::MAX));
+    to.text(&origin.dc);
+    to.text(&origin.collector);
+    to.uuid(origin.store);
+    to.u32(part);
+}
+
+fn clipped(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}

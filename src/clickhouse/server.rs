@@ -1,0 +1,184 @@
+//! ClickHouse's HTTP interface: a statement with its rows, and what came of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::Agent;
+use ureq::http::Request;
+
+use crate::access::{read_secret, roots};
+use crate::config::ClickHouseConfig;
+use crate::config::secret::Secret;
+use crate::shutdown::Shutdown;
+
+/// Longest wait for a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for an answer, of which the rows have to be stored first.
+const ANSWER_MAX: Duration = Duration::from_secs(300);
+/// Longest text of an error that is read.
+const ERROR_BYTES_MAX: u64 = 16 << 10;
+/// How often a stop is noticed meanwhile.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Errors of the server that are of the rows or of the table: sending the same again later changes nothing, unless somebody mends
+/// the table (`NO_SUCH_COLUMN_IN_TABLE`, `TYPE_MISMATCH` and so on). All others pass: quorum, memory, too many parts, passwords that are
+/// being changed, tables that are not there yet.
+const REFUSALS: [u32; 24] = [
+    6, 8, 10, 16, 20, 26, 27, 38, 41, 43, 44, 47, 50, 53, 62, 70, 72, 117, 122, 130, 131, 349, 407,
+    469,
+];
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// A stop was requested.
+    Stopped,
+    /// It may be done later.
+    Later(String),
+    /// These rows will not be taken.
+    Refused(String),
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Server {
+    agent: Agent,
+    url: Arc<str>,
+    database: String,
+    user: String,
+    password: Option<Secret>,
+}
+
+impl Server {
+    /// That of the configuration.
+    pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
+        let password = config.password_file.as_deref().map(|path| {
+            read_secret(path).map(Secret::new).map_err(|problem| {
+                format!("clickhouse.password_file: {}: {problem}", path.display())
+            })
+        });
+        let url = config.url.trim_end_matches('/');
+        let mut settings = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_MAX))
+            .timeout_recv_response(Some(ANSWER_MAX))
+            .timeout_send_body(Some(ANSWER_MAX));
+        if url.starts_with("https:") {
+            let of = ("clickhouse.ca_file", config.ca_file.as_deref());
+            settings = settings.tls_config(roots::tls(of)?);
+        }
+        Ok(Self {
+            agent: settings.build().new_agent(),
+            url: url.into(),
+            database: config.database.clone(),
+            user: config.user.clone(),
+            password: password.transpose()?,
+        })
+    }
+
+    /// Runs a statement that has no rows with it, and belongs to no database if it makes one.
+    pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Result<(), Failure> {
+        self.post(&[], statement.as_bytes().to_vec(), false, stop)
+    }
+
+    /// Adds rows. What has the same `token` is the same.
+    pub(super) fn insert(
+        &self,
+        statement: &str,
+        token: &str,
+        rows: Vec<u8>,
+        stop: &Shutdown,
+    ) -> Result<(), Failure> {
+        let parameters = [
+            ("database", self.database.as_str()),
+            ("query", statement),
+            ("insert_deduplication_token", token),
+            // Taken means stored, on all shards.
+            ("async_insert", "0"),
+            ("insert_distributed_sync", "1"),
+        ];
+        self.post(&parameters, rows, true, stop)
+    }
+
+    /// On a thread of its own: a stop does not wait for the server.
+    fn post(
+        &self,
+        parameters: &[(&str, &str)],
+        body: Vec<u8>,
+        is_packed: bool,
+        stop: &Shutdown,
+    ) -> Result<(), Failure> {
+        let parameters = parameters.iter().map(|(name, value)| {
+            let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
+            format!("{name}={value}")
+        });
+        let parameters: Vec<_> = parameters.collect();
+        let uri = format!("{}/?{}", self.url, parameters.join("&"));
+        let mut request = Request::builder().method("POST").uri(uri);
+        if !self.user.is_empty() {
+            request = request.header("x-clickhouse-user", &self.user);
+        }
+        if let Some(password) = &self.password {
+            request = request.header("x-clickhouse-key", password.reveal());
+        }
+        if is_packed {
+            request = request.header("content-encoding", "lz4");
+        }
+        let later = |problem: String| Failure::Later(format!("{}: {problem}", self.url));
+        let request = request
+            .body(body)
+            .map_err(|error| later(error.to_string()))?;
+        let (agent, url) = (self.agent.clone(), Arc::clone(&self.url));
+        let (done, answer) = sync_channel(1);
+        let run = move || {
+            // Nobody waits for it after a stop.
+            let _unread = done.send(run(&agent, &url, request));
+        };
+        let thread = std::thread::Builder::new().name("ship".to_owned());
+        thread
+            .spawn(run)
+            .map_err(|error| later(error.to_string()))?;
+        loop {
+            match answer.recv_timeout(NAP) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if stop.requested() => return Err(Failure::Stopped),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(later("its thread ended".to_owned()));
+                }
+            }
+        }
+    }
+}
+
+fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failure> {
+    let later = |problem: &str| Failure::Later(format!("{url}: {problem}"));
+    let mut answer = agent
+        .run(request)
+        .map_err(|error| later(&error.to_string()))?;
+    let body = answer.body_mut().with_config().limit(ERROR_BYTES_MAX);
+    // An error that came after the head of the answer stands in its body.
+    let text = body.lossy_utf8(true).read_to_string().unwrap_or_default();
+    let status = answer.status().as_u16();
+    let code = text
+        .split_once("Code: ")
+        .and_then(|(_, rest)| rest.split_once(|it: char| !it.is_ascii_digit()))
+        .and_then(|(code, _)| code.parse::<u32>().ok());
+    if status == 200 && code.is_none() {
+        return Ok(());
+    }
+    let first = text.lines().next().unwrap_or_default();
+    let said: String = first
+        .chars()
+        .filter(|it| !it.is_control())
+        .take(300)
+        .collect();
+    match code {
+        Some(code) if REFUSALS.contains(&code) => Err(Failure::Refused(said)),
+        _ => Err(later(&format!("it answered {status}: {said}"))),
+    }
+}

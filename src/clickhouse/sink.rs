@@ -1,0 +1,396 @@
+//! The thread that ships: what history has written goes to ClickHouse, minute by minute, each row once.
+//!
+//! The disk is the queue. A shipment is sent as blocks of rows, each tried again until the server has taken it; after a
+//! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tracing::{error, info, warn};
+
+use super::native::Block;
+use super::rollups::{Origin, push, table_of};
+use super::server::{Failure, Server};
+use super::tables::{self, Table};
+use crate::clock::Clock;
+use crate::config::ClickHouseConfig;
+use crate::history::{Parts, Refused, Shipment, Shipping, Store, StoreError, Waiting};
+use crate::shutdown::Shutdown;
+use crate::telemetry::counters::ClickHouseCounters;
+use crate::telemetry::reading::{Group, Place, readings};
+
+/// How often it is looked for something to ship, and a stop is noticed.
+const NAP: Duration = Duration::from_millis(50);
+/// Rows of a block, and bytes of one before it is compressed.
+const BLOCK_ROWS: u64 = 65_536;
+const BLOCK_BYTES: usize = 8 << 20;
+/// From one attempt that failed to the next, milliseconds.
+const PAUSE_MS: u64 = 500;
+const PAUSE_MS_MAX: u64 = 60_000;
+/// How often what was refused is tried again.
+const REFUSED_MS: u64 = 600_000;
+
+/// What becomes of it, for all who look.
+#[derive(Debug, Clone)]
+pub struct ShipStatus(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    counters: ClickHouseCounters,
+    clock: Arc<dyn Clock>,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    /// Why the last attempt failed, if it did.
+    error: Option<String>,
+    waiting: Waiting,
+    refused: Vec<Refused>,
+}
+
+impl ShipStatus {
+    /// For the daemon's status.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        let Shared {
+            counters,
+            clock,
+            now,
+        } = &*self.0;
+        let now = now.lock();
+        let Waiting {
+            rows,
+            bytes,
+            since,
+            dropped,
+        } = now.waiting;
+        let unix_secs = clock.unix_ms() / 1_000;
+        let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
+        let refused: u64 = now.refused.iter().map(|it| it.rows).sum();
+        let mut readings = readings! {
+            Gauge rows_waiting = rows, "Rows of history that ClickHouse has not got yet.";
+            Gauge waiting_bytes = bytes, "Bytes of the files of history.dir that have them.";
+            Gauge waiting_age_seconds = age, "Since when the oldest of them lies on disk; some minutes are the rule.";
+            Gauge rows_refused = refused, "Rows that ClickHouse refused; set aside, and tried again now and then.";
+            Counter rows_dropped = dropped, "Rows that retention removed before ClickHouse had them.";
+        };
+        readings.extend(counters.counts().readings());
+        let refused = now.refused.iter().map(|it| {
+            json!({"table": it.table, "part": it.units.part(), "rows": it.rows, "error": it.error})
+        });
+        let texts = json!({"error": now.error, "refused": refused.collect::<Vec<_>>()});
+        Group::new(Place::Object("clickhouse"), readings).with_texts(texts)
+    }
+}
+
+/// Ships.
+#[derive(Debug)]
+pub struct Sink {
+    server: Server,
+    shipping: Shipping,
+    parts: Parts,
+    origin: Origin,
+    /// Statements that are to be run before anything is shipped.
+    statements: Vec<String>,
+    status: ShipStatus,
+    clock: Arc<dyn Clock>,
+    pause_ms: u64,
+    /// When what was refused is tried again, monotonic milliseconds.
+    refused_ms: u64,
+}
+
+impl Sink {
+    /// Ships what `store` writes, and keeps there what is not shipped.
+    ///
+    /// # Errors
+    /// When the password or certificates cannot be read.
+    pub fn new(
+        config: &ClickHouseConfig,
+        store: &Store,
+        shipping: Shipping,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let collector = match config.collector.as_str() {
+            "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
+            named => named.to_owned(),
+        };
+        let statements = match config.create_tables {
+            true => tables::statements(&config.database, None),
+            false => Vec::new(),
+        };
+        let status = ShipStatus(Arc::new(Shared {
+            counters: ClickHouseCounters::default(),
+            clock: Arc::clone(&clock),
+            now: Mutex::default(),
+        }));
+        info!(url = config.url, "Shipping history to ClickHouse.");
+        let sink = Self {
+            server: Server::of(config)?,
+            parts: store.parts(),
+            origin: Origin {
+                store: u128::from_str_radix(store.id(), 16).unwrap_or_default(),
+                collector: collector.trim().to_owned(),
+                dc: config.dc.clone(),
+            },
+            shipping,
+            statements,
+            status,
+            refused_ms: clock.mono_ms(),
+            clock,
+            pause_ms: 0,
+        };
+        sink.show();
+        Ok(sink)
+    }
+
+    /// What becomes of it.
+    #[must_use]
+    pub fn status(&self) -> ShipStatus {
+        self.status.clone()
+    }
+
+    /// Ships until a stop is requested; what is not shipped then is shipped after the next start.
+    pub fn run(mut self, stop: &Shutdown) {
+        // On Linux this is the thread's own.
+        if let Err(error) = rustix::process::setpriority_process(None, 10) {
+            warn!(%error, "The thread that ships keeps its priority.");
+        }
+        let mut looked = 0;
+        while !stop.requested() {
+            std::thread::sleep(NAP);
+            let now = self.clock.unix_ms() / 1_000;
+            if looked != now {
+                looked = now;
+                self.show();
+                // One after the other while there are more.
+                while self.ship(stop).unwrap_or(false) {
+                    self.show();
+                }
+            }
+        }
+    }
+
+    /// Ships what is next; whether there was something.
+    fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
+        while let Some(statement) = self.statements.first().cloned() {
+            self.again(stop, |sink, _| sink.server.execute(&statement, stop))?;
+            self.statements.remove(0);
+        }
+        let now = self.clock.unix_ms() / 1_000;
+        if let Some(mut shipment) = self.shipping.next(&self.parts, now) {
+            self.again(stop, |sink, _| later(sink.shipping.begin(&shipment)))?;
+            let refused = self.send(&mut shipment, None, stop)?;
+            self.again(stop, |sink, _| {
+                later(sink.shipping.end(&shipment, refused.clone()))
+            })?;
+            return Ok(true);
+        }
+        if self.clock.mono_ms() >= self.refused_ms {
+            self.refused_ms = self.clock.mono_ms() + REFUSED_MS;
+            for (before, mut shipment) in self.shipping.refused(&self.parts) {
+                let refused = self.send(&mut shipment, Some(&before.table), stop)?;
+                if refused.is_empty() {
+                    self.again(stop, |sink, _| later(sink.shipping.end_refused(&before)))?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sends the rows of a shipment, or those for one table; what was refused.
+    fn send(
+        &mut self,
+        shipment: &mut Shipment,
+        only: Option<&str>,
+        stop: &Shutdown,
+    ) -> Result<Vec<Refused>, Failure> {
+        loop {
+            let mut sending = Sending {
+                blocks: BTreeMap::new(),
+                refused: Vec::new(),
+                part: shipment.units.part(),
+            };
+            match self.send_rows(shipment, only, &mut sending, stop) {
+                Ok(()) => {
+                    let refused = sending.refused.into_iter().map(|(table, rows, error)| {
+                        warn!(
+                            table,
+                            rows, error, "ClickHouse refuses rows: they are set aside."
+                        );
+                        Refused {
+                            units: shipment.units,
+                            table: table.to_owned(),
+                            rows,
+                            error,
+                        }
+                    });
+                    return Ok(refused.collect());
+                }
+                Err(Trouble::Send(failure)) => return Err(failure),
+                Err(Trouble::Read(StoreError::Stopped)) => return Err(Failure::Stopped),
+                Err(Trouble::Read(StoreError::Damaged { path, reason })) => {
+                    let rows = shipment.leave_out(&path);
+                    self.status.0.counters.rows_unreadable.add(rows);
+                    error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
+                }
+                Err(Trouble::Read(error)) => {
+                    self.pause(&error.to_string(), stop)?;
+                }
+            }
+        }
+    }
+
+    fn send_rows(
+        &mut self,
+        shipment: &Shipment,
+        only: Option<&str>,
+        sending: &mut Sending,
+        stop: &Shutdown,
+    ) -> Result<(), Trouble> {
+        for dataset in shipment.datasets() {
+            let table = table_of(&dataset);
+            if only.is_some_and(|only| only != table.name) {
+                continue;
+            }
+            let mut sent = Ok(());
+            shipment
+                .rows(&dataset, stop, &mut |row| {
+                    let (_, block) = sending
+                        .blocks
+                        .entry(table.name)
+                        .or_insert_with(|| (table, Block::new(&table.sent())));
+                    push(block, &self.origin, sending.part, &dataset, row);
+                    if block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES {
+                        sent = self.send_block(table, sending, stop);
+                    }
+                    sent.is_ok()
+                })
+                .map_err(Trouble::Read)?;
+            sent.map_err(Trouble::Send)?;
+        }
+        let left: Vec<&'static Table> = sending.blocks.values().map(|(table, _)| *table).collect();
+        for table in left {
+            self.send_block(table, sending, stop)
+                .map_err(Trouble::Send)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the block of a table, until it is taken or refused.
+    fn send_block(
+        &mut self,
+        table: &'static Table,
+        sending: &mut Sending,
+        stop: &Shutdown,
+    ) -> Result<(), Failure> {
+        let Some((_, block)) = sending.blocks.remove(table.name) else {
+            return Ok(());
+        };
+        let rows = block.rows;
+        if let Some((_, before, _)) = sending.refused.iter_mut().find(|it| it.0 == table.name) {
+            *before += rows;
+            return Ok(());
+        }
+        let body = block
+            .packed()
+            .map_err(|error| Failure::Later(error.to_string()))?;
+        drop(block);
+        let digest = ring::digest::digest(&ring::digest::SHA256, &body);
+        let token: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let statement = table.insert();
+        let bytes = body.len() as u64;
+        let sent = self.again(stop, |sink, _| {
+            sink.server.insert(&statement, &token, body.clone(), stop)
+        });
+        let counters = &self.status.0.counters;
+        match sent {
+            Ok(()) => {
+                counters.rows_shipped.add(rows);
+                counters.shipped_bytes.add(bytes);
+                Ok(())
+            }
+            Err(Failure::Refused(error)) => {
+                sending.refused.push((table.name, rows, error));
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Tries something until it is done, refused, or a stop is requested.
+    fn again(
+        &mut self,
+        stop: &Shutdown,
+        mut work: impl FnMut(&mut Self, ()) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        loop {
+            match work(self, ()) {
+                Err(Failure::Later(error)) => self.pause(&error, stop)?,
+                ended => {
+                    self.pause_ms = 0;
+                    self.status.0.now.lock().error = None;
+                    return ended;
+                }
+            }
+        }
+    }
+
+    /// Waits after something that failed, ever longer.
+    fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
+        self.status.0.counters.failures.add(1);
+        if self.pause_ms == 0 {
+            warn!(
+                error,
+                "Cannot ship to ClickHouse: history keeps it, and it is tried again."
+            );
+        }
+        self.status.0.now.lock().error = Some(error.to_owned());
+        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
+        // Many pinbads do not come back at the same moment.
+        let random = ahash::RandomState::new().hash_one(self.origin.store);
+        let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
+        let until = self.clock.mono_ms() + pause_ms;
+        while self.clock.mono_ms() < until {
+            if stop.requested() {
+                return Err(Failure::Stopped);
+            }
+            self.show();
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// Shows what waits.
+    fn show(&self) {
+        let (waiting, refused) = self.shipping.waiting(&self.parts);
+        let mut now = self.status.0.now.lock();
+        (now.waiting, now.refused) = (waiting, refused);
+    }
+}
+
+fn later(done: Result<(), StoreError>) -> Result<(), Failure> {
+    done.map_err(|error| Failure::Later(error.to_string()))
+}
+
+/// Rows on their way.
+struct Sending {
+    /// By table.
+    blocks: BTreeMap<&'static str, (&'static Table, Block)>,
+    /// Table, rows, why.
+    refused: Vec<(&'static str, u64, String)>,
+    part: u32,
+}
+
+/// Why a shipment did not end.
+enum Trouble {
+    Read(StoreError),
+    Send(Failure),
+}

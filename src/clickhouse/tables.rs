@@ -1,0 +1,179 @@
+//! The tables there, and the statements that make them.
+//!
+//! Columns are only ever added: a table of an older pinbad gets those that it lacks. Rows replace each other by the unit that they
+//! are of (store, minute, part) and their key, so one that is sent twice counts once.
+
+use std::fmt::Write as _;
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Its name.
+    pub(super) name: &'static str,
+    about: &'static str,
+    /// Name and type as it is there, codec included.
+    columns: &'static [(&'static str, &'static str)],
+    partition: &'static str,
+    order: &'static str,
+    /// Which shard has a row: always the same.
+    shard: &'static str,
+}
+
+const REPORT: (&str, &str) = ("report", "LowCardinality(String)");
+const DEFINITION: (&str, &str) = ("definition", "LowCardinality(String)");
+const TIME: (&str, &str) = ("t", "DateTime('UTC') CODEC(Delta, ZSTD(1))");
+const DC: (&str, &str) = ("dc", "LowCardinality(String)");
+const COLLECTOR: (&str, &str) = ("collector", "LowCardinality(String)");
+const STORE: (&str, &str) = ("store", "UUID");
+const PART: (&str, &str) = ("part", "UInt32");
+
+const SUM: &str = "UInt128 CODEC(ZSTD(1))";
+const COUNT: &str = "UInt64 CODEC(T64, ZSTD(1))";
+const OPTIONAL: &str = "Nullable(UInt64) CODEC(ZSTD(1))";
+
+/// What keys of reports gained in a minute.
+pub(super) const ROLLUP: Table = Table {
+    name: "rollup",
+    about: "What keys of reports gained, by the minute",
+    columns: &[
+        REPORT,
+        DEFINITION,
+        TIME,
+        DC,
+        COLLECTOR,
+        STORE,
+        PART,
+        ("key", "Array(LowCardinality(String))"),
+        ("other", "Bool"),
+        ("req_count", COUNT),
+        ("hit_count", SUM),
+        ("error_count", COUNT),
+        ("time_total_us", SUM),
+        ("ru_utime_total_us", SUM),
+        ("ru_stime_total_us", SUM),
+        ("traffic_total", COUNT),
+        ("memory_footprint_total", COUNT),
+        ("time_min_us", OPTIONAL),
+        ("time_max_us", OPTIONAL),
+        ("memory_peak_max", OPTIONAL),
+        ("has_histogram", "Bool"),
+        ("histogram", "Map(UInt32, UInt64) CODEC(ZSTD(1))"),
+    ],
+    partition: "toYYYYMM(t)",
+    order: "report, definition, t, dc, collector, store, part, other, key",
+    shard: "cityHash64(store, part)",
+};
+
+/// In how many seconds of a minute which reports were counted.
+pub(super) const COVERAGE: Table = Table {
+    name: "coverage",
+    about: "In how many seconds of a minute which reports were counted, busy or idle, and what was missed",
+    columns: &[
+        REPORT,
+        DEFINITION,
+        TIME,
+        DC,
+        COLLECTOR,
+        STORE,
+        PART,
+        ("seconds", COUNT),
+        ("missed_requests", COUNT),
+        ("histograms_dropped", COUNT),
+        ("keys_folded", COUNT),
+        ("rows_lost", COUNT),
+    ],
+    partition: "toYYYYMM(t)",
+    order: "report, definition, t, dc, collector, store, part",
+    shard: "cityHash64(store, part)",
+};
+
+/// All.
+const TABLES: [&Table; 2] = [&ROLLUP, &COVERAGE];
+
+impl Table {
+    /// Names and types of what is sent: plain ones, which the server turns into its own.
+    pub(super) fn sent(&self) -> Vec<(&'static str, &'static str)> {
+        let plain = |type_name: &'static str| match type_name.split(" CODEC").next() {
+            Some("LowCardinality(String)") => "String",
+            Some("Array(LowCardinality(String))") => "Array(String)",
+            Some("DateTime('UTC')") => "DateTime",
+            Some(plain) => plain,
+            None => type_name,
+        };
+        let columns = self.columns.iter();
+        columns
+            .map(|(name, type_name)| (*name, plain(type_name)))
+            .collect()
+    }
+
+    /// The statement before the rows.
+    pub(super) fn insert(&self) -> String {
+        let names: Vec<_> = self.columns.iter().map(|(name, _)| *name).collect();
+        format!(
+            "INSERT INTO {} ({}) FORMAT Native",
+            self.name,
+            names.join(", ")
+        )
+    }
+}
+
+/// The statements that make the database and its tables, and add what they lack: for one server, or for a cluster of this name.
+#[must_use]
+pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
+    let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
+    let mut all = vec![format!("CREATE DATABASE IF NOT EXISTS {database}{on}")];
+    for table in TABLES {
+        let Table {
+            name,
+            about,
+            columns,
+            partition,
+            order,
+            shard,
+        } = table;
+        let local = match cluster {
+            None => format!("{database}.{name}"),
+            Some(_) => format!("{database}.{name}_local"),
+        };
+        let engine = match cluster {
+            None => "ReplacingMergeTree",
+            Some(_) => {
+                "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}')"
+            }
+        };
+        let mut create = format!("CREATE TABLE IF NOT EXISTS {local}{on}\n(\n");
+        for (place, (name, type_name)) in columns.iter().enumerate() {
+            let comma = if place + 1 < columns.len() { "," } else { "" };
+            let _infallible = writeln!(create, "    {name} {type_name}{comma}");
+        }
+        let _infallible = write!(
+            create,
+            ")\nENGINE = {engine}\nPARTITION BY {partition}\nORDER BY ({order})\n\
+             SETTINGS non_replicated_deduplication_window = 1000\nCOMMENT '{about}'"
+        );
+        all.push(create);
+        // What stands in ORDER BY was there from the beginning.
+        let is_key = |name: &str| order.split(", ").any(|it| it == name);
+        let added = columns.iter().filter(|(name, _)| !is_key(name));
+        let added =
+            added.map(|(name, type_name)| format!("ADD COLUMN IF NOT EXISTS {name} {type_name}"));
+        let added: Vec<_> = added.collect();
+        let added = added.join(",\n    ");
+        all.push(format!("ALTER TABLE {local}{on}\n    {added}"));
+        if let Some(cluster) = cluster {
+            let whole = format!("{database}.{name}");
+            let cluster = quoted(cluster);
+            all.push(format!(
+                "CREATE TABLE IF NOT EXISTS {whole}{on} AS {local}\n\
+                 ENGINE = Distributed({cluster}, {database}, {name}_local, {shard})"
+            ));
+            all.push(format!("ALTER TABLE {whole}{on}\n    {added}"));
+        }
+    }
+    all
+}
+
+/// A text in a statement.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}

@@ -1,0 +1,563 @@
+//! What a sink elsewhere has of this store, and what is kept for it until it has it.
+//!
+//! ```text
+//!   pieces, by number    7  8  9 | 10 11          a cut: of pieces below `below` the rows of minutes before `minute`;
+//!              10:01     x  x  . |  .  .          of those below `whole` all rows
+//!              10:02     .  x  x |  .  .
+//!   ---- minute: 10:03 ----------+
+//!              10:03     .  .  . |  .  .
+//! ```
+//!
+//! The rows of a cut that are not in the one before are a shipment: of each minute what had come of it, added up by key. What
+//! comes later is in a later shipment, under another number. Pieces never change and each has a number of its own, so both cuts
+//! say for ever what a shipment has, and it can be sent again after whatever happened. They are written down, in `cursor`,
+//! before the first byte is sent, and again when all is taken.
+//!
+//! A piece that is published before it is shipped gets a second name in the same folder, `unshipped`, so publishing never waits for a
+//! sink. Retention takes those pieces as it takes files, and counts what is lost to the sink. Files that were there when the sink
+//! was first asked for are shipped one by one; what is published later was shipped as pieces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tracing::error;
+
+use super::disk::{Disk, StoreError, failed};
+use super::parquet::Want;
+use super::part::{Part, Parts, Section};
+use super::piece::Piece;
+use super::publish::{Merged, Source, unreadable};
+use super::store::Store;
+use super::{Dataset, Resolution, RowRef};
+use crate::shutdown::Shutdown;
+use crate::state::files::{self, Opened};
+
+/// The folder.
+const UNSHIPPED: &str = "unshipped";
+/// In it: what is shipped.
+const CURSOR: &str = "cursor";
+/// The newest format of that.
+const FORMAT: u32 = 1;
+
+/// How long a minute is over before it is shipped, seconds.
+const FINAL_SECS: u64 = 120;
+/// How old a piece is of which all is shipped, whatever minutes it has: a clock may have been ahead.
+const WHOLE_SECS: u64 = 3_600;
+/// What is shipped at once: so many pieces, and so many bytes of them unless one has more.
+const PIECES_MAX: usize = 64;
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Some rows of pieces: see above.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// Counts the shipments.
+    pub number: u32,
+    below: u64,
+    minute: u64,
+    whole: u64,
+}
+
+impl Cut {
+    /// Before which time it has the rows of a piece.
+    fn upper(&self, piece: u64) -> u64 {
+        match piece {
+            _ if piece >= self.below => 0,
+            _ if piece < self.whole => u64::MAX,
+            _ => self.minute,
+        }
+    }
+
+    /// Whether it has all rows of a piece.
+    fn covers(&self, part: &Part) -> bool {
+        self.upper(part.number()) >= part.span.end
+    }
+}
+
+/// Which rows belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Units {
+    /// Those of the second cut that are not in the first.
+    Pieces(Cut, Cut),
+    /// Those of the published file with this number.
+    File(u64),
+}
+
+impl Units {
+    /// The part of its minutes that it is: no two have the same.
+    #[must_use]
+    pub fn part(&self) -> u32 {
+        match self {
+            Self::Pieces(_, to) => to.number,
+            // Apart from the numbers of shipments.
+            Self::File(number) => 1 << 31 | (*number as u32),
+        }
+    }
+
+    /// The times of a part's rows that belong to it.
+    fn times(&self, part: &Part) -> Range<u64> {
+        let number = part.number();
+        match self {
+            Self::Pieces(from, to) if !part.is_published() => from.upper(number)..to.upper(number),
+            Self::File(file) if *file == number => 0..u64::MAX,
+            Self::Pieces(..) | Self::File(_) => 0..0,
+        }
+    }
+
+    fn has(&self, part: &Part) -> bool {
+        let times = self.times(part);
+        times.start.max(part.span.start) < times.end.min(part.span.end)
+    }
+}
+
+/// What the sink would not take, set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Which rows.
+    pub units: Units,
+    /// For which table.
+    pub table: String,
+    /// How many.
+    pub rows: u64,
+    /// Why.
+    pub error: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Cursor {
+    format: u32,
+    /// The number that the next part had when this began: files below are shipped.
+    begin: u64,
+    /// Of those, the ones below this are.
+    files: u64,
+    /// What is shipped.
+    done: Cut,
+    /// What is being shipped.
+    sending: Option<Cut>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
+}
+
+impl Cursor {
+    /// Whether rows of a part are still to be shipped, but for what was refused.
+    fn lacks(&self, part: &Part) -> bool {
+        if part.resolution != Resolution::Minute || part.is_raw() {
+            return false;
+        }
+        let number = part.number();
+        match part.is_published() {
+            true => number < self.begin && number >= self.files,
+            false => !self.done.covers(part),
+        }
+    }
+
+    fn needs(&self, part: &Part) -> bool {
+        let mut refused = self.refused.iter();
+        self.lacks(part) || refused.any(|it| it.units.has(part))
+    }
+}
+
+/// What is shipped, shared by the store and by what ships.
+#[derive(Debug, Clone)]
+pub struct Shipping(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    cursor: Cursor,
+    /// Pieces that are published and were not shipped before.
+    kept: Vec<Arc<Part>>,
+    /// Rows that retention took before they were shipped.
+    dropped: u64,
+}
+
+/// What waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Rows of the parts that are not shipped, or not as a whole.
+    pub rows: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the oldest was written, unix seconds.
+    pub since: Option<u64>,
+    /// Rows that retention took before they were shipped.
+    pub dropped: u64,
+}
+
+impl Shipping {
+    /// That of a store, which keeps what is to be shipped from now on.
+    ///
+    /// # Errors
+    /// When its folder cannot be used, or what it says cannot be read.
+    pub fn of(store: &mut Store) -> Result<Self, StoreError> {
+        let folder = store.dir().join(UNSHIPPED);
+        store.disk.make_folder(&folder, files::FOLDER_MODE)?;
+        let path = folder.join(CURSOR);
+        let found = read(&path)?;
+        let is_new = found.is_none();
+        let cursor = found.unwrap_or(Cursor {
+            format: FORMAT,
+            begin: store.manifest.next_number(),
+            files: 0,
+            done: Cut::default(),
+            sending: None,
+            refused: Vec::new(),
+        });
+        let inner = Inner {
+            kept: kept(&folder)?,
+            folder,
+            cursor,
+            dropped: 0,
+        };
+        let shipping = Self(Arc::new(Mutex::new(inner)));
+        if is_new {
+            shipping.0.lock().write(|_| ())?;
+        }
+        store.shipping = Some(shipping.clone());
+        Ok(shipping)
+    }
+
+    /// Gives pieces a second name that are about to be removed and not shipped yet.
+    pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
+        let mut inner = self.0.lock();
+        let needed = removed.iter().filter(|part| inner.cursor.needs(part));
+        let needed: Vec<_> = needed.filter(|part| !part.is_published()).collect();
+        for part in &needed {
+            let Range { start, end } = part.span;
+            let name = format!("{}-{start}-{end}.piece", part.number());
+            let path = inner.folder.join(name);
+            disk.link(&part.path, &path)?;
+            if !inner.kept.iter().any(|it| it.path == path) {
+                inner.kept.push(Arc::new(Part {
+                    path,
+                    resolution: part.resolution,
+                    span: part.span.clone(),
+                    sections: part.sections.clone(),
+                    bytes: part.bytes,
+                    rolled: part.rolled,
+                    written: part.written,
+                    crc: part.crc,
+                }));
+            }
+        }
+        match needed.is_empty() {
+            true => Ok(()),
+            false => disk.sync_folder(&inner.folder),
+        }
+    }
+
+    /// The pieces that are kept, for retention.
+    pub(super) fn kept(&self) -> Vec<Arc<Part>> {
+        self.0.lock().kept.clone()
+    }
+
+    /// Retention takes these parts: counts what the sink will never have, and removes the pieces that were kept for it alone.
+    pub(super) fn lose(&self, gone: &[Arc<Part>]) {
+        let mut inner = self.0.lock();
+        let lost = gone.iter().filter(|part| inner.cursor.needs(part));
+        inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
+        for part in gone {
+            let before = inner.kept.len();
+            inner.kept.retain(|it| it.path != part.path);
+            if inner.kept.len() < before {
+                // The next start removes what could not be removed now.
+                let _later = fs::remove_file(&part.path);
+            }
+        }
+    }
+
+    /// What is to be shipped next, if something is.
+    #[must_use]
+    pub fn next(&self, parts: &Parts, now: u64) -> Option<Shipment> {
+        let parts = Arc::clone(&parts.read());
+        let inner = self.0.lock();
+        let pieces = inner.pieces(&parts);
+        let cursor = &inner.cursor;
+        if let Some(to) = cursor.sending.or_else(|| cut(&cursor.done, &pieces, now)) {
+            let units = Units::Pieces(cursor.done, to);
+            return Some(Shipment::of(units, pieces.values()));
+        }
+        let files = parts.iter().filter(|part| part.is_published());
+        let file = files
+            .filter(|part| cursor.lacks(part))
+            .min_by_key(|part| part.number())?;
+        Some(Shipment::of(Units::File(file.number()), [file].into_iter()))
+    }
+
+    /// What was refused, to be tried again.
+    #[must_use]
+    pub fn refused(&self, parts: &Parts) -> Vec<(Refused, Shipment)> {
+        let parts = Arc::clone(&parts.read());
+        let inner = self.0.lock();
+        let pieces = inner.pieces(&parts);
+        let files = parts.iter().filter(|part| part.is_published());
+        let all: Vec<_> = pieces.values().chain(files).collect();
+        let again = inner.cursor.refused.iter();
+        let again = again.map(|it| {
+            let shipment = Shipment::of(it.units, all.iter().copied());
+            (it.clone(), shipment)
+        });
+        again.collect()
+    }
+
+    /// Writes down that a shipment begins.
+    ///
+    /// # Errors
+    /// When it cannot be written; then it does not begin.
+    pub fn begin(&self, shipment: &Shipment) -> Result<(), StoreError> {
+        let mut inner = self.0.lock();
+        match shipment.units {
+            Units::Pieces(_, to) if inner.cursor.sending.is_none() => {
+                inner.write(|cursor| cursor.sending = Some(to))
+            }
+            Units::Pieces(..) | Units::File(_) => Ok(()),
+        }
+    }
+
+    /// Writes down that all of a shipment was taken, or set aside.
+    ///
+    /// # Errors
+    /// When it cannot be written; then it is shipped again.
+    pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
+        let mut inner = self.0.lock();
+        inner.write(|cursor| {
+            match shipment.units {
+                Units::Pieces(_, to) => {
+                    cursor.done = to;
+                    cursor.sending = None;
+                }
+                Units::File(number) => cursor.files = number + 1,
+            }
+            cursor.refused.extend(refused);
+        })
+    }
+
+    /// Writes down that something was taken after all that had been refused, or is gone.
+    ///
+    /// # Errors
+    /// When it cannot be written; then it is tried again.
+    pub fn end_refused(&self, taken: &Refused) -> Result<(), StoreError> {
+        let mut inner = self.0.lock();
+        inner.write(|cursor| cursor.refused.retain(|it| it != taken))
+    }
+
+    /// What waits, and what was set aside.
+    #[must_use]
+    pub fn waiting(&self, parts: &Parts) -> (Waiting, Vec<Refused>) {
+        let parts = Arc::clone(&parts.read());
+        let inner = self.0.lock();
+        let pieces = inner.pieces(&parts);
+        let files = parts.iter().filter(|part| part.is_published());
+        let mut waiting = Waiting {
+            dropped: inner.dropped,
+            ..Waiting::default()
+        };
+        for part in pieces.values().chain(files) {
+            if inner.cursor.lacks(part) {
+                waiting.rows += part.rows();
+                waiting.bytes += part.bytes;
+                let since = waiting.since.get_or_insert(u64::MAX);
+                *since = part.written.min(*since);
+            }
+        }
+        (waiting, inner.cursor.refused.clone())
+    }
+}
+
+impl Inner {
+    /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither list is
+    /// shipped.
+    fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
+        let pieces = parts.iter().filter(|part| {
+            part.resolution == Resolution::Minute && !part.is_published() && !part.is_raw()
+        });
+        let all = self.kept.iter().chain(pieces);
+        all.map(|part| (part.number(), Arc::clone(part))).collect()
+    }
+
+    /// Changes the cursor, on disk first.
+    fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Result<(), StoreError> {
+        let mut cursor = self.cursor.clone();
+        change(&mut cursor);
+        let path = self.folder.join(CURSOR);
+        let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
+        let written = text
+            .and_then(|text| files::replace(&path, |file| std::io::Write::write_all(file, &text)));
+        written.map_err(failed("write", &path))?;
+        self.cursor = cursor;
+        let cursor = &self.cursor;
+        self.kept.retain(|part| {
+            let is_needed = cursor.needs(part);
+            if !is_needed {
+                // The next start removes what could not be removed now.
+                let _later = fs::remove_file(&part.path);
+            }
+            is_needed
+        });
+        Ok(())
+    }
+}
+
+/// What there is to ship beyond a cut.
+fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
+    let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
+    let mut to = Cut {
+        number: done.number + 1,
+        minute: over.max(done.minute),
+        ..*done
+    };
+    let (mut bytes, mut more) = (0, false);
+    for (place, (number, part)) in pieces.range(done.below..).enumerate() {
+        bytes += part.bytes;
+        more = place > 0 && (place >= PIECES_MAX || bytes > BYTES_MAX);
+        if more {
+            break;
+        }
+        to.below = number + 1;
+    }
+    // Written in the future: by a clock that was set back since.
+    let is_old = |part: &Part| part.written + WHOLE_SECS <= now || part.written > now + FINAL_SECS;
+    let begun = pieces.range(done.whole..to.below);
+    let old = begun.take_while(|(_, part)| is_old(part)).last();
+    to.whole = old.map_or(done.whole, |(number, _)| number + 1);
+    let is_due = to.minute > done.minute || to.whole > done.whole || more;
+    let units = Units::Pieces(*done, to);
+    (is_due && pieces.values().any(|part| units.has(part))).then_some(to)
+}
+
+fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
+    let damaged = |reason: String| StoreError::Damaged {
+        path: path.to_owned(),
+        reason,
+    };
+    let file = match files::open(path).map_err(failed("read", path))? {
+        Opened::Nothing => return Ok(None),
+        Opened::File(file) => file,
+        Opened::Other(reason) => return Err(damaged(reason)),
+    };
+    let cursor = serde_json::from_reader(std::io::BufReader::new(file));
+    let cursor: Cursor = cursor.map_err(|error| damaged(error.to_string()))?;
+    match cursor.format {
+        ..=FORMAT => Ok(Some(cursor)),
+        found => Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known: FORMAT,
+        }),
+    }
+}
+
+/// The pieces that were kept by those who ran before.
+fn kept(folder: &Path) -> Result<Vec<Arc<Part>>, StoreError> {
+    let mut kept = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
+        let path = entry.map_err(failed("read", folder))?.path();
+        if path.extension().is_none_or(|it| it != "piece") {
+            continue;
+        }
+        match kept_piece(&path) {
+            Ok(part) => kept.push(Arc::new(part)),
+            Err(error) => {
+                error!(file = %path.display(), %error, "A piece that was to be shipped cannot be read: it is left out.");
+            }
+        }
+    }
+    Ok(kept)
+}
+
+fn kept_piece(path: &Path) -> std::io::Result<Part> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut numbers = stem.split('-').skip(1).map(str::parse);
+    let (Some(Ok(start)), Some(Ok(end))) = (numbers.next(), numbers.next()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let file = fs::File::open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok(Part {
+        path: path.to_owned(),
+        resolution: Resolution::Minute,
+        span: start..end,
+        sections: Piece::open(file)?.sections(),
+        bytes,
+        rolled: true,
+        // Its hour is over.
+        written: start,
+        crc: 0,
+    })
+}
+
+/// Rows that are shipped together.
+#[derive(Debug)]
+pub struct Shipment {
+    /// Which.
+    pub units: Units,
+    parts: Vec<(Arc<Part>, Range<u64>)>,
+}
+
+impl Shipment {
+    fn of<'p>(units: Units, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
+        let parts = parts.filter(|part| units.has(part));
+        let parts = parts.map(|part| (Arc::clone(part), units.times(part)));
+        Self {
+            units,
+            parts: parts.collect(),
+        }
+    }
+
+    /// Whose rows it has.
+    #[must_use]
+    pub fn datasets(&self) -> Vec<Arc<Dataset>> {
+        let mut datasets: Vec<Arc<Dataset>> = Vec::new();
+        for Section { dataset, .. } in self.parts.iter().flat_map(|(part, _)| &part.sections) {
+            if !datasets.contains(dataset) {
+                datasets.push(Arc::clone(dataset));
+            }
+        }
+        datasets
+    }
+
+    /// Calls `each` for its rows of a dataset, until that is false: one for each key and minute.
+    ///
+    /// # Errors
+    /// When something cannot be read: which file, and why; and [`StoreError::Stopped`].
+    pub fn rows(
+        &self,
+        dataset: &Dataset,
+        stop: &Shutdown,
+        each: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> Result<(), StoreError> {
+        if let Units::File(_) = self.units {
+            let mut goes_on = true;
+            for (part, times) in &self.parts {
+                let read = part.read(dataset, times.clone(), Want::ALL, &mut |row| {
+                    goes_on = goes_on && each(row);
+                });
+                read.map_err(unreadable(&part.path))?;
+            }
+            return Ok(());
+        }
+        let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
+        let sources = pieces.map(|(part, times)| Source::of(part, times.clone()));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let mut merged = Merged::new(&sources, dataset, stop)?;
+        let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
+        merged.ended
+    }
+
+    /// Goes without a file that cannot be read; how many rows that has.
+    pub fn leave_out(&mut self, path: &Path) -> u64 {
+        let left = |(part, _): &(Arc<Part>, _)| part.path == path;
+        let rows = self.parts.iter().filter(|it| left(it));
+        let rows = rows.map(|(part, _)| part.rows()).sum();
+        self.parts.retain(|it| !left(it));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::*;
+use crate::history::{Batch, Gain, Retention};
+use crate::report::histogram::BucketLayout;
+use crate::report::row_key::push_key;
+
+/// 2024-02-28, 12:57:00 UTC.
+const NOON: u64 = 1_709_125_020;
+
+const FOR_EVER: Retention = Retention {
+    secs: [u64::MAX; 3],
+    size_max: u64::MAX,
+    free_min: 0,
+};
+
+fn dataset() -> Arc<Dataset> {
+    Arc::new(Dataset {
+        report: "by script".to_owned(),
+        hash: "0123456789abcdef".to_owned(),
+        keys: vec!["script_name".to_owned()],
+        ..Dataset::coverage()
+    })
+}
+
+/// Requests and microseconds by minute and key.
+type Sums = BTreeMap<(u64, Vec<u8>), (u64, u128)>;
+
+/// A store and what its sink has got, by part too.
+struct Place {
+    dir: tempfile::TempDir,
+    store: Option<(Store, Shipping)>,
+    flushed: Sums,
+    taken: BTreeMap<(u64, u32, Vec<u8>), (u64, u128)>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            store: None,
+            flushed: Sums::new(),
+            taken: BTreeMap::new(),
+        }
+    }
+
+    fn open(&mut self) -> &mut (Store, Shipping) {
+        let dir = self.dir.path();
+        self.store.get_or_insert_with(|| {
+            let mut store = Store::open(dir, FOR_EVER).unwrap();
+            let shipping = Shipping::of(&mut store).unwrap();
+            (store, shipping)
+        })
+    }
+
+    fn flush(&mut self, now: u64, minutes: &[u64]) {
+        let mut batch = Batch::default();
+        for (number, minute) in (1..).zip(minutes) {
+            let (time, mut key) = (minute / 60 * 60, Vec::new());
+            push_key(&mut key, &format!("/{}", number % 3));
+            let gain = Gain::of_times(&BucketLayout::LogLinear, [(1_000 * number, 2)].into_iter());
+            batch.add(&dataset(), time, &key, false, &gain);
+            let sums = self.flushed.entry((time, key)).or_default();
+            sums.0 += 2;
+            sums.1 += u128::from(2_000 * number);
+        }
+        let (store, _) = self.open();
+        store.flush(&batch, now, || ()).unwrap();
+    }
+
+    fn publish(&mut self, now: u64) {
+        let (store, _) = self.open();
+        while store.publish_due(now, &Shutdown::new()).unwrap() {}
+        store.collect();
+    }
+
+    /// Ships what is next, or as many rows of it.
+    fn ship(&mut self, now: u64, rows_max: usize) -> bool {
+        let (store, shipping) = self.open();
+        let Some(shipment) = shipping.next(&store.parts(), now) else {
+            return false;
+        };
+        let shipping = shipping.clone();
+        shipping.begin(&shipment).unwrap();
+        let mut left = rows_max;
+        for dataset in shipment.datasets() {
+            let rows = shipment.rows(&dataset, &Shutdown::new(), &mut |row| {
+                let totals = row.gain.sum.totals;
+                let place = (row.time, shipment.units.part(), row.key.to_vec());
+                let sums = (totals.requests, totals.time);
+                left = left.saturating_sub(1);
+                if left > 0 {
+                    let before = self.taken.insert(place, sums);
+                    assert!(before.is_none_or(|before| before == sums), "another row");
+                }
+                left > 0
+            });
+            rows.unwrap();
+        }
+        if left > 0 {
+            shipping.end(&shipment, Vec::new()).unwrap();
+        }
+        left > 0
+    }
+
+    fn taken(&self) -> Sums {
+        let mut sums = Sums::new();
+        for ((time, _, key), (requests, us)) in &self.taken {
+            let sum = sums.entry((*time, key.clone())).or_default();
+            sum.0 += requests;
+            sum.1 += us;
+        }
+        sums
+    }
+}
+
+#[test]
+fn every_row_is_shipped_once_whatever_happens_when() {
+    let seeds = match std::env::var_os("PINBAD_TEST_FULL") {
+        Some(_) => 100,
+        None => 6,
+    };
+    for seed in 0..seeds {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (mut place, mut now) = (Place::new(), NOON);
+        // Some of them were there before there was a sink.
+        for _ in 0..random.random_range(0..5) {
+            place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
+                let other = tempfile::tempdir().unwrap();
+                let mut store = Store::open(other.path(), FOR_EVER).unwrap();
+                Shipping::of(&mut store).unwrap()
+            }));
+            place.flush(now, &[now, now - 60]);
+            now += 3_000;
+            place.publish(now);
+            place.store = None;
+        }
+        for _ in 0..60 {
+            match random.random_range(0..10) {
+                0..=3 => {
+                    let late = random.random_range(0..8_000);
+                    place.flush(now, &[now, now - 60, now - 1, now - late]);
+                }
+                // As after a clock that was set back.
+                4 if seed % 4 == 0 => place.flush(now + 90_000, &[now + 90_000, now]),
+                4 | 5 => place.publish(now),
+                6 => place.store = None,
+                7 => {
+                    place.ship(now, random.random_range(0..4));
+                    place.store = None;
+                }
+                _ => while place.ship(now, usize::MAX) {},
+            }
+            now += random.random_range(0..150);
+        }
+        now += 200_000;
+        place.publish(now);
+        while place.ship(now, usize::MAX) {}
+        assert_eq!(place.taken(), place.flushed, "seed {seed}");
+        let left = fs::read_dir(place.dir.path().join(UNSHIPPED)).unwrap();
+        let left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, [CURSOR], "seed {seed}");
+        let (store, shipping) = place.open();
+        assert_eq!(shipping.waiting(&store.parts()), Default::default());
+    }
+}
+
+#[test]
+fn rows_of_a_minute_go_together_when_it_is_over() {
+    let mut place = Place::new();
+    let minute = NOON / 60 * 60;
+    place.flush(minute + 30, &[minute + 10]);
+    place.flush(minute + 90, &[minute + 50, minute + 70]);
+    assert!(!place.ship(minute + 170, usize::MAX));
+    assert!(place.ship(minute + 180, usize::MAX));
+    assert!(!place.ship(minute + 180, usize::MAX));
+    // The second one waits for its minute.
+    assert_eq!(place.taken.len(), 1);
+    assert!(place.ship(minute + 240, usize::MAX));
+    assert_eq!(place.taken(), place.flushed);
+}
+
+#[test]
+fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON]);
+    let now = NOON + 2 * 3_600;
+    let (store, shipping) = place.open();
+    let shipment = shipping.next(&store.parts(), now).unwrap();
+    let refused = Refused {
+        units: shipment.units,
+        table: "rollup".to_owned(),
+        rows: 1,
+        error: "no such column".to_owned(),
+    };
+    shipping.begin(&shipment).unwrap();
+    shipping.end(&shipment, vec![refused.clone()]).unwrap();
+    drop(shipment);
+    assert_eq!(shipping.next(&store.parts(), now).map(|it| it.units), None);
+    place.publish(now);
+    // It is there after a restart, and what it was.
+    place.store = None;
+    let (store, shipping) = place.open();
+    let (waiting, set_aside) = shipping.waiting(&store.parts());
+    assert_eq!((waiting.rows, &*set_aside), (0, &[refused.clone()][..]));
+    let again = shipping.refused(&store.parts());
+    let mut rows = 0;
+    let stop = Shutdown::new();
+    for (_, shipment) in &again {
+        shipment
+            .rows(&dataset(), &stop, &mut |_| {
+                rows += 1;
+                true
+            })
+            .unwrap();
+    }
+    assert_eq!(rows, 1);
+    drop(again);
+    shipping.end_refused(&refused).unwrap();
+    assert_eq!(shipping.kept().len(), 0);
+    // Of another one retention does not wait for a server that is away.
+    place.flush(now, &[now]);
+    place.publish(now + 7_200);
+    let (store, shipping) = place.open();
+    assert_eq!(shipping.kept().len(), 1);
+    store.retention.secs = [3_600, u64::MAX, u64::MAX];
+    store.retain(now + 7_200).unwrap();
+    let (waiting, _) = shipping.waiting(&store.parts());
+    assert_eq!((waiting.rows, waiting.dropped), (0, 1));
+    assert_eq!(shipping.kept().len(), 0);
+}

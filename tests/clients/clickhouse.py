@@ -1,0 +1,103 @@
+"""ClickHouse's HTTP interface over chdb, the engine of ClickHouse in this process, with the faults that a network has.
+
+    front.py FOLDER     prints the port; what FOLDER/fault says happens to the next requests with rows, one word each:
+                        "lose" (500 after the rows are stored), "cut" (the connection ends before they are read), "refuse" (500 before),
+                        "slow" (half a second), "column" (as a server without that column)
+"""
+import os, sys, threading, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from chdb.session import Session
+
+folder = sys.argv[1]
+engine = Session(os.path.join(folder, "engine"))
+lock = threading.Lock()
+count = 0
+
+
+def fault():
+    path = os.path.join(folder, "fault")
+    try:
+        words = open(path).read().split()
+    except FileNotFoundError:
+        return None
+    if not words:
+        return None
+    with open(path + ".new", "w") as rest:
+        rest.write(" ".join(words[1:]))
+    os.replace(path + ".new", path)
+    return words[0]
+
+
+class Front(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def body(self):
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def do_POST(self):
+        global count
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        query = asked.get("query", "")
+        if os.path.exists(os.path.join(folder, "key")):
+            key = open(os.path.join(folder, "key")).read()
+            if self.headers.get("X-ClickHouse-Key") != key:
+                self.body()
+                return self.answer(403, b"Code: 516. DB::Exception: default: Authentication failed")
+        with lock:
+            what = fault() if query.startswith("INSERT") else None
+            if what == "slow":
+                time.sleep(0.5)
+            if what == "cut":
+                self.rfile.read(10)
+                self.close_connection = True
+                self.connection.close()
+                return
+            body = self.body()
+            if what == "refuse":
+                return self.answer(500, b"Code: 241. DB::Exception: Memory limit exceeded")
+            if what == "column":
+                return self.answer(500, b"Code: 16. DB::Exception: No such column part in table")
+            database = asked.get("database")
+            try:
+                if not query.startswith("INSERT"):
+                    query = query or body.decode()
+                    if database:
+                        engine.query(f"USE {database}")
+                    said = engine.query(query, asked.get("default_format", "TabSeparated")).bytes()
+                    return self.answer(200, said)
+                count += 1
+                path = os.path.join(folder, f"body-{count}.native.lz4")
+                with open(path, "wb") as file:
+                    file.write(body)
+                into, columns = query.removesuffix(" FORMAT Native").split(" (", 1)
+                table = into.split()[-1]
+                token = asked["insert_deduplication_token"]
+                engine.query(
+                    f"INSERT INTO {database}.{table} ({columns} SELECT {columns[:-1]} FROM file('{path}', 'Native')"
+                    f" SETTINGS insert_deduplication_token = '{token}'"
+                )
+                os.remove(path)
+            except Exception as error:
+                text = str(error)
+                return self.answer(500, text[text.find("Code:"):].encode())
+            if what == "lose":
+                return self.answer(500, b"Code: 159. DB::Exception: Timeout exceeded")
+            self.answer(200, b"")
+
+    do_GET = do_POST
+
+
+server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Front)
+print(server.server_address[1], flush=True)
+server.serve_forever()

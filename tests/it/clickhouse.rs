@@ -1,0 +1,299 @@
+//! What is shipped to ClickHouse, over its own engine (`chdb`): every row of history is there once, whatever happens on the way.
+//!
+//! What was sent is not recounted here: that history has all of it is asked elsewhere. These compare every row of its minutes, with
+//! all sums, extremes and buckets, with the row in ClickHouse.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use pinbad::clock::{Clock, ManualClock};
+use pinbad::history::parquet::Want;
+use pinbad::history::{Resolution, Retention, Store};
+use pinbad::report::reading::Extremes;
+use pinbad::report::row_key::key_texts;
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, await_condition};
+use crate::packets::request;
+use crate::past::{START_SECS, pass, python};
+
+/// ClickHouse's engine behind its HTTP interface; the folder outlives it.
+struct ClickHouse {
+    child: Child,
+    port: u16,
+}
+
+impl ClickHouse {
+    /// `None` where there is no `chdb`.
+    fn start(dir: &Path, port: u16) -> Option<Self> {
+        let mut child = python("clickhouse.py", dir)
+            .arg(port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let Ok(port) = line.trim().parse() else {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let mut stderr = std::io::stderr();
+            writeln!(stderr, "ClickHouse got nothing: there is no chdb").unwrap();
+            return None;
+        };
+        Some(Self { child, port })
+    }
+
+    /// As JSON, a row a line.
+    fn query(&self, query: &str) -> Vec<Json> {
+        let url = format!("http://127.0.0.1:{}/?default_format=JSONEachRow", self.port);
+        let mut answer = ureq::post(url)
+            .config()
+            .http_status_as_error(false)
+            .build()
+            .send(query)
+            .unwrap();
+        let status = answer.status();
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(1 << 30)
+            .read_to_string()
+            .unwrap();
+        assert_eq!(status, 200, "{query}: {text}");
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for ClickHouse {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+/// What happens to the next requests with rows.
+fn faults(dir: &Path, words: &str) {
+    std::fs::write(dir.join("fault"), words).unwrap();
+}
+
+fn start(dir: &Path, port: u16, clock: &Arc<ManualClock>, more: &[&str]) -> Here {
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let dir = format!("history.dir={}", dir.display());
+    let url = format!("clickhouse.url=http://127.0.0.1:{port}/");
+    let settings = [
+        &dir,
+        "history.free_min=0",
+        "history.flush_period=60s",
+        &url,
+        "clickhouse.create_tables=true",
+        "clickhouse.dc=ams",
+    ];
+    Here::with_clock(&[&settings, more].concat(), clock)
+}
+
+fn send(here: &Here, step: u64) {
+    let mut sender = Sender::new(&here.site);
+    for number in 0..=step % 7 {
+        let script = format!("/{}", (step * 31 + number) % 5);
+        let mut packet = request("h", ["a", "ä'\\\""][step as usize % 2], &script);
+        packet.request_time = Some(((step * 7_919 + number * 104_729) % 2_000_000) as f32 / 1e6);
+        packet.status = Some(if number == 3 { 500 } else { 200 });
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+}
+
+/// Lets time pass until all is shipped that was written before a moment.
+fn drain(here: &Here, clock: &ManualClock, before: u64) {
+    await_condition("all is shipped", || {
+        clock.advance_ms(1_000);
+        let shipped = here.site.json("/api/v1/status")["clickhouse"].clone();
+        let age = shipped["waiting_age_seconds"].as_u64().unwrap();
+        let is_none = shipped["rows_waiting"] == 0;
+        match is_none || clock.unix_ms() / 1_000 - age > before {
+            true => Ok(()),
+            false => Err(shipped),
+        }
+    });
+}
+
+/// Every row of minutes: report, definition, key, minute, other to sums, extremes and histogram.
+type Rows = BTreeMap<String, Json>;
+
+fn at_home(dirs: &[&Path], before: u64) -> Rows {
+    let retention = Retention {
+        secs: [u64::MAX; 3],
+        size_max: u64::MAX,
+        free_min: 0,
+    };
+    type Sums = ([u128; 8], Extremes, Option<BTreeMap<u32, u64>>);
+    let mut rows: BTreeMap<String, Sums> = BTreeMap::new();
+    for dir in dirs {
+        let store = Store::open(dir, retention).unwrap();
+        for part in store.parts().read().iter() {
+            if part.resolution != Resolution::Minute || part.is_raw() {
+                continue;
+            }
+            for section in &part.sections {
+                let dataset = &section.dataset;
+                part.read(dataset, 0..before, Want::ALL, &mut |row| {
+                    let key: Vec<_> = key_texts(row.key).collect();
+                    let totals = row.gain.sum.totals;
+                    let sums = [
+                        totals.requests.into(),
+                        totals.hits,
+                        totals.errors.into(),
+                        totals.time,
+                        totals.ru_utime,
+                        totals.ru_stime,
+                        totals.traffic,
+                        totals.memory,
+                    ];
+                    let id = json!([dataset.report, dataset.hash, key, row.time, row.is_other]);
+                    let (all, extremes, histogram) = rows
+                        .entry(id.to_string())
+                        .or_insert_with(|| ([0; 8], Extremes::NOTHING, Some(BTreeMap::new())));
+                    all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
+                    extremes.widen(&row.gain.extremes);
+                    match (row.gain.buckets(), histogram) {
+                        (Some(more), Some(all)) => {
+                            for (bucket, count) in more {
+                                *all.entry(bucket).or_default() += count;
+                            }
+                        }
+                        (_, all) => *all = None,
+                    }
+                })
+                .unwrap();
+            }
+        }
+    }
+    let rows = rows.into_iter();
+    rows.map(|(id, (sums, extremes, histogram))| {
+        let sums = sums.map(|sum| sum.to_string());
+        let has = extremes != Extremes::NOTHING;
+        let extremes = has.then(|| {
+            [
+                extremes.time_min,
+                extremes.time_max,
+                extremes.memory_peak_max.into(),
+            ]
+        });
+        (id, json!([sums, extremes, histogram]))
+    })
+    .collect()
+}
+
+/// The same in ClickHouse.
+fn there(clickhouse: &ClickHouse, before: u64) -> Rows {
+    let sums = "[toString(sum(req_count)), toString(sum(hit_count)), toString(sum(error_count)), toString(sum(time_total_us)), \
+                toString(sum(ru_utime_total_us)), toString(sum(ru_stime_total_us)), toString(sum(traffic_total)), \
+                toString(sum(memory_footprint_total))] AS sums";
+    let found = clickhouse.query(&format!(
+        "SELECT report, definition, key, toUnixTimestamp(t) AS time, other, {sums}, min(time_min_us) AS low, max(time_max_us) AS high, \
+         max(memory_peak_max) AS peak, min(has_histogram) AS known, sumMap(histogram) AS histogram FROM pinba.rollup FINAL \
+         WHERE t < {before} GROUP BY ALL SETTINGS output_format_json_quote_64bit_integers = 0"
+    ));
+    let coverage = clickhouse.query(&format!(
+        "SELECT report, definition, toUnixTimestamp(t) AS time, [toString(sum(seconds)), toString(sum(missed_requests)), \
+         toString(sum(rows_lost)), '0', '0', '0', toString(sum(histograms_dropped)), toString(sum(keys_folded))] AS sums \
+         FROM pinba.coverage FINAL WHERE t < {before} GROUP BY ALL",
+    ));
+    let coverage = coverage.into_iter().map(|row| {
+        let id = json!([
+            "coverage",
+            "",
+            [row["report"], row["definition"]],
+            row["time"],
+            false
+        ]);
+        (id.to_string(), json!([row["sums"], null, null]))
+    });
+    let found = found.into_iter().map(|row| {
+        let id = json!([
+            row["report"],
+            row["definition"],
+            row["key"],
+            row["time"],
+            row["other"]
+        ]);
+        let extremes = match &row["low"] {
+            Json::Null => Json::Null,
+            low => json!([low, row["high"], row["peak"]]),
+        };
+        let histogram = match row["known"] == json!(true) {
+            true => row["histogram"].clone(),
+            false => Json::Null,
+        };
+        (id.to_string(), json!([row["sums"], extremes, histogram]))
+    });
+    found.chain(coverage).collect()
+}
+
+/// Every row of minutes before a moment is in both.
+#[track_caller]
+fn assert_same(clickhouse: &ClickHouse, dirs: &[&Path], before: u64) {
+    let (ours, theirs) = (at_home(dirs, before), there(clickhouse, before));
+    assert!(ours.len() > 100, "{}", ours.len());
+    for (id, row) in &ours {
+        assert_eq!(theirs.get(id), Some(row), "{id}");
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// Stops, starts once more, and ships what was written by the stop; the minute in which that was.
+fn settle(here: Here, home: &Path, port: u16, clock: &Arc<ManualClock>) -> u64 {
+    here.stop();
+    let stopped = clock.unix_ms() / 1_000;
+    let here = start(home, port, clock, &[]);
+    drain(&here, clock, stopped);
+    here.stop();
+    stopped / 60 * 60
+}
+
+#[test]
+fn every_row_is_there_once_whatever_happens() {
+    let (home, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut clickhouse = ClickHouse::start(far.path(), 0);
+    let Some(port) = clickhouse.as_ref().map(|it| it.port) else {
+        return;
+    };
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let mut here = start(home.path(), port, &clock, &[]);
+    let again = |here: Here| {
+        here.stop();
+        start(home.path(), port, &clock, &[])
+    };
+    for step in 0..30 {
+        send(&here, step);
+        pass(&here.site, &clock, 20_000);
+        match step {
+            5 => faults(far.path(), "lose cut refuse slow"),
+            // Started anew with a shipment half taken.
+            8 => {
+                faults(far.path(), "lose lose lose lose");
+                pass(&here.site, &clock, 200_000);
+                here = again(here);
+            }
+            // Away for so long that hours are published.
+            12 => clickhouse = None,
+            13 | 18 => pass(&here.site, &clock, 3_700_000),
+            14 => here = again(here),
+            24 => clickhouse = ClickHouse::start(far.path(), port),
+            _ => {}
+        }
+    }
+    let before = settle(here, home.path(), port, &clock);
+    assert_same(clickhouse.as_ref().unwrap(), &[home.path()], before);
+}
