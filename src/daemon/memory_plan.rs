@@ -22,6 +22,7 @@ use crate::limits::{
 };
 use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
+use crate::pool::activities::{ACTIVITY_ROW_BYTES, Activities};
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
@@ -265,12 +266,15 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let patterns = config.rewrites.iter().filter(is_pattern).count();
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
     let squids = counted(config.squids.len(), "source", "sources");
+    let activities = Activities::rows_max(&config.pool);
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
         "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
         "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
             "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
+        "activities of Squid": activities * ACTIVITY_ROW_BYTES,
+            "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory,
@@ -281,6 +285,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
+        !config.squids.is_empty(),
         !config.squids.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),

@@ -31,6 +31,7 @@ use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
 use crate::merger::Live;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::pool::activities::Activities;
 use crate::query::definitions::Definitions;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
@@ -75,7 +76,10 @@ impl Startup<'_> {
 
     fn empty(&self) -> Live {
         let history = Ticks::of(self.config.pool.stats_history);
-        let pool = Pool::new(&self.config.pool, self.hasher.clone());
+        let mut pool = Pool::new(&self.config.pool, self.hasher.clone());
+        if !self.config.squids.is_empty() {
+            pool.activities = Activities::new(Activities::rows_max(&self.config.pool));
+        }
         Live::new(pool, Reports::new(&self.config.reports, history), history)
     }
 

@@ -90,6 +90,7 @@ impl Pool {
     pub fn clear(&mut self) {
         self.ticks.clear();
         self.leaving.clear();
+        self.activities.clear();
         self.evict_before(self.requests.next_id());
         self.let_go_before(self.requests.next_id());
         self.release_epochs();

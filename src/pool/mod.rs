@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`requests`] | one row a request | `request_pool_size` |
 //! | [`timers`] | one row a timer | `timer_pool_size` |
+//! | [`activities`] | what requests of Squid's spent their time on | both |
 //! | [`dimensions`] | host, server, script, schema, status | rows + two epochs |
 //! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
 //! | [`strings`] | every distinct text | three quarters of `words_memory` |
@@ -15,6 +16,7 @@
 //! history goes with its tick. Neither touches the reports. What went is held a little longer, in spare slots and with its
 //! names, so that a query which began before can end: until its slot is needed, and at most [`HELD_MS`].
 
+pub mod activities;
 mod arena;
 pub mod dimensions;
 mod expiry;
@@ -29,6 +31,7 @@ pub mod timers;
 
 use std::collections::VecDeque;
 
+use self::activities::Activities;
 use self::dimensions::{Dimensions, Origins};
 pub use self::expiry::HELD_MS;
 use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epochs};
@@ -53,6 +56,8 @@ pub struct Pool {
     pub requests: RequestPool,
     /// The raw timers.
     pub timers: TimerPool,
+    /// Activities of requests from Squid; room for none unless it is given.
+    pub activities: Activities,
     /// Distinct (host, server, script, schema, status).
     pub origins: Origins,
     /// Distinct tag sets.
@@ -145,6 +150,7 @@ impl Pool {
         Self {
             requests: RequestPool::new(requests, spare(requests)),
             timers: TimerPool::new(timers, spare(timers)),
+            activities: Activities::default(),
             origins: Origins::new(origins_max(config)),
             tag_sets: TagSets::new(tag_sets_bytes),
             strings: StringInterner::new(words_bytes, hasher),
@@ -223,6 +229,9 @@ impl Pool {
         };
         self.hold(id, &row, timers);
         self.append_rows(row, tick, timers);
+        if record.has_further() {
+            self.activities.append(id, record.further());
+        }
         self.release_epochs();
         (id, row)
     }

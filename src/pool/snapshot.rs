@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,12 @@ impl SavedRows {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.len() as u64
+    }
+
+    /// The ids of these.
+    #[must_use]
+    pub fn ids(&self) -> Range<u64> {
+        self.first..self.next()
     }
 
     /// The id to go on with.
@@ -270,6 +277,19 @@ impl Pool {
         // Not before: numbers that the chunk's stand for must not be given away while they do.
         self.release_epochs();
         Ok(taken)
+    }
+
+    /// Takes in the activities of the rows of one chunk, after it.
+    ///
+    /// # Errors
+    /// When they cannot be ones.
+    pub fn restore_activities(&mut self, saved: &[u8]) -> Result<(), Damage> {
+        let Self {
+            requests,
+            activities,
+            ..
+        } = self;
+        activities.restore(saved, |id| requests.get(id).is_some())
     }
 
     /// To be called after the last chunk: new rows get ids from these on.

@@ -299,6 +299,8 @@ impl Catalog {
             let rows = match table {
                 FixedTable::Request | FixedTable::RequestTag => pool.requests.len(),
                 FixedTable::Tag => pool.strings.timer_tags(),
+                FixedTable::SquidActivity if !pool.activities.are_kept() => return None,
+                FixedTable::SquidActivity => pool.activities.len(),
                 _ => pool.timers.len(),
             };
             return Some((table.columns(&self.defaults), rows));
@@ -318,7 +320,7 @@ impl Catalog {
         if let Ok(entry) = self.entry(name) {
             return Some(ddl::report(&entry.definition));
         }
-        let raw = FixedTable::raw(name);
+        let raw = FixedTable::raw(name).filter(|_| self.columns_of(name).is_some());
         let table = raw.or_else(|| Some(self.table_named(name)?.table))?;
         Some(ddl::fixed(name, table, &self.defaults))
     }

@@ -178,6 +178,7 @@ impl RawReader {
         Ok(RequestDetail {
             tags: tags(pool, row.request_tags),
             timers: timers(pool, &row),
+            activities: pool.activities.of(id),
             row: self.table(vec![show(pool, id, &row)]),
         })
     }

@@ -13,6 +13,7 @@ use super::past::{
 use super::table::Table;
 use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
+use crate::input::squid::activity::Measures;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
@@ -518,6 +519,8 @@ pub struct RequestDetail {
     pub tags: Vec<(String, String)>,
     /// Its timers in packet order.
     pub timers: Vec<TimerDetail>,
+    /// What Squid said of its activities, if it is one of Squid's.
+    pub activities: Option<Measures>,
 }
 
 /// One timer of a raw request.

@@ -80,6 +80,7 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
         FixedTable::Timer => &[("PRI", "id"), ("MUL", "request_id")],
         FixedTable::TimerTag => &[("MUL", "timer_id")],
         FixedTable::Tag => &[("PRI", "id"), ("UNI", "name")],
+        FixedTable::SquidActivity => &[("MUL", "request_id")],
         _ => &[],
     };
     CreateTable {

@@ -6,6 +6,7 @@
 //!   Part        what its groups are ..    | for each shared aggregate
 //!   Part        a piece of a tick log .. /
 //!   Rows        raw requests with their timers and strings ..
+//!   Activities  what those of Squid's spent their time on ..
 //!   End         monotonic time and wall clock
 //! ```
 //!
@@ -54,6 +55,8 @@ pub enum Record {
     Rows(SavedRows),
     /// The last.
     End(End),
+    /// Activities of the rows before, as the pool has them; where none of those came from Squid there is none.
+    Activities(Vec<u8>),
 }
 
 /// What a snapshot begins with.
@@ -228,13 +231,18 @@ impl<W: Write> Writer<'_, W> {
 
     fn rows(&mut self, cut: &ReportsCut, ids: PoolIds) -> Result<(), WriteError> {
         let mut from = 1;
-        while let Some(rows) = self.hold_current(cut, |live| {
+        while let Some((rows, activities)) = self.hold_current(cut, |live| {
             let now_ms = live.reports.now_ms();
-            live.pool.copy_rows(from, ids.next_request, now_ms)
+            let rows = live.pool.copy_rows(from, ids.next_request, now_ms)?;
+            let activities = live.pool.activities.save(&rows.ids());
+            Some((rows, activities))
         })? {
             from = rows.next();
             self.written.requests += rows.requests();
             self.records.record(&Record::Rows(rows))?;
+            if !activities.is_empty() {
+                self.records.record(&Record::Activities(activities))?;
+            }
         }
         Ok(())
     }
@@ -317,6 +325,7 @@ impl Restoring<'_> {
             Record::Aggregate(aggregate) => self.reports.aggregate(aggregate, reports, pool)?,
             Record::Part(part) => self.reports.part(part, reports, pool)?,
             Record::Rows(rows) => self.requests += self.live.restore_rows(&rows, self.now_ms)?,
+            Record::Activities(saved) => pool.restore_activities(&saved)?,
             // Inspected before.
             Record::End(_) => {}
         }

@@ -208,6 +208,132 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
     );
 }
 
+/// Rows of a statement, as text.
+fn sql(site: &Site, query: &str) -> Vec<String> {
+    let answer = site.post(
+        "/api/v1/sql",
+        &serde_json::json!({ "query": query }).to_string(),
+    );
+    assert_eq!(answer.status, 200, "{query}: {answer:?}");
+    let rows = answer.json()["rows"].clone();
+    rows.as_array()
+        .unwrap()
+        .iter()
+        .map(Json::to_string)
+        .collect()
+}
+
+const SAMPLE: [&str; 7] = [
+    r#"["client_in","done",0,0.05532,0.05532,null]"#,
+    r#"["client_out","done",0.072028,0.001395,0.038993,null]"#,
+    r#"["server_out","done",0.057173,0.003795,0.004674,null]"#,
+    r#"["server_in","done",0.061847,0.010181,0.02672,null]"#,
+    r#"["disk_in","unknown",null,null,null,null]"#,
+    r#"["disk_out","unfinished",0.088567,null,null,null]"#,
+    r#"["dns","unknown",null,null,null,null]"#,
+];
+
+/// What the table has of the sample, and what the answers about one request have.
+fn assert_sample(site: &Site) {
+    let code = "TCP_CLIENT_REFRESH";
+    let of_code = |what: &str| {
+        format!(
+            "SELECT {what} FROM squid_activity a JOIN request_tag t ON t.request_id = a.request_id \
+             WHERE t.name = 'code' AND t.value = '{code}'"
+        )
+    };
+    let rows = sql(
+        site,
+        &of_code("activity, state, start, first_delay, total, resident"),
+    );
+    let (mut rows, mut sample) = (rows, SAMPLE.map(str::to_owned));
+    rows.sort();
+    sample.sort();
+    assert_eq!(rows, sample);
+    let row = &requests(site, "proxy")[0];
+    let detail = site.json(&format!("/api/v1/requests/{}", row["id"]));
+    assert_eq!(detail["tags"]["code"], code);
+    let names = [
+        "activity",
+        "state",
+        "start",
+        "first_delay",
+        "total",
+        "resident",
+    ];
+    let shown = detail["activities"].as_array().unwrap().iter().map(|it| {
+        let values = names.map(|name| it[name].clone());
+        let text = Json::from(values.to_vec()).to_string();
+        text.replace(",0.0,", ",0,")
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), SAMPLE);
+    let page = site.get(&format!("/requests/{}", row["id"])).body;
+    assert!(
+        page.contains("own clock") && page.contains("disk_out"),
+        "{page}"
+    );
+}
+
+#[test]
+fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", folder.path().display());
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
+    let here = Here::start(&[&setting, &state]);
+    let mut squid = TcpStream::connect(address(&here.site, 0)).unwrap();
+    squid.write_all(&corpus("patch-access.log")).unwrap();
+    squid.write_all(&corpus("udp.log")).unwrap();
+    received(&here.site, 0, 2 + 613);
+    let shown = |site: &Site| {
+        let counts = sql(
+            site,
+            "SELECT state, count(*), count(start), count(total), sum(resident) FROM squid_activity GROUP BY state ORDER BY state",
+        );
+        let last = "SELECT request_id, activity FROM squid_activity ORDER BY request_id DESC, activity LIMIT 2";
+        (counts, sql(site, last))
+    };
+    assert_sample(&here.site);
+    let udp = String::from_utf8(corpus("udp.log")).unwrap();
+    let known = |name: &str| {
+        let lines = udp.lines().flat_map(|line| line.split(' '));
+        lines
+            .filter(|it| it.starts_with(name) && !it.ends_with("=-"))
+            .count()
+    };
+    // Of the patch's two lines seven are done, of which one is for an earlier request. What a server was sent is known where its
+    // answer is.
+    let done = 7 + known("dt=") + 2 * known("pt=");
+    let before = shown(&here.site);
+    assert_eq!(
+        before.0,
+        [
+            format!(r#"["done",{done},6,{done},38.024]"#),
+            r#"["unfinished",1,1,0,null]"#.to_owned(),
+            format!(r#"["unknown",{},0,0,null]"#, 615 * 7 - done - 1),
+        ]
+    );
+    assert!(sql(&here.site, "SHOW TABLES").contains(&r#"["squid_activity"]"#.to_owned()));
+    here.stop();
+    let here = Here::start(&[&setting, &state]);
+    assert_eq!(shown(&here.site), before);
+    assert_sample(&here.site);
+    let id = &requests(&here.site, "proxy")[1]["id"];
+    let resident = format!(
+        "SELECT start, resident, total FROM squid_activity WHERE request_id = {id} AND resident IS NOT NULL"
+    );
+    assert_eq!(sql(&here.site, &resident), ["[null,38.024,0.016356]"]);
+    here.stop();
+    // Nobody else has the table.
+    let here = Here::start(&[]);
+    assert!(!sql(&here.site, "SHOW TABLES").contains(&r#"["squid_activity"]"#.to_owned()));
+    here.stop();
+}
+
 #[test]
 fn a_file_is_followed_through_rotation_and_restart() {
     let folder = tempfile::tempdir().unwrap();

@@ -20,6 +20,7 @@ use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, Params};
 use crate::http::span::{Span, Spans};
+use crate::input::squid::activity::{Activity, Measures};
 use crate::query::past::{PastRequests, RequestName};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
@@ -191,8 +192,42 @@ fn write_detail(detail: RequestDetail) -> Vec<u8> {
     }
     write::name(&mut out, "timers");
     write_timers(&mut out, &detail.timers);
+    if let Some(measures) = &detail.activities {
+        out.push(b',');
+        write::name(&mut out, "activities");
+        write_activities(&mut out, measures);
+    }
     out.push(b'}');
     out
+}
+
+/// What is known of a request of Squid's, as an array. What is not known is null.
+fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
+    for (activity, known) in Activity::ALL.iter().zip(measures) {
+        out.push(if *activity as usize == 0 { b'[' } else { b',' });
+        let (name, state) = (activity.name(), known.state().name());
+        out.extend_from_slice(
+            format!("{{\"activity\":\"{name}\",\"state\":\"{state}\"").as_bytes(),
+        );
+        for (name, us) in [
+            ("start", known.start_us),
+            ("first_delay", known.first_delay_us),
+            ("total", known.total_us),
+            (
+                "resident",
+                known.resident_ms.map(|ms| ms.saturating_mul(1000)),
+            ),
+        ] {
+            out.push(b',');
+            write::name(out, name);
+            match us {
+                Some(us) => digits::micros(out, us),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
 }
 
 /// What writes the timers of each row.

@@ -3,12 +3,13 @@
 //! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers end to end in the order in which
 //! they were sent, each as long as it was, on the scale of the request's time, and says so. With `by=TAG` timers of the same value
 //! are one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time went: the values of one tag
-//! ([`Palette`]), each in a colour that its timers have below, and what no timer covers.
+//! ([`Palette`]), each in a colour that its timers have below, and what no timer covers. A request of Squid's has a waterfall of
+//! its activities instead (`activities`).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::formatting::{self, Name, visible};
 use super::frame;
@@ -20,6 +21,7 @@ use crate::http::error::Problem;
 use crate::http::params::{id, link};
 use crate::query::read_model::{RequestDetail, TimerDetail};
 
+mod activities;
 mod palette;
 
 use palette::Palette;
@@ -44,10 +46,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let by = params.text("by");
     let offset = params.count("offset", 0)?;
     params.finish()?;
-    let RequestDetail { row, tags, timers } = match run {
+    let RequestDetail {
+        row,
+        tags,
+        timers,
+        activities,
+    } = match run {
         None => view.source.request(id)?,
         Some(run) => view.source.past_request(run, id)?,
     };
+    let of_squid = activities.or_else(|| activities::said_by(&timers));
     let request = Ranking::made(row, Vec::new(), "request_facts", "");
     let script = request.plain("script_name");
     let secs = request.number("req_time", 0).unwrap_or(0.0);
@@ -76,7 +84,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 }
             }
         }
-        (waterfall(&address, time_us, &timers, by.as_deref(), offset))
+        @match &of_squid {
+            Some(measures) => (activities::waterfall(time_us, measures, &timers)),
+            None => (waterfall(&address, time_us, &timers, by.as_deref(), offset)),
+        }
     };
     let title = format!("#{id} {}", visible(&script));
     view.page("/requests", &title, &main)
@@ -257,7 +268,7 @@ fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
 }
 
 /// Bars by colour, place and width, of 1000, on what is `within` the request.
-fn track(within: f64, bars: impl IntoIterator<Item = (usize, f64, f64)>) -> Markup {
+fn track<C: Render>(within: f64, bars: impl IntoIterator<Item = (C, f64, f64)>) -> Markup {
     html! {
         svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
             rect.within width=(format!("{within:.1}")) height="10" {}

@@ -363,6 +363,7 @@ impl ReadModel for Sample {
                     ..timer
                 },
             ],
+            activities: None,
         })
     }
 

@@ -12,6 +12,7 @@
 //!   tags        4 each: string number of the name, string number of the value (the request's own tags)
 //!   timers      26 each (hit count, value, two rusage times, hash of its tags, tag count) + 4 for each of its tags
 //!   texts       hostname, server name, script name, schema, and then the strings
+//!   further     what its input knows beside and the pool keeps apart: activities of Squid's requests; most have none
 //! ```
 //!
 //! The writer is trusted, but reading never panics: a record that contradicts itself ends the iteration.
@@ -73,7 +74,9 @@ struct Head {
     text_bytes: [U16; 4],
     string_count: U16,
     request_tag_count: U16,
-    timer_count: U32,
+    timer_count: U16,
+    /// Bytes of what is further known, at the end.
+    further_bytes: U16,
     texts_at: U32,
 }
 
@@ -155,7 +158,7 @@ numbers! {
     /// Strings of this record: those that its tags use.
     string_count: u16;
     /// Timers of the record.
-    timer_count: u32;
+    timer_count: u16;
 }
 
 impl<'a> Record<'a> {
@@ -185,6 +188,21 @@ impl<'a> Record<'a> {
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Whether something is further known.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_further(&self) -> bool {
+        self.head.further_bytes.get() != 0
+    }
+
+    /// What is further known, as its input wrote it.
+    #[must_use]
+    pub fn further(&self) -> &'a [u8] {
+        let bytes = self.bytes.len();
+        let at = bytes.checked_sub(self.head.further_bytes.get().into());
+        at.and_then(|at| self.bytes.get(at..)).unwrap_or_default()
     }
 
     /// The physical host.

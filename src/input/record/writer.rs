@@ -283,6 +283,19 @@ impl RecordWriter {
         out.extend_from_slice(self.strings.bytes());
     }
 
+    /// Announces, once it is finished, what its input further knows of it: so many bytes, which whoever writes the record appends
+    /// to it. Returns the length of both.
+    pub(in crate::input) fn further(&mut self, bytes: usize) -> Result<usize, RejectReason> {
+        let length = (self.head.length.get() as usize).saturating_add(bytes);
+        let further = u16::try_from(bytes).ok();
+        let further = further.filter(|_| length <= RECORD_BYTES_MAX);
+        self.head
+            .further_bytes
+            .set(further.ok_or(RejectReason::TooLarge)?);
+        self.head.length.set(low_u32(length));
+        Ok(length)
+    }
+
     /// What was repaired in this record.
     pub(in crate::input) const fn repaired(&self) -> &RepairCounts {
         &self.repaired

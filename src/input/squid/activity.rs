@@ -1,5 +1,8 @@
 //! What Squid does for a request: up to seven activities, several of them at a time.
 
+use zerocopy::little_endian::I64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 use crate::input::record::counted;
 
 counted! {
@@ -23,6 +26,17 @@ counted! {
 }
 
 impl Activity {
+    /// What it keeps busy.
+    #[must_use]
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::ClientIn | Self::ClientOut => Resource::Client,
+            Self::ServerOut | Self::ServerIn => Resource::Server,
+            Self::DiskIn | Self::DiskOut => Resource::Disk,
+            Self::Dns => Resource::Dns,
+        }
+    }
+
     /// Whether it is one of the two that may have been done for an earlier request.
     #[must_use]
     pub const fn is_disk(self) -> bool {
@@ -30,15 +44,30 @@ impl Activity {
     }
 }
 
-/// How far an activity got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It has ended, its total is known.
-    Done,
-    /// It has begun, and had not ended when the line was written.
-    Unfinished,
-    /// Squid says nothing of it: it did not apply, or was not measured.
-    Unknown,
+counted! {
+    /// What activities keep busy, in the order of the alphabet.
+    Resource {
+        /// The network to the client.
+        Client = "client",
+        /// The disk.
+        Disk = "disk",
+        /// The name server.
+        Dns = "dns",
+        /// The network to the server, and the server.
+        Server = "server",
+    }
+}
+
+counted! {
+    /// How far an activity got.
+    State {
+        /// It has ended, its total is known.
+        Done = "done",
+        /// It has begun, and had not ended when the line was written.
+        Unfinished = "unfinished",
+        /// Squid says nothing of it: it did not apply, or was not measured.
+        Unknown = "unknown",
+    }
 }
 
 /// What is known of one activity of a request. What is not known is `None`, never 0.
@@ -66,6 +95,15 @@ impl Measure {
         }
     }
 
+    /// From its start to its first bytes, if that is a part of this request, microseconds.
+    #[must_use]
+    pub const fn first_byte_us(&self) -> Option<u64> {
+        match self.resident_ms {
+            Some(_) => None,
+            None => self.first_delay_us,
+        }
+    }
+
     /// What it took of this request, microseconds; `None`: nothing, or nobody knows.
     #[must_use]
     pub const fn spent_us(&self) -> Option<u64> {
@@ -78,3 +116,102 @@ impl Measure {
 
 /// By `Activity as usize`.
 pub type Measures = [Measure; Activity::COUNT];
+
+/// A measure as records and the pool have it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Packed {
+    /// `Activity as usize`; [`Activity::COUNT`] stands for a request of which no activity is known.
+    activity: u8,
+    /// Microseconds; below 0, milliseconds for which the object was in memory.
+    start: I64,
+    first_delay: I64,
+    total: I64,
+}
+
+/// What is not known.
+const UNKNOWN: i64 = i64::MIN;
+
+impl Packed {
+    /// Stands for a request of which no activity is known.
+    const NOTHING: Self = Self {
+        activity: Activity::COUNT as u8,
+        start: I64::new(UNKNOWN),
+        first_delay: I64::new(UNKNOWN),
+        total: I64::new(UNKNOWN),
+    };
+
+    /// What is known of `measures`, one after the other; at least one.
+    pub fn all(measures: &Measures) -> impl Iterator<Item = Self> {
+        let known = measures.iter().enumerate().filter_map(|(at, it)| {
+            let number = |known: Option<u64>| {
+                let shown = known.map_or(UNKNOWN, |it| i64::try_from(it).unwrap_or(i64::MAX));
+                I64::new(shown)
+            };
+            let start = match it.resident_ms {
+                Some(ms) => I64::new(number(Some(ms)).get().saturating_neg()),
+                None => number(it.start_us),
+            };
+            (*it != Measure::default()).then_some(Self {
+                activity: u8::try_from(at).ok()?,
+                start,
+                first_delay: number(it.first_delay_us),
+                total: number(it.total_us),
+            })
+        });
+        let is_nothing = measures.iter().all(|it| *it == Measure::default());
+        known.chain(is_nothing.then_some(Self::NOTHING))
+    }
+
+    /// Puts what is known in its place.
+    pub fn unpack(&self, measures: &mut Measures) {
+        if let Some(measure) = measures.get_mut(usize::from(self.activity)) {
+            let start = self.start.get();
+            let known = |it: I64| u64::try_from(it.get()).ok();
+            *measure = Measure {
+                start_us: known(self.start),
+                first_delay_us: known(self.first_delay),
+                total_us: known(self.total),
+                resident_ms: (start < 0 && start != UNKNOWN).then(|| start.unsigned_abs()),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let known = Measure {
+            start_us: Some(0),
+            first_delay_us: None,
+            total_us: Some(u64::MAX),
+            resident_ms: None,
+        };
+        let resident = Measure {
+            start_us: None,
+            first_delay_us: Some(5),
+            total_us: Some(5),
+            resident_ms: Some(38_024),
+        };
+        let mut measures = Measures::default();
+        assert_eq!(
+            Packed::all(&measures).collect::<Vec<_>>(),
+            [Packed::NOTHING]
+        );
+        measures[1] = known;
+        measures[5] = resident;
+        let packed: Vec<Packed> = Packed::all(&measures).collect();
+        assert_eq!(packed.len(), 2);
+        let mut unpacked = Measures::default();
+        for it in packed.iter().chain([&Packed::NOTHING]) {
+            it.unpack(&mut unpacked);
+        }
+        measures[1].total_us = Some(i64::MAX.unsigned_abs());
+        assert_eq!(unpacked, measures);
+    }
+}

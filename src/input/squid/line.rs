@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode;
 
 use super::activity::{Activity, Measure, Measures};
+use super::bottleneck::Detail;
 use crate::input::record::counted;
 
 /// What the lines of the collector's format begin with.
@@ -87,6 +88,8 @@ pub struct Transaction<'a> {
     pub client: Option<&'a [u8]>,
     /// What is known of activities.
     pub activities: Measures,
+    /// How much the format says of them.
+    pub detail: Detail,
 }
 
 /// An object that was written to disk, read from there, or dropped.
@@ -191,6 +194,7 @@ fn collector<'a>(
     said.elapsed_ms = elapsed.or(between(start, end)).ok_or(missing)?;
     said.start_ms = start.or(between(elapsed, end)).ok_or(missing)?;
     said.code = code.ok_or(missing)?;
+    said.detail = Detail::Totals;
     // All that these Squids measure of the server's side is its total and what of it was the answer.
     let server_out = between(server_in, server);
     for (activity, total_ms) in [
@@ -255,6 +259,7 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
     match triples.len() {
         0 => {}
         6 if !cut => {
+            said.detail = Detail::Starts;
             for ((activity, known), triple) in
                 Activity::ALL.iter().zip(&mut said.activities).zip(triples)
             {

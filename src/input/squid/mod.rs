@@ -7,6 +7,7 @@
 //! counted by reason, and the last of them is kept to be shown.
 
 pub mod activity;
+mod bottleneck;
 pub mod file;
 pub mod line;
 mod lines;

@@ -1,11 +1,24 @@
 //! A request of Squid's -> a record.
 //!
 //! Hostname is the name of the source, or else who sent the line; server name the origin's host, script name the path of the
-//! URL. What else says where the time went are request tags, and each activity whose total is known is a timer.
+//! URL. What else says where the time went are request tags, and timers with one tag each:
+//!
+//! | tag | a timer for | its value |
+//! |---|---|---|
+//! | `activity` | each activity whose total is known | that |
+//! | `bottleneck` | each set of what was busy at a time | for how long just those were |
+//! | `first_byte` | each activity of which it is known | from its start to its first bytes |
+//! | `unfinished` | each that had begun and not ended | for how long it had run |
+//! | `resident` | each that was done for an earlier request | for how long the object was in memory since |
+//!
+//! All that is known of activities follows the record, for the pool to keep.
 
 use std::net::IpAddr;
 
-use super::activity::Activity;
+use zerocopy::IntoBytes as _;
+
+use super::activity::{Activity, Packed, State};
+use super::bottleneck::bottlenecks;
 use super::line::{Transaction, place};
 use crate::config::SquidSource;
 use crate::input::record::{
@@ -13,9 +26,6 @@ use crate::input::record::{
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
-
-/// Tag of the timers.
-const ACTIVITY: &[u8] = b"activity";
 
 /// Writes records, with `R` as name rules.
 #[derive(Debug)]
@@ -77,33 +87,85 @@ impl<R: Rewrite> RequestWriter<R> {
             }
         }
         record.end_request_tags(&tags);
-        let mut name_string = None;
-        for (activity, known) in Activity::ALL.iter().zip(&request.activities) {
-            let Some(spent_us) = known.spent_us() else {
-                continue;
+        let elapsed_us = request.elapsed_ms.saturating_mul(1000);
+        let mut timers = Timers {
+            record,
+            rules,
+            name: (b"", None),
+        };
+        let activities = || Activity::ALL.iter().zip(&request.activities);
+        for (activity, known) in activities() {
+            if let Some(us) = known.spent_us() {
+                timers.add(b"activity", activity.name(), us);
+            }
+        }
+        bottlenecks(
+            elapsed_us,
+            &request.activities,
+            request.detail,
+            |set, us| {
+                timers.add(b"bottleneck", set, us);
+            },
+        );
+        for (activity, known) in activities() {
+            if let Some(us) = known.first_byte_us() {
+                timers.add(b"first_byte", activity.name(), us);
+            }
+        }
+        for (activity, known) in activities() {
+            let (name, us): (&[u8], _) = match (known.state(), known.resident_ms) {
+                (_, Some(ms)) => (b"resident", ms.saturating_mul(1000)),
+                (State::Unfinished, None) => {
+                    let began = known.start_us.unwrap_or(elapsed_us);
+                    (b"unfinished", elapsed_us.saturating_sub(began))
+                }
+                _ => continue,
             };
-            let timer = record.begin_timer(1, seconds(spent_us), 0.0, 0.0);
-            let mut tags = record.tag_set(TIMER_TAGS_MAX);
-            let name = *name_string.get_or_insert_with(|| record.string(ACTIVITY));
-            let value = activity.name().as_bytes();
-            let value = tag_value(record, rules, (TagOf::Timer, ACTIVITY), value);
-            record.tag(&mut tags, name, value);
-            record.end_timer(timer, &tags);
+            timers.add(name, activity.name(), us);
         }
         let numbers = Numbers {
             request_count: 1,
             document_size: u32::try_from(request.sent_bytes).unwrap_or(u32::MAX),
             status: request.status,
-            request_time: seconds(request.elapsed_ms.saturating_mul(1000)),
+            request_time: seconds(elapsed_us),
             ..Numbers::default()
         };
-        let bytes = record.finish(&numbers, received_secs)?;
+        let known = || Packed::all(&request.activities);
+        record.finish(&numbers, received_secs)?;
+        let bytes = record.further(known().count().saturating_mul(size_of::<Packed>()))?;
         let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
         record.write(room);
+        for packed in known() {
+            room.extend_from_slice(packed.as_bytes());
+        }
         for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
             *counter = counter.saturating_add(*repaired);
         }
         Ok(())
+    }
+}
+
+/// Writes timers with one tag each.
+struct Timers<'a, R> {
+    record: &'a mut RecordWriter,
+    rules: &'a mut R,
+    /// The name that the last one had, and its string.
+    name: (&'static [u8], Option<Interned>),
+}
+
+impl<R: Rewrite> Timers<'_, R> {
+    fn add(&mut self, name: &'static [u8], value: &str, us: u64) {
+        let Self { record, rules, .. } = self;
+        let timer = record.begin_timer(1, seconds(us), 0.0, 0.0);
+        let mut tags = record.tag_set(TIMER_TAGS_MAX);
+        let string = match self.name {
+            (known, Some(string)) if known == name => string,
+            _ => record.string(name),
+        };
+        self.name = (name, Some(string));
+        let value = tag_value(record, *rules, (TagOf::Timer, name), value.as_bytes());
+        record.tag(&mut tags, string, value);
+        record.end_timer(timer, &tags);
     }
 }
 

@@ -72,15 +72,21 @@ fn shown(request: &Plain) -> String {
     };
     let tags = request.tags.iter();
     let tags = tags.map(|(name, value)| format!("{}={}", text(name), text(value)));
-    let timers = request.timers.iter().map(|timer| {
-        let [(name, activity)] = &timer.tags[..] else {
+    let (mut activities, mut others) = (Vec::new(), Vec::new());
+    for timer in &request.timers {
+        let [(name, value)] = &timer.tags[..] else {
             panic!("{timer:?}")
         };
-        assert_eq!((text(name), timer.hit_count), ("activity".to_owned(), 1));
-        format!("{}={}", text(activity), micros(timer.times[0]))
-    });
+        assert_eq!(timer.hit_count, 1);
+        let (name, value) = (text(name), text(value).replace(' ', "_"));
+        let us = micros(timer.times[0]);
+        match name.as_str() {
+            "activity" => activities.push(format!("{value}={us}")),
+            _ => others.push(format!("{name}:{value}={us}")),
+        }
+    }
     format!(
-        "{} {} {} {} {} {} | {} | {}",
+        "{} {} {} {} {} {} | {} | {} | {}",
         text(request.schema.as_deref().unwrap_or_default()),
         text(&request.server_name),
         text(&request.script_name),
@@ -88,7 +94,8 @@ fn shown(request: &Plain) -> String {
         micros(request.times[0]) / 1000,
         request.document_size,
         pairs(tags.collect()),
-        pairs(timers.collect()),
+        pairs(activities),
+        pairs(others),
     )
 }
 
@@ -275,7 +282,8 @@ fn every_line_of_todays_squid_is_what_its_members_say() {
         }
         let spent = |activity: Activity| {
             let name = activity.name().as_bytes();
-            let timer = request.timers.iter().find(|timer| timer.tags[0].1 == name);
+            let tag = (b"activity".to_vec(), name.to_vec());
+            let timer = request.timers.iter().find(|timer| timer.tags[0] == tag);
             timer.map(|timer| micros(timer.times[0]) / 1000)
         };
         assert_eq!(spent(Activity::Dns), number("dt"));
@@ -498,6 +506,6 @@ fn name_rules_apply() {
     assert_eq!(
         shown(&requests[0]),
         "http 127.0.0.1 /Cache 200 45 5342 | code=TCP_MISS hierarchy=HIER_DIRECT peer=127.0.0.1 method=GET \
-         mime=text/plain | origin=1000 origin=43000"
+         mime=text/plain | origin=1000 origin=43000 | bottleneck:server=44000 bottleneck:client_or_proxy=1000"
     );
 }

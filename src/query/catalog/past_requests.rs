@@ -156,6 +156,7 @@ impl Catalog {
             return Ok(RequestDetail {
                 tags,
                 timers: timers.unwrap_or_default(),
+                activities: None,
                 row: self.past_table(vec![shown(&batch, 0, &columns)]),
             });
         }

@@ -20,6 +20,8 @@ pub enum FixedTable {
     Tag,
     /// Tags of raw requests: what Pinba has in a column of theirs alone.
     RequestTag,
+    /// Activities of raw requests from Squid. There only where there is a source of those.
+    SquidActivity,
     /// Pinba's own counters.
     Status,
     /// The live reports, Pinba's columns.
@@ -46,12 +48,13 @@ impl FixedTable {
     ];
 
     /// Those of raw data.
-    pub const RAW: [Self; 5] = [
+    pub const RAW: [Self; 6] = [
         Self::Request,
         Self::Timer,
         Self::TimerTag,
         Self::Tag,
         Self::RequestTag,
+        Self::SquidActivity,
     ];
 
     /// The table of raw data that has this name.
@@ -69,6 +72,7 @@ impl FixedTable {
             Self::TimerTag => "timertag",
             Self::Tag => "tag",
             Self::RequestTag => "request_tag",
+            Self::SquidActivity => "squid_activity",
             Self::Status => "status",
             Self::ActiveReports => "active_reports",
             Self::V2Stats => "v2_stats",

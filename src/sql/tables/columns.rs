@@ -3,12 +3,14 @@
 //! Each column is a function that reads it for some rows of a [`Piece`], under the lock of `Live`. Texts are places in the
 //! dictionary of the scan; arrays of them are made without the lock.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float32Array, Int64Array};
+use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array};
 
 use super::texts::Texts;
 use crate::input::record::micros;
+use crate::input::squid::activity::{Activity, Measure, Measures};
 use crate::pool::Pool;
 use crate::pool::dimensions::Origin;
 use crate::pool::requests::RequestSlices;
@@ -69,6 +71,20 @@ pub(super) const REQUEST_TAG: [Read; 3] = [
     |it| it.strings(&it.pairs.values),
 ];
 
+pub(super) const SQUID_ACTIVITY: [Read; 7] = [
+    |it| it.ints([&it.pairs.ids, &[]], |id| id),
+    |it| it.words(0, |(activity, _)| (*activity as usize, activity.name())),
+    |it| {
+        it.words(Activity::COUNT, |(_, known)| {
+            (known.state() as usize, known.state().name())
+        })
+    },
+    |it| it.doubles(|of| Some(of.start_us? as f64 / 1e6)),
+    |it| it.doubles(|of| Some(of.first_delay_us? as f64 / 1e6)),
+    |it| it.doubles(|of| Some(of.total_us? as f64 / 1e6)),
+    |it| it.doubles(|of| Some(of.resident_ms? as f64 / 1e3)),
+];
+
 /// A column of some rows.
 #[derive(Debug, Clone)]
 pub(super) enum Values {
@@ -93,12 +109,14 @@ pub(super) struct Piece<'a> {
     pub(super) texts: &'a mut Texts,
 }
 
-/// Rows of tags: the id of what has the tag, its name and its value.
+/// Rows of tags: the id of what has the tag, its name and its value. Or those of activities: the id of the request and what is
+/// known.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) ids: Vec<i64>,
     pub(super) names: Vec<u32>,
     pub(super) values: Vec<u32>,
+    activities: Vec<(Activity, Measure)>,
 }
 
 impl Pairs {
@@ -106,6 +124,7 @@ impl Pairs {
         self.ids.clear();
         self.names.clear();
         self.values.clear();
+        self.activities.clear();
     }
 
     #[inline]
@@ -113,6 +132,20 @@ impl Pairs {
         self.ids.push(id.cast_signed());
         self.names.push(name);
         self.values.push(value);
+    }
+
+    /// The activities of those of these requests that came from Squid.
+    pub(super) fn push_activities(&mut self, pool: &Pool, requests: &Range<u64>, reverse: bool) {
+        let mut found: Vec<(u64, Measures)> = pool.activities.within(requests).collect();
+        if reverse {
+            found.reverse();
+        }
+        for (id, measures) in found {
+            for known in Activity::ALL.into_iter().zip(measures) {
+                self.ids.push(id.cast_signed());
+                self.activities.push(known);
+            }
+        }
     }
 }
 
@@ -130,6 +163,24 @@ impl<'a> Piece<'a> {
 
     fn floats<T: Copy>(&self, of: [&[T]; 2], shown: impl Fn(T) -> f32) -> Values {
         Values::Array(Arc::new(Float32Array::from(gather(self.rows, of, shown))))
+    }
+
+    fn doubles(&self, shown: impl Fn(&Measure) -> Option<f64>) -> Values {
+        let of = |row: &u32| shown(&self.pairs.activities[*row as usize].1);
+        Values::Array(Arc::new(Float64Array::from_iter(self.rows.iter().map(of))))
+    }
+
+    /// Words of activities: each has a number, from `first` on in the dictionary.
+    fn words(
+        &mut self,
+        first: usize,
+        word: impl Fn(&(Activity, Measure)) -> (usize, &'static str),
+    ) -> Values {
+        let of = |row: &u32| {
+            let (number, word) = word(&self.pairs.activities[*row as usize]);
+            self.texts.place(first + number, || Some(word))
+        };
+        Values::Texts(self.rows.iter().map(of).collect())
     }
 
     /// Texts of requests.

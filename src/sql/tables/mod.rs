@@ -99,8 +99,9 @@ impl SchemaProvider for PinbaTables {
 /// The names of all tables, in their order.
 pub(super) fn names(catalog: &Catalog) -> Vec<String> {
     let reports = catalog.reports().into_iter().map(|report| report.name);
-    let raw = FixedTable::RAW.map(|table| table.table().to_owned());
-    let mut names: Vec<String> = raw.into_iter().chain(reports).collect();
+    let raw = FixedTable::RAW.map(FixedTable::table).into_iter();
+    let raw = raw.filter(|name| catalog.columns_of(name).is_some());
+    let mut names: Vec<String> = raw.map(str::to_owned).chain(reports).collect();
     names.sort();
     names
 }
@@ -109,7 +110,7 @@ pub(super) fn names(catalog: &Catalog) -> Vec<String> {
 pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
     let lower = name.to_lowercase();
     for name in [name, &lower] {
-        if FixedTable::raw(name).is_some() || catalog.columns_of(name).is_some() {
+        if catalog.columns_of(name).is_some() {
             return Some(name.to_owned());
         }
     }

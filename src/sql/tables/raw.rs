@@ -26,6 +26,7 @@ impl FixedTable {
             Self::TimerTag => &columns::TIMER_TAG,
             Self::Tag => &columns::TAG,
             Self::RequestTag => &columns::REQUEST_TAG,
+            Self::SquidActivity => &columns::SQUID_ACTIVITY,
             _ => &[],
         }
     }
@@ -45,9 +46,12 @@ impl FixedTable {
         column > usize::from(self != Self::Request)
     }
 
-    /// Whether one row of the pool makes any number of rows of the table.
+    /// Whether one row of the pool, or one name, makes any number of rows of the table.
     pub(super) const fn is_of_pairs(self) -> bool {
-        matches!(self, Self::TimerTag | Self::RequestTag | Self::Tag)
+        matches!(
+            self,
+            Self::TimerTag | Self::RequestTag | Self::Tag | Self::SquidActivity
+        )
     }
 
     /// Whether its rows are read by the ids of timers.

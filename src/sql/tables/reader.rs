@@ -193,6 +193,10 @@ impl Reader {
                 }
                 return Ok(ids);
             }
+            FixedTable::SquidActivity => {
+                self.pairs.push_activities(pool, &ids, self.scan.reverse);
+                return Ok(ids);
+            }
             FixedTable::Request if !columns.any(|&at| at == TAGS) => return Ok(ids),
             FixedTable::TimerTag => {
                 let timers = pool.timers.slices(ids.clone());

@@ -39,6 +39,7 @@ use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
+use crate::input::squid::activity::Activity;
 use crate::merger::answering;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
@@ -161,7 +162,11 @@ fn expected(
     let ids = table.rows;
     let requests = answering(table.catalog.live()).pool.requests.len().max(1);
     // Two tags a timer are usual.
-    let rows_of_id = 1 + usize::from(of == FixedTable::TimerTag);
+    let rows_of_id = match of {
+        FixedTable::TimerTag => 2,
+        FixedTable::SquidActivity => Activity::COUNT,
+        _ => 1,
+    };
     let all = ids * rows_of_id;
     let mut rows = all;
     let mut by_id = false;
@@ -334,7 +339,11 @@ impl ExecutionPlan for Scan {
         if self.fetch.is_some() {
             return unsupported;
         }
-        let tags = [FixedTable::TimerTag, FixedTable::RequestTag];
+        let tags = [
+            FixedTable::TimerTag,
+            FixedTable::RequestTag,
+            FixedTable::SquidActivity,
+        ];
         let has_ties = matches!(&self.table.rows_of, RowsOf::Pool(of) if tags.contains(of));
         let mut reverse = None;
         for sort in order {

@@ -1,0 +1,225 @@
+//! Where the time of a request went: each instant of it belongs to the set of what activities keep busy then.
+//!
+//! ```text
+//!   client_in  |------------|
+//!   server_in                  |---------|
+//!   disk_out                      |---------------|  had not ended: it still runs at the end
+//!   request    |------------|--|--|------|--------|
+//!               client    proxy  |disk+   disk
+//!                            server server
+//! ```
+//!
+//! The times of all sets together are the time of the request, so shares of them add up, which those of activities do not.
+
+use super::activity::{Activity, Measure, Measures, Resource};
+
+/// What a format says of activities.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// How long the server's side and looking up names took, one after the other; what is left is of the client or the proxy.
+    Totals,
+    /// When each began.
+    Starts,
+}
+
+/// By the resources that are busy, `1 << Resource as usize` each.
+const SETS: [&str; 1 << Resource::COUNT] = [
+    "proxy",
+    "client",
+    "disk",
+    "client+disk",
+    "dns",
+    "client+dns",
+    "disk+dns",
+    "client+disk+dns",
+    "server",
+    "client+server",
+    "disk+server",
+    "client+disk+server",
+    "dns+server",
+    "client+dns+server",
+    "disk+dns+server",
+    "client+disk+dns+server",
+];
+
+/// What is neither the server nor a name server, where starts are not known.
+const REST: &str = "client or proxy";
+
+/// All of it, where nothing is known of activities.
+const UNKNOWN: &str = "unknown";
+
+/// Calls `found` with each set that has a part in `elapsed_us` microseconds, and that part.
+pub(super) fn bottlenecks(
+    elapsed_us: u64,
+    measures: &Measures,
+    detail: Detail,
+    mut found: impl FnMut(&'static str, u64),
+) {
+    let mut found = |set, us| {
+        if us > 0 {
+            found(set, us);
+        }
+    };
+    match detail {
+        Detail::Nothing => found(UNKNOWN, elapsed_us),
+        Detail::Totals => {
+            let mut left = elapsed_us;
+            let mut part = |activities: &[Activity]| {
+                let totals = activities
+                    .iter()
+                    .filter_map(|it| measures.get(*it as usize));
+                let us: u64 = totals
+                    .filter_map(Measure::spent_us)
+                    .fold(0, u64::saturating_add);
+                // Milliseconds that were rounded may add up to more than the whole.
+                let us = us.min(left);
+                left = left.saturating_sub(us);
+                us
+            };
+            found("dns", part(&[Activity::Dns]));
+            found("server", part(&[Activity::ServerOut, Activity::ServerIn]));
+            found(REST, left);
+        }
+        Detail::Starts => {
+            for (set, us) in SETS.iter().zip(sweep(elapsed_us, measures)) {
+                found(set, us);
+            }
+        }
+    }
+}
+
+/// The time of each set, by its number.
+fn sweep(elapsed_us: u64, measures: &Measures) -> [u64; SETS.len()] {
+    // What has begun runs until its end or, if it had not ended, until that of the request; nothing runs longer than that.
+    let run = |it: &Measure| {
+        let start = it.start_us.unwrap_or(u64::MAX);
+        let total = it.total_us.unwrap_or(u64::MAX);
+        (
+            start.min(elapsed_us),
+            start.saturating_add(total).min(elapsed_us),
+        )
+    };
+    let runs = measures.map(|it| run(&it));
+    let mut edges = [elapsed_us; 2 * Activity::COUNT + 1];
+    for (edge, at) in edges
+        .iter_mut()
+        .zip(runs.iter().flat_map(|(a, b)| [*a, *b]))
+    {
+        *edge = at;
+    }
+    edges.sort_unstable();
+    let mut times = [0_u64; SETS.len()];
+    let mut begins = 0;
+    for ends in edges {
+        let busy = Activity::ALL
+            .iter()
+            .zip(&runs)
+            .fold(0, |busy, (it, (from, to))| {
+                match *from <= begins && ends <= *to && begins < ends {
+                    true => busy | 1 << it.resource() as usize,
+                    false => busy,
+                }
+            });
+        if let Some(time) = times.get_mut(busy) {
+            *time = time.saturating_add(ends.saturating_sub(begins));
+        }
+        begins = ends;
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::squid::line::{Line, parse};
+
+    fn sets(line: &str) -> Vec<(&'static str, u64)> {
+        let Ok(Line::Request(it)) = parse(line.as_bytes(), false) else {
+            panic!("{line}")
+        };
+        let mut sets = Vec::new();
+        let elapsed_us = it.elapsed_ms * 1000;
+        bottlenecks(elapsed_us, &it.activities, it.detail, |set, us| {
+            sets.push((set, us));
+        });
+        assert_eq!(sets.iter().map(|(_, us)| us).sum::<u64>(), elapsed_us);
+        sets
+    }
+
+    #[test]
+    fn every_instant_belongs_to_one_set() {
+        let patch = |elapsed: u32, triples: &str| {
+            let line = format!("1.000 {elapsed} c TCP_MISS/200 1 GET http://h/ - DIRECT/h -");
+            sets(&format!("{line} {triples}"))
+        };
+        // The patch's own sample: the disk had not ended writing.
+        assert_eq!(
+            patch(
+                111,
+                "0/55320/55320 72028/1395/38993 57173/3795/4674 61847/10181/26720 -2/-2/-2 88567/-2/-2"
+            ),
+            [
+                ("proxy", 1_853),
+                ("client", 55_320),
+                ("client+disk", 22_433),
+                ("server", 14_855),
+                ("client+server", 16_539),
+            ]
+        );
+        // And the other: what was read for another request is no part of this one, and nothing is longer than the request.
+        assert_eq!(
+            patch(
+                2,
+                "0/1453/1453 1453/1205/1205 -2/-2/-2 -2/-2/-2 -2/-2/-2 -38024/16356/16356"
+            ),
+            [("client", 2_000)]
+        );
+        let nothing = "-2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2";
+        assert_eq!(patch(3, nothing), [("proxy", 3_000)]);
+        assert_eq!(patch(0, nothing), []);
+        // A start alone is one that never ended; a total alone cannot be put anywhere.
+        assert_eq!(
+            patch(
+                10,
+                "-2/-2/-2 -2/-2/-2 1000/-2/9223372036854775807 -2/1/1 2000/1000/3000 5000/1/9000"
+            ),
+            [("proxy", 1_000), ("server", 1_000), ("disk+server", 8_000)]
+        );
+    }
+
+    #[test]
+    fn without_starts_what_cannot_be_told_apart_is_one() {
+        let today = |members: &str| sets(&format!("sq1 start=1.000 ss=TCP_MISS {members}"));
+        assert_eq!(
+            today("tr=32 dt=20 pt=4 tt=7"),
+            [
+                ("dns", 20_000),
+                ("server", 7_000),
+                ("client or proxy", 5_000)
+            ]
+        );
+        assert_eq!(today("tr=3 dt=- pt=- tt=-"), [("client or proxy", 3_000)]);
+        assert_eq!(
+            today("tr=3 dt=2 pt=2 tt=2"),
+            [("dns", 2_000), ("server", 1_000)]
+        );
+        assert_eq!(today("tr=0 dt=- pt=- tt=-"), []);
+        assert_eq!(
+            sets("1.000 9 c TCP_MISS/200 1 GET http://h/ - DIRECT/h -"),
+            [("unknown", 9_000)]
+        );
+    }
+
+    #[test]
+    fn sets_are_called_by_what_is_in_them() {
+        for (number, set) in SETS.iter().enumerate().skip(1) {
+            let busy = Resource::ALL
+                .iter()
+                .filter(|it| number & 1 << **it as usize != 0);
+            assert_eq!(*set, busy.map(|it| it.name()).collect::<Vec<_>>().join("+"));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Activities of requests that came from Squid, beside the rows of requests: a cyclic store that only a configuration with a
+//! `[[squid]]` entry has.
+//!
+//! Rows lie in the order of their requests, those of one side by side, and are found by its id. When there is no room the oldest
+//! request's give way. A request that left the pool is asked for by nobody, and neither are its activities.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::snapshot::Damage;
+use crate::config::PoolConfig;
+use crate::input::squid::activity::{Measures, Packed};
+
+/// One activity of a request.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Row {
+    request: U64,
+    known: Packed,
+}
+
+/// Bytes of one.
+pub const ACTIVITY_ROW_BYTES: usize = size_of::<Row>();
+
+/// The activities.
+#[derive(Debug, Default)]
+pub struct Activities {
+    rows: VecDeque<Row>,
+    rows_max: usize,
+}
+
+impl Activities {
+    /// How many a pool has room for. A request has two timers and more for each of its activities, or one and none.
+    #[must_use]
+    pub fn rows_max(config: &PoolConfig) -> usize {
+        match config.request_pool_size {
+            0 => 0,
+            requests => usize::midpoint(requests, config.timer_pool_size),
+        }
+    }
+
+    /// Room for so many. Pages that are never written to take no memory.
+    #[must_use]
+    pub fn new(rows_max: usize) -> Self {
+        Self {
+            rows: VecDeque::with_capacity(rows_max),
+            rows_max,
+        }
+    }
+
+    /// Whether there is room for any.
+    #[must_use]
+    pub const fn are_kept(&self) -> bool {
+        self.rows_max > 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Takes those of a request, whose id is greater than that of any before.
+    #[cold]
+    pub(super) fn append(&mut self, request: u64, record: &[u8]) {
+        let (packed, _) = record.as_chunks::<{ size_of::<Packed>() }>();
+        for known in packed
+            .iter()
+            .filter_map(|it| Packed::read_from_bytes(it).ok())
+        {
+            self.push(Row {
+                request: request.into(),
+                known,
+            });
+        }
+    }
+
+    fn push(&mut self, row: Row) {
+        if self.rows_max == 0 {
+            return;
+        }
+        if self.rows.len() >= self.rows_max {
+            let oldest = self.rows.pop_front().map(|it| it.request);
+            while self.rows.front().map(|it| it.request) == oldest {
+                self.rows.pop_front();
+            }
+        }
+        self.rows.push_back(row);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+    }
+
+    fn places(&self, requests: &Range<u64>) -> Range<usize> {
+        let before = |id: u64| self.rows.partition_point(|row| row.request.get() < id);
+        let start = before(requests.start);
+        start..before(requests.end).max(start)
+    }
+
+    /// What is known of one request; `None`: it did not come from Squid.
+    #[must_use]
+    pub fn of(&self, request: u64) -> Option<Measures> {
+        let mut measures = Measures::default();
+        let rows = self.rows.range(self.places(&(request..request + 1)));
+        let known = rows.map(|row| row.known.unpack(&mut measures)).count();
+        (known > 0).then_some(measures)
+    }
+
+    /// Those of these requests that came from Squid, in their order.
+    pub fn within(&self, requests: &Range<u64>) -> impl Iterator<Item = (u64, Measures)> {
+        let mut rows = self.rows.range(self.places(requests)).peekable();
+        std::iter::from_fn(move || {
+            let first = rows.next()?;
+            let mut measures = Measures::default();
+            first.known.unpack(&mut measures);
+            while let Some(row) = rows.next_if(|row| row.request == first.request) {
+                row.known.unpack(&mut measures);
+            }
+            Some((first.request.get(), measures))
+        })
+    }
+
+    /// Those of these requests, for a snapshot.
+    #[must_use]
+    pub fn save(&self, requests: &Range<u64>) -> Vec<u8> {
+        let rows = self.rows.range(self.places(requests));
+        rows.flat_map(|row| row.as_bytes()).copied().collect()
+    }
+
+    /// Takes back what was saved, of those requests that `are_kept`.
+    ///
+    /// # Errors
+    /// When it is nothing that was saved here, in this order.
+    pub(super) fn restore(
+        &mut self,
+        saved: &[u8],
+        are_kept: impl Fn(u64) -> bool,
+    ) -> Result<(), Damage> {
+        let (rows, []) = saved.as_chunks::<ACTIVITY_ROW_BYTES>() else {
+            return Err(Damage("activities are cut off"));
+        };
+        for row in rows.iter().filter_map(|it| Row::read_from_bytes(it).ok()) {
+            let newest = self.rows.back().map_or(0, |it| it.request.get());
+            if row.request.get() < newest {
+                return Err(Damage("activities are out of order"));
+            }
+            if are_kept(row.request.get()) {
+                self.push(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(totals: &[u64]) -> Vec<u8> {
+        let mut measures = Measures::default();
+        for (measure, total) in measures.iter_mut().zip(totals) {
+            measure.total_us = Some(*total);
+        }
+        Packed::all(&measures)
+            .flat_map(|it| it.as_bytes().to_vec())
+            .collect()
+    }
+
+    fn shown(activities: &Activities, requests: Range<u64>) -> Vec<(u64, Vec<u64>)> {
+        let rows = activities.within(&requests);
+        rows.map(|(id, it)| (id, it.iter().filter_map(|it| it.total_us).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_request_gives_way_with_all_of_its_own() {
+        let mut activities = Activities::new(6);
+        activities.append(3, &record(&[1, 2, 3]));
+        activities.append(7, &record(&[]));
+        activities.append(8, &record(&[4, 5]));
+        assert_eq!(
+            shown(&activities, 0..100),
+            [(3, vec![1, 2, 3]), (7, vec![]), (8, vec![4, 5])]
+        );
+        assert_eq!(shown(&activities, 4..8), [(7, vec![])]);
+        assert_eq!(activities.of(5), None);
+        assert_eq!(activities.of(7), Some(Measures::default()));
+        activities.append(9, &record(&[6]));
+        assert_eq!(activities.of(3), None);
+        assert_eq!(activities.len(), 4);
+        let saved = activities.save(&(8..100));
+        let mut again = Activities::new(6);
+        again.restore(&saved, |id| id != 8).unwrap();
+        assert_eq!(shown(&again, 0..100), [(9, vec![6])]);
+        assert!(again.restore(&saved, |_| true).is_err(), "8 is before 9");
+        assert!(again.restore(&saved[1..], |_| true).is_err());
+        let mut none = Activities::default();
+        none.append(1, &record(&[1]));
+        assert!(none.is_empty() && !none.are_kept());
+    }
+}
