@@ -13,6 +13,7 @@ pub(crate) mod live;
 mod packet;
 mod snapshot;
 mod squid;
+mod stat;
 
 pub use comment::comment;
 pub use config::config;
@@ -20,6 +21,7 @@ pub use http::http;
 pub use packet::packet;
 pub use snapshot::snapshot;
 pub use squid::squid;
+pub use stat::stat;
 
 #[cfg(feature = "sql")]
 mod statements;

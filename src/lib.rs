@@ -11,6 +11,8 @@
 //! |---|---|---|
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
 //! | `squid-N` | one a `[[squid]]` entry of connections or a file | the same with lines |
+//! | `stat-N` | one a `[[stat]]` entry | what its socket has to a queue |
+//! | `profile` | one, with a `[[stat]]` | queues to samples in their pool |
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
@@ -22,6 +24,7 @@
 //! |---|---|
 //! | temporary ring | `ingest.temp_pool_size`, `ingest.temp_pool_bytes` |
 //! | raw rows | `pool.request_pool_size`, `pool.timer_pool_size` |
+//! | samples | `profile.pool_size` |
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
@@ -43,6 +46,8 @@ pub mod pool;
 pub mod report;
 
 pub mod delta;
+
+pub mod profile;
 
 pub mod merger;
 

@@ -50,7 +50,10 @@ pub const TEXT_BYTES_MAX: usize = 4096;
 /// `[[squid]]` entries. Each takes a thread.
 pub const SQUIDS_MAX: usize = 64;
 
-/// Longest line of a log that is read; Squid cuts its own at 8 KiB.
+/// `[[stat]]` entries. Each takes a thread.
+pub const STATS_MAX: usize = 64;
+
+/// Longest line of a log or a stream that is read; Squid cuts its own at 8 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// `[[rewrite]]` entries. A text's rules are a set of 64 bits.

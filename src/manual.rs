@@ -39,6 +39,8 @@ pub mod speed {}
 pub mod sql {}
 #[doc = include_str!("manual/squid.md")]
 pub mod squid {}
+#[doc = include_str!("manual/stat.md")]
+pub mod stat {}
 #[doc = include_str!("manual/tables.md")]
 pub mod tables {}
 #[doc = include_str!("manual/terminal.md")]

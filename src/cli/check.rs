@@ -31,6 +31,10 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let squids: String = squids
         .map(|squid| format!("\n  Squid  {}", squid.from))
         .collect();
+    let stats = config.stats.iter();
+    let stats: String = stats
+        .map(|stat| format!("\n  stat   {}", stat.stream))
+        .collect();
     let mut history = String::new();
     for (place, line) in disk_plan::lasting(&config).iter().enumerate() {
         let head = format!("\nHistory, {}:", disk_plan::assumption());
@@ -39,7 +43,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     }
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{squids}\n\n{}{history}",
+         HTTP   {}\n  MySQL  {}{squids}{stats}\n\n{}{history}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

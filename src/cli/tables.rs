@@ -29,6 +29,9 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
             complain(format!("left out {name}: {reason}"));
         }
     }
+    if !config.stats.is_empty() {
+        definitions.add_profile();
+    }
     if !config.squids.is_empty() {
         definitions.add_squid(&defaults);
     }

@@ -18,7 +18,7 @@ use super::settings::{self, KEYS};
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 4] = ["report", "squid", "rewrite", "user"];
+pub(super) const LISTS: [&str; 5] = ["report", "squid", "stat", "rewrite", "user"];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -162,6 +162,7 @@ impl RawConfig {
             let example = match list {
                 "rewrite" => "[{field = \"script_name\", ..}]",
                 "squid" => "[{listen = \"udp://127.0.0.1:18190\"}]",
+                "stat" => "[{stream = \"unix:///run/php/zend.stat.stream\"}]",
                 _ => "[{name = \"x\", ..}]",
             };
             let (problem, accepted) = match given.value {

@@ -1,4 +1,4 @@
-//! Reading the entries of `[[rewrite]]`, `[[squid]]` and `[[user]]` key by key; what is wrong is collected.
+//! Reading the entries of `[[rewrite]]`, `[[squid]]`, `[[stat]]` and `[[user]]` key by key; what is wrong is collected.
 
 use super::error::ConfigError;
 use super::kinds::Kind;

@@ -17,6 +17,7 @@ pub mod rewrite;
 pub mod secret;
 pub(crate) mod settings;
 pub mod squid;
+pub mod stat;
 mod suggest;
 pub mod units;
 pub mod user;
@@ -34,10 +35,11 @@ pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
     Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests,
-    LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ReportsConfig, SeriesConfig, SqlConfig,
-    StateConfig,
+    LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig,
+    SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
+pub use stat::{StatAddress, StatSource};
 pub use user::ConfiguredUser;
 
 impl Config {
@@ -117,6 +119,13 @@ impl Config {
         let mut pairs = self.squids.iter().zip(&new.squids);
         if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
             changes.needs_restart.push("squid");
+        }
+        let what = |stat: &StatSource| StatSource {
+            location: Location::whole(Origin::Flag("stat"), ""),
+            ..stat.clone()
+        };
+        if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
+            changes.needs_restart.push("stat");
         }
         if self.users != new.users {
             self.users.clone_from(&new.users);

@@ -44,7 +44,7 @@ pub(super) enum Value {
     Other,
 }
 
-/// An entry of `[[report]]`, `[[squid]]`, `[[rewrite]]` or `[[user]]`, as it was given.
+/// An entry of `[[report]]`, `[[squid]]`, `[[stat]]`, `[[rewrite]]` or `[[user]]`, as it was given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Where the entry begins; shows as "pinbad.toml:12" or "--set".

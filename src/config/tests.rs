@@ -108,6 +108,7 @@ fn defaults_are_those_of_the_contract() {
     );
     assert!(config.configured_reports.is_empty() && config.rewrites.is_empty());
     assert!(config.squids.is_empty());
+    assert!(config.stats.is_empty());
 }
 
 /// The sections of `config/pinbad.toml` as `settings` declares them.
@@ -617,7 +618,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         (
             "[graphite]\nurl = \"\"\n",
             "pinbad.toml:1: [graphite]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
-             [mysql], [sql], [state], [history], [clickhouse], [log] and [[report]], [[squid]], [[rewrite]], [[user]]",
+             [mysql], [sql], [profile], [state], [history], [clickhouse], [log] and [[report]], [[squid]], [[stat]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",

@@ -13,6 +13,7 @@ use crate::config::{Config, RewriteRule};
 use crate::http::{HttpSettings, Planned, page_bytes_max};
 use crate::input::pinba::Decoder;
 use crate::input::squid::SOURCE_BYTES;
+use crate::input::stat::QUEUE_BYTES_MAX;
 use crate::input::udp::batch::BATCH_BYTES;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
@@ -25,6 +26,7 @@ use crate::pool::Pool;
 use crate::pool::activities::{ACTIVITY_ROW_BYTES, Activities};
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
+use crate::profile::pool_bytes;
 use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
@@ -267,6 +269,10 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
     let squids = counted(config.squids.len(), "source", "sources");
     let activities = Activities::rows_max(&config.pool);
+    let (samples, stats) = (
+        config.profile.pool_size,
+        counted(config.stats.len(), "source", "sources"),
+    );
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
@@ -275,6 +281,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
         "activities of Squid": activities * ACTIVITY_ROW_BYTES,
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
+        "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
+            "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory,
@@ -287,6 +295,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         config.ingest.watches_sources(),
         !config.squids.is_empty(),
         !config.squids.is_empty(),
+        !config.stats.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
         config.history.dir.is_some(),

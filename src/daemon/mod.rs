@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 
 pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
+use self::profile::RunningProfile;
 use self::receivers::Receivers;
 use self::startup::{Listeners, Past, Startup};
 #[cfg(feature = "sql")]
@@ -34,6 +35,7 @@ use crate::delta::Second;
 #[cfg(feature = "sql")]
 use crate::history::Rollup;
 use crate::input::record::Hasher;
+use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::query::catalog::Catalog;
 use crate::query::definitions::Definitions;
@@ -49,6 +51,7 @@ mod error;
 mod frontends;
 pub mod malloc;
 pub mod memory_plan;
+mod profile;
 mod receivers;
 pub mod reload;
 pub mod socket_activation;
@@ -66,6 +69,7 @@ pub struct Daemon {
     catalog: Arc<Catalog>,
     users: Arc<UserStore>,
     receivers: Vec<Worker>,
+    profile: Option<RunningProfile>,
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
@@ -108,6 +112,9 @@ impl Daemon {
         if !config.squids.is_empty() {
             definitions.add_squid(&defaults);
         }
+        if !config.stats.is_empty() {
+            definitions.add_profile();
+        }
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
         startup::log_start(config, &sockets);
@@ -131,6 +138,12 @@ impl Daemon {
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
+            stats: config
+                .stats
+                .iter()
+                .cloned()
+                .map(stat::Source::new)
+                .collect(),
             ..Counters::new(sockets.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
@@ -153,7 +166,9 @@ impl Daemon {
             .and_then(|writer| writer.keep_requests(config, &live));
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
+        let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
         let status = Status {
+            profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
             sockets: receivers.statuses,
             counters: counters.clone(),
             sources: receivers.senders,
@@ -252,6 +267,7 @@ impl Daemon {
             catalog,
             users,
             receivers: receivers.threads,
+            profile,
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
@@ -298,6 +314,7 @@ impl Daemon {
 
     fn stop_all(&mut self) -> std::io::Result<()> {
         self.receivers.iter().for_each(Worker::request_stop);
+        self.profile = None;
         self.receivers.clear();
         if let Some(thread) = &self.snapshot_thread {
             // One that is being written right now is given up: the last one will have more.

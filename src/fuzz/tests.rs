@@ -40,6 +40,11 @@ fn logs_of_squid() {
 }
 
 #[test]
+fn samples_of_the_stat_extension() {
+    run("stat", super::stat);
+}
+
+#[test]
 fn http_questions() {
     run("http", super::http);
 }

@@ -4,7 +4,7 @@
 //! socket receives. `pinba` decodes what PHP's Pinba extension sends, `squid` the lines that Squid logs, which also come over
 //! connections and from files. What formats share is in `record` (records, how they are written and what is counted
 //! meanwhile) and `rewrite` (name rules). Another format is one more folder here with a [`Decode`], and a line in `daemon`
-//! that starts receivers with it.
+//! that starts receivers with it. `stat` reads samples, which are no requests and go a way of their own.
 
 // Untrusted bytes: every access is checked, every sum says what it does past the end. Tests may be plain.
 #[cfg_attr(
@@ -30,6 +30,12 @@ pub mod rewrite;
     deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 pub mod squid;
+
+#[cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+pub mod stat;
 
 pub mod udp;
 

@@ -237,9 +237,7 @@ impl Catalog {
         choice: Option<Choice<'_>>,
     ) -> Result<(ReportAnswer, bool), QueryError> {
         let Some((entry, reading, is_chosen)) = self.reading(name, needed, choice) else {
-            let unknown = || QueryError::unknown_report(name);
-            let answer = self.table_answer(name).ok_or_else(unknown)?;
-            return Ok((answer, false));
+            return Ok((self.table_answer(name)?, false));
         };
         let mut answer = answer(&entry.definition, &reading, self.clock.unix_ms());
         let layout = &entry.definition.layout;
@@ -310,7 +308,7 @@ impl Catalog {
         }
         drop(live);
         let table = self.table_named(name)?;
-        let rows = table.rows(self.reports_listed(), self.annotations.count());
+        let rows = self.table_rows(&table, self.reports_listed());
         Some((table.table.columns(&self.defaults), rows))
     }
 
@@ -492,6 +490,9 @@ impl ReadModel for Catalog {
     fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = self.changes.lock();
         self.live.write().clear();
+        if let Some(profile) = &self.status.profile {
+            profile.clear();
+        }
         self.readings.lock().clear();
         self.rankings.lock().clear();
         Ok(())

@@ -89,6 +89,14 @@ impl Definitions {
         let _taken = self.add_kept(&ready, defaults);
     }
 
+    /// Adds table `sample`. A report that has its name stays what it is.
+    pub fn add_profile(&mut self) {
+        let table = StatusTable::of_profile();
+        if self.defined(&table.name).is_none() {
+            self.tables.push(table);
+        }
+    }
+
     /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in
     /// reports, configured ones, those made at run time. With `server` (`mysql://user@host:port/pinba`) they are for a
     /// MariaDB in front that reads the tables of the daemon there, and what has to be done first stands before them.

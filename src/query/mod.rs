@@ -18,6 +18,8 @@ pub mod read_model;
 
 pub mod raw;
 
+mod samples;
+
 pub mod status;
 
 pub mod tables;

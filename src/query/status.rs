@@ -15,6 +15,7 @@ use crate::input::rewrite::RuleCounters;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::senders::Senders;
 use crate::merger::{GatheringPeriod, Live, SharedLive, answering};
+use crate::profile::{Profile, STATS};
 use crate::ring::TempRing;
 use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
@@ -52,6 +53,8 @@ pub struct Status {
     pub rule_counters: Arc<RuleCounters>,
     /// What became of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// Samples of PHP's functions; `None` without a `[[stat]]`.
+    pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
     #[cfg(feature = "sql")]
     pub history: Option<History>,
@@ -74,6 +77,7 @@ impl Status {
             rewrites: Vec::new(),
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
+            profile: None,
             #[cfg(feature = "sql")]
             history: None,
             #[cfg(feature = "sql")]
@@ -131,9 +135,11 @@ impl Status {
         groups.extend(self.socket_groups());
         groups.extend(self.rule_groups());
         groups.extend(self.squid_groups());
+        groups.extend(self.profile.iter().flat_map(|it| it.status()));
         for (list, is_empty) in [
             (SOCKETS, self.sockets.is_empty()),
             (SQUIDS, self.counters.squids.is_empty()),
+            (STATS, self.profile.is_none()),
             (REWRITES, self.rewrites.is_empty()),
         ] {
             if is_empty {

@@ -105,6 +105,18 @@ impl StatusTable {
         TABLES.map(built_in).into()
     }
 
+    /// Those that are there with a `[[stat]]`.
+    #[must_use]
+    pub fn of_profile() -> Self {
+        let table = FixedTable::Sample;
+        Self {
+            name: table.table().to_owned(),
+            table,
+            comment: table.comment().to_owned(),
+            defined_by: DefinedBy::BuiltIn,
+        }
+    }
+
     /// The table that an alias stands for.
     #[must_use]
     pub fn aliased(name: &str) -> Option<&'static str> {
@@ -124,8 +136,9 @@ impl StatusTable {
 
     /// How many rows there are when there are so many reports to be listed, and so many annotations.
     #[must_use]
-    pub fn rows(&self, reports: usize, annotations: usize) -> usize {
+    pub fn rows(&self, reports: usize, annotations: usize, samples: usize) -> usize {
         match self.table {
+            FixedTable::Sample => samples,
             FixedTable::ActiveReports | FixedTable::V2Active => reports,
             FixedTable::Annotation => annotations,
             _ => 1,

@@ -17,6 +17,8 @@ use super::reading::Reading;
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 use crate::input::squid::Source;
 use crate::input::squid::line::BadLine;
+use crate::input::stat;
+use crate::input::stat::line::Defect;
 
 impl Reason for RejectReason {
     fn name_of(index: usize) -> &'static str {
@@ -25,6 +27,18 @@ impl Reason for RejectReason {
 }
 
 impl Reason for BadLine {
+    fn name_of(index: usize) -> &'static str {
+        Self::ALL[index].name()
+    }
+}
+
+impl Reason for stat::line::BadLine {
+    fn name_of(index: usize) -> &'static str {
+        Self::ALL[index].name()
+    }
+}
+
+impl Reason for Defect {
     fn name_of(index: usize) -> &'static str {
         Self::ALL[index].name()
     }
@@ -146,6 +160,36 @@ counters! {
 }
 
 counters! {
+    /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile thread lines.
+    StatCounters;
+
+    /// Lines of the stat extension that were received whole. Each is a sample or invalid.
+    lines_received: Counter,
+    /// Lines that were not taken, by reason.
+    lines_invalid: CounterBy<stat::line::BadLine, { stat::line::BadLine::COUNT }>,
+    /// Samples that were taken.
+    samples: Counter,
+    /// Samples that were taken although something was wrong with them, by what it was.
+    samples_mended: CounterBy<Defect, { Defect::COUNT }>,
+    /// Bytes received.
+    bytes_received: Counter,
+    /// Bytes that gave way to newer ones because they were not taken fast enough.
+    bytes_dropped: Counter,
+    /// Line ends in them.
+    lines_dropped: Counter,
+    /// Lines that were begun and not ended, because the connection broke or bytes gave way.
+    lines_cut: Counter,
+    /// Connections that were made.
+    connections: Counter,
+    /// Attempts to connect that failed.
+    connections_failed: Counter,
+    /// Whether there is a connection: 1 or 0.
+    connected: Gauge,
+    /// Runs of the stat extension that were seen: its clock begins anew with each.
+    runs: Counter,
+}
+
+counters! {
     /// What the merger did. It alone writes them.
     MergeCounters;
 
@@ -216,6 +260,8 @@ pub struct Counters {
     pub logins: Arc<LoginCounters>,
     /// The sources of Squid's lines, whose sockets come last.
     pub squids: Vec<Arc<Source>>,
+    /// The sources of samples.
+    pub stats: Vec<Arc<stat::Source>>,
 }
 
 impl Counters {
@@ -228,6 +274,7 @@ impl Counters {
             mysql: Arc::default(),
             logins: Arc::default(),
             squids: Vec::new(),
+            stats: Vec::new(),
         }
     }
 

@@ -103,6 +103,8 @@ mod sql_history;
 mod sql_mariadb;
 /// Squid's logs, over the network and from files; a real Squid.
 mod squid;
+/// Samples of PHP's stat extension, of which there is a stand-in.
+mod stat;
 /// The folder of the state as others on the machine see it.
 mod state;
 /// Requests as they pass, over HTTP.

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{Catalog, answering};
+use crate::profile::Profile;
+use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::samples;
 use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
 use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
@@ -37,13 +40,20 @@ impl Catalog {
             comment: Some(table.comment.clone()),
             keys,
             window_seconds: 0.0,
-            rows: table.rows(reports, self.annotations.count()) as u64,
+            rows: self.table_rows(table, reports) as u64,
             columns,
             definition: json!({"name": table.name, "comment": table.comment}),
             defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
             complete: true,
         }
+    }
+
+    /// How many rows one of them has while so many reports are listed.
+    pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
+        let profile = self.status.profile.as_ref();
+        let samples = profile.map_or(0, |profile| profile.samples());
+        table.rows(reports, self.annotations.count(), samples)
     }
 
     /// How many reports have a row in `active_reports`.
@@ -56,18 +66,35 @@ impl Catalog {
     }
 
     /// The table of this name or alias as it stands.
-    pub(super) fn table_answer(&self, name: &str) -> Option<ReportAnswer> {
-        let table = self.table_named(name)?;
+    pub(super) fn table_answer(&self, name: &str) -> Result<ReportAnswer, QueryError> {
+        let unknown = || QueryError::unknown_report(name);
+        let table = self.table_named(name).ok_or_else(unknown)?;
+        if let (FixedTable::Sample, Some(profile)) = (table.table, &self.status.profile) {
+            return self.sample_answer(profile);
+        }
         let mut look = self.look();
         if table.table == FixedTable::Annotation {
             look.annotations = self.annotations.all();
         }
-        Some(ReportAnswer {
+        Ok(ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: (look.mono_ms.saturating_sub(look.started_ms) / 1000).max(1),
             as_of_ms: look.unix_ms,
             key_columns: table.key_columns().to_vec(),
             table: table.read(&look, &self.defaults),
+        })
+    }
+
+    /// Table `sample` as it stands.
+    fn sample_answer(&self, profile: &Profile) -> Result<ReportAnswer, QueryError> {
+        let columns = FixedTable::Sample.columns(&self.defaults);
+        let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
+        Ok(ReportAnswer {
+            window_seconds: 0.0,
+            covered_seconds: (uptime_ms / 1000).max(1),
+            as_of_ms: self.clock.unix_ms(),
+            key_columns: (2..columns.len()).collect(),
+            table: samples::samples(profile, columns)?,
         })
     }
 

@@ -32,6 +32,8 @@ pub enum FixedTable {
     V2Active,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
+    /// Samples of PHP's functions, where there is a `[[stat]]`.
+    Sample,
 }
 
 impl FixedTable {
@@ -78,6 +80,7 @@ impl FixedTable {
             Self::V2Stats => "v2_stats",
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
+            Self::Sample => "sample",
         }
     }
 

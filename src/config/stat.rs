@@ -1,0 +1,135 @@
+//! `[[stat]]`: `stat` extensions of PHP whose samples are read.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::error::ConfigError;
+use super::kinds::{Kind, socket_address};
+use super::list_entry::{EntryReader, Refused};
+use super::location::Location;
+use super::raw_value::Entry;
+use crate::limits::STATS_MAX;
+
+/// An entry, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatSource {
+    /// Where the entry begins.
+    pub location: Location,
+    /// Where the extension gives its samples.
+    pub stream: StatAddress,
+    /// Where it takes settings, if that is wanted.
+    pub control: Option<StatAddress>,
+    /// Host of its samples; `None`: the name of this machine, or the address of another.
+    pub name: Option<String>,
+    /// What is cut from the beginning of paths.
+    pub root: Option<String>,
+}
+
+/// A socket of the extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StatAddress {
+    /// `unix://PATH`, or a path alone.
+    Unix(PathBuf),
+    /// `tcp://ADDRESS`.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for StatAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+impl StatAddress {
+    /// Reads one as the extension's own settings have it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if let Some(address) = text.strip_prefix("tcp://") {
+            return socket_address(address).map(Self::Tcp);
+        }
+        let path = text.strip_prefix("unix://").unwrap_or(text);
+        match path {
+            "" => Err("no address"),
+            path if path.contains("://") => Err("neither unix nor tcp"),
+            path if path.len() > PATH_BYTES_MAX => Err("too long for the path of a socket"),
+            path => Ok(Self::Unix(path.into())),
+        }
+    }
+}
+
+/// Longest path of a socket, in bytes.
+const PATH_BYTES_MAX: usize = 107;
+
+/// The keys of an entry.
+const KEYS: [&str; 4] = ["stream", "control", "name", "root"];
+
+/// What addresses are accepted.
+pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" and an IP address with a port, as in \
+                            \"unix:///run/php/zend.stat.stream\"";
+
+/// The sources of all entries, in their order; what is wrong goes to `errors` and is left out.
+pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<StatSource> {
+    let mut sources: Vec<StatSource> = Vec::with_capacity(entries.len());
+    EntryReader::each("stat", STATS_MAX, entries, errors, |reader| {
+        let source = reader.stat()?;
+        if let Some(other) = sources.iter().find(|it| it.stream == source.stream) {
+            let problem = format!("the entry at {} has it too", other.location);
+            return reader.refuse(
+                "stream",
+                &problem,
+                "each once: it gives a sample to one reader",
+            );
+        }
+        sources.push(source);
+        Ok(())
+    });
+    sources
+}
+
+impl EntryReader<'_> {
+    fn stat(&mut self) -> Result<StatSource, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        let (stream, control) = (
+            self.required("stream", &address()),
+            self.read("control", &address()),
+        );
+        let (name, root) = (self.read("name", &name()), self.read("root", &root()));
+        Ok(StatSource {
+            location: self.entry.location.clone(),
+            stream: stream?,
+            control: control?,
+            name: name?,
+            root: root?,
+        })
+    }
+}
+
+fn address() -> Kind<StatAddress> {
+    Kind::new(ACCEPTED, |given| {
+        Ok(StatAddress::parse(given.text().unwrap_or_default())?)
+    })
+}
+
+fn name() -> Kind<String> {
+    let accepted = "the host of its samples, 1 to 255 bytes";
+    Kind::new(accepted, |given| match given.text() {
+        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
+        _ => Err("not a name".into()),
+    })
+}
+
+fn root() -> Kind<String> {
+    let accepted = "the beginning of paths that is not shown, as in \"/var/www/shop\"";
+    Kind::new(accepted, |given| match given.text() {
+        Some(root) if !root.trim_end_matches('/').is_empty() => {
+            Ok(root.trim_end_matches('/').to_owned())
+        }
+        _ => Err("not a path".into()),
+    })
+}

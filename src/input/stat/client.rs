@@ -1,0 +1,177 @@
+//! The connection to a `stat` extension's stream: made again when it breaks, and read however fast samples come.
+//!
+//! PHP writes to its socket from within, and waits when nobody reads: so this thread does nothing else. It reads what there is,
+//! puts it into the [`Queue`](super::Queue) and naps for two milliseconds, so that it does not wake for each sample; when much
+//! has come, more than a socket buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
+//! PHP's shutdown waits for who stays connected and does not read.
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tracing::{info, warn};
+
+use super::{Chunk, Source};
+use crate::clock::Clock;
+use crate::config::StatAddress;
+use crate::shutdown::Shutdown;
+use crate::telemetry::log::Limit;
+
+/// Read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// How long what comes in may gather. A Unix socket holds some 200 samples that were written one by one.
+const NAP: Duration = Duration::from_millis(2);
+
+/// When so much has come meanwhile there is no further nap: a third of what the socket holds.
+const BUSY_BYTES: usize = 24 << 10;
+
+/// How long is waited for something to come, and how late a stop is seen.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a connection may take to be made.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+
+/// How long is waited after the first attempt that failed, and at most; each time twice as long.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// A line about such errors in this time.
+const ERROR_LOG_MS: u64 = 60_000;
+
+/// A stream or control socket that is connected.
+#[derive(Debug)]
+pub enum Connection {
+    /// Of this machine.
+    Unix(UnixStream),
+    /// Over the network.
+    Tcp(TcpStream),
+}
+
+impl Connection {
+    /// Connects; a read waits for [`LOOK`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(address: &StatAddress) -> io::Result<Self> {
+        match address {
+            StatAddress::Unix(path) => unix(path).map(Self::Unix),
+            StatAddress::Tcp(address) => tcp(*address).map(Self::Tcp),
+        }
+    }
+
+    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(chunk),
+            Self::Tcp(stream) => stream.read(chunk),
+        }
+    }
+}
+
+/// Does not wait for a server whose backlog is full, as connecting to a Unix socket otherwise does.
+fn unix(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    Ok(stream)
+}
+
+fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    Ok(stream)
+}
+
+/// Reads from the stream of `source` until `shutdown` is requested.
+pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
+    let address = &source.config.stream;
+    let errors = Limit::new(ERROR_LOG_MS);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut number, mut back_off) = (0_u64, BACK_OFF.0);
+    while !shutdown.requested() {
+        let problem = match Connection::open(address) {
+            Ok(mut stream) => {
+                number = number.saturating_add(1);
+                source.counters.connections.add(1);
+                source.counters.connected.set(1);
+                *source.problem.lock() = None;
+                info!(%address, "Connected to a stat extension.");
+                let (read, ended) = drain(&mut stream, number, source, &mut chunk, clock, shutdown);
+                drop(stream);
+                source.counters.connected.set(0);
+                if read {
+                    back_off = BACK_OFF.0;
+                }
+                ended
+            }
+            Err(error) => {
+                source.counters.connections_failed.add(1);
+                error.to_string()
+            }
+        };
+        if shutdown.requested() {
+            return;
+        }
+        if let Some(repeated) = errors.pass(clock.mono_ms()) {
+            let problem: &dyn fmt::Display = &problem;
+            warn!(%address, %problem, repeated, "No connection to a stat extension; trying again.");
+        }
+        *source.problem.lock() = Some(problem);
+        wait(back_off, shutdown);
+        back_off = back_off.saturating_mul(2).min(BACK_OFF.1);
+    }
+}
+
+fn wait(span: Duration, shutdown: &Shutdown) {
+    let since = Instant::now();
+    while since.elapsed() < span && !shutdown.requested() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Reads until the connection ends or a stop is requested. Gives whether something came, and why it ended.
+fn drain(
+    stream: &mut Connection,
+    connection: u64,
+    source: &Source,
+    chunk: &mut [u8],
+    clock: &dyn Clock,
+    shutdown: &Shutdown,
+) -> (bool, String) {
+    let mut any = false;
+    while !shutdown.requested() {
+        let read = match stream.read(chunk) {
+            Ok(0) => return (any, "it closed the connection".to_owned()),
+            Ok(read) => read,
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => continue,
+                _ => return (any, error.to_string()),
+            },
+        };
+        any = true;
+        let counters = &source.counters;
+        counters.bytes_received.add(read as u64);
+        let (bytes, lines) = source.queue.push(Chunk {
+            connection,
+            received_ms: clock.mono_ms(),
+            after_gap: false,
+            bytes: chunk.get(..read).unwrap_or_default().into(),
+        });
+        if bytes > 0 {
+            counters.bytes_dropped.add(bytes);
+            counters.lines_dropped.add(lines);
+        }
+        if read < BUSY_BYTES {
+            thread::sleep(NAP);
+        }
+    }
+    (any, String::new())
+}

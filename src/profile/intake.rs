@@ -1,0 +1,178 @@
+//! The thread that makes samples of what was read.
+//!
+//! It goes round the sources and takes what waits in their queues, a chunk under each hold of the pool's lock; when nothing
+//! waits it naps. Whether a new connection reaches the same run of the extension is seen from its clock: where that has
+//! gone back, the run is another one.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::names::Names;
+use super::pool::Run;
+use super::{Pool, Profile};
+use crate::input::stat::line::{self, BadLine, Defect, UNITS};
+use crate::input::stat::{Chunk, Lines, Source};
+use crate::shutdown::Shutdown;
+
+/// How long nothing is taken when nothing waits.
+const NAP: Duration = Duration::from_millis(5);
+
+/// Chunks of one source that are taken before the next one's.
+const CHUNKS: usize = 16;
+
+/// How far back a clock may go within a run: samples come a little out of order.
+const DISORDER: u64 = UNITS / 100;
+
+/// What the profile thread runs.
+#[derive(Debug)]
+pub struct Intake {
+    profile: Arc<Profile>,
+    feeds: Vec<Feed>,
+    names: Names,
+}
+
+/// One source as the thread sees it.
+#[derive(Debug)]
+pub(super) struct Feed {
+    source: Arc<Source>,
+    host: Arc<str>,
+    lines: Lines,
+    connection: u64,
+    /// Whether no line of the connection was taken.
+    fresh: bool,
+    run: Arc<Run>,
+    /// The youngest sample of the run.
+    newest: u64,
+}
+
+impl Intake {
+    /// One that takes what comes to the sources of `profile`.
+    #[must_use]
+    pub fn new(profile: Arc<Profile>, names: Names) -> Self {
+        let feeds = profile.sources.iter();
+        let feeds = feeds.map(|source| Feed::new(Arc::clone(source), &profile));
+        Self {
+            feeds: feeds.collect(),
+            profile,
+            names,
+        }
+    }
+
+    /// Takes samples until `shutdown` is requested and nothing waits.
+    pub fn run(mut self, shutdown: &Shutdown) {
+        loop {
+            let stops = shutdown.requested();
+            if self.turn() {
+                continue;
+            }
+            self.names.publish();
+            if stops {
+                return;
+            }
+            thread::sleep(NAP);
+        }
+    }
+
+    /// Takes some of what waits at each source; whether there was something.
+    pub fn turn(&mut self) -> bool {
+        let mut any = false;
+        for feed in &mut self.feeds {
+            for _ in 0..CHUNKS {
+                let Some(chunk) = feed.source.queue.pop() else {
+                    break;
+                };
+                any = true;
+                feed.take(&chunk, &self.profile, &mut self.names);
+            }
+        }
+        any
+    }
+}
+
+impl Feed {
+    pub(super) fn new(source: Arc<Source>, profile: &Profile) -> Self {
+        let host = super::host_of(&source.config);
+        Self {
+            source,
+            lines: Lines::default(),
+            connection: 0,
+            fresh: true,
+            run: profile.next_run(&host),
+            host,
+            newest: 0,
+        }
+    }
+
+    /// Takes the lines that end in a chunk.
+    pub(super) fn take(&mut self, chunk: &Chunk, profile: &Profile, names: &mut Names) {
+        let counters = &self.source.counters;
+        let mut cut = false;
+        if chunk.connection != self.connection {
+            self.connection = chunk.connection;
+            self.fresh = true;
+            cut |= self.lines.cut();
+        }
+        if chunk.after_gap {
+            cut |= self.lines.resume();
+        }
+        counters.lines_cut.add(cut.into());
+        let received_us = i64::try_from(chunk.received_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut pool = profile.pool.lock();
+        let (mut received, mut taken) = (0, 0);
+        lines.feed(&chunk.bytes, |line, is_whole| {
+            received += 1;
+            let parsed = match is_whole {
+                true => line::split(line),
+                false => Err(BadLine::TooLong),
+            };
+            let added = parsed.and_then(|it| self.add(&mut pool, &it, received_us, profile, names));
+            match added {
+                Ok(()) => taken += 1,
+                Err(reason) => self.source.refuse(reason, line),
+            }
+        });
+        drop(pool);
+        self.lines = lines;
+        let counters = &self.source.counters;
+        counters.lines_received.add(received);
+        counters.samples.add(taken);
+    }
+
+    fn add(
+        &mut self,
+        pool: &mut Pool,
+        line: &line::Line<'_>,
+        received_us: i64,
+        profile: &Profile,
+        names: &mut Names,
+    ) -> Result<(), BadLine> {
+        let counters = &self.source.counters;
+        if std::mem::take(&mut self.fresh) {
+            let went_back = line.elapsed.saturating_add(DISORDER) < self.newest;
+            if self.newest == 0 || went_back {
+                counters.runs.add(1);
+            }
+            if went_back {
+                self.run = profile.next_run(&self.host);
+                self.newest = 0;
+            }
+        }
+        let mut defects = [0_u64; Defect::COUNT];
+        let defect = |it: Defect| defects[it as usize] += 1;
+        pool.add(
+            &self.run,
+            self.source.config.root.as_deref(),
+            line,
+            names,
+            defect,
+        )?;
+        self.run.received(line.elapsed, received_us);
+        self.newest = self.newest.max(line.elapsed);
+        if defects != [0; Defect::COUNT] {
+            counters.samples_mended.add(&defects);
+        }
+        Ok(())
+    }
+}

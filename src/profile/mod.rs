@@ -1,0 +1,141 @@
+//! The profile: what PHP's functions were doing, as the `stat` extension saw it some thousand times a second.
+//!
+//! ```text
+//! input::stat::client -> Queue -> Intake -> Pool  <-  Snapshot  <-  query
+//! ```
+//!
+//! One thread ([`Intake`]) takes the lines of all `[[stat]]` sources and appends samples to a cyclic [`Pool`] of fixed size.
+//! Readers take a [`Snapshot`], which holds the lock for as long as it takes to copy one segment. None of this is there
+//! without a `[[stat]]`.
+
+mod intake;
+mod names;
+mod pool;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+pub use self::intake::Intake;
+pub use self::names::Names;
+pub use self::pool::{Frame, Pool, Run, Sample, Segment, Snapshot, StatRequest, pool_bytes};
+use crate::clock::Clock;
+use crate::config::{StatAddress, StatSource};
+use crate::input::stat::Source;
+use crate::telemetry::reading::{Group, Place, readings};
+
+/// Samples, and where they come from.
+#[derive(Debug)]
+pub struct Profile {
+    /// Where samples come from.
+    pub sources: Vec<Arc<Source>>,
+    pool: Mutex<Pool>,
+    clock: Arc<dyn Clock>,
+    runs: AtomicU64,
+}
+
+impl Profile {
+    /// An empty one.
+    #[must_use]
+    pub fn new(sources: Vec<Arc<Source>>, pool_size: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            sources,
+            pool: Mutex::new(Pool::new(pool_size)),
+            clock,
+            runs: AtomicU64::new(0),
+        })
+    }
+
+    /// A run that was not seen before.
+    fn next_run(&self, host: &Arc<str>) -> Arc<Run> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(Run::new(number, Arc::clone(host)))
+    }
+
+    /// How many samples are kept.
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        self.pool.lock().len()
+    }
+
+    /// Forgets all samples.
+    pub fn clear(&self) {
+        self.pool.lock().clear();
+    }
+
+    /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.pool.lock().snapshot()
+    }
+
+    /// What is added to a time of [`Run::time_us`] to have microseconds since 1970.
+    #[must_use]
+    pub fn unix_us(&self) -> i64 {
+        let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let (unix_ms, mono_ms) = (ms(self.clock.unix_ms()), ms(self.clock.mono_ms()));
+        unix_ms.saturating_sub(mono_ms).saturating_mul(1000)
+    }
+
+    /// What is counted, for the status.
+    #[must_use]
+    pub fn status(&self) -> Vec<Group> {
+        let sources = self.sources.iter().enumerate();
+        let groups = sources.map(|(at, source)| source_group(at, source));
+        let pool = self.pool.lock();
+        let held = readings! {
+            Gauge sample_rows = pool.len(), "Samples of PHP's functions that are kept.";
+            Gauge sample_rows_max = pool.samples_max(), "Samples that there is room for (profile.pool_size).";
+        };
+        drop(pool);
+        groups
+            .chain([Group::new(Place::Object("profile"), held)])
+            .collect()
+    }
+}
+
+/// The list of sources in the status.
+pub const STATS: Place = Place::List("stats", "stat");
+
+fn source_group(at: usize, source: &Source) -> Group {
+    let stream = source.config.stream.to_string();
+    let readings = source.counters.counts().readings();
+    let by_reason = |name: &str| {
+        let counted = readings.iter().find(|it| it.name == name);
+        counted.map(|it| it.value.clone())
+    };
+    let example = source.example.lock().clone();
+    let texts = json!({
+        "stream": stream,
+        "name": host_of(&source.config).to_string(),
+        "place": source.config.location.to_string(),
+        "problem": source.problem.lock().clone(),
+        "lines_invalid_by_reason": by_reason("lines_invalid"),
+        "samples_mended_by_reason": by_reason("samples_mended"),
+        "last_invalid": example.map(|it| json!({"reason": it.reason.name(), "line": it.line})),
+    });
+    Group {
+        labels: vec![("stat", at.to_string()), ("stream", stream)],
+        ..Group::new(STATS, readings).with_texts(texts)
+    }
+}
+
+/// The host of a source's samples: its name, or this machine's, which is what Pinba sends from here.
+fn host_of(config: &StatSource) -> Arc<str> {
+    let host = match (&config.name, &config.stream) {
+        (Some(name), _) => name.clone(),
+        (None, StatAddress::Tcp(address)) if !address.ip().is_loopback() => {
+            address.ip().to_string()
+        }
+        (None, _) => {
+            let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+            name.map_or("localhost".to_owned(), |name| name.trim_end().to_owned())
+        }
+    };
+    host.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What was sent becomes text: always UTF-8, bounded, and named by the rules of `[[rewrite]]` where there are any.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::input::rewrite::{NameRules, Rewrite, TextField};
+use crate::limits::TEXT_BYTES_MAX;
+
+/// The name rules, if there are any.
+#[derive(Debug)]
+pub struct Names {
+    rules: Option<NameRules>,
+    fresh: Vec<u8>,
+}
+
+impl Names {
+    /// Those of the configuration.
+    #[must_use]
+    pub const fn new(rules: Option<NameRules>) -> Self {
+        Self {
+            rules,
+            fresh: Vec::new(),
+        }
+    }
+
+    /// What the rules for a field make of a text.
+    pub(super) fn apply(&mut self, field: TextField, sent: &str) -> Arc<str> {
+        let Some(rules) = &mut self.rules else {
+            return sent.into();
+        };
+        self.fresh.clear();
+        let chain = rules.field_chain(field);
+        match chain.is_some_and(|chain| rules.apply(chain, sent.as_bytes(), &mut self.fresh)) {
+            true => text(&self.fresh),
+            false => sent.into(),
+        }
+    }
+
+    /// Lets others see what the rules counted.
+    pub(super) fn publish(&mut self) {
+        if let Some(rules) = &mut self.rules {
+            rules.publish_counts();
+        }
+    }
+}
+
+/// Bytes as text: what is no UTF-8 or no character to be seen (names of anonymous classes have a NUL) becomes `\xNN`.
+pub(super) fn text(sent: &[u8]) -> Arc<str> {
+    let near = sent.get(..TEXT_BYTES_MAX).unwrap_or(sent);
+    match std::str::from_utf8(sent) {
+        Ok(text)
+            if sent.len() <= TEXT_BYTES_MAX && !text.bytes().any(|it| it.is_ascii_control()) =>
+        {
+            text.into()
+        }
+        _ => escaped(near),
+    }
+}
+
+fn escaped(sent: &[u8]) -> Arc<str> {
+    let mut out = String::with_capacity(sent.len());
+    let escape = |out: &mut String, byte: u8| {
+        // Writing to a string cannot fail.
+        let _written = write!(out, "\\x{byte:02x}");
+    };
+    for chunk in sent.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match u8::try_from(character) {
+                Ok(byte) if byte.is_ascii_control() => escape(&mut out, byte),
+                _ => out.push(character),
+            }
+        }
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| escape(&mut out, *byte));
+    }
+    out.truncate(out.floor_char_boundary(TEXT_BYTES_MAX));
+    out.into()
+}
+
+/// A path without what is not shown of it.
+pub(super) fn cut_root<'a>(path: &'a [u8], root: Option<&str>) -> &'a [u8] {
+    let cut = root.and_then(|root| path.strip_prefix(root.as_bytes()));
+    cut.filter(|rest| rest.starts_with(b"/")).unwrap_or(path)
+}

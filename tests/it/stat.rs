@@ -1,0 +1,389 @@
+//! Samples of PHP's stat extension: a stand-in for it plays captures, byte by byte, in bursts, with every defect, and measures how
+//! long it has to wait for whoever reads.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Site, Status, await_condition};
+
+fn corpus(name: &str) -> Vec<u8> {
+    fs::read(format!(
+        "{}/tests/corpus/stat/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .unwrap()
+}
+
+/// The extension's side of the stream.
+struct Extension {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Extension {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zend.stat.stream");
+        let listener = UnixListener::bind(&path).unwrap();
+        Self {
+            _folder: folder,
+            path,
+            listener,
+        }
+    }
+
+    fn setting(&self) -> String {
+        format!(
+            "stat=[{{stream='unix://{}',name='web1',root='/var/www'}}]",
+            self.path.display()
+        )
+    }
+
+    /// The next client.
+    fn accept(&self) -> Player {
+        let (stream, _) = self.listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        Player {
+            stream,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+/// Writes, and knows how long the longest write had to wait.
+struct Player {
+    stream: UnixStream,
+    waited: Duration,
+}
+
+impl Player {
+    fn write(&mut self, mut bytes: &[u8]) {
+        let mut since = None;
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    since.get_or_insert_with(Instant::now);
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.waited = self
+            .waited
+            .max(since.map_or(Duration::ZERO, |it| it.elapsed()));
+    }
+}
+
+/// The status of the one source, once it has so many lines.
+#[track_caller]
+fn received(site: &Site, lines: u64) -> Status {
+    await_condition("all lines have come", || {
+        let source = Status(site.status().0["stats"][0].clone());
+        let known = source.count("samples") + source.count("lines_invalid");
+        match known == lines && source.count("lines_received") == lines {
+            true => Ok(source),
+            false => Err(source),
+        }
+    })
+}
+
+/// All samples, oldest first.
+fn samples(site: &Site) -> Vec<Json> {
+    let answer = site.json("/api/v1/reports/sample?limit=0");
+    let mut rows = answer["rows"].as_array().unwrap().clone();
+    rows.reverse();
+    rows
+}
+
+/// What a line of a capture says, by an understanding of its own: made JSON and read as such.
+fn understood(line: &str) -> Json {
+    let mut line = line.replace('\\', "\\\\").replace('\0', "\\u0000");
+    for name in ["method", "uri"] {
+        line = line.replace(&format!("\"{name}\":"), &format!("\"{name}\": \""));
+    }
+    let line: Json = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let shown = |text: &Json| match text.as_str() {
+        None => Json::Null,
+        Some(text) => text.replace('\0', "\\x00").into(),
+    };
+    let cut = |path: &Json| match path.as_str() {
+        None => Json::Null,
+        Some(path) => path.strip_prefix("/var/www").unwrap().into(),
+    };
+    let (request, symbol, opline, caller) = (
+        &line["request"],
+        &line["symbol"],
+        &line["opline"],
+        &line["caller"],
+    );
+    let arguments = line["arginfo"].as_array().map(|all| {
+        let all = all.iter().map(|it| it.as_str().unwrap());
+        let all = all.map(|it| if it.starts_with("int(") { "int" } else { it });
+        all.collect::<Vec<_>>().join(", ")
+    });
+    json!({
+        "host": "web1",
+        "type": line["type"],
+        "pid": request["pid"],
+        "request_elapsed": request["elapsed"],
+        "script": cut(&request["path"]),
+        "path": request["path"],
+        "method": request["method"],
+        "uri": request["uri"],
+        "uri_sent": request["uri"],
+        "elapsed": line["elapsed"],
+        "memory_used": line["memory"]["used"],
+        "memory_peak": line["memory"]["peak"],
+        "file": cut(&symbol["file"]),
+        "scope": shown(&symbol["scope"]),
+        "function": shown(&symbol["function"]),
+        "arguments": arguments,
+        "line": opline["line"],
+        "offset": opline["offset"],
+        "opcode": opline["opcode"],
+        "caller_file": cut(&caller["file"]),
+        "caller_scope": shown(&caller["scope"]),
+        "caller_function": shown(&caller["function"]),
+    })
+}
+
+/// The rows without what a capture does not say.
+fn without_times(rows: Vec<Json>) -> Vec<Json> {
+    let known = |mut row: Json| {
+        let members = row.as_object_mut().unwrap();
+        for name in ["id", "time", "run"] {
+            assert!(members.remove(name).unwrap().as_f64().unwrap() > 0.0);
+        }
+        row
+    };
+    rows.into_iter().map(known).collect()
+}
+
+#[test]
+fn every_line_of_the_captures_is_a_sample_with_all_that_it_says() {
+    for (name, piece) in [
+        ("stat-samples-web.ndjson", 1),
+        ("stat-samples.ndjson", 1_000),
+    ] {
+        let extension = Extension::new();
+        let here = Here::start(&[&extension.setting()]);
+        let bytes = corpus(name);
+        let mut player = extension.accept();
+        for piece in bytes.chunks(piece) {
+            player.write(piece);
+        }
+        let lines = bytes
+            .strip_suffix(b"\n")
+            .unwrap()
+            .split(|byte| *byte == b'\n');
+        let expected: Vec<_> = lines
+            .map(|line| understood(std::str::from_utf8(line).unwrap()))
+            .collect();
+        let source = received(&here.site, expected.len() as u64);
+        assert_eq!(source.count("lines_invalid"), 0, "{source:?}");
+        let rows = without_times(samples(&here.site));
+        assert_eq!(rows.len(), expected.len());
+        for (row, expected) in rows.iter().zip(&expected) {
+            assert_eq!(row, expected);
+        }
+    }
+}
+
+/// A line that is good, of a function.
+fn line(elapsed: f64, uri: &str, function: &str) -> String {
+    format!(
+        r#"{{"type": "internal", "request": {{"pid": 7, "elapsed": 0.5, "path": "/var/www/a.php", "method":GET", "uri":{uri}"}}, "elapsed": {elapsed:.10}, "memory": {{"used": 7, "peak": 8}}, "symbol": {{"function": "{function}"}}}}"#
+    )
+}
+
+#[test]
+fn defects_are_survived_and_lies_are_not_believed() {
+    let extension = Extension::new();
+    let rule = "rewrite=[{field='script_name',cut='?'}]";
+    let here = Here::start(&[&extension.setting(), rule]);
+    let mut player = extension.accept();
+    let fake = r#"/x"}, "elapsed": 99.0, "memory": {"used": 1, "peak": 1}, "symbol": {"function": "evil"}}"#;
+    let long = "y".repeat(70_000);
+    let negative = line(2.5, "/n?q", "md5").replace("\"used\": 7", "\"used\": -7");
+    let offset = r#"{"type": "user", "request": {"pid": 7, "elapsed": 0.5}, "elapsed": 2.6, "memory": {"used": 1, "peak": 1}, "symbol": {"file": "/var/www/a.php"}, "opline": {"line": 3, "offset": -12345678901234, "opcode": "ECHO"}}"#;
+    let mut sent: Vec<Vec<u8>> = [
+        line(2.0, fake, "md5"),
+        line(1.0, fake, "late"),
+        negative,
+        offset.to_owned(),
+        line(3.0, &long, "long"),
+        "<script>alert(1)</script>".to_owned(),
+        line(4.0, "/a", "md5").replace("4.0", "four"),
+    ]
+    .map(String::into_bytes)
+    .into();
+    let mut bytes = line(5.0, "/a", "Latin-X").into_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'X').unwrap();
+    bytes[at] = 0xe9;
+    sent.push(bytes);
+    for line in &sent {
+        player.write(line);
+        player.write(b"\n");
+    }
+    let site = &here.site;
+    let source = received(site, 8);
+    assert_eq!(
+        (source.count("samples"), source.count("lines_invalid")),
+        (5, 3)
+    );
+    let reasons = &source.0["lines_invalid_by_reason"];
+    assert_eq!(
+        (
+            &reasons["too_long"],
+            &reasons["no_sample"],
+            &reasons["bad_number"]
+        ),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    assert_eq!(source.0["last_invalid"]["reason"], "bad_number");
+    let mended = &source.0["samples_mended_by_reason"];
+    for reason in ["memory_wrapped", "offset_dropped", "out_of_order"] {
+        assert_eq!(mended[reason], 1, "{mended}");
+    }
+    let rows = samples(site);
+    let functions: Vec<_> = rows.iter().map(|row| row["function"].as_str()).collect();
+    assert_eq!(
+        functions,
+        [
+            Some("md5"),
+            Some("late"),
+            Some("md5"),
+            None,
+            Some("Latin-\\xe9")
+        ]
+    );
+    assert_eq!(rows[0]["uri_sent"], fake);
+    assert_eq!(rows[2]["memory_used"], 4_294_967_289_u64);
+    assert_eq!(
+        (&rows[2]["uri"], &rows[2]["uri_sent"]),
+        (&json!("/n"), &json!("/n?q"))
+    );
+    assert_eq!(
+        (&rows[3]["offset"], &rows[3]["line"]),
+        (&Json::Null, &json!(3))
+    );
+    // A restart of PHP: the next run.
+    drop(player);
+    let mut player = extension.accept();
+    player.write((line(0.9, "/a", "again") + "\n").as_bytes());
+    let source = received(site, 9);
+    assert_eq!(source.count("runs"), 2);
+    let only: Vec<_> = site.json("/api/v1/reports/sample?function=again&limit=0")["rows"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!((only.len(), &only[0]["run"]), (1, &json!(2)));
+    assert_eq!(site.post("/api/v1/reset", "{}").status, 200);
+    assert!(samples(site).is_empty());
+}
+
+#[test]
+fn whoever_reads_the_sender_does_not_wait() {
+    let extension = Extension::new();
+    let here = Here::start(&[&extension.setting()]);
+    let mut player = extension.accept();
+    let bytes = corpus("stat-samples.ndjson");
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let sent = std::thread::scope(|threads| {
+        let playing = threads.spawn(|| {
+            let (since, mut sent) = (Instant::now(), 0);
+            while since.elapsed() < Duration::from_secs(3) {
+                // 10,000 a second, in bursts of a few.
+                let due = since.elapsed().as_micros() as usize / 100;
+                while sent < due {
+                    player.write(lines[sent % lines.len()]);
+                    sent += 1;
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            sent as u64
+        });
+        while !playing.is_finished() {
+            for query in [
+                "reports/sample?limit=0",
+                "status",
+                "reports/sample?format=csv&limit=1000",
+            ] {
+                here.site.bytes(&format!("/api/v1/{query}"));
+            }
+        }
+        playing.join().unwrap()
+    });
+    let source = received(&here.site, sent);
+    assert_eq!(source.count("samples"), sent);
+    assert_eq!(source.count("lines_dropped"), 0);
+    // On a machine that does nothing else none waits; here tests run beside it.
+    assert!(
+        player.waited < Duration::from_secs(1),
+        "{:?}",
+        player.waited
+    );
+    // A stop closes the connection at once.
+    let since = Instant::now();
+    here.stop();
+    player.stream.set_nonblocking(false).unwrap();
+    assert_eq!(player.stream.read(&mut [0]).unwrap(), 0);
+    assert!(since.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn without_an_entry_there_is_nothing_of_it() {
+    let here = Here::start(&[]);
+    let status = here.site.status();
+    assert_eq!(status.0["stats"], json!([]));
+    assert!(status.0.get("profile").is_none());
+    assert_eq!(here.site.get("/api/v1/reports/sample").status, 404);
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn samples_are_a_table_of_sql() {
+    let extension = Extension::new();
+    let here = Here::start(&[&extension.setting()]);
+    let bytes = corpus("stat-samples.ndjson");
+    extension.accept().write(&bytes);
+    received(&here.site, 1_053);
+    let mut counted = BTreeMap::new();
+    for row in samples(&here.site) {
+        let function = row["function"].as_str().map(str::to_owned);
+        *counted.entry(function).or_insert(0_u64) += 1;
+    }
+    let query = "SELECT function, COUNT(*) FROM sample GROUP BY function ORDER BY 1";
+    let answer = here
+        .site
+        .post("/api/v1/sql", &json!({"query": query}).to_string())
+        .json();
+    let rows = answer["rows"].as_array().unwrap();
+    let rows: BTreeMap<_, _> = rows
+        .iter()
+        .map(|row| (row[0].as_str().map(str::to_owned), row[1].as_u64().unwrap()))
+        .collect();
+    assert_eq!(rows, counted);
+    let described = here
+        .site
+        .post(
+            "/api/v1/sql",
+            &json!({"query": "SHOW CREATE TABLE sample"}).to_string(),
+        )
+        .json();
+    assert!(
+        described["rows"][0][1]
+            .as_str()
+            .unwrap()
+            .contains("`caller_function`"),
+        "{described}"
+    );
+}
