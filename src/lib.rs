@@ -43,11 +43,11 @@ pub mod ring;
 
 pub mod pool;
 
+pub mod profile;
+
 pub mod report;
 
 pub mod delta;
-
-pub mod profile;
 
 pub mod merger;
 

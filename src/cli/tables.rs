@@ -30,7 +30,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
         }
     }
     if !config.stats.is_empty() {
-        definitions.add_profile();
+        definitions.add_profile(&defaults);
     }
     if !config.squids.is_empty() {
         definitions.add_squid(&defaults);

@@ -113,7 +113,7 @@ impl Daemon {
             definitions.add_squid(&defaults);
         }
         if !config.stats.is_empty() {
-            definitions.add_profile();
+            definitions.add_profile(&defaults);
         }
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;

@@ -8,12 +8,16 @@
 //! Readers take a [`Snapshot`], which holds the lock for as long as it takes to copy one segment. None of this is there
 //! without a `[[stat]]`.
 
+pub mod definition;
+pub mod groups;
 mod intake;
 mod names;
 mod pool;
+pub mod recent;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -21,6 +25,7 @@ use serde_json::json;
 pub use self::intake::Intake;
 pub use self::names::Names;
 pub use self::pool::{Frame, Pool, Run, Sample, Segment, Snapshot, StatRequest, pool_bytes};
+use self::recent::Recent;
 use crate::clock::Clock;
 use crate::config::{StatAddress, StatSource};
 use crate::input::stat::Source;
@@ -34,7 +39,23 @@ pub struct Profile {
     pool: Mutex<Pool>,
     clock: Arc<dyn Clock>,
     runs: AtomicU64,
+    /// The last window that was looked at, and when.
+    recent: Mutex<Option<Looked>>,
 }
+
+/// A window that was looked at.
+#[derive(Debug)]
+struct Looked {
+    at_ms: u64,
+    window: Option<Duration>,
+    recent: Arc<Recent>,
+}
+
+/// For how long a window that was looked at is good for others who look.
+const RECENT_MS: u64 = 1_000;
+
+/// After how long without a sample a request has ended.
+pub const REQUEST_ENDED: Duration = Duration::from_secs(60);
 
 impl Profile {
     /// An empty one.
@@ -45,6 +66,7 @@ impl Profile {
             pool: Mutex::new(Pool::new(pool_size)),
             clock,
             runs: AtomicU64::new(0),
+            recent: Mutex::default(),
         })
     }
 
@@ -63,12 +85,58 @@ impl Profile {
     /// Forgets all samples.
     pub fn clear(&self) {
         self.pool.lock().clear();
+        *self.recent.lock() = None;
     }
 
     /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.pool.lock().snapshot()
+    }
+
+    /// The samples of a window that ends now (`None`: all), request by request. What was reckoned within the last second is
+    /// given again. `None` as [`Profile::snapshot`].
+    #[must_use]
+    pub fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
+        let mut kept = self.recent.lock();
+        let now_ms = self.clock.mono_ms();
+        if let Some(looked) = &*kept
+            && now_ms.saturating_sub(looked.at_ms) < RECENT_MS
+            && looked.window == window
+        {
+            return Some(Arc::clone(&looked.recent));
+        }
+        // First: what it holds may be what keeps others from a snapshot.
+        *kept = None;
+        let before = |span: Duration| {
+            let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+            self.now_us().saturating_sub(span)
+        };
+        let from_us = window.map_or(i64::MIN, before);
+        let recent = Arc::new(Recent::new(
+            self.snapshot()?,
+            from_us,
+            before(REQUEST_ENDED),
+        ));
+        *kept = Some(Looked {
+            at_ms: now_ms,
+            window,
+            recent: Arc::clone(&recent),
+        });
+        Some(recent)
+    }
+
+    /// Since when there are samples.
+    #[must_use]
+    pub fn covered(&self, recent: &Recent) -> Duration {
+        let since = recent
+            .oldest_us
+            .map_or(0, |oldest| self.now_us().saturating_sub(oldest));
+        Duration::from_micros(u64::try_from(since).unwrap_or(0))
+    }
+
+    fn now_us(&self) -> i64 {
+        i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
     /// What is added to a time of [`Run::time_us`] to have microseconds since 1970.

@@ -30,6 +30,9 @@ const DICTIONARY_BYTES: usize = 256 << 10;
 /// What an entry of a dictionary takes beside its texts.
 const ENTRY_BYTES: usize = 256;
 
+/// What reports reckon for each sample while they are read.
+const REPORT_BYTES: usize = 48;
+
 /// What is absent.
 const NONE: u32 = u32::MAX;
 
@@ -39,7 +42,7 @@ pub const fn pool_bytes(samples: usize) -> usize {
     let line = 4 * crate::limits::LINE_BYTES_MAX;
     let segment = SEGMENT_SAMPLES * size_of::<Sample>() + DICTIONARY_BYTES;
     // The pool, what slow readers hold, and the longest line in two dictionaries.
-    2 * (segments_max(samples) + spare(samples)) * segment + 2 * line
+    2 * (segments_max(samples) + spare(samples)) * segment + 2 * line + samples * REPORT_BYTES
 }
 
 const fn segments_max(samples: usize) -> usize {
@@ -211,6 +214,19 @@ impl Segment {
 }
 
 impl Sample {
+    /// What tells it from others of its segment, time and memory apart.
+    pub(super) const fn alike(&self) -> (u32, u32, u32, u32, u32, SampleType) {
+        let Self {
+            request,
+            symbol,
+            caller,
+            opcode,
+            line,
+            ..
+        } = *self;
+        (request, symbol, caller, opcode, line, self.sample_type)
+    }
+
     /// The line of the file.
     #[must_use]
     pub fn line(&self) -> Option<u32> {

@@ -193,3 +193,204 @@ fn what_a_sample_says() {
     );
     assert_eq!(segment.request(sample).script.as_deref(), Some("/a.php"));
 }
+
+/// A line of any kind; what is sampled is told by `what`.
+fn any(pid: u64, begun: u64, elapsed: u64, used: u64, what: &str) -> String {
+    let (kind, rest) = match what {
+        "" => ("memory", String::new()),
+        "{main}" => (
+            "user",
+            r#", "symbol": {"file": "/var/www/a.php"}, "opline": {"line": 3, "offset": 1, "opcode": "ECHO"}"#.to_owned(),
+        ),
+        name if name.starts_with('f') => (
+            "user",
+            format!(r#", "symbol": {{"file": "/var/www/lib.php", "scope": "App\\Shop", "function": "{name}"}}, "opline": {{"line": 7, "offset": 1, "opcode": "ADD"}}"#).replace("\\\\", "\\"),
+        ),
+        name => (
+            "internal",
+            format!(r#", "symbol": {{"function": "{name}"}}, "caller": {{"file": "/var/www/a.php"}}"#),
+        ),
+    };
+    let (a, b) = (elapsed / 10_000, elapsed % 10_000);
+    format!(
+        r#"{{"type": "{kind}", "request": {{"pid": {pid}, "elapsed": {begun}.5, "path": "/var/www/{}.php", "method":GET", "uri":/{pid}"}}, "elapsed": {a}.{b:04}, "memory": {{"used": {used}, "peak": {used}}}{rest}}}"#,
+        ["a", "b"][(pid % 2) as usize]
+    ) + "\n"
+}
+
+/// What a report has for a row, reckoned in another way: (samples, seconds, memory, largest, growth).
+type Row = (u64, f64, f64, u64, i64);
+
+#[test]
+fn a_recount_of_all_samples_comes_to_the_same() {
+    for seed in 1..=20_u64 {
+        let (profile, mut intake, clock) = profile();
+        clock.advance_ms(1_000_000);
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = |end: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % end
+        };
+        // (pid, begun, elapsed, used, what), a few requests at a time, in disorder, with breaks.
+        let mut all = Vec::new();
+        let mut elapsed = 100_000;
+        for _ in 0..400 {
+            elapsed += match random(40) {
+                0 => 20_000,
+                1..=5 => 0,
+                _ => random(30),
+            };
+            let pid = random(3);
+            let begun = elapsed / 40_000;
+            let what = ["", "{main}", "f1", "f2", "md5", "sqrt"][random(6) as usize];
+            let late = random(10) == 0;
+            all.push((
+                pid,
+                begun,
+                elapsed - if late { random(50) } else { 0 },
+                random(1_000_000),
+                what,
+            ));
+        }
+        let mut text = String::new();
+        for (pid, begun, elapsed, used, what) in &all {
+            text += &any(*pid, *begun, *elapsed, *used, what);
+        }
+        for piece in text.as_bytes().chunks(97) {
+            feed(&profile, &mut intake, 1, piece);
+        }
+        assert_eq!(profile.samples(), all.len());
+        let recent = profile.recent(None).unwrap();
+        // Another way: by request, sorted, with plain vectors.
+        let mut requests: Vec<(u64, u64)> = all.iter().map(|it| (it.0, it.1)).collect();
+        requests.sort_unstable();
+        requests.dedup();
+        assert_eq!(recent.requests.len(), requests.len());
+        let mut expected: std::collections::BTreeMap<String, Row> =
+            std::collections::BTreeMap::new();
+        for of in requests {
+            // Of equal times the one that came first is the first.
+            let mut samples: Vec<_> = all.iter().filter(|it| (it.0, it.1) == of).collect();
+            samples.sort_by_key(|it| it.2);
+            let mut gaps: Vec<_> = samples.windows(2).map(|it| it[1].2 - it[0].2).collect();
+            gaps.sort_unstable();
+            let median = gaps
+                .get(gaps.len().saturating_sub(1) / 2)
+                .copied()
+                .unwrap_or(0);
+            let sampled: u64 = gaps.iter().filter(|gap| **gap <= 10 * median).sum();
+            let busy = samples.iter().filter(|it| !it.4.is_empty()).count().max(1);
+            let mut before = None;
+            for it in samples {
+                let name = if it.4.is_empty() { "(idle)" } else { it.4 };
+                let row = expected.entry(name.to_owned()).or_default();
+                row.0 += 1;
+                if !it.4.is_empty() {
+                    row.1 += sampled as f64 / 1e4 / busy as f64;
+                }
+                row.2 += it.3 as f64;
+                row.3 = row.3.max(it.3);
+                row.4 += before.map_or(0, |before: i64| it.3 as i64 - before);
+                before = Some(it.3 as i64);
+            }
+        }
+        let report = |keys: &[&str], filters: &[&str]| {
+            let owned = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+            definition::SampleReport::read(&owned(keys), &owned(filters), Duration::from_secs(900))
+                .unwrap()
+        };
+        let groups = recent.groups(&report(&["function"], &[]));
+        let found: std::collections::BTreeMap<String, Row> = groups
+            .rows
+            .iter()
+            .map(|row| {
+                let groups::KeyValue::Text(name) = &row.keys[0] else {
+                    panic!("{row:?}")
+                };
+                (
+                    name.to_string(),
+                    (
+                        row.samples,
+                        row.seconds,
+                        row.memory_sum as f64,
+                        row.memory_max,
+                        row.memory_growth,
+                    ),
+                )
+            })
+            .collect();
+        assert_eq!(
+            found.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>()
+        );
+        for (name, (samples, seconds, sum, max, growth)) in &expected {
+            let row = &found[name];
+            assert_eq!(
+                (row.0, row.2, row.3, row.4),
+                (*samples, *sum, *max, *growth),
+                "{name}, seed {seed}"
+            );
+            assert!(
+                (row.1 - seconds).abs() < 1e-9,
+                "{name}: {} {seconds}, seed {seed}",
+                row.1
+            );
+        }
+        let busy = all.iter().filter(|it| !it.4.is_empty()).count() as u64;
+        assert_eq!(groups.busy, busy);
+        // Filters leave rows out and change none of the others.
+        let some = recent.groups(&report(&["function"], &["type=internal"]));
+        for row in &some.rows {
+            assert!(groups.rows.contains(row), "{row:?}");
+        }
+        let names = ["md5", "sqrt"].map(|name| expected.get(name).map_or(0, |row| row.0));
+        assert_eq!(some.busy, names.iter().sum::<u64>());
+        let callers = recent.groups(&report(&["caller"], &["type=internal"]));
+        assert_eq!(
+            callers.rows[0].keys[0],
+            groups::KeyValue::Text("{main} /a.php".into())
+        );
+        let none = recent.groups(&report(
+            &["line"],
+            &["scope=App*", "function!=f1", "function!=f2"],
+        ));
+        assert!(none.rows.is_empty());
+    }
+}
+
+#[test]
+fn requests_end_by_a_newer_one_or_by_time() {
+    let (profile, mut intake, clock) = profile();
+    clock.advance_ms(1_000_000);
+    let text = [
+        any(1, 0, 10_000, 5, "md5"),
+        any(1, 1, 20_000, 6, "md5"),
+        any(2, 1, 21_000, 7, "md5"),
+    ]
+    .concat();
+    feed(&profile, &mut intake, 1, text.as_bytes());
+    let ended = |profile: &Profile| {
+        let recent = profile.recent(None).unwrap();
+        let mut all: Vec<_> = recent
+            .requests
+            .iter()
+            .map(|it| (it.request.pid, it.first, it.ended))
+            .collect();
+        all.sort_unstable();
+        all.iter().map(|it| it.2).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(&profile), [true, false, false]);
+    clock.advance_ms(61_000);
+    assert_eq!(ended(&profile), [true, true, true]);
+    // And they leave a window.
+    assert_eq!(
+        profile
+            .recent(Some(Duration::from_secs(30)))
+            .unwrap()
+            .requests
+            .len(),
+        0
+    );
+}

@@ -309,7 +309,7 @@ impl Catalog {
         drop(live);
         let table = self.table_named(name)?;
         let rows = self.table_rows(&table, self.reports_listed());
-        Some((table.table.columns(&self.defaults), rows))
+        Some((table.columns(&self.defaults), rows))
     }
 
     /// A table as it is declared, in Pinba's layout, by whichever name it goes.
@@ -319,8 +319,10 @@ impl Catalog {
             return Some(ddl::report(&entry.definition));
         }
         let raw = FixedTable::raw(name).filter(|_| self.columns_of(name).is_some());
-        let table = raw.or_else(|| Some(self.table_named(name)?.table))?;
-        Some(ddl::fixed(name, table, &self.defaults))
+        if let Some(table) = raw {
+            return Some(ddl::fixed(name, table, &self.defaults));
+        }
+        Some(self.table_named(name)?.create_table(name, &self.defaults))
     }
 
     /// Pools and reports, for those who look at them row by row.

@@ -23,6 +23,9 @@ pub const REPORTS_MAX: usize = 1_000;
 /// The reports of [`Definitions::add_squid`].
 const SQUID: &str = include_str!("definitions/squid.json");
 
+/// The reports of [`Definitions::add_profile`].
+const PROFILE: &str = include_str!("definitions/profile.json");
+
 /// What stands before the tables of a MariaDB in front.
 const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tables, and pinbad's beside them. Once, as an administrator:
 --   INSTALL SONAME 'ha_federatedx';
@@ -89,12 +92,15 @@ impl Definitions {
         let _taken = self.add_kept(&ready, defaults);
     }
 
-    /// Adds table `sample`. A report that has its name stays what it is.
-    pub fn add_profile(&mut self) {
-        let table = StatusTable::of_profile();
-        if self.defined(&table.name).is_none() {
-            self.tables.push(table);
+    /// Adds the tables of samples and those that are ready-made over them. A report that has such a name stays what it is.
+    pub fn add_profile(&mut self, defaults: &Defaults) {
+        for table in [FixedTable::Sample, FixedTable::StatRequest] {
+            if self.defined(table.table()).is_none() {
+                self.tables.push(StatusTable::of(table));
+            }
         }
+        let ready: Vec<Json> = serde_json::from_str(PROFILE).expect("a test reads it");
+        let _taken = self.add_kept(&ready, defaults);
     }
 
     /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in
@@ -106,7 +112,7 @@ impl Definitions {
         let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
         let tables = self.tables.iter();
         let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
-        let tables = tables.map(|it| ddl::fixed(&it.name, it.table, defaults));
+        let tables = tables.map(|it| it.create_table(&it.name, defaults));
         let all = fixed.into_iter().chain(reports).chain(tables);
         let all: Vec<String> = match server {
             None => all.map(|table| table.pinba()).collect(),
@@ -127,8 +133,7 @@ impl Definitions {
             },
             None => ReportForm::from(it),
         });
-        let tables = self.tables.iter();
-        let tables = tables.map(|it| ReportForm::of_comment(&it.name, &it.comment));
+        let tables = self.tables.iter().map(StatusTable::form);
         reports.chain(tables).collect()
     }
 
@@ -156,6 +161,10 @@ impl Definitions {
         match asked {
             FormTarget::Report(definition) => self.reports.push((*definition, by)),
             FormTarget::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
+            FormTarget::Samples(report) => {
+                self.tables
+                    .push(StatusTable::of_samples(&form.name, report, by));
+            }
         }
         Ok(())
     }

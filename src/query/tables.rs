@@ -34,8 +34,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::samples;
 use super::table::{Rows, Table};
+use crate::profile::definition::SampleReport;
 use crate::report::comment::FixedTable;
+use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::native::{FormError, ReportForm};
 use crate::report::{DefinedBy, Usage};
@@ -61,6 +64,17 @@ pub(super) const TABLES: [FixedTable; 5] = [
     FixedTable::Annotation,
 ];
 
+/// Numbers of columns: as many as `sample` has.
+const PLACES: [usize; 25] = {
+    let mut places = [0; 25];
+    let mut at = 0;
+    while at < places.len() {
+        places[at] = at;
+        at += 1;
+    }
+    places
+};
+
 /// Other names of these tables, for as long as nothing else has them.
 const ALIASES: [(&str, FixedTable); 2] = [
     ("active", FixedTable::ActiveReports),
@@ -78,6 +92,8 @@ pub struct StatusTable {
     pub comment: String,
     /// Who made it.
     pub defined_by: DefinedBy,
+    /// The report over samples that it shows, in place of `table`.
+    pub samples: Option<Arc<SampleReport>>,
 }
 
 impl StatusTable {
@@ -90,30 +106,64 @@ impl StatusTable {
             table,
             comment: comment.to_owned(),
             defined_by,
+            samples: None,
+        }
+    }
+
+    /// The report over samples that a form asked for.
+    #[must_use]
+    pub fn of_samples(name: &str, report: SampleReport, defined_by: DefinedBy) -> Self {
+        let form = ReportForm::from(&report);
+        Self {
+            name: name.to_owned(),
+            table: FixedTable::Sample,
+            comment: ddl::samples(name, &form, Vec::new()).comment,
+            defined_by,
+            samples: Some(Arc::new(report)),
         }
     }
 
     /// Those that are always there.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
-        let built_in = |table: FixedTable| Self {
-            name: table.table().to_owned(),
-            table,
-            comment: table.comment().to_owned(),
-            defined_by: DefinedBy::BuiltIn,
-        };
-        TABLES.map(built_in).into()
+        TABLES.map(Self::of).into()
     }
 
-    /// Those that are there with a `[[stat]]`.
+    /// A table under its own name.
+    pub(super) fn of(table: FixedTable) -> Self {
+        let form = ReportForm::of_comment(table.table(), table.comment());
+        Self::new(&form, table, DefinedBy::BuiltIn)
+    }
+
+    /// Its columns.
     #[must_use]
-    pub fn of_profile() -> Self {
-        let table = FixedTable::Sample;
-        Self {
-            name: table.table().to_owned(),
-            table,
-            comment: table.comment().to_owned(),
-            defined_by: DefinedBy::BuiltIn,
+    pub fn columns(&self, defaults: &Defaults) -> Vec<Column> {
+        match &self.samples {
+            Some(report) => samples::columns(report),
+            None => self.table.columns(defaults),
+        }
+    }
+
+    /// The statement that makes it.
+    #[must_use]
+    pub fn create_table(&self, name: &str, defaults: &Defaults) -> CreateTable {
+        match &self.samples {
+            Some(report) => {
+                ddl::samples(name, &ReportForm::from(&**report), self.columns(defaults))
+            }
+            None => ddl::fixed(name, self.table, defaults),
+        }
+    }
+
+    /// It as it would be asked for.
+    #[must_use]
+    pub fn form(&self) -> ReportForm {
+        match &self.samples {
+            Some(report) => ReportForm {
+                name: self.name.clone(),
+                ..ReportForm::from(&**report)
+            },
+            None => ReportForm::of_comment(&self.name, &self.comment),
         }
     }
 
@@ -127,7 +177,13 @@ impl StatusTable {
     /// The numbers of the columns by which rows can be chosen.
     #[must_use]
     pub fn key_columns(&self) -> &'static [usize] {
+        if let Some(report) = &self.samples {
+            return &PLACES[..report.keys.len()];
+        }
         match self.table {
+            // All but id and time; up to the state.
+            FixedTable::Sample => &PLACES[2..],
+            FixedTable::StatRequest => &PLACES[..9],
             FixedTable::ActiveReports => &[0, 1, 2, 3],
             FixedTable::V2Active => &[0, 1, 2, 3],
             _ => &[],
@@ -136,9 +192,8 @@ impl StatusTable {
 
     /// How many rows there are when there are so many reports to be listed, and so many annotations.
     #[must_use]
-    pub fn rows(&self, reports: usize, annotations: usize, samples: usize) -> usize {
+    pub fn rows(&self, reports: usize, annotations: usize) -> usize {
         match self.table {
-            FixedTable::Sample => samples,
             FixedTable::ActiveReports | FixedTable::V2Active => reports,
             FixedTable::Annotation => annotations,
             _ => 1,
@@ -179,6 +234,8 @@ pub enum FormTarget {
     Report(Box<Definition>),
     /// One of these tables under a name of its own.
     Table(FixedTable),
+    /// A report over samples.
+    Samples(SampleReport),
 }
 
 /// Reads a form that may ask for a report or for one of these tables.
@@ -188,6 +245,7 @@ pub enum FormTarget {
 pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
     match form.definition(defaults) {
         Ok(definition) => Ok(FormTarget::Report(Box::new(definition))),
+        Err(FormError::Samples(report)) => Ok(FormTarget::Samples(report)),
         Err(FormError::Fixed(table)) if TABLES.contains(&table) => Ok(FormTarget::Table(table)),
         Err(error) => Err(error),
     }

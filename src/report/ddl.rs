@@ -96,6 +96,15 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
     }
 }
 
+/// A report over samples with these columns.
+#[must_use]
+pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTable {
+    CreateTable {
+        comment: form_text(form),
+        ..plain(name, columns, &[], &[])
+    }
+}
+
 /// A table with these columns, those that are never NULL, and its keys.
 fn plain(
     name: &str,
@@ -223,7 +232,12 @@ impl CreateTable {
 
 /// A native definition as JSON without its name.
 fn json_form(definition: &Definition) -> String {
-    match serde_json::to_value(ReportForm::from(definition)) {
+    form_text(&ReportForm::from(definition))
+}
+
+/// A form as JSON, without its name.
+fn form_text(form: &ReportForm) -> String {
+    match serde_json::to_value(form) {
         Ok(serde_json::Value::Object(mut form)) => {
             form.shift_remove("name");
             serde_json::Value::Object(form).to_string()

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[report]]
 //! name = "slow_groups"
-//! level = "timer"                                  # packet, request or timer
+//! level = "timer"                                  # packet, request, timer or sample
 //! keys = ["script_name", "+env", { key = "@group", missing = "empty" }]
 //! filters = ["min_time=0.5", "max_time<10", "server_name!=test", "+env=prod", "@server=db*"]
 //! percentiles = [50, 99.9]
@@ -26,6 +26,7 @@ use super::definition::{
 };
 use super::histogram::BucketLayout;
 use super::layout::ColumnLayout;
+use crate::profile::definition::{SampleReport, Wanted};
 
 mod filter;
 mod key;
@@ -46,7 +47,7 @@ pub struct ReportForm {
     pub comment: Option<String>,
     /// What is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<Level>,
+    pub level: Option<FormLevel>,
     /// What rows are told apart by, in column order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyForm>,
@@ -68,12 +69,39 @@ pub struct ReportForm {
     pub history: Option<bool>,
 }
 
+/// What a report counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FormLevel {
+    /// See [`Level::Packet`].
+    Packet,
+    /// See [`Level::Request`].
+    Request,
+    /// See [`Level::Timer`].
+    Timer,
+    /// A sample of a stat extension.
+    Sample,
+}
+
+impl From<Level> for FormLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Packet => Self::Packet,
+            Level::Request => Self::Request,
+            Level::Timer => Self::Timer,
+        }
+    }
+}
+
 /// Why a form is not a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
     /// The COMMENT of a table that is there anyway.
     #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
     Fixed(FixedTable),
+    /// A report over samples, which are no requests.
+    #[error("level: a report over samples is none over requests")]
+    Samples(SampleReport),
     /// Two definitions in one.
     #[error(
         "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
@@ -107,6 +135,7 @@ impl FormError {
             Self::Part { part, problem } => (part, problem.clone()),
             Self::Whole(part, problem) => (part, problem.clone()),
             Self::Mixed(_) | Self::Fixed(_) => ("comment", self.to_string()),
+            Self::Samples(_) => ("level", self.to_string()),
         }
     }
 
@@ -191,8 +220,15 @@ impl ReportForm {
     }
 
     fn native(&self, defaults: &Defaults) -> Result<Definition, FormError> {
-        let nothing = "give either comment, or level (packet, request or timer) with keys, ...";
+        let nothing =
+            "give either comment, or level (packet, request, timer or sample) with keys, ...";
         let level = self.level.ok_or(FormError::Whole("", nothing.to_owned()))?;
+        let level = match level {
+            FormLevel::Packet => Level::Packet,
+            FormLevel::Request => Level::Request,
+            FormLevel::Timer => Level::Timer,
+            FormLevel::Sample => return Err(FormError::Samples(self.samples(defaults)?)),
+        };
         let keys = self.read_keys(level, defaults)?;
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
@@ -227,6 +263,45 @@ impl ReportForm {
         };
         definition.layout = definition.table(None, defaults).layout();
         Ok(definition)
+    }
+
+    /// The report over samples that this asks for.
+    fn samples(&self, defaults: &Defaults) -> Result<SampleReport, FormError> {
+        for (part, is_given) in [
+            ("percentiles", !self.percentiles.is_empty()),
+            ("histogram", self.histogram.is_some()),
+            ("history", self.history == Some(true)),
+        ] {
+            if is_given {
+                return Err(FormError::part(part, "a report of level sample has none"));
+            }
+        }
+        if self.keys.len() > DEFINITION_KEYS_MAX || self.filters.len() > FILTERS_MAX {
+            let problem =
+                format!("there may be {DEFINITION_KEYS_MAX} keys and {FILTERS_MAX} filters");
+            return Err(FormError::part("keys", problem));
+        }
+        let as_text = |list: &'static str, place: usize, text: Option<&str>| {
+            let no_text =
+                || FormError::item(list, place, "of level sample it is a text".to_owned());
+            text.map(str::to_owned).ok_or_else(no_text)
+        };
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for (place, form) in self.keys.iter().enumerate() {
+            keys.push(as_text("keys", place, form.as_text())?);
+        }
+        let mut filters = Vec::with_capacity(self.filters.len());
+        for (place, form) in self.filters.iter().enumerate() {
+            filters.push(as_text("filters", place, form.as_text())?);
+        }
+        let window = match &self.window {
+            None => defaults.history,
+            Some(window) => window
+                .read()
+                .map_err(|problem| FormError::part("window", problem))?,
+        };
+        SampleReport::read(&keys, &filters, window)
+            .map_err(|(list, place, problem)| FormError::item(list, place, problem))
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {
@@ -290,7 +365,7 @@ impl From<&Definition> for ReportForm {
         Self {
             name: definition.name.clone(),
             comment: None,
-            level: Some(definition.level),
+            level: Some(definition.level.into()),
             keys: definition.keys.iter().map(KeyForm::from).collect(),
             filters: definition.filters.iter().map(FilterForm::of).collect(),
             percentiles: definition
@@ -303,6 +378,31 @@ impl From<&Definition> for ReportForm {
             histogram: (definition.buckets != BucketLayout::LogLinear)
                 .then(|| definition.buckets.to_string()),
             history: definition.history,
+        }
+    }
+}
+
+/// A report over samples as a form.
+impl From<&SampleReport> for ReportForm {
+    fn from(report: &SampleReport) -> Self {
+        let keys = report
+            .keys
+            .iter()
+            .map(|key| KeyForm::Text(key.name().to_owned()));
+        let filters = report.filters.iter().map(|(key, wanted)| {
+            let key = key.name();
+            FilterForm::Text(match wanted {
+                Wanted::Equals(text) => format!("{key}={text}"),
+                Wanted::Differs(text) => format!("{key}!={text}"),
+                Wanted::StartsWith(text) => format!("{key}={text}*"),
+            })
+        });
+        Self {
+            level: Some(FormLevel::Sample),
+            keys: keys.collect(),
+            filters: filters.collect(),
+            window: Some(WindowForm::from(report.window)),
+            ..Self::default()
         }
     }
 }

@@ -106,8 +106,12 @@ fn samples(site: &Site) -> Vec<Json> {
 /// What a line of a capture says, by an understanding of its own: made JSON and read as such.
 fn understood(line: &str) -> Json {
     let mut line = line.replace('\\', "\\\\").replace('\0', "\\u0000");
-    for name in ["method", "uri"] {
-        line = line.replace(&format!("\"{name}\":"), &format!("\"{name}\": \""));
+    line = line.replace("\"method\":", "\"method\": \"");
+    // In a URI there may be quotes of its own.
+    if let Some(begin) = line.find("\"uri\":") {
+        let (begin, end) = (begin + 6, line.rfind("\"}, \"elapsed\": ").unwrap());
+        let uri = line[begin..end].replace('"', "\\\"");
+        line.replace_range(begin..end, &format!(" \"{uri}"));
     }
     let line: Json = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let shown = |text: &Json| match text.as_str() {
@@ -313,7 +317,7 @@ fn whoever_reads_the_sender_does_not_wait() {
         });
         while !playing.is_finished() {
             for query in [
-                "reports/sample?limit=0",
+                "reports/sample?limit=5000",
                 "status",
                 "reports/sample?format=csv&limit=1000",
             ] {
@@ -386,4 +390,135 @@ fn samples_are_a_table_of_sql() {
             .contains("`caller_function`"),
         "{described}"
     );
+}
+
+#[test]
+fn reports_over_samples_are_read_and_made_like_others() {
+    let extension = Extension::new();
+    let mine = "report=[{name='mine',level='sample',keys=['script','line'],filters=['type=user']}]";
+    let here = Here::start(&[&extension.setting(), mine]);
+    let site = &here.site;
+    let bytes = corpus("stat-samples.ndjson");
+    extension.accept().write(&bytes);
+    received(site, 1_053);
+    // What was read a moment ago is given again.
+    let rows = |report: &str| {
+        await_condition("all samples are in the report", || {
+            let rows = site.json(&format!("/api/v1/reports/{report}?limit=0"))["rows"]
+                .as_array()
+                .unwrap()
+                .clone();
+            let samples: u64 = rows
+                .iter()
+                .map(|row| row["samples"].as_u64().unwrap())
+                .sum();
+            match samples {
+                1_053 => Ok(rows),
+                other => Err(other),
+            }
+        })
+    };
+    let all = samples(site);
+    let types = rows("profile_types");
+    for row in &types {
+        let of = all.iter().filter(|it| it["type"] == row["type"]).count() as u64;
+        assert_eq!(row["samples"], of);
+        let is_idle = row["type"] == "memory";
+        assert_eq!(
+            row["samples_percent"].is_null() && row["seconds_estimated"].is_null(),
+            is_idle,
+            "{row}"
+        );
+    }
+    let percent: f64 = types
+        .iter()
+        .filter_map(|row| row["samples_percent"].as_f64())
+        .sum();
+    assert!((percent - 100.0).abs() < 1e-6);
+    let functions = rows("profile_functions");
+    assert!(
+        functions
+            .iter()
+            .any(|row| row["function"] == "{main}" && row["file"] == "/app/args.php")
+    );
+    assert!(functions.iter().any(|row| row["function"] == "(idle)"));
+    let user = all.iter().filter(|it| it["type"] == "user").count() as u64;
+    let mine = site.json("/api/v1/reports/mine?limit=0");
+    let counted: u64 = mine["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["samples"].as_u64().unwrap())
+        .sum();
+    assert_eq!(counted, user);
+    let one = site.json("/api/v1/reports/profile_functions?function=md5&columns=function,samples");
+    assert_eq!(one["rows"][0]["function"], "md5", "{one}");
+    // Made at run time, listed, and dropped.
+    let form = json!({"name": "by_opcode", "level": "sample", "keys": ["opcode"], "filters": ["type=user"], "window": "5m"});
+    let made = site.post("/api/v1/reports", &form.to_string());
+    assert_eq!(made.status, 201, "{}", made.json());
+    let listed = site.json("/api/v1/reports");
+    let listed = listed["reports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["name"] == "by_opcode")
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (&listed["kind"], &listed["window_seconds"], &listed["keys"]),
+        (&json!("sample"), &json!(300), &json!(["opcode"])),
+        "{listed}"
+    );
+    assert_eq!(site.delete("/api/v1/reports/by_opcode").status, 200);
+    for (form, part) in [
+        (json!({"name": "x", "level": "sample"}), "at least one key"),
+        (
+            json!({"name": "x", "level": "sample", "keys": ["hostname"]}),
+            "accepted are host, script",
+        ),
+        (
+            json!({"name": "x", "level": "sample", "keys": ["host"], "filters": ["line>3"]}),
+            "KEY=prefix*",
+        ),
+        (
+            json!({"name": "x", "level": "sample", "keys": ["host"], "percentiles": [50]}),
+            "level sample",
+        ),
+    ] {
+        let problem = site.post("/api/v1/reports", &form.to_string()).problem(400);
+        assert!(problem.contains(part), "{problem}");
+    }
+    // Requests: each is one of (pid, start).
+    let requests = site.json("/api/v1/reports/stat_request?limit=0")["rows"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let mut keys: Vec<_> = all
+        .iter()
+        .map(|it| (it["pid"].to_string(), it["request_elapsed"].to_string()))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(requests.len(), keys.len());
+    for request in &requests {
+        let of = all.iter().filter(|it| {
+            it["pid"] == request["pid"] && it["request_elapsed"] == request["request_elapsed"]
+        });
+        let elapsed: Vec<f64> = of.map(|it| it["elapsed"].as_f64().unwrap()).collect();
+        let (first, last) = (
+            elapsed.iter().copied().fold(f64::MAX, f64::min),
+            elapsed.iter().copied().fold(0.0, f64::max),
+        );
+        assert_eq!(request["samples"], elapsed.len());
+        assert!((request["seconds"].as_f64().unwrap() - (last - first)).abs() < 1e-9);
+    }
+    // Their pages.
+    for path in [
+        "/reports/profile_functions",
+        "/reports/sample",
+        "/reports/stat_request",
+    ] {
+        assert_eq!(site.get(path).status, 200, "{path}");
+    }
 }

@@ -42,12 +42,19 @@ impl Catalog {
                 Ok(self.summary(&entry, rows))
             }
             FormTarget::Table(table) => {
-                let table = StatusTable::new(form, table, DefinedBy::RunTime);
-                let summary = self.table_summary(&table, self.reports_listed());
-                self.tables.write().push(table);
-                Ok(summary)
+                Ok(self.make_table(StatusTable::new(form, table, DefinedBy::RunTime)))
+            }
+            FormTarget::Samples(report) => {
+                let table = StatusTable::of_samples(name, report, DefinedBy::RunTime);
+                Ok(self.make_table(table))
             }
         }
+    }
+
+    fn make_table(&self, table: StatusTable) -> ReportSummary {
+        let summary = self.table_summary(&table, self.reports_listed());
+        self.tables.write().push(table);
+        summary
     }
 
     /// Drops what was made at run time, also what is kept on disk alone because it could not be made at start.

@@ -4,13 +4,11 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::{Catalog, answering};
-use crate::profile::Profile;
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::samples;
+use crate::query::table::Rows;
 use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
 use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
@@ -28,21 +26,25 @@ impl Catalog {
 
     /// One of them as it is listed while so many reports are listed in it.
     pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
-        let columns = table.table.columns(&self.defaults);
+        let columns = table.columns(&self.defaults);
         let keys = table
             .key_columns()
             .iter()
             .map(|&at| columns[at].name.clone());
         let keys = keys.collect();
+        let (kind, window) = match &table.samples {
+            Some(report) => ("sample", report.window.as_secs_f64()),
+            None => (KIND, 0.0),
+        };
         ReportSummary {
             name: table.name.clone(),
-            kind: KIND.to_owned(),
-            comment: Some(table.comment.clone()),
+            kind: kind.to_owned(),
+            comment: table.samples.is_none().then(|| table.comment.clone()),
             keys,
-            window_seconds: 0.0,
+            window_seconds: window,
             rows: self.table_rows(table, reports) as u64,
             columns,
-            definition: json!({"name": table.name, "comment": table.comment}),
+            definition: serde_json::to_value(table.form()).unwrap_or_default(),
             defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
             complete: true,
@@ -51,9 +53,17 @@ impl Catalog {
 
     /// How many rows one of them has while so many reports are listed.
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
-        let profile = self.status.profile.as_ref();
-        let samples = profile.map_or(0, |profile| profile.samples());
-        table.rows(reports, self.annotations.count(), samples)
+        let Some(profile) = &self.status.profile else {
+            return table.rows(reports, self.annotations.count());
+        };
+        match (&table.samples, table.table) {
+            (Some(report), _) => samples::rows(profile, report),
+            (None, FixedTable::Sample) => profile.samples(),
+            (None, FixedTable::StatRequest) => {
+                profile.recent(None).map_or(0, |it| it.requests.len())
+            }
+            _ => table.rows(reports, self.annotations.count()),
+        }
     }
 
     /// How many reports have a row in `active_reports`.
@@ -69,8 +79,8 @@ impl Catalog {
     pub(super) fn table_answer(&self, name: &str) -> Result<ReportAnswer, QueryError> {
         let unknown = || QueryError::unknown_report(name);
         let table = self.table_named(name).ok_or_else(unknown)?;
-        if let (FixedTable::Sample, Some(profile)) = (table.table, &self.status.profile) {
-            return self.sample_answer(profile);
+        if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
+            return self.profile_answer(&table);
         }
         let mut look = self.look();
         if table.table == FixedTable::Annotation {
@@ -85,17 +95,32 @@ impl Catalog {
         })
     }
 
-    /// Table `sample` as it stands.
-    fn sample_answer(&self, profile: &Profile) -> Result<ReportAnswer, QueryError> {
-        let columns = FixedTable::Sample.columns(&self.defaults);
+    /// A table over samples as it stands; one that was made while there was a `[[stat]]` is empty without.
+    fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
+        let columns = table.columns(&self.defaults);
         let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
-        Ok(ReportAnswer {
+        let mut answer = ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: (uptime_ms / 1000).max(1),
             as_of_ms: self.clock.unix_ms(),
-            key_columns: (2..columns.len()).collect(),
-            table: samples::samples(profile, columns)?,
-        })
+            key_columns: table.key_columns().to_vec(),
+            table: Box::new(Rows {
+                columns: columns.clone().into(),
+                rows: Vec::new(),
+            }),
+        };
+        match (&table.samples, &self.status.profile) {
+            (_, None) => {}
+            (Some(report), Some(profile)) => {
+                answer.window_seconds = report.window.as_secs_f64();
+                (answer.table, answer.covered_seconds) = samples::report(profile, report)?;
+            }
+            (None, Some(profile)) if table.table == FixedTable::Sample => {
+                answer.table = samples::samples(profile, columns)?;
+            }
+            (None, Some(profile)) => answer.table = samples::requests(profile, columns)?,
+        }
+        Ok(answer)
     }
 
     /// The table of this name or alias.

@@ -30,6 +30,33 @@ fn reports_of_squid_are_ready_made_and_give_way() {
 }
 
 #[test]
+fn reports_over_samples_are_ready_made_and_give_way() {
+    let defaults = Defaults::default();
+    let mut all = Definitions::new(&[], &defaults).unwrap();
+    let before = all.tables.len();
+    all.add_profile(&defaults);
+    let ready: Vec<Json> = serde_json::from_str(PROFILE).unwrap();
+    assert_eq!(all.tables.len(), before + 2 + ready.len());
+    all.add_profile(&defaults);
+    assert_eq!(all.tables.len(), before + 2 + ready.len());
+    // What they are listed as makes the same again.
+    for table in all.tables.iter().filter(|it| it.samples.is_some()) {
+        let form = serde_json::to_value(table.form()).unwrap();
+        let mut again = Definitions::default();
+        assert_eq!(again.add_kept(&[form], &defaults), []);
+        assert_eq!(again.tables[0].samples, table.samples);
+        let comment = table.create_table("x", &defaults).comment;
+        let again = read_form(&ReportForm::of_comment("x", &comment), &defaults);
+        assert_eq!(
+            again,
+            Ok(FormTarget::Samples(
+                (**table.samples.as_ref().unwrap()).clone()
+            ))
+        );
+    }
+}
+
+#[test]
 fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
     let all = configured(
         "[[report]]\nname = 'mine'\ncomment = 'tag_info:group'\n\n\

@@ -89,7 +89,7 @@ fn read(
     assert_eq!(rows.columns(), table.table.columns(&defaults));
     assert_eq!(
         rows.len(),
-        table.rows(look.listed().count(), look.annotations.len(), 0)
+        table.rows(look.listed().count(), look.annotations.len())
     );
     (0..rows.len())
         .map(|row| {

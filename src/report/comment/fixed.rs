@@ -34,6 +34,8 @@ pub enum FixedTable {
     Annotation,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
+    /// Their requests.
+    StatRequest,
 }
 
 impl FixedTable {
@@ -81,6 +83,7 @@ impl FixedTable {
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
             Self::Sample => "sample",
+            Self::StatRequest => "stat_request",
         }
     }
 

@@ -20,6 +20,16 @@ pub enum TextOr<T> {
     Table(T),
 }
 
+impl<T> TextOr<T> {
+    /// The text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Table(_) => None,
+        }
+    }
+}
+
 /// A table that a text can stand for.
 pub trait FormTable: DeserializeOwned {
     /// What an error says is accepted.

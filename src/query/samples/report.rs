@@ -1,0 +1,148 @@
+//! Reports over samples as tables, and table `stat_request`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::table::{int, optional, seconds};
+use crate::input::stat::line::UNITS;
+use crate::profile::definition::SampleReport;
+use crate::profile::groups::{Groups, KeyValue};
+use crate::profile::recent::Recent;
+use crate::query::table::Table;
+use crate::value::{Column, ColumnType, Value};
+
+/// What is measured of a row, behind its keys.
+const MEASURES: [(&str, ColumnType); 6] = [
+    ("samples", ColumnType::BigInt),
+    ("samples_percent", ColumnType::Double),
+    ("seconds_estimated", ColumnType::Double),
+    ("memory_mean", ColumnType::Double),
+    ("memory_max", ColumnType::BigInt),
+    ("memory_growth", ColumnType::BigInt),
+];
+
+/// The columns of a report.
+pub(in crate::query) fn columns(report: &SampleReport) -> Vec<Column> {
+    let keys = report.keys.iter().map(|key| match key.is_number() {
+        true => (key.name(), ColumnType::BigInt),
+        false => (key.name(), ColumnType::Text),
+    });
+    let columns = keys.chain(MEASURES).map(|(name, column_type)| Column {
+        name: name.to_owned(),
+        column_type,
+    });
+    columns.collect()
+}
+
+/// A report over samples.
+pub(super) struct SampleReportTable {
+    columns: Vec<Column>,
+    groups: Arc<Groups>,
+}
+
+impl SampleReportTable {
+    pub(super) fn new(report: &SampleReport, groups: Arc<Groups>) -> Self {
+        let columns = columns(report);
+        Self { columns, groups }
+    }
+}
+
+impl Table for SampleReportTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.groups.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        let row = &self.groups.rows[row];
+        let Some(measure) = column.checked_sub(row.keys.len()) else {
+            return match &row.keys[column] {
+                KeyValue::Absent => Value::Null,
+                KeyValue::Number(number) => Value::Int(*number),
+                KeyValue::Text(text) => Value::Text(text.as_ref().into()),
+            };
+        };
+        let busy = row.samples - row.idle;
+        match measure {
+            0 => int(row.samples),
+            // What was idle has no part in the time that was spent.
+            1 | 2 if busy == 0 => Value::Null,
+            1 => Value::Float(100.0 * busy as f64 / self.groups.busy.max(1) as f64),
+            2 => Value::Float(row.seconds),
+            3 => Value::Float(row.memory_sum as f64 / row.samples as f64),
+            4 => int(row.memory_max),
+            _ => Value::Int(row.memory_growth),
+        }
+    }
+}
+
+/// Table `stat_request`.
+pub(super) struct RequestTable {
+    columns: Vec<Column>,
+    recent: Arc<Recent>,
+    unix_us: i64,
+}
+
+impl RequestTable {
+    pub(super) const fn new(columns: Vec<Column>, recent: Arc<Recent>, unix_us: i64) -> Self {
+        Self {
+            columns,
+            recent,
+            unix_us,
+        }
+    }
+}
+
+impl Table for RequestTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.recent.requests.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        let row = &self.recent.requests[row];
+        let request = &*row.request;
+        let time =
+            |elapsed: u64| Value::Float((request.run.time_us(elapsed) + self.unix_us) as f64 / 1e6);
+        let first_memory = row.memory.first().map_or(0, |(_, used)| *used);
+        match column {
+            0 => optional(Some(&request.run.host)),
+            1 => int(request.run.number),
+            2 => Value::Int(request.pid),
+            3 => seconds(request.elapsed),
+            4 => optional(request.script.as_deref()),
+            5 => optional(request.method.as_deref()),
+            6 => optional(request.uri.as_deref()),
+            7 => optional(request.uri_sent.as_deref()),
+            8 => optional(Some(if row.ended { "ended" } else { "running" })),
+            9 => time(row.first),
+            10 => time(row.last),
+            11 => seconds(row.last - row.first),
+            12 => seconds(row.sampled),
+            13 => int(row.samples),
+            14 => int(row.idle),
+            15 => int(first_memory),
+            16 => int(row.memory.last().map_or(0, |(_, used)| *used)),
+            17 => int(row.memory_max),
+            _ => Value::Text(curve(&row.memory, row.first).into()),
+        }
+    }
+}
+
+/// Points as `seconds:bytes`, seconds since the first.
+fn curve(points: &[(u64, u64)], first: u64) -> String {
+    let mut out = String::new();
+    for (elapsed, used) in points {
+        let between = if out.is_empty() { "" } else { " " };
+        let seconds = (elapsed - first) as f64 / UNITS as f64;
+        // Writing to a string cannot fail.
+        let _written = write!(out, "{between}{seconds:.6}:{used}");
+    }
+    out
+}
