@@ -37,6 +37,8 @@
 
 pub mod config;
 
+pub mod instruments;
+
 pub mod input;
 
 pub mod ring;

@@ -17,6 +17,8 @@ pub mod history {}
 pub mod http {}
 #[doc = include_str!("manual/index.md")]
 pub mod index {}
+#[doc = include_str!("manual/instruments.md")]
+pub mod instruments {}
 #[doc = include_str!("manual/metrics.md")]
 pub mod metrics {}
 #[doc = include_str!("manual/migration.md")]

@@ -16,6 +16,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::clock::Clock;
 use crate::delta::{Reader, Stream};
 use crate::input::record::Record;
+use crate::instruments::{IDLE, Instrument};
 use crate::pool::Pool;
 use crate::pool::strings::StringInterner;
 use crate::pool::timers::TimerRow;
@@ -27,6 +28,15 @@ use crate::telemetry::MergeCounters;
 use crate::telemetry::counters::LockCounters;
 
 mod restore;
+
+pub(crate) static LIVE_READ: Instrument =
+    Instrument::wait("wait/synch/rwlock/live/read", "read_lock");
+pub(crate) static LIVE_WRITE: Instrument =
+    Instrument::wait("wait/synch/rwlock/live/write", "write_lock");
+/// The records of a block become rows and are counted in the reports.
+pub static MERGE_BLOCK: Instrument = Instrument::new("stage/merge/merge block");
+/// Raw rows leave the history.
+pub(crate) static EXPIRE_ROWS: Instrument = Instrument::new("stage/merge/reclaim rows");
 
 /// Records looked at together: what one reads from memory overlaps with what the others read.
 const BATCH: usize = 32;
@@ -58,10 +68,22 @@ pub struct Live {
 /// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for milliseconds at most.
 pub type SharedLive = Arc<RwLock<Live>>;
 
+/// Takes the lock for reading.
+pub fn reading(live: &RwLock<Live>) -> RwLockReadGuard<'_, Live> {
+    let _waiting = LIVE_READ.begin();
+    live.read()
+}
+
+/// Takes the lock for writing.
+pub fn writing(live: &RwLock<Live>) -> RwLockWriteGuard<'_, Live> {
+    let _waiting = LIVE_WRITE.begin();
+    live.write()
+}
+
 /// Takes the lock for an answer; how long it is held is in [`Live::holds`].
 #[must_use]
 pub fn answering(live: &SharedLive) -> Answering<'_> {
-    let live = live.read();
+    let live = reading(live);
     let since = Instant::now();
     Answering { live, since }
 }
@@ -141,6 +163,7 @@ impl Live {
     fn expire_rows(&mut self, now_ms: u64) {
         let begun = Instant::now();
         if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
+            let _stage = EXPIRE_ROWS.begin();
             self.pool.expire(gone, now_ms);
             self.notify_freed();
         }
@@ -179,6 +202,7 @@ impl Live {
 
     /// Takes in the records of one block; returns how many requests and timers they were.
     pub fn merge(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
+        let mut stage = MERGE_BLOCK.begin();
         let tick = self.history.at(now_ms);
         let (mut requests, mut timers) = (0, 0);
         let mut batch = Vec::with_capacity(BATCH);
@@ -199,6 +223,7 @@ impl Live {
             self.reports.merged(now_ms);
             self.deltas.merged(requests);
         }
+        stage.worked(requests);
         (requests, timers)
     }
 
@@ -313,16 +338,18 @@ impl Merger {
             self.merge();
             if stopping {
                 let (now_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
-                self.live.write().end_second(now_ms, unix_ms);
+                writing(&self.live).end_second(now_ms, unix_ms);
                 return;
             }
             schedule.next(Instant::now(), self.period.load());
+            let idle = IDLE.begin();
             while let Some(left) = schedule.begins.checked_duration_since(Instant::now()) {
                 if left.is_zero() || shutdown.requested() {
                     break;
                 }
                 std::thread::sleep(left.min(NAP_MAX));
             }
+            drop(idle);
             let lag = schedule.lag(Instant::now());
             self.counters.merge_lag_us.set(lag.as_micros() as u64);
         }
@@ -332,7 +359,7 @@ impl Merger {
     pub fn merge(&mut self) {
         let now_ms = self.clock.mono_ms();
         let unix_ms = self.clock.unix_ms();
-        let mut live = self.live.write();
+        let mut live = writing(&self.live);
         live.advance_second(now_ms, unix_ms);
         // Whoever waits for the lock has it in between.
         while live.advance_reports(now_ms) {
@@ -348,7 +375,7 @@ impl Merger {
     /// Merges the next block; false when there is none. It is taken and counted while the lock is held: who looks at what is
     /// merged finds just that in the counters, and a snapshot writes down both.
     fn merge_block(&mut self, now_ms: u64) -> bool {
-        let mut live = self.live.write();
+        let mut live = writing(&self.live);
         let Some(block) = self.consumer.pop() else {
             return false;
         };

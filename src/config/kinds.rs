@@ -328,6 +328,19 @@ pub(super) fn report_names() -> Kind<Vec<String>> {
     })
 }
 
+pub(super) fn patterns() -> Kind<Vec<String>> {
+    let accepted = "up to 64 patterns of names of instruments, as in [\"stage/%\", \"wait/%=counted\"], each alone or \
+                    with =timed or =counted; [] for none";
+    list((64, "patterns"), accepted, |given, _| {
+        let text = given.text().unwrap_or_default();
+        let (pattern, how) = text.split_once('=').unwrap_or((text, "timed"));
+        match pattern.is_empty() || !["timed", "counted"].contains(&how) {
+            true => Err("not a pattern".into()),
+            false => Ok(text.to_owned()),
+        }
+    })
+}
+
 pub(super) fn buckets() -> Kind<Vec<Duration>> {
     let accepted =
         "up to 40 durations in ascending order, as in [\"10ms\", \"100ms\", \"1s\"]; [] for none";

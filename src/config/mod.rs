@@ -34,9 +34,9 @@ use location::{Location, Origin};
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, KeptRequests,
-    LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig,
-    SqlConfig, StateConfig,
+    Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, InstrumentsConfig,
+    KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ProfileConfig, ReportsConfig,
+    SeriesConfig, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};
@@ -147,6 +147,24 @@ impl IngestConfig {
     #[must_use]
     pub fn watches_sources(&self) -> bool {
         self.count_sources || self.source_rate_max > 0 || !self.allow.is_empty()
+    }
+}
+
+impl InstrumentsConfig {
+    /// How many instruments there may be, class by class.
+    #[must_use]
+    pub fn classes_max(&self) -> [usize; 9] {
+        [
+            self.max_mutex_classes,
+            self.max_rwlock_classes,
+            self.max_cond_classes,
+            self.max_file_classes,
+            self.max_socket_classes,
+            self.max_stage_classes,
+            self.max_statement_classes,
+            self.max_memory_classes,
+            self.max_thread_classes,
+        ]
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::Level;
 
 use super::kinds::{
     addresses, buckets, choice, front_address, host_names, identifier, name, networks, path,
-    report_names, server_url, size, span, switch, whole,
+    patterns, report_names, server_url, size, span, switch, whole,
 };
 use super::layers::RawConfig;
 use super::raw_value::Entry;
@@ -494,6 +494,44 @@ settings! {
         /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
         /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.
         create_tables: bool = "false", switch();
+    }
+
+    /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.
+    instruments: InstrumentsConfig {
+        /// Which instruments are on, by patterns of their names as LIKE has them; with "=counted" behind it they count and have no
+        /// times. The last pattern that matches a name decides; [] for none. While the daemon runs:
+        /// UPDATE performance_schema.setup_instruments. Waits, "wait/%", are off by default.
+        /// Cost: see the manual; nothing for those that are off.
+        enabled: Vec<String> = r#"["stage/%", "statement/%", "idle", "memory/%"]"#, patterns();
+
+        /// How many instruments of each class there may be. What does not fit is not measured, and counted in SHOW STATUS
+        /// (`Performance_schema_mutex_classes_lost`).
+        /// Cost: 16 KiB each, once 256 threads and connections have been there.
+        max_mutex_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `wait/synch/rwlock/...`
+        max_rwlock_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `wait/synch/cond/...`
+        max_cond_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `wait/io/file/...`
+        max_file_classes: usize = "20", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `wait/io/socket/...`
+        max_socket_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `stage/...`
+        max_stage_classes: usize = "50", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `statement/...`: one for each verb of SQL, and for each route of HTTP.
+        max_statement_classes: usize = "120", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `memory/...`
+        max_memory_classes: usize = "30", whole(0, 1_000), "each takes memory for each thread";
+
+        /// `thread/...`: names of threads, and kinds of connections.
+        max_thread_classes: usize = "40", whole(0, 1_000), "each takes memory for each thread";
     }
 
     /// `[log]`: what is logged on stderr.

@@ -618,7 +618,7 @@ fn an_unknown_name_is_answered_with_the_one_that_was_meant() {
         (
             "[graphite]\nurl = \"\"\n",
             "pinbad.toml:1: [graphite]: unknown section; accepted are [ingest], [pool], [reports], [series], [metrics], [http], \
-             [mysql], [sql], [profile], [state], [history], [clickhouse], [log] and [[report]], [[squid]], [[stat]], [[rewrite]], [[user]]",
+             [mysql], [sql], [profile], [state], [history], [clickhouse], [instruments], [log] and [[report]], [[squid]], [[stat]], [[rewrite]], [[user]]",
         ),
         (
             "[[reports]]\nname = \"x\"\n",

@@ -17,6 +17,7 @@ use crate::input::stat::QUEUE_BYTES_MAX;
 use crate::input::udp::batch::BATCH_BYTES;
 use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
+use crate::instruments;
 use crate::limits::{
     BLOCK_BYTES, PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES,
     SESSION_BYTES_MAX,
@@ -240,6 +241,10 @@ fn front_ends(config: &Config) -> Vec<Planned> {
     let answers = has_http * (http.readings_max + http.streams_max);
     let followers = has_http * http.followers_max;
     let pages = page_bytes_max(http.readings_max) + RANKED_ROWS_MAX * ANSWER_ROW_BYTES;
+    let (classes, threads) = (
+        config.instruments.classes_max(),
+        instruments::thread::THREADS_MAX,
+    );
     let connections = counted(mysql.connections_max, "connection", "connections");
     let note = size(ANNOTATION_BYTES_MAX);
     let (recent, each) = (size(READINGS_BYTES_MAX), size(MYSQL_CONNECTION_BYTES));
@@ -258,6 +263,8 @@ fn front_ends(config: &Config) -> Vec<Planned> {
         "pages": has_http * pages,
             "web pages of the last second, {RANKED_ROWS_MAX} rows of reports that they share, and sums over raw timers \
              while one is rendered";
+        "instruments": instruments::bytes_max(classes.iter().sum()),
+            "{threads} threads and connections with their sums and last events, and the last of all";
         "process": BASE_BYTES, "code, thread stacks, connections";
     }
 }

@@ -49,6 +49,7 @@ use crate::telemetry::Counters;
 pub mod disk_plan;
 mod error;
 mod frontends;
+mod instruments;
 pub mod malloc;
 pub mod memory_plan;
 mod profile;
@@ -101,6 +102,7 @@ impl Daemon {
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
         no_history(config)?;
+        instruments::start(&config.instruments);
         let defaults = defaults(config);
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
@@ -217,6 +219,11 @@ impl Daemon {
             #[cfg(feature = "sql")]
             counters: &counters,
         };
+        instruments::set_pools(
+            &live,
+            #[cfg(feature = "sql")]
+            &served.engine,
+        );
         let frontends = Frontends::start(&served, listeners)?;
         let merger = Merger {
             consumer: receivers.consumer,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::instruments::{Instrument, MeasuredWrite};
 use crate::state::files;
 use crate::state::folder::{HISTORY, StateError};
 
@@ -73,6 +74,12 @@ pub(super) const PUBLIC_FILE: u32 = 0o644;
 /// Folders of published files.
 pub(super) const PUBLIC_FOLDER: u32 = 0o755;
 
+/// Writing a file of `history.dir`.
+pub(super) static HISTORY_WRITE: Instrument =
+    Instrument::wait("wait/io/file/history/write", "write");
+/// Making what was written outlast a power cut.
+pub(super) static HISTORY_SYNC: Instrument = Instrument::wait("wait/io/file/history/sync", "sync");
+
 /// The disk.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
@@ -116,6 +123,7 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.synced(path);
+        let _waiting = HISTORY_SYNC.begin();
         file.sync_all().map_err(failed("sync", path))
     }
 
@@ -128,7 +136,8 @@ impl Disk {
         }
         #[cfg(test)]
         self.faults.written(path, fs::metadata(path).unwrap().len());
-        file.write_all(bytes).map_err(failed("write", path))?;
+        let mut to = MeasuredWrite::new(&mut *file, &HISTORY_WRITE);
+        to.write_all(bytes).map_err(failed("write", path))?;
         self.sync(file, path)
     }
 
@@ -164,6 +173,7 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.folder_synced(path);
+        let _waiting = HISTORY_SYNC.begin();
         let synced = File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(failed("sync", path))
     }

@@ -36,6 +36,17 @@ pub(crate) mod sums;
 mod thread;
 pub(crate) mod unit;
 
+use crate::instruments::Instrument;
+
+/// What the threads of history do, and wait for.
+pub(crate) static INSTRUMENTS: [&Instrument; 5] = [
+    &thread::FLUSH,
+    &thread::PUBLISH,
+    &thread::RETAIN,
+    &disk::HISTORY_WRITE,
+    &disk::HISTORY_SYNC,
+];
+
 pub use self::batch::{Batch, Shrunk};
 pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;

@@ -32,8 +32,10 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
+use super::disk::HISTORY_WRITE;
 use super::histogram::{encode, settle};
 use super::{Dataset, Resolution, Row};
+use crate::instruments::MeasuredWrite;
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
@@ -231,7 +233,8 @@ pub fn write(
         .with_properties(properties(dataset, resolution, &columns, compression))
         // It would say that we have texts as dictionaries, and other readers would show them so.
         .with_skip_arrow_metadata(true);
-    let mut writer = ArrowWriter::try_new_with_options(&mut *file, Arc::clone(&schema), options)?;
+    let to = MeasuredWrite::new(file, &HISTORY_WRITE);
+    let mut writer = ArrowWriter::try_new_with_options(to, Arc::clone(&schema), options)?;
     let bits = resolution.bucket_bits();
     let mut written = 0;
     while !batch.is_empty() {

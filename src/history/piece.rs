@@ -18,9 +18,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::HISTORY_WRITE;
 use super::histogram::{decode, encode};
 use super::part::Section;
 use super::{Dataset, Gain, Resolution, Row, RowRef};
+use crate::instruments::MeasuredWrite;
 use crate::report::histogram::BucketLayout;
 use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
@@ -60,7 +62,7 @@ struct Place {
 /// Writes a piece, dataset by dataset.
 #[derive(Debug)]
 pub(super) struct PieceWriter {
-    to: BufWriter<File>,
+    to: BufWriter<MeasuredWrite<File>>,
     at: u64,
     block: Vec<u8>,
     histograms: Vec<u8>,
@@ -77,7 +79,7 @@ pub(super) struct Contents {
 
 impl PieceWriter {
     pub(super) fn new(file: File, resolution: Resolution) -> io::Result<Self> {
-        let mut to = BufWriter::new(file);
+        let mut to = BufWriter::new(MeasuredWrite::new(file, &HISTORY_WRITE));
         to.write_all(&MAGIC)?;
         Ok(Self {
             to,
@@ -199,7 +201,7 @@ impl PieceWriter {
         self.to.write_all(&footer)?;
         self.to.write_all(&lead(&footer)?)?;
         self.to.write_all(&MAGIC)?;
-        let file = self.to.into_inner()?;
+        let file = self.to.into_inner()?.to;
         let sections = self.footer.sections.into_iter();
         let sections = sections.map(|place| Section {
             dataset: Arc::new(place.dataset),

@@ -14,6 +14,7 @@ use super::store::{Store, set_aside_in};
 use super::{History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::instruments::Instrument;
 use crate::merger::SharedLive;
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
@@ -29,6 +30,13 @@ const DELIVERED_MS: u64 = 900;
 
 /// Seconds from one look at what has been kept for long enough to the next.
 const RETAIN_SECS: u64 = 60;
+
+/// What is in memory goes to disk.
+pub(super) static FLUSH: Instrument = Instrument::new("stage/history/flush");
+/// Pieces become files, minutes hours, hours days.
+pub(super) static PUBLISH: Instrument = Instrument::new("stage/history/publish");
+/// What has been kept for long enough is removed.
+pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
 /// Writes history.
 #[derive(Debug)]
@@ -153,6 +161,7 @@ impl Writer {
         let Some(batch) = self.history.begin_flush() else {
             return true;
         };
+        let _stage = FLUSH.begin();
         let written = self
             .store
             .flush(&batch, self.now(), || self.history.end_flush());
@@ -199,10 +208,12 @@ impl Writer {
             return;
         }
         self.tended = now;
+        let stage = PUBLISH.begin();
         let published = match self.store.publish_due(now, stop) {
             Err(StoreError::Stopped) => return,
             published => published,
         };
+        drop(stage);
         let is_published = matches!(published, Ok(true));
         if is_published {
             // There may be more.
@@ -213,6 +224,7 @@ impl Writer {
         let mut ended = published.map(|_| ());
         if is_to_retain {
             self.retained = now;
+            let _stage = RETAIN.begin();
             let retained = self.store.retain(now);
             ended = ended.and(retained);
         }

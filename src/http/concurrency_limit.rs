@@ -10,6 +10,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::Problem;
+use crate::instruments::Instrument;
+
+/// Waiting for the right to read.
+pub(crate) static PERMIT: Instrument = Instrument::wait("wait/synch/cond/http/permit", "wait");
 
 /// One bounded resource.
 #[derive(Debug)]
@@ -53,6 +57,7 @@ impl ConcurrencyLimit {
         let what = self.what;
         let busy = || Problem::busy(format!("too many {what} at once; ask again in a moment"));
         let _queued = self.queue.try_acquire().map_err(|_| busy())?;
+        let _waiting = PERMIT.begin_in_task();
         let permit = Arc::clone(&self.permits).acquire_owned();
         match tokio::time::timeout(self.patience, permit).await {
             Ok(Ok(permit)) => Ok(permit),

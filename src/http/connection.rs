@@ -32,6 +32,8 @@ use tracing::debug;
 use super::answer::endless::Endless;
 use super::auth::Peer;
 use super::settings::{HEADER_BYTES_MAX, HttpSettings};
+use crate::instruments::Foreground;
+use crate::instruments::thread::Client;
 
 /// Room for a head: its first line and headers, twice what the checks let through, so that it is they that refuse
 /// and say why. hyper's own bounds, which come first, are a hundred headers and a target of 65,534 bytes.
@@ -142,11 +144,19 @@ async fn converse(
     settings: HttpSettings,
     mut stop: watch::Receiver<bool>,
 ) {
+    let connection = Arc::new(Foreground::attach("http/connection"));
+    connection.set_client(Client {
+        id: None,
+        user: String::new(),
+        host: peer.ip().to_canonical().to_string(),
+        protocol: "TCP/IP",
+    });
     let io = TokioIo::new(stream);
     let service = TowerToHyperService::new(router);
     let answers = Arc::clone(&progress);
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Arc::clone(&connection));
         let answering = answers.begin();
         let progress = Arc::clone(&answers);
         let answer = service.call(request.map(Body::new));

@@ -23,6 +23,7 @@ mod connection;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod measured;
 mod page;
 mod params;
 mod request_checks;
@@ -46,6 +47,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
+pub(crate) use self::concurrency_limit::PERMIT;
 use self::error::Problem;
 pub use self::page::bytes_max as page_bytes_max;
 pub use self::settings::{Answers, HttpSettings, Planned};

@@ -18,6 +18,7 @@ use super::api::{
 use super::app::{App, Endpoint};
 use super::auth::ANNOTATIONS;
 use super::error::Problem;
+use super::measured;
 use super::page;
 use super::request_checks;
 use super::settings::{Answers, HttpSettings};
@@ -63,7 +64,7 @@ pub(super) fn router(
     let app = App::new(answers, settings, stopped);
     let mut router = Router::new();
     for (path, methods) in endpoints().into_iter().chain(page::paths()) {
-        router = router.route(path, methods);
+        router = router.route(path, measured::route(path, methods));
     }
     let router = router.fallback(nothing_here).with_state(Arc::clone(&app));
     // Around all of it, not around each path: a layer inside would let axum add `Allow` to a stranger's 401, and that

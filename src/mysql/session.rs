@@ -23,6 +23,7 @@ use super::login::{Entrance, Login};
 use super::packets;
 use super::statements::Statements;
 use crate::access::Role;
+use crate::instruments::{self, Foreground, IDLE};
 use crate::sql::{Session, SqlError};
 
 // The commands that are answered, as they stand at the beginning of a packet.
@@ -55,6 +56,8 @@ pub(super) struct Client {
     pub(super) statements: Statements,
     /// Several statements in one text.
     pub(super) multi: bool,
+    /// The connection, as instruments see it.
+    connection: Arc<Foreground>,
 }
 
 /// Serves one connection.
@@ -97,8 +100,10 @@ pub(super) async fn drive(
             return;
         }
     };
+    let connection = Arc::new(Foreground::attach("mysql/connection"));
     let client = Client {
         multi: false,
+        connection: Arc::clone(&connection),
         session: Session::new(u64::from(place.id), "", false),
         statements: Statements::new(settings.limits.statements_max, service.budget.clone()),
         frames,
@@ -108,7 +113,7 @@ pub(super) async fn drive(
         place,
         login,
     };
-    client.serve().await;
+    connection.scope(client.serve()).await;
 }
 
 impl Client {
@@ -121,12 +126,14 @@ impl Client {
         let packet_max = self.service.settings.limits.packet_max;
         loop {
             self.frames.restart();
+            let idle = IDLE.begin_in_task();
             let packet = tokio::select! {
                 biased;
                 // Nothing is asked, so nothing is answered: the client finds the connection closed.
                 _ = self.watch.ended() => return,
                 packet = self.frames.read(packet_max, idle_max) => packet,
             };
+            drop(idle);
             self.watch.begin();
             let done = match packet {
                 Ok(packet) if packet.bytes == [QUIT] => return,
@@ -174,6 +181,12 @@ impl Client {
     fn begin_session(&mut self) {
         let user = format!("{}@{}", self.login.user, self.peer);
         self.place.set_owner(self.owner());
+        self.connection.set_client(instruments::thread::Client {
+            id: Some(u64::from(self.place.id)),
+            user: self.login.user.clone(),
+            host: self.peer.to_string(),
+            protocol: "TCP/IP",
+        });
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
         self.multi = self

@@ -26,7 +26,7 @@ use super::table::{Rows, Table};
 use super::tables::StatusTable;
 use crate::clock::Clock;
 use crate::input::udp::senders::{Counts, SenderCounts};
-use crate::merger::{Pulse, SharedLive, answering};
+use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
@@ -39,7 +39,7 @@ use crate::state::annotations::Annotations;
 use crate::telemetry::reading::Group;
 use crate::value::{Column, Value};
 
-mod changes;
+pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
 #[cfg(feature = "sql")]
@@ -491,7 +491,7 @@ impl ReadModel for Catalog {
 
     fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = self.changes.lock();
-        self.live.write().clear();
+        writing(&self.live).clear();
         if let Some(profile) = &self.status.profile {
             profile.clear();
         }

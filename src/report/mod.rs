@@ -40,7 +40,7 @@ pub mod native;
 pub(crate) mod packed;
 pub mod read;
 pub mod reading;
-mod registry;
+pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
 mod tick_log;

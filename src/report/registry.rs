@@ -17,7 +17,7 @@ use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
 
 pub(super) mod snapshot;
-mod time;
+pub(crate) mod time;
 pub(super) mod watch;
 
 /// Records counted before it is looked at what they took.

@@ -5,8 +5,8 @@
 //! that functions make count as memory of queries (`sql.memory`) until the last array that holds them is dropped.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use datafusion::common::Result;
@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use super::error::SqlError;
 use super::session::Session;
 use super::settings::SqlSettings;
+use crate::instruments::sums::Summary;
 
 /// Longer constants stay calls in the plan, which may copy what it has for a constant.
 const FOLDED_MAX: usize = 4 << 10;
@@ -42,6 +43,8 @@ pub(super) struct StatementGuard {
     /// Bytes of long constants.
     constants: AtomicUsize,
     pool: Arc<dyn MemoryPool>,
+    /// What instruments added up to when the statement asked first.
+    summary: OnceLock<Arc<Summary>>,
 }
 
 impl StatementGuard {
@@ -80,7 +83,13 @@ impl StatementGuard {
             runs: AtomicBool::new(false),
             constants: AtomicUsize::new(0),
             pool: Arc::clone(pool),
+            summary: OnceLock::new(),
         })
+    }
+
+    /// What instruments add up to, for all tables of the statement the same.
+    pub(super) fn summary(&self) -> Arc<Summary> {
+        Arc::clone(self.summary.get_or_init(|| Arc::new(Summary::read())))
     }
 
     /// When its time is over.

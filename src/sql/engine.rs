@@ -22,7 +22,7 @@ use super::reply::SqlColumn;
 use super::run;
 use super::session::Session;
 use super::settings::SqlSettings;
-use super::snapshot::Snapshot;
+use super::snapshot::Snapshots;
 use super::tables;
 use crate::query::catalog::Catalog;
 
@@ -157,6 +157,12 @@ impl Engine {
         })))
     }
 
+    /// What all queries hold in memory together.
+    pub fn memory_gauge(&self) -> impl Fn() -> Option<u64> + use<> {
+        let memory = Arc::downgrade(&self.0.state.runtime_env().memory_pool);
+        move || Some(memory.upgrade()?.reserved() as u64)
+    }
+
     /// Whether no query runs and nothing is held for one.
     pub(super) fn is_at_rest(&self) -> bool {
         let memory = &self.0.state.runtime_env().memory_pool;
@@ -171,11 +177,11 @@ impl Engine {
             .ok_or_else(|| SqlError::busy("the daemon stops"))
     }
 
-    /// What a query runs in: the engine's settings, and the rows that there are now.
+    /// What a query runs in: the engine's settings, and the rows that there are when it reads any.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
-        let snapshot = Arc::new(Snapshot::take(self.0.catalog.live()));
-        let config = state.config().clone().with_extension(snapshot);
+        let snapshots = Arc::new(Snapshots::new(self.0.catalog.live()));
+        let config = state.config().clone().with_extension(snapshots);
         let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
         // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
         let (scalar, higher, sums, windows) = Default::default();

@@ -4,6 +4,8 @@
 
 use datafusion::common::{DataFusionError, SchemaError};
 
+use crate::instruments::Active;
+
 /// Why a statement got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -88,6 +90,10 @@ errors! {
     read_only_variable = 1238 "HY000";
     /// ER_UNKNOWN_TIME_ZONE.
     unknown_time_zone = 1298 "HY000";
+    /// WARN_DATA_TRUNCATED: a value that a column cannot have.
+    truncated = 1265 "01000";
+    /// ER_WRONG_PERFSCHEMA_USAGE.
+    performance_schema_usage = 1683 "HY000";
     /// ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT.
     wrong_argument_count = 1582 "42000";
     /// ER_DATA_OUT_OF_RANGE.
@@ -126,6 +132,19 @@ impl From<DataFusionError> for SqlError {
 }
 
 impl SqlError {
+    /// A statement that would write.
+    pub(super) fn writes(statement: &str) -> Self {
+        Self::read_only(format!(
+            "The pinbad server is running with the --read-only option so it cannot execute this statement: {statement}"
+        ))
+    }
+
+    /// A statement that is measured ends with it.
+    pub(super) fn tell(&self, event: &mut Active) {
+        let error = (self.code, self.state, self.message.clone());
+        event.outcome(|statement| statement.error = Some(error));
+    }
+
     fn plan(what: &str) -> Self {
         if let Some(name) = what
             .strip_prefix("table '")

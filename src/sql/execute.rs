@@ -17,6 +17,7 @@ use super::dialect::context::Context;
 use super::dialect::lex::Mode;
 use super::dialect::rewrite::{ColumnNames, rewrite};
 use super::dialect::tokens::Items;
+use super::digest;
 use super::engine::{Engine, Prepared};
 use super::error::SqlError;
 use super::functions;
@@ -27,6 +28,7 @@ use super::session::{Literal, Session};
 use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
+use crate::instruments::digests;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReadModel;
 use crate::report::comment::FixedTable;
@@ -46,6 +48,30 @@ impl Engine {
     /// # Errors
     /// What is wrong with it, or with the time.
     pub async fn run(
+        &self,
+        session: &mut Session,
+        text: &str,
+        values: &[Literal],
+    ) -> Result<Reply, SqlError> {
+        let mut event = digest::verb(text).begin_in_task();
+        event.statement(|| {
+            let digest = digest::digest(text, Mode::of(session));
+            digests::Statement::new(text, &digest, session.database.as_deref())
+        });
+        match self.run_one(session, text, values).await {
+            Ok(Reply::Rows(mut rows)) => {
+                *rows.event = event;
+                Ok(Reply::Rows(rows))
+            }
+            Ok(Reply::Done) => Ok(Reply::Done),
+            Err(error) => {
+                error.tell(&mut event);
+                Err(error)
+            }
+        }
+    }
+
+    async fn run_one(
         &self,
         session: &mut Session,
         text: &str,
@@ -99,6 +125,10 @@ impl Engine {
                 Statement::Explain(query) => return self.explain(session, query, items).await,
                 Statement::Create(create) => self.create(session, create).await?,
                 Statement::Drop(drop) => self.drop_tables(session, drop).await?,
+                Statement::Update(update) => self.update(session, update, values).await?,
+                Statement::Truncate(database, table) => {
+                    self.truncate(session, database.as_deref(), &table)?;
+                }
                 Statement::SetFor(settings, statement) => {
                     let before = Arc::clone(&session.variables);
                     let reply = match self.set_all(session, &settings, values).await {

@@ -10,6 +10,7 @@
 
 mod cancellation;
 mod dialect;
+mod digest;
 mod engine;
 mod error;
 mod execute;
@@ -17,6 +18,7 @@ mod functions;
 mod fuzz;
 mod information_schema;
 mod limits;
+mod performance_schema;
 mod planning;
 mod reply;
 mod run;
@@ -30,6 +32,7 @@ mod variables;
 mod virtual_table;
 
 pub use dialect::split;
+pub(crate) use digest::VERBS;
 pub use engine::{Engine, Prepared};
 pub use error::SqlError;
 pub(crate) use functions::value::{Cells, Value};

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::cancellation::StatementGuard;
 use super::error::SqlError;
+use crate::instruments::Active;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -118,6 +119,8 @@ pub struct Rows {
     pub columns: Arc<[SqlColumn]>,
     /// The same in Arrow's terms: the schema of every batch.
     pub schema: SchemaRef,
+    /// The statement, which lasts until its rows are sent.
+    pub(super) event: Box<Active>,
     pub(super) batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
     /// Ends the task that makes them.
     pub(super) _running: Option<Running>,
@@ -132,6 +135,7 @@ impl Rows {
         Self {
             columns,
             schema,
+            event: Box::new(Active::NONE),
             batches,
             _running: None,
         }
@@ -139,7 +143,16 @@ impl Rows {
 
     /// The next batch; `None` after the last. After an error there is no more.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, SqlError>> {
-        self.batches.recv().await
+        let next = self.batches.recv().await;
+        match &next {
+            Some(Ok(batch)) => {
+                let rows = batch.num_rows() as u64;
+                self.event.outcome(|statement| statement.rows_sent += rows);
+            }
+            Some(Err(error)) => error.tell(&mut self.event),
+            None => {}
+        }
+        next
     }
 }
 

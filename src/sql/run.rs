@@ -31,6 +31,7 @@ use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
 use crate::config::units::exact_bytes;
+use crate::instruments::Active;
 
 /// Batches that are made and not yet taken.
 const BATCHES_AHEAD: usize = 2;
@@ -102,6 +103,7 @@ impl Engine {
         Ok(Reply::Rows(Rows {
             columns,
             schema,
+            event: Box::new(Active::NONE),
             batches,
             _running: running,
         }))

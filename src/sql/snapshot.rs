@@ -1,12 +1,12 @@
-//! Which rows one query sees, settled when it starts.
+//! Which rows of the pools one query sees, settled when it first reads any: one that reads none does not wait for their lock.
 //!
 //! Two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live). Merged rows never change, and
 //! evicted ones are held for a while, so a scan reads one moment without a copy; a scan that comes too late for a row fails
 //! ([`expired`]). It travels in the extensions of the [`TaskContext`], so a plan holds no data and can run again.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -26,9 +26,26 @@ pub(super) struct Snapshot {
     rows_read: AtomicU64,
 }
 
+/// The snapshot of a query, once it reads the pools.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    live: SharedLive,
+    taken: OnceLock<Arc<Snapshot>>,
+}
+
+impl Snapshots {
+    /// Of a query that is about to run.
+    pub(super) fn new(live: &SharedLive) -> Self {
+        Self {
+            live: Arc::clone(live),
+            taken: OnceLock::new(),
+        }
+    }
+}
+
 impl Snapshot {
     /// What is in the pools now.
-    pub(super) fn take(live: &SharedLive) -> Self {
+    fn take(live: &SharedLive) -> Self {
         let (requests, timers) = {
             let live = answering(live);
             let (requests, timers) = (&live.pool.requests, &live.pool.timers);
@@ -45,10 +62,13 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot of the query that runs.
+    /// The snapshot of the query that runs. For whoever does not hold the lock.
     pub(super) fn of(context: &TaskContext) -> Result<Arc<Self>> {
-        let found = context.session_config().get_extension::<Self>();
-        found.ok_or_else(|| DataFusionError::Internal("a query without a snapshot".to_owned()))
+        let found = context.session_config().get_extension::<Snapshots>();
+        let nowhere = || DataFusionError::Internal("a query without a snapshot".to_owned());
+        let snapshots = found.ok_or_else(nowhere)?;
+        let take = || Arc::new(Self::take(&snapshots.live));
+        Ok(Arc::clone(snapshots.taken.get_or_init(take)))
     }
 
     /// So many rows were looked at.

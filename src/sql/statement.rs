@@ -17,6 +17,7 @@ use super::dialect::grammar;
 use super::dialect::lex::{Mode, is_word, range_of};
 use super::dialect::tokens::{Items, Tokens};
 use super::error::SqlError;
+use super::performance_schema::layout;
 
 /// A statement that was read.
 #[derive(Debug)]
@@ -49,6 +50,9 @@ pub(super) enum Statement {
     Show(Box<Show>),
     Create(Create),
     Drop(Drop),
+    Update(Update),
+    /// `TRUNCATE`, of a table of events or sums.
+    Truncate(Option<String>, String),
 }
 
 /// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: a report is its comment; columns and other options are passed over.
@@ -65,6 +69,17 @@ pub(super) struct Create {
 pub(super) struct Drop {
     pub(super) tables: Vec<(Option<String>, String)>,
     pub(super) if_exists: bool,
+}
+
+/// `UPDATE` of a table that says how the daemon measures itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Update {
+    pub(super) database: Option<String>,
+    pub(super) table: String,
+    /// Columns and what they become, as it is written.
+    pub(super) settings: Vec<(String, String)>,
+    /// Which rows, as it is written: from WHERE on.
+    pub(super) rows: String,
 }
 
 /// Reads a statement.
@@ -110,7 +125,7 @@ fn wrong(error: ParserError) -> SqlError {
 /// Statements that write, or change the server.
 const WRITES: &str = "ALTER BACKUP BINLOG CALL CHANGE CREATE DELETE DROP GRANT HANDLER IMPORT INSERT INSTALL \
     LOAD MERGE OPTIMIZE PREPARE EXECUTE DEALLOCATE PURGE RENAME REPAIR REPLACE RESET REVOKE \
-    SHUTDOWN START STOP TRUNCATE UNINSTALL UPDATE XA";
+    SHUTDOWN START STOP UNINSTALL XA";
 
 /// A statement and how far it is read.
 struct Reader<'a> {
@@ -174,9 +189,17 @@ impl Reader<'_> {
                 "KILL is done on MySQL connections only",
             )),
             "HELP" => Err(SqlError::not_supported("HELP")),
-            write if WRITES.split(' ').any(|it| it == write) => Err(SqlError::read_only(format!(
-                "The pinbad server is running with the --read-only option so it cannot execute this statement: {write}"
-            ))),
+            "UPDATE" => self.update(),
+            "TRUNCATE" => {
+                let _ = self.words("TABLE");
+                match self.table() {
+                    Ok((database, table)) if layout::table(&table).is_some() => {
+                        Ok(Statement::Truncate(database, table))
+                    }
+                    _ => Err(SqlError::writes("TRUNCATE")),
+                }
+            }
+            write if WRITES.split(' ').any(|it| it == write) => Err(SqlError::writes(write)),
             _ => {
                 self.parser.prev_token();
                 Err(self.wrong())
@@ -237,6 +260,44 @@ impl Reader<'_> {
             if_not_exists,
             comment,
         }))
+    }
+
+    /// What follows UPDATE: of a table that can be, everything.
+    fn update(&mut self) -> Result<Statement, SqlError> {
+        let _ = self.words("LOW_PRIORITY") || self.words("IGNORE");
+        let (database, table) = match self.table() {
+            Ok((database, table)) if layout::table(&table).is_some() => (database, table),
+            _ => return Err(SqlError::writes("UPDATE")),
+        };
+        if !self.words("SET") {
+            return Err(self.wrong());
+        }
+        let mut settings = Vec::new();
+        loop {
+            // The last part of it: there is one table.
+            let (_, column) = self.table()?;
+            if !self.parser.consume_token(&Token::Eq) {
+                return Err(self.wrong());
+            }
+            let before = self.rest().len();
+            self.parser.parse_expr().map_err(wrong)?;
+            let value = &self.text[self.text.len() - before..self.text.len() - self.rest().len()];
+            settings.push((column, value.trim_end().trim_end_matches(';').to_owned()));
+            if !self.parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        let rows = self.rest().to_owned();
+        if !rows.is_empty() && !self.words("WHERE") && !self.words("ORDER") && !self.words("LIMIT")
+        {
+            return Err(self.wrong());
+        }
+        Ok(self.skip_to(Statement::Update(Update {
+            database,
+            table,
+            settings,
+            rows,
+        })))
     }
 
     /// Takes these words and signs, in any case, if they come next, all of them.

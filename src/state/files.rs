@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use crate::instruments::Instrument;
+
 /// Of files.
 const FILE_MODE: u32 = 0o600;
 /// Of folders.
@@ -74,6 +76,11 @@ fn unreadable(kind: FileType) -> Option<String> {
     Some(format!("it is {what}; accepted: a regular file"))
 }
 
+/// Writing a file of `state.dir`.
+pub(crate) static STATE_WRITE: Instrument = Instrument::wait("wait/io/file/state/write", "write");
+/// Making what was written outlast a power cut.
+pub(crate) static STATE_SYNC: Instrument = Instrument::wait("wait/io/file/state/sync", "sync");
+
 /// Replaces a file as a whole: written beside it, synced, renamed, and the folder synced, so that there is always either
 /// the old one or the new one. When that fails the old one stays.
 ///
@@ -87,7 +94,10 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     let write = || {
         let mut file = create(&new)?;
         let written = write(&mut file)?;
-        file.sync_all()?;
+        {
+            let _waiting = STATE_SYNC.begin();
+            file.sync_all()?;
+        }
         fs::rename(&new, path)?;
         Ok(written)
     };

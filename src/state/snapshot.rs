@@ -30,7 +30,7 @@ use super::counters::{SavedCounters, SocketName};
 pub use super::records::ReadError;
 use super::records::{RecordsReader, RecordsWriter};
 use crate::clock::Clock;
-use crate::merger::{Live, SharedLive};
+use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::definition::Definition;
 use crate::report::{
@@ -204,7 +204,7 @@ impl<W: Write> Writer<'_, W> {
 
     /// Reads live data, and measures how long that holds the lock.
     fn hold<T>(&mut self, read: impl FnOnce(&Live) -> T) -> T {
-        let live = self.live.read();
+        let live = reading(self.live);
         let start = Instant::now();
         let seen = read(&live);
         let held = start.elapsed();

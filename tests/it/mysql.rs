@@ -13,6 +13,8 @@ mod federated;
 mod grafana;
 /// Users and TLS.
 mod login;
+/// What the daemon says of itself in MySQL's tables.
+mod performance_schema;
 /// What clients ask beside queries.
 mod statements;
 /// How clients are run.

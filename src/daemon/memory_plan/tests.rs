@@ -204,7 +204,7 @@ fn the_plan_is_shown_a_line_a_pool() {
         "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
         "  reports                  16.0 MiB  all reports together (reports.memory)",
         if cfg!(feature = "sql") {
-            "  total                   847.4 MiB"
+            "  total                   860.6 MiB"
         } else {
             "  total                   431.4 MiB"
         },

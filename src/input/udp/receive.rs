@@ -23,10 +23,16 @@ use super::socket::ReceiveSocket;
 use crate::clock::Clock;
 use crate::input::Decode;
 use crate::input::record::RejectReason;
+use crate::instruments::Instrument;
 use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::log::Limit;
+
+/// Waiting for datagrams.
+pub(crate) static RECEIVE: Instrument = Instrument::wait("wait/io/socket/udp/receive", "recv");
+/// Datagrams become records in the ring.
+pub static DECODE_BATCH: Instrument = Instrument::new("stage/receive/decode batch");
 
 /// How often the kernel is asked for its drops.
 const KERNEL_GAUGE_MS: u64 = 1000;
@@ -82,7 +88,10 @@ pub fn run<D: Decode>(
     };
     let mut pauses = Pauses::new(granted);
     while !shutdown.requested() {
-        match batch.receive(socket.socket.as_fd()) {
+        let waiting = RECEIVE.begin();
+        let received = batch.receive(socket.socket.as_fd());
+        drop(waiting);
+        match received {
             Ok(0) => {}
             Ok(received) => {
                 handler.handle(&batch, received);
@@ -174,6 +183,8 @@ struct BatchHandler<'a, D> {
 impl<D: Decode> BatchHandler<'_, D> {
     /// Decodes the datagrams of a batch, and counts.
     fn handle(&mut self, batch: &Batch, received: usize) {
+        let mut stage = DECODE_BATCH.begin();
+        stage.worked(received as u64);
         let received_secs = self.clock.unix_secs();
         let mut bytes = 0;
         if let Some(senders) = &self.senders {

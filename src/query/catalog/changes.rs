@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::{Catalog, answering};
+use super::{Catalog, answering, writing};
+use crate::instruments::Instrument;
 use crate::query::definitions::REPORTS_MAX;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReportSummary;
@@ -15,6 +16,9 @@ use crate::report::DefinedBy;
 use crate::report::definition::Definition;
 use crate::report::native::{FormError, ReportForm};
 use crate::state::{State, StateError};
+
+/// A report that was made later is filled from the raw rows: in requests.
+pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fill");
 
 /// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
 const FILL_REQUESTS: usize = 2_048;
@@ -84,7 +88,7 @@ impl Catalog {
     /// Drops a live report, if there is one of that name.
     pub(super) fn drop_live(&self, name: &str) {
         {
-            let mut live = self.live.write();
+            let mut live = writing(&self.live);
             let live = &mut *live;
             live.reports.remove(name, &mut live.pool);
         }
@@ -144,12 +148,17 @@ impl Catalog {
         let now_ms = self.clock.mono_ms();
         self.made_ms.write().insert(definition.name.clone(), now_ms);
         let mut filling = {
-            let mut live = self.live.write();
+            let mut live = writing(&self.live);
             let live = &mut *live;
             live.reports.define(definition, by.clone(), &live.pool)
         };
+        let mut stage = BACK_FILL.begin();
+        let estimated = answering(&self.live).pool.requests.len() as u64;
+        let mut completed = 0;
         while let Some(rest) = filling {
-            let mut live = self.live.write();
+            stage.work(completed.min(estimated), estimated);
+            completed += FILL_REQUESTS as u64;
+            let mut live = writing(&self.live);
             let live = &mut *live;
             filling = live.reports.fill(rest, &mut live.pool, FILL_REQUESTS);
         }

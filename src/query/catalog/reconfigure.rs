@@ -5,6 +5,7 @@
 //! raw rows. What was made at run time and has the name already stays, and the configured one is refused.
 
 use super::Catalog;
+use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
 use crate::report::DefinedBy;
@@ -34,7 +35,7 @@ impl Catalog {
         tables.retain(|table| is_configured(&table.defined_by));
         let mut done = Reconfigured::default();
         let unwanted: Vec<String> = {
-            let live = self.live.read();
+            let live = reading(&self.live);
             let entries = live.reports.iter();
             entries
                 .filter(|entry| is_configured(&entry.defined_by))
@@ -89,6 +90,6 @@ impl Catalog {
             return;
         }
         drop(tables);
-        self.live.write().reports.set_defined_by(name, by);
+        writing(&self.live).reports.set_defined_by(name, by);
     }
 }

@@ -12,12 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::Reports;
+use crate::instruments::Instrument;
 use crate::pool::Pool;
 use crate::report::aggregate::close::{Allowance, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
 use crate::telemetry::counters::LockCounters;
+
+/// Running ticks end: what groups gained goes to the tick log.
+pub(crate) static CLOSE_TICK: Instrument = Instrument::new("stage/merge/close tick");
+/// What left its window is taken from the sums of a report.
+pub(crate) static EXPIRE_GROUPS: Instrument = Instrument::new("stage/merge/expire groups");
 
 impl Reports {
     /// Lets time pass for one aggregate, after which readers may have a look: what left its window goes, or its tick is closed.
@@ -29,6 +35,7 @@ impl Reports {
         let has_left = |it: &Aggregate| is_due(it) && it.has_left(now_ms);
         let leaving = self.live().find(|it| has_left(it));
         if let Some(leaving) = leaving {
+            let _stage = EXPIRE_GROUPS.begin();
             leaving.retire_until(now_ms, &mut pool.strings);
             leaving.version += 1;
             self.measure();
@@ -39,6 +46,7 @@ impl Reports {
         if due == 0 {
             return false;
         }
+        let _stage = CLOSE_TICK.begin();
         self.measure();
         let all = || self.aggregates.iter().flatten().map(|it| &**it);
         let fits = all().find(|it| is_due(it)).is_some_and(|first| {

@@ -327,7 +327,10 @@ async fn settings_are_honoured_or_refused() {
             "(SELECT 1 AS n UNION SELECT 2 UNION SELECT 3 ORDER BY n LIMIT 3)",
             "n/1/2/3",
         ),
-        ("SHOW DATABASES", "Database/information_schema/pinba"),
+        (
+            "SHOW DATABASES",
+            "Database/information_schema/performance_schema/pinba",
+        ),
         (
             "SET STATEMENT sql_select_limit=DEFAULT, max_statement_time=5 FOR SELECT @@max_statement_time AS t UNION SELECT 1 UNION SELECT 2 ORDER BY t",
             "t/1/2/5",
@@ -558,7 +561,10 @@ async fn lists() {
     let mut session = Session::new(5, "me@here", true);
     let mut wrong = Vec::new();
     for (text, wanted) in [
-        ("SHOW DATABASES", "Database/information_schema/pinba"),
+        (
+            "SHOW DATABASES",
+            "Database/information_schema/performance_schema/pinba",
+        ),
         ("SHOW TABLES LIKE 'ti%'", "Tables_in_pinba/timer/timertag"),
         (
             "SHOW FULL TABLES WHERE Tables_in_pinba = 'tag'",
@@ -584,7 +590,7 @@ async fn lists() {
         ),
         (
             "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA",
-            "TABLE_SCHEMA/pinba",
+            "TABLE_SCHEMA/performance_schema/pinba",
         ),
         (
             "SELECT table_name FROM information_schema.tables WHERE table_schema = database() AND table_name LIKE 't%' ORDER BY table_name",

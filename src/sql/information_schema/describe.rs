@@ -5,6 +5,7 @@
 use crate::query::catalog::Catalog;
 use crate::report::ddl::Key;
 use crate::sql::information_schema::{DATABASE, layout};
+use crate::sql::performance_schema;
 use crate::sql::reply::SqlType;
 use crate::sql::tables::{self, history};
 use crate::sql::virtual_table::{Cell, row};
@@ -59,6 +60,10 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
     let names = match database {
         DATABASE => layout::tables().map(str::to_owned).collect(),
         history::DATABASE => history::names(catalog),
+        performance_schema::DATABASE => {
+            let tables = performance_schema::layout::tables().iter();
+            tables.map(|table| table.name.to_owned()).collect()
+        }
         _ => tables::names(catalog),
     };
     let tables = names
@@ -71,6 +76,10 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
 pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: usize) -> Vec<Cell> {
     let (kind, temporary) = match database {
         DATABASE => (row!["SYSTEM VIEW", "MEMORY", 11_i64, "Fixed"], "Y"),
+        performance_schema::DATABASE => (
+            row!["BASE TABLE", "PERFORMANCE_SCHEMA", 10_i64, "Fixed"],
+            "N",
+        ),
         _ => (row!["BASE TABLE", "PINBA", 10_i64, "Dynamic"], "N"),
     };
     let (rows, bytes) = (table.rows, table.rows.saturating_mul(row_bytes));
@@ -114,6 +123,9 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
     if database == history::DATABASE {
         return of_history(catalog, name);
     }
+    if database == performance_schema::DATABASE {
+        return of_instruments(name);
+    }
     let name = tables::own_name(catalog, name)?;
     let (_, rows) = catalog.columns_of(&name)?;
     let table = catalog.create_table(&name)?;
@@ -134,6 +146,39 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
         statement: Some(table.pinba().trim_end_matches(';').to_owned()),
         comment: table.comment,
         keys: table.keys,
+    })
+}
+
+/// A table of what the daemon says of itself.
+fn of_instruments(name: &str) -> Option<TableInfo> {
+    let table = performance_schema::layout::table(name)?;
+    let columns = table.columns.iter().map(|column| ColumnInfo {
+        name: column.name.to_owned(),
+        column_type: column.declared.to_owned(),
+        nullable: !column.required,
+        key: "",
+    });
+    let lines = table.columns.iter().map(|column| {
+        let null = if column.required {
+            "NOT NULL"
+        } else {
+            "DEFAULT NULL"
+        };
+        format!("  `{}` {} {null}", column.name, column.declared)
+    });
+    let lines: Vec<String> = lines.collect();
+    let name = table.name.to_owned();
+    let statement = format!(
+        "CREATE TABLE `{name}` (\n{}\n) ENGINE=PERFORMANCE_SCHEMA DEFAULT CHARSET=utf8mb4",
+        lines.join(",\n")
+    );
+    Some(TableInfo {
+        name,
+        comment: String::new(),
+        rows: 0,
+        columns: columns.collect(),
+        keys: Vec::new(),
+        statement: Some(statement),
     })
 }
 

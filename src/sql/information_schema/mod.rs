@@ -15,6 +15,7 @@ use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
+use super::performance_schema;
 use super::settings::SqlSettings;
 use super::tables::{self, declared::origin_metadata};
 use super::variables;
@@ -199,6 +200,7 @@ pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
             all.push((name, value));
         }
     }
+    all.extend(performance_schema::status());
     let fixed = FIXED.split(' ').filter_map(|pair| pair.split_once('='));
     all.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
     all.sort();

@@ -32,6 +32,7 @@ pub(super) use self::scan::with_number;
 use self::table::Table;
 pub(super) use self::table::brings_few;
 use super::information_schema::{self, InformationSchema};
+use super::performance_schema::{self, PerformanceSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::merger::answering;
@@ -63,6 +64,7 @@ pub(super) fn databases(
     let described = InformationSchema { catalog, settings };
     databases.register_schema(DATABASE, Arc::new(pinba))?;
     databases.register_schema(information_schema::DATABASE, Arc::new(described))?;
+    databases.register_schema(performance_schema::DATABASE, Arc::new(PerformanceSchema))?;
     let all = MemoryCatalogProviderList::new();
     all.register_catalog(CATALOG.to_owned(), Arc::new(databases));
     Ok(Arc::new(all))
@@ -71,7 +73,11 @@ pub(super) fn databases(
 /// The names of the databases that there are, in their order.
 pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
     let history = catalog.history().map(|_| history::DATABASE);
-    let others = [information_schema::DATABASE, DATABASE];
+    let others = [
+        information_schema::DATABASE,
+        performance_schema::DATABASE,
+        DATABASE,
+    ];
     history.into_iter().chain(others)
 }
 

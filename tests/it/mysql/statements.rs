@@ -45,7 +45,7 @@ fn grafana() {
         ask(
             "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA"
         ),
-        [["pinba"]]
+        [["performance_schema"], ["pinba"]]
     );
     for database in ["'pinba'", "database()"] {
         let tables = ask(&format!(

@@ -1,0 +1,69 @@
+//! Requests as the instruments see them: a statement for each route, from its handler to the last byte of its answer.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::MethodRouter;
+use http_body_util::BodyExt as _;
+
+use super::answer::endless::Endless;
+use super::app::App;
+use crate::instruments::digests::Statement;
+use crate::instruments::registry::registry;
+use crate::instruments::{Foreground, Instrument};
+
+/// The handlers of a path, measured.
+pub(super) fn route(path: &'static str, methods: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
+    let name = match path.trim_matches('/') {
+        "" => "index",
+        path => path,
+    };
+    let instrument = registry().and_then(|it| it.named(format!("statement/http/{name}")));
+    let Some(instrument) = instrument else {
+        return methods;
+    };
+    methods.route_layer(from_fn(move |request: Request, next: Next| {
+        answer(instrument, path, request, next)
+    }))
+}
+
+async fn answer(
+    instrument: &'static Instrument,
+    path: &'static str,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(connection) = request.extensions().get::<Arc<Foreground>>().cloned() else {
+        return next.run(request).await;
+    };
+    let work = async {
+        let mut event = instrument.begin_in_task();
+        event.statement(|| {
+            let (method, uri) = (request.method(), request.uri());
+            Statement::new(
+                &format!("{method} {uri}"),
+                &format!("{method} {path}"),
+                None,
+            )
+        });
+        let response = next.run(request).await;
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            let reason = status.canonical_reason().unwrap_or_default().to_owned();
+            event.outcome(|it| it.error = Some((status.as_u16(), "", reason)));
+        }
+        if !event.is_on() || response.extensions().get::<Endless>().is_some() {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(body.map_err(move |error| {
+                let _ = &event;
+                error
+            }))
+        })
+    };
+    connection.scope(work).await
+}

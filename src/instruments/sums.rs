@@ -1,0 +1,191 @@
+//! What events add up to, per thread and instrument. Sums over all threads are made when they are asked for, so both are the same.
+//!
+//! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a thread that finds its own sum
+//! in an older one starts it anew, and a reader takes it for zero.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::registry::{Instrument, Kind, registry};
+use super::thread::{self, Thread};
+
+static EPOCHS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+
+/// One thread's sums of one instrument. All relaxed but for the epoch, whose store follows the zeros.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    epoch: AtomicU32,
+    count: AtomicU64,
+    timed: AtomicU64,
+    sum: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    errors: AtomicU64,
+    rows: AtomicU64,
+}
+
+/// The same, read. Times are units of the instrument's timer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events.
+    pub count: u64,
+    /// Those that had times.
+    pub timed: u64,
+    /// Of their times.
+    pub sum: u64,
+    /// The shortest; 0 without any.
+    pub min: u64,
+    /// The longest.
+    pub max: u64,
+    /// Statements that failed.
+    pub errors: u64,
+    /// Rows that statements sent.
+    pub rows: u64,
+}
+
+impl Totals {
+    /// Adds others to them.
+    pub fn add(&mut self, other: &Self) {
+        self.min = match (self.timed, other.timed) {
+            (_, 0) => self.min,
+            (0, _) => other.min,
+            _ => self.min.min(other.min),
+        };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.timed += other.timed;
+        self.sum += other.sum;
+        self.errors += other.errors;
+        self.rows += other.rows;
+    }
+
+    /// The mean of those that had times.
+    #[must_use]
+    pub fn mean(&self) -> u64 {
+        self.sum / self.timed.max(1)
+    }
+
+    /// Those of one event.
+    pub(super) fn of(time: Option<u64>, errors: u64, rows: u64) -> Self {
+        let shown = time.unwrap_or(0);
+        Self {
+            count: 1,
+            timed: u64::from(time.is_some()),
+            sum: shown,
+            min: shown,
+            max: shown,
+            errors,
+            rows,
+        }
+    }
+}
+
+impl Sum {
+    fn fields(&self) -> [&AtomicU64; 7] {
+        [
+            &self.count,
+            &self.timed,
+            &self.sum,
+            &self.min,
+            &self.max,
+            &self.errors,
+            &self.rows,
+        ]
+    }
+
+    /// Adds an event. For the thread that it belongs to.
+    pub(super) fn add(&self, kind: Kind, event: &Totals) {
+        let epoch = EPOCHS[kind as usize].load(Ordering::Relaxed);
+        let mut totals = self.read(epoch);
+        totals.add(event);
+        let values = [
+            totals.count,
+            totals.timed,
+            totals.sum,
+            totals.min,
+            totals.max,
+            totals.errors,
+            totals.rows,
+        ];
+        for (field, value) in self.fields().into_iter().zip(values) {
+            field.store(value, Ordering::Relaxed);
+        }
+        if self.epoch.load(Ordering::Relaxed) != epoch {
+            // Pairs with the load in `read`.
+            self.epoch.store(epoch, Ordering::Release);
+        }
+    }
+
+    fn read(&self, epoch: u32) -> Totals {
+        if self.epoch.load(Ordering::Acquire) != epoch {
+            return Totals::default();
+        }
+        let [count, timed, sum, min, max, errors, rows] =
+            self.fields().map(|field| field.load(Ordering::Relaxed));
+        Totals {
+            count,
+            timed,
+            sum,
+            min,
+            max,
+            errors,
+            rows,
+        }
+    }
+}
+
+/// The sums of all threads as they were at one moment, as good as that is to be had without stopping anyone.
+#[derive(Debug)]
+pub struct Summary {
+    instruments: Vec<(&'static Instrument, usize)>,
+    /// By thread, in the order of `instruments`.
+    threads: Vec<(&'static Thread, Vec<Totals>)>,
+}
+
+impl Summary {
+    /// As they are now.
+    #[must_use]
+    pub fn read() -> Self {
+        let instruments = registry().map(|it| it.all()).unwrap_or_default();
+        let placed = |it: &'static Instrument| Some((it, it.class.kind()?, it.place()?));
+        let placed: Vec<_> = instruments.into_iter().filter_map(placed).collect();
+        let epochs = [0, 1, 2].map(|kind: usize| EPOCHS[kind].load(Ordering::Relaxed));
+        let threads = thread::all().map(|thread| {
+            let sums = placed.iter();
+            let sums = sums.map(|(_, kind, at)| thread.sums[*at].read(epochs[*kind as usize]));
+            (thread, sums.collect())
+        });
+        Self {
+            threads: threads.collect(),
+            instruments: placed.into_iter().map(|(it, _, at)| (it, at)).collect(),
+        }
+    }
+
+    /// Of each instrument of a kind, over all threads.
+    pub fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
+        let instruments = self.instruments.iter().enumerate();
+        let of_kind = instruments.filter(move |(_, (it, _))| it.class.kind() == Some(kind));
+        of_kind.map(|(at, (instrument, _))| {
+            let mut totals = Totals::default();
+            let threads = self.threads.iter();
+            threads.for_each(|(_, sums)| totals.add(&sums[at]));
+            (*instrument, totals)
+        })
+    }
+
+    /// Of each thread and each instrument of a kind.
+    pub fn by_thread(
+        &self,
+        kind: Kind,
+    ) -> impl Iterator<Item = (&'static Thread, &'static Instrument, Totals)> {
+        self.threads.iter().flat_map(move |(thread, sums)| {
+            let all = self.instruments.iter().zip(sums);
+            let of_kind = all.filter(move |((it, _), _)| it.class.kind() == Some(kind));
+            of_kind.map(move |((instrument, _), totals)| (*thread, *instrument, *totals))
+        })
+    }
+}
+
+/// Sets the sums of a kind to zero, of all threads and so over all.
+pub fn truncate(kind: Kind) {
+    EPOCHS[kind as usize].fetch_add(1, Ordering::Relaxed);
+}

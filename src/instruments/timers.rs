@@ -1,0 +1,292 @@
+//! The timers that this machine has: what they count, how fast, how finely, and what reading one costs.
+//!
+//! Measured once, when the first daemon of the process starts. Times are kept in the units of their timer, since the start, and
+//! become picoseconds when they are shown. Waits are timed with CYCLE, everything else with NANOSECOND, or with what
+//! [`chosen`] falls back to.
+#![expect(
+    unsafe_code,
+    reason = "the processor's counter has no safe reader: 25 cycles, clock_gettime takes 50"
+)]
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Picoseconds of a second.
+const PICOS: u128 = 1_000_000_000_000;
+
+/// How long the frequency of CYCLE is measured: an error of a few parts in a million.
+const CALIBRATION: Duration = Duration::from_millis(10);
+
+/// Readings in a row from which resolution and overhead are taken.
+const READINGS: u64 = 200;
+
+/// NANOSECOND that moves by more than this has microseconds at best.
+const NANOSECOND_RESOLUTION_MAX: u64 = 500;
+
+/// A timer by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimerName {
+    /// The processor's counter.
+    Cycle,
+    /// The monotonic clock.
+    Nanosecond,
+    /// The same, in microseconds.
+    Microsecond,
+    /// The kernel's coarse clock.
+    Millisecond,
+    /// Processor time of the calling thread, in nanoseconds.
+    ThreadCpu,
+}
+
+impl TimerName {
+    /// All, in the order of `performance_timers`.
+    pub const ALL: [Self; 5] = [
+        Self::Cycle,
+        Self::Nanosecond,
+        Self::Microsecond,
+        Self::Millisecond,
+        Self::ThreadCpu,
+    ];
+
+    /// As `performance_timers` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cycle => "CYCLE",
+            Self::Nanosecond => "NANOSECOND",
+            Self::Microsecond => "MICROSECOND",
+            Self::Millisecond => "MILLISECOND",
+            Self::ThreadCpu => "THREAD_CPU",
+        }
+    }
+}
+
+/// What was measured of a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Units in a second.
+    pub frequency: u64,
+    /// The least that it moves by, units.
+    pub resolution: u64,
+    /// What one reading takes, in cycles, or in nanoseconds where there are none.
+    pub overhead: u64,
+}
+
+/// All timers, what was measured of those that there are, and which are used.
+#[derive(Debug)]
+pub struct Timers {
+    started: Instant,
+    started_cycles: u64,
+    /// In the order of [`TimerName::ALL`]; `None`: this machine has none that can be relied on.
+    pub measured: [Option<Measured>; 5],
+    /// For waits.
+    pub waits: TimerName,
+    /// For stages, statements and idle.
+    pub others: TimerName,
+}
+
+impl Timers {
+    /// Measures what this machine has; why timers are not the usual ones comes with it.
+    pub(super) fn measure() -> (Self, Vec<String>) {
+        let mut timers = Self {
+            started: Instant::now(),
+            started_cycles: cycles(),
+            measured: [None; 5],
+            waits: TimerName::Nanosecond,
+            others: TimerName::Nanosecond,
+        };
+        timers.measured = TimerName::ALL.map(|timer| timers.measure_one(timer));
+        let (waits, others, warnings) = chosen(&timers.measured);
+        (timers.waits, timers.others) = (waits, others);
+        (timers, warnings)
+    }
+
+    fn measure_one(&self, timer: TimerName) -> Option<Measured> {
+        let frequency = match timer {
+            TimerName::Cycle if !cycles_are_invariant() => return None,
+            TimerName::Cycle => {
+                let (began, first) = (Instant::now(), cycles());
+                std::thread::sleep(CALIBRATION);
+                let counted = cycles().wrapping_sub(first);
+                (counted as f64 / began.elapsed().as_secs_f64()) as u64
+            }
+            TimerName::Nanosecond | TimerName::ThreadCpu => 1_000_000_000,
+            TimerName::Microsecond => 1_000_000,
+            TimerName::Millisecond => 1_000,
+        };
+        let (began, first) = (Instant::now(), cycles());
+        let (mut last, mut resolution) = (self.now(timer), u64::MAX);
+        for _ in 0..READINGS {
+            let now = self.now(timer);
+            if now > last {
+                resolution = resolution.min(now - last);
+            }
+            last = now;
+        }
+        let spent = match cycles().wrapping_sub(first) {
+            0 => began.elapsed().as_nanos() as u64,
+            spent => spent,
+        };
+        // One that did not move meanwhile moves by a unit as far as can be seen.
+        let resolution = if resolution == u64::MAX {
+            1
+        } else {
+            resolution
+        };
+        Some(Measured {
+            frequency,
+            resolution,
+            overhead: spent / READINGS,
+        })
+    }
+
+    /// Its units since the start.
+    #[inline]
+    pub(super) fn now(&self, timer: TimerName) -> u64 {
+        match timer {
+            TimerName::Cycle => cycles().wrapping_sub(self.started_cycles),
+            TimerName::Nanosecond => self.started.elapsed().as_nanos() as u64,
+            TimerName::Microsecond => self.started.elapsed().as_micros() as u64,
+            TimerName::Millisecond => millis(ClockId::MonotonicCoarse),
+            TimerName::ThreadCpu => nanos(ClockId::ThreadCPUTime),
+        }
+    }
+
+    /// What so many units of it are in picoseconds.
+    #[must_use]
+    pub fn picos(&self, timer: TimerName, units: u64) -> u64 {
+        let frequency = self.measured[timer as usize].map_or(1, |it| it.frequency);
+        let picos = u128::from(units) * PICOS / u128::from(frequency.max(1));
+        u64::try_from(picos).unwrap_or(u64::MAX)
+    }
+}
+
+/// Which timers waits and all others get, and why they are not the usual ones.
+fn chosen(measured: &[Option<Measured>; 5]) -> (TimerName, TimerName, Vec<String>) {
+    let mut warnings = Vec::new();
+    let is_fine = measured[TimerName::Nanosecond as usize]
+        .is_some_and(|it| it.resolution <= NANOSECOND_RESOLUTION_MAX);
+    let others = match is_fine {
+        true => TimerName::Nanosecond,
+        false => {
+            warnings.push(
+                "The clock of this machine has no nanoseconds: stages and statements are timed in microseconds."
+                    .to_owned(),
+            );
+            TimerName::Microsecond
+        }
+    };
+    let waits = match measured[TimerName::Cycle as usize] {
+        Some(_) => TimerName::Cycle,
+        None => {
+            warnings.push(format!(
+                "The processor's counter is missing or changes its pace: waits are timed with {}.",
+                others.name()
+            ));
+            others
+        }
+    };
+    (waits, others, warnings)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn millis(clock: ClockId) -> u64 {
+    nanos(clock) / 1_000_000
+}
+
+/// Whether the counter runs at one pace, whatever the processor does, and the same on all of them.
+#[cfg(target_arch = "x86_64")]
+fn cycles_are_invariant() -> bool {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = flags.lines().find(|line| line.starts_with("flags"));
+    let has = |flag| flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|it| it == flag));
+    has("constant_tsc") && has("nonstop_tsc")
+}
+
+/// The generic timer of the architecture does.
+#[cfg(not(target_arch = "x86_64"))]
+fn cycles_are_invariant() -> bool {
+    cfg!(target_arch = "aarch64")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has this instruction, and it touches nothing.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn cycles() -> u64 {
+    let count: u64;
+    // SAFETY: Linux lets every process read this register, and reading it touches nothing.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
+    count
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cycles() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_replaced_with_a_warning() {
+        let fine = Some(Measured {
+            frequency: 1_000_000_000,
+            resolution: 1,
+            overhead: 20,
+        });
+        let coarse = fine.map(|it| Measured {
+            resolution: 1_000,
+            ..it
+        });
+        let with = |cycle, nanosecond| chosen(&[cycle, nanosecond, fine, fine, fine]);
+        let (waits, others, warnings) = with(fine, fine);
+        assert_eq!((waits, others), (TimerName::Cycle, TimerName::Nanosecond));
+        assert!(warnings.is_empty());
+        let (waits, others, warnings) = with(None, fine);
+        assert_eq!(
+            (waits, others),
+            (TimerName::Nanosecond, TimerName::Nanosecond)
+        );
+        assert!(warnings[0].contains("waits are timed with NANOSECOND"));
+        let (waits, others, warnings) = with(None, coarse);
+        assert_eq!(
+            (waits, others),
+            (TimerName::Microsecond, TimerName::Microsecond)
+        );
+        assert_eq!(warnings.len(), 2);
+    }
+
+    #[test]
+    fn timers_agree() {
+        let (timers, _) = Timers::measure();
+        let picos = |timer| timers.picos(timer, timers.now(timer));
+        std::thread::sleep(Duration::from_millis(20));
+        let wall = picos(TimerName::Nanosecond);
+        assert!(wall >= 30_000_000_000, "{wall}");
+        for timer in [timers.waits, timers.others, TimerName::Microsecond] {
+            let apart = picos(timer).abs_diff(wall);
+            assert!(
+                apart < wall / 10 + 5_000_000_000,
+                "{timer:?} is {apart} ps off"
+            );
+        }
+        for (timer, measured) in TimerName::ALL.into_iter().zip(timers.measured) {
+            let there = timer != TimerName::Cycle || cycles_are_invariant();
+            assert_eq!(measured.is_some(), there, "{timer:?}");
+            assert!(measured.is_none_or(|it| it.frequency >= 1_000), "{timer:?}");
+        }
+        assert_eq!(timers.picos(TimerName::Microsecond, 3), 3_000_000);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a statement is to the instruments: its verb, and its text without values.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::dialect::lex::{Mode, tokens};
+use crate::instruments::Instrument;
+
+/// By the first word; the last is of all others.
+pub(crate) static VERBS: [Instrument; 17] = [
+    Instrument::new("statement/sql/select"),
+    Instrument::new("statement/sql/with"),
+    Instrument::new("statement/sql/show"),
+    Instrument::new("statement/sql/set"),
+    Instrument::new("statement/sql/use"),
+    Instrument::new("statement/sql/begin"),
+    Instrument::new("statement/sql/start"),
+    Instrument::new("statement/sql/commit"),
+    Instrument::new("statement/sql/rollback"),
+    Instrument::new("statement/sql/create"),
+    Instrument::new("statement/sql/drop"),
+    Instrument::new("statement/sql/update"),
+    Instrument::new("statement/sql/truncate"),
+    Instrument::new("statement/sql/explain"),
+    Instrument::new("statement/sql/describe"),
+    Instrument::new("statement/sql/do"),
+    Instrument::new("statement/sql/other"),
+];
+
+/// Words that are written in capitals, unless they are quoted.
+const KEYWORDS: &str = " ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
+    EXISTS EXPLAIN FOR FROM FULL GROUP HAVING IN INNER INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL OFFSET ON OR ORDER \
+    OUTER OVER RIGHT SELECT SET SHOW STATUS TABLE TABLES THEN TRUNCATE UNION UPDATE USE USING VALUES VARIABLES WHEN WHERE \
+    WITH ";
+
+/// The instrument of a statement.
+pub(super) fn verb(text: &str) -> &'static Instrument {
+    let begin = |begin: char| begin.is_whitespace() || begin == '(';
+    let mut rest = text.trim_start_matches(begin);
+    while let Some(comment) = rest.strip_prefix("/*") {
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+        rest = rest.trim_start_matches(begin);
+    }
+    let word = rest
+        .split(|letter: char| !letter.is_ascii_alphabetic())
+        .next();
+    let word = word.unwrap_or_default();
+    let is = |it: &&Instrument| {
+        let verb = it.name.rsplit('/').next().unwrap_or_default();
+        verb.eq_ignore_ascii_case(word)
+    };
+    VERBS.iter().find(is).unwrap_or(&VERBS[VERBS.len() - 1])
+}
+
+/// The statement without its values, as MySQL writes it: keywords in capitals, names in backticks, lists of values as `...`.
+pub(super) fn digest(text: &str, mode: Mode) -> String {
+    let Ok(tokens) = tokens(text, mode) else {
+        // What cannot be read may be a value from its beginning to its end.
+        return "...".to_owned();
+    };
+    let mut words: Vec<String> = Vec::new();
+    for token in tokens {
+        words.push(match token.token {
+            Token::Word(word) if word.value.starts_with('@') => word.value,
+            Token::Word(word) => {
+                let keyword = word.value.to_ascii_uppercase();
+                let is_keyword = KEYWORDS.contains(&format!(" {keyword} "));
+                match is_keyword && word.quote_style.is_none() {
+                    true => keyword,
+                    false => format!("`{}`", word.value.replace('`', "``")),
+                }
+            }
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::DoubleQuotedString(_)
+            | Token::HexStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::Placeholder(_) => "?".to_owned(),
+            other => other.to_string(),
+        });
+        if let [.., first, comma, last] = &mut words[..]
+            && matches!(first.as_str(), "?" | "...")
+            && comma == ","
+            && last == "?"
+        {
+            let shorter = words.len() - 2;
+            words.truncate(shorter);
+            words[shorter - 1] = "...".to_owned();
+        }
+    }
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_first_words() {
+        for (text, wanted) in [
+            ("SELECT 1", "statement/sql/select"),
+            ("/* x */ (select 1)", "statement/sql/select"),
+            ("truncate t", "statement/sql/truncate"),
+            ("SELECTED", "statement/sql/other"),
+            ("", "statement/sql/other"),
+        ] {
+            assert_eq!(verb(text).name, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn digests_have_no_values() {
+        for (text, wanted) in [
+            (
+                "select a, `b` from pinba.request where id in (1,2 ,3) and x='y' -- z",
+                "SELECT `a` , `b` FROM `pinba` . `request` WHERE `id` IN ( ... ) AND `x` = ?",
+            ),
+            ("SHOW  TABLES", "SHOW TABLES"),
+            ("select 'unclosed", "..."),
+        ] {
+            assert_eq!(digest(text, Mode::default()), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! UPDATE of `setup_...` tables and TRUNCATE of events and sums: what an operator may change of the instruments, as an admin.
+
+use super::{DATABASE, layout};
+use crate::instruments::digests;
+use crate::instruments::event::{self, Span};
+use crate::instruments::memory;
+use crate::instruments::registry::{Kind, Registry, registry};
+use crate::instruments::sums;
+use crate::sql::engine::Engine;
+use crate::sql::error::SqlError;
+use crate::sql::functions::value::Cells;
+use crate::sql::reply::Reply;
+use crate::sql::session::{Literal, Session};
+use crate::sql::statement::Update;
+
+/// What is refused, whatever it is.
+fn usage() -> SqlError {
+    SqlError::performance_schema_usage("Invalid performance_schema usage")
+}
+
+impl Engine {
+    /// Whether this session may change this table.
+    fn may_change_instruments(
+        &self,
+        session: &Session,
+        database: Option<&str>,
+        write: &str,
+    ) -> Result<&'static Registry, SqlError> {
+        let database = match database {
+            Some(given) => self.database(given)?,
+            None => session.database.clone().unwrap_or_default(),
+        };
+        if database != DATABASE {
+            return Err(SqlError::writes(write));
+        }
+        if !session.admin {
+            return Err(SqlError::access_denied(
+                "Access denied; you need the role admin for this operation",
+            ));
+        }
+        registry().ok_or_else(usage)
+    }
+
+    /// Updates a `setup_...` table: reads the rows that are meant, with their new values, and switches what they name.
+    ///
+    /// # Errors
+    /// When the session may not, or this cannot be set.
+    pub(in crate::sql) async fn update(
+        &self,
+        session: &mut Session,
+        update: Update,
+        values: &[Literal],
+    ) -> Result<(), SqlError> {
+        let database = update.database.as_deref();
+        let registry = self.may_change_instruments(session, database, "UPDATE")?;
+        let instruments = match update.table.to_lowercase().as_str() {
+            "setup_instruments" => true,
+            "setup_consumers" => false,
+            _ => return Err(SqlError::writes("UPDATE")),
+        };
+        let mut new = [String::from("enabled"), String::from("enabled")];
+        if instruments {
+            new[1] = String::from("timed");
+        }
+        for (column, value) in &update.settings {
+            match column.to_ascii_uppercase().as_str() {
+                "ENABLED" => new[0].clone_from(value),
+                "TIMED" if instruments => new[1].clone_from(value),
+                "NAME" => return Err(usage()),
+                _ => {
+                    let what = format!("Unknown column '{column}' in 'field list'");
+                    return Err(SqlError::no_such_column(what));
+                }
+            }
+        }
+        let [enabled, timed] = new;
+        let table = update.table;
+        let rows = update.rows;
+        let text =
+            format!("SELECT name, ({enabled}), ({timed}) FROM `{DATABASE}`.`{table}` {rows}");
+        let meant = Box::pin(self.run(session, &text, values)).await?;
+        let mut switches = Vec::new();
+        if let Reply::Rows(mut meant) = meant {
+            while let Some(batch) = meant.next().await {
+                let batch = batch?;
+                let columns = [0, 1, 2].map(|at| Cells::new(batch.column(at)));
+                let [names, enabled, timed] = columns;
+                let (names, enabled, timed) = (names?, enabled?, timed?);
+                for row in 0..batch.num_rows() {
+                    let name = names.get(row).to_text().into_owned();
+                    let on =
+                        |cells: &Cells, column| switch(&cells.get(row).to_text(), column, row + 1);
+                    switches.push((name, on(&enabled, "ENABLED")?, on(&timed, "TIMED")?));
+                }
+            }
+        }
+        for (name, enabled, timed) in switches {
+            match instruments {
+                true => registry.switch(&name, enabled, timed),
+                false => registry.switch_consumer(&name, enabled),
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties a table of events, or sets its sums to zero.
+    ///
+    /// # Errors
+    /// When the session may not, or the table is none of those.
+    pub(in crate::sql) fn truncate(
+        &self,
+        session: &Session,
+        database: Option<&str>,
+        table: &str,
+    ) -> Result<(), SqlError> {
+        self.may_change_instruments(session, database, "TRUNCATE")?;
+        let name = layout::table(table).ok_or_else(usage)?.name;
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| name.contains(kind.word()));
+        match (name, kind) {
+            ("events_statements_summary_by_digest", _) => digests::truncate(),
+            ("memory_summary_global_by_event_name", _) => memory::truncate(),
+            (name, Some(kind)) if name.contains("_summary_") => sums::truncate(kind),
+            (name, Some(kind)) => {
+                let span = match name.rsplit('_').next() {
+                    Some("current") => Span::Current,
+                    Some("history") => Span::History,
+                    _ => Span::HistoryLong,
+                };
+                event::truncate(kind, span);
+            }
+            (name, None) if name.starts_with("events_transactions") => {}
+            _ => return Err(usage()),
+        }
+        Ok(())
+    }
+}
+
+/// YES or NO.
+fn switch(value: &str, column: &str, row: usize) -> Result<bool, SqlError> {
+    match value.to_ascii_uppercase().as_str() {
+        "YES" => Ok(true),
+        "NO" => Ok(false),
+        _ => Err(SqlError::truncated(format!(
+            "Data truncated for column '{column}' at row {row}"
+        ))),
+    }
+}

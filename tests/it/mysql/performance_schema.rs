@@ -1,0 +1,430 @@
+//! Database `performance_schema`: statements as a DBA of MySQL has them, over the wire, and what they find.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use prost::Message as _;
+
+use super::MYSQL;
+use super::client::{Client, Outcome};
+use crate::harness::{Here, Program, Sender, await_condition, pinbad, run};
+use crate::mariadb::MariaDb;
+use crate::packets::request;
+
+fn schema(program: &Program) -> Client {
+    let mut client = Client::connect(program.site.mysql.unwrap());
+    done(&mut client, "USE performance_schema");
+    client
+}
+
+#[track_caller]
+fn done(client: &mut Client, statement: &str) {
+    let outcome = client.query(statement);
+    assert!(
+        matches!(outcome, Outcome::Done { .. }),
+        "{statement}: {outcome:?}"
+    );
+}
+
+/// Rows of texts, NULL as such.
+#[track_caller]
+fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
+    let rows = client.rows(statement).into_iter();
+    let text = |cell: Option<String>| cell.unwrap_or_else(|| "NULL".to_owned());
+    rows.map(|row| row.into_iter().map(text).collect())
+        .collect()
+}
+
+#[track_caller]
+fn number(client: &mut Client, statement: &str) -> u64 {
+    let rows = rows(client, statement);
+    rows[0][0]
+        .parse()
+        .unwrap_or_else(|_| panic!("{statement}: {rows:?}"))
+}
+
+fn send(site: &crate::harness::Site, count: u32) {
+    let mut sender = Sender::new(site);
+    for number in 0..count {
+        sender.send(&request("h", "s", &format!("/{number}")).encode_to_vec());
+    }
+    sender.at_rest();
+}
+
+#[test]
+fn five_statements_mean_what_they_mean_in_mysql() {
+    let program = Program::serve(&[MYSQL, "instruments.max_stage_classes=3"]);
+    let mut client = schema(&program);
+    send(&program.site, 100);
+    let timers = rows(&mut client, "SELECT * FROM performance_timers");
+    let names: Vec<_> = timers.iter().map(|row| &*row[0]).collect();
+    assert_eq!(
+        names,
+        [
+            "CYCLE",
+            "NANOSECOND",
+            "MICROSECOND",
+            "MILLISECOND",
+            "THREAD_CPU"
+        ]
+    );
+    assert_eq!(timers[1][1], "1000000000");
+
+    let stuck =
+        "SELECT * FROM events_waits_current WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000";
+    rows(&mut client, stuck);
+
+    let status = rows(&mut client, "SHOW STATUS LIKE \"%performance%\"");
+    let status: BTreeMap<_, _> = status.iter().map(|row| (&*row[0], &*row[1])).collect();
+    let lost: u64 = status["Performance_schema_stage_classes_lost"]
+        .parse()
+        .unwrap();
+    assert!(lost > 0, "{status:?}");
+    assert_eq!(status["Performance_schema_file_classes_lost"], "0");
+    let stages = number(
+        &mut client,
+        "SELECT count(*) FROM setup_instruments WHERE name LIKE 'stage/%'",
+    );
+    assert_eq!(stages, 3);
+
+    let off = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%' AND enabled = 'NO' AND timed = 'NO'";
+    let all = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%'";
+    assert_eq!(number(&mut client, off), number(&mut client, all));
+    done(
+        &mut client,
+        "UPDATE setup_instruments SET ENABLED='YES', TIMED='YES' WHERE NAME LIKE 'wait/io/%'",
+    );
+    assert_eq!(number(&mut client, off), 0);
+    send(&program.site, 10);
+    let waits = "SELECT COUNT_STAR FROM events_waits_summary_global_by_event_name WHERE EVENT_NAME = 'wait/io/socket/udp/receive'";
+    assert!(number(&mut client, waits) > 0);
+
+    let sums = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT/1e12 FROM events_stages_summary_global_by_event_name ORDER BY 3 DESC";
+    let sums = rows(&mut client, sums);
+    assert_eq!(sums.len(), 3, "one row for each, whatever it counted");
+    let decoded = sums
+        .iter()
+        .find(|row| row[0] == "stage/receive/decode batch")
+        .unwrap();
+    assert!(decoded[1].parse::<u64>().unwrap() > 0, "{sums:?}");
+    let seconds: Vec<f64> = sums.iter().map(|row| row[2].parse().unwrap()).collect();
+    assert!(seconds.is_sorted_by(|a, b| a >= b), "{sums:?}");
+}
+
+#[test]
+fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
+    let program = Program::serve(&[
+        MYSQL,
+        "instruments.enabled=['stage/%=counted', 'statement/%']",
+    ]);
+    let mut client = schema(&program);
+    send(&program.site, 50);
+    let decode = "EVENT_NAME = 'stage/receive/decode batch'";
+    let counted = format!(
+        "SELECT COUNT_STAR > 0, SUM_TIMER_WAIT, AVG_TIMER_WAIT FROM events_stages_summary_global_by_event_name WHERE {decode}"
+    );
+    assert_eq!(rows(&mut client, &counted), [["1", "0", "0"]]);
+    let untimed = format!(
+        "SELECT DISTINCT TIMER_START, TIMER_END, TIMER_WAIT FROM events_stages_history WHERE {decode}"
+    );
+    assert_eq!(rows(&mut client, &untimed), [["NULL", "NULL", "NULL"]]);
+    // Timed from now on: the mean is that of those that are.
+    done(
+        &mut client,
+        "UPDATE performance_schema.setup_instruments SET timed = 'yes' WHERE name = 'stage/receive/decode batch'",
+    );
+    send(&program.site, 50);
+    let mean = format!(
+        "SELECT SUM_TIMER_WAIT > 0, AVG_TIMER_WAIT >= MIN_TIMER_WAIT, AVG_TIMER_WAIT <= MAX_TIMER_WAIT
+         FROM events_stages_summary_global_by_event_name WHERE {decode}"
+    );
+    assert_eq!(rows(&mut client, &mean), [["1", "1", "1"]]);
+    // Off: nothing is added, and zeroes stay.
+    done(
+        &mut client,
+        "UPDATE setup_instruments SET enabled = 'NO' WHERE name LIKE 'stage/%'",
+    );
+    done(
+        &mut client,
+        "TRUNCATE TABLE events_stages_summary_global_by_event_name",
+    );
+    done(&mut client, "TRUNCATE events_stages_history_long");
+    send(&program.site, 50);
+    let zero = "SELECT count(*) > 5, sum(COUNT_STAR), sum(MAX_TIMER_WAIT) FROM events_stages_summary_global_by_event_name";
+    assert_eq!(rows(&mut client, zero), [["1", "0", "0"]]);
+    assert_eq!(
+        number(
+            &mut client,
+            "SELECT count(*) FROM events_stages_history_long"
+        ),
+        0
+    );
+    assert!(number(&mut client, "SELECT count(*) FROM events_stages_history") > 0);
+    // A consumer governs those below.
+    done(&mut client, "TRUNCATE events_statements_history_long");
+    done(
+        &mut client,
+        "UPDATE setup_consumers SET enabled = 'NO' WHERE name = 'events_statements_current'",
+    );
+    rows(&mut client, "SELECT 'unseen'");
+    done(&mut client, "UPDATE setup_consumers SET enabled = 'YES'");
+    rows(&mut client, "SELECT 'seen'");
+    let texts = rows(
+        &mut client,
+        "SELECT SQL_TEXT FROM events_statements_history_long",
+    );
+    assert!(
+        texts.contains(&vec!["SELECT 'seen'".to_owned()]),
+        "{texts:?}"
+    );
+    assert!(
+        !texts.contains(&vec!["SELECT 'unseen'".to_owned()]),
+        "{texts:?}"
+    );
+    for (statement, code) in [
+        ("UPDATE setup_instruments SET name = 'x'", 1683),
+        ("UPDATE setup_instruments SET enabled = 'MAYBE'", 1265),
+        ("UPDATE setup_instruments SET colour = 'YES'", 1054),
+        ("UPDATE events_waits_current SET event_id = 1", 1290),
+        ("TRUNCATE setup_instruments", 1683),
+        ("TRUNCATE performance_timers", 1683),
+        ("DELETE FROM events_waits_history", 1290),
+        ("UPDATE pinba.setup_instruments SET enabled = 'YES'", 1290),
+    ] {
+        assert_eq!(client.refused(statement).0, code, "{statement}");
+    }
+}
+
+#[test]
+fn statements_have_texts_digests_errors_and_rows() {
+    let program = Program::serve(&[MYSQL]);
+    let mut client = schema(&program);
+    rows(&mut client, "SELECT 1 UNION ALL SELECT 2");
+    client.refused("SELECT nothing FROM nowhere");
+    let last = "SELECT EVENT_NAME, SQL_TEXT, DIGEST_TEXT, CURRENT_SCHEMA, MYSQL_ERRNO, ERRORS, ROWS_SENT, TIMER_WAIT > 0,
+        length(DIGEST) FROM events_statements_history WHERE SQL_TEXT LIKE 'SELECT 1%' OR SQL_TEXT LIKE 'SELECT nothing%'
+        ORDER BY EVENT_ID";
+    let [fine, failed] = &rows(&mut client, last)[..] else {
+        panic!("two statements");
+    };
+    let wanted = [
+        "statement/sql/select",
+        "SELECT 1 UNION ALL SELECT 2",
+        "SELECT ? UNION ALL SELECT ?",
+        "performance_schema",
+        "0",
+        "0",
+        "2",
+        "1",
+        "32",
+    ];
+    assert_eq!(*fine, wanted);
+    assert_eq!([&*failed[4], &*failed[5], &*failed[6]], ["1146", "1", "0"]);
+    let digest = "SELECT COUNT_STAR, SUM_ROWS_SENT, FIRST_SEEN <= LAST_SEEN FROM events_statements_summary_by_digest
+        WHERE DIGEST_TEXT = 'SELECT ? UNION ALL SELECT ?'";
+    rows(&mut client, "SELECT 3 UNION ALL SELECT 4");
+    assert_eq!(rows(&mut client, digest), [["2", "4", "1"]]);
+    // The statement that asks is one that goes on; its connection is a thread.
+    let own = "SELECT t.PROCESSLIST_COMMAND, t.TYPE, t.NAME, e.END_EVENT_ID FROM threads t
+        JOIN events_statements_current e ON e.THREAD_ID = t.THREAD_ID
+        WHERE e.SQL_TEXT LIKE 'SELECT t.PROCESSLIST_COMMAND%' AND t.PROCESSLIST_ID = connection_id()";
+    let wanted = [
+        "Query",
+        "FOREGROUND",
+        "thread/pinbad/mysql/connection",
+        "NULL",
+    ];
+    assert_eq!(rows(&mut client, own), [wanted]);
+    // HTTP's routes are statements too, and what they run is within them.
+    let over_http = program.site.get("/api/v1/sql?query=SELECT%20'over%20http'");
+    assert_eq!(over_http.status, 200);
+    let nested = "SELECT o.EVENT_NAME, i.NESTING_EVENT_TYPE FROM events_statements_history i
+        JOIN events_statements_history o ON o.THREAD_ID = i.THREAD_ID AND o.EVENT_ID = i.NESTING_EVENT_ID
+        WHERE i.SQL_TEXT = 'SELECT ''over http'''";
+    let wanted = ["statement/http/api/v1/sql", "STATEMENT"];
+    await_condition("the answer has been sent", || {
+        let found = rows(&mut client, nested);
+        if found == [wanted] {
+            Ok(())
+        } else {
+            Err(found)
+        }
+    });
+}
+
+/// In one statement both are of one moment, whatever happens and is switched meanwhile.
+#[test]
+fn sums_of_threads_are_the_global_ones_under_load() {
+    let program = Program::serve(&[MYSQL, "ingest.receivers=2"]);
+    let mut client = schema(&program);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sender = Sender::new(&program.site);
+            while !stop.load(Ordering::Relaxed) {
+                sender.send(&request("h", "s", "/x").encode_to_vec());
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                program.site.get("/api/v1/info");
+            }
+        });
+        let mut dice = 1_u64;
+        for _ in 0..20 {
+            dice = dice
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695);
+            let yes = |bit: u32| {
+                if dice >> (40 + bit) & 1 == 1 {
+                    "YES"
+                } else {
+                    "NO"
+                }
+            };
+            let what = ["wait/%", "stage/%", "statement/%", "%"][(dice >> 60) as usize % 4];
+            let switch = format!(
+                "UPDATE setup_instruments SET ENABLED = '{}', TIMED = '{}' WHERE NAME LIKE '{what}'",
+                yes(0),
+                yes(1)
+            );
+            done(&mut client, &switch);
+            for kind in ["waits", "stages", "statements"] {
+                let sums = "sum(COUNT_STAR), sum(SUM_TIMER_WAIT), max(MAX_TIMER_WAIT)";
+                let both = format!(
+                    "SELECT {sums} FROM events_{kind}_summary_global_by_event_name
+                     UNION ALL SELECT {sums} FROM events_{kind}_summary_by_thread_by_event_name"
+                );
+                let both = rows(&mut client, &both);
+                assert_eq!(both[0][0], both[1][0], "{kind}");
+                assert_eq!(both[0][2], both[1][2], "{kind}");
+                // Each sum is cut to whole picoseconds by itself.
+                let [all, apart] = [0, 1].map(|row: usize| both[row][1].parse::<u64>().unwrap());
+                assert!(all.abs_diff(apart) < 100_000, "{kind}: {all} {apart}");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Somebody holds the lock that the merger needs: one query says so, though everybody else who needs it waits as well.
+#[test]
+fn a_merger_that_stands_still_is_found() {
+    let here = Here::start(&[MYSQL]);
+    let mut client = Client::connect(here.site.mysql.unwrap());
+    let stuck = "SELECT count(*) FROM performance_schema.events_waits_current e JOIN performance_schema.threads t
+        ON t.THREAD_ID = e.THREAD_ID WHERE e.END_EVENT_ID IS NULL AND e.TIMER_WAIT > 1000000000
+        AND e.EVENT_NAME = 'wait/synch/rwlock/live/write' AND t.NAME = 'thread/pinbad/merge'";
+    await_condition("the merger is seen to wait", || {
+        // Again each time: other daemons of this process switch instruments when they start.
+        let on = "UPDATE performance_schema.setup_instruments SET ENABLED = 'YES', TIMED = 'YES'";
+        done(&mut client, on);
+        let held = here.catalog().live().read();
+        let found = (0..100).any(|_| number(&mut client, stuck) > 0);
+        drop(held);
+        if found {
+            Ok(())
+        } else {
+            Err("it does not wait")
+        }
+    });
+}
+
+/// A disk that takes three seconds to sync.
+#[test]
+fn a_disk_that_stands_still_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, library) = (dir.path().join("slow.c"), dir.path().join("slow.so"));
+    let text = "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n
+        int fsync(int fd) { sleep(3); return syscall(SYS_fsync, fd); }\n";
+    std::fs::write(&source, text).unwrap();
+    let mut compile = std::process::Command::new("cc");
+    compile
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source]);
+    let compiled = run(&mut compile);
+    assert_eq!(compiled.code, Some(0), "{compiled:?}");
+    let mut command = pinbad();
+    command.env("LD_PRELOAD", &library);
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    let settings = [
+        MYSQL,
+        &state,
+        "state.snapshot_period=1s",
+        "instruments.enabled=['wait/%']",
+    ];
+    let program = Program::start_as(command, &["serve"], &settings);
+    let mut client = schema(&program);
+    let stuck = "SELECT EVENT_NAME, OPERATION FROM events_waits_current
+        WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000 AND EVENT_NAME LIKE 'wait/io/file/%'";
+    await_condition("the snapshot is seen to wait for the disk", || {
+        let found = rows(&mut client, stuck);
+        let wanted = ["wait/io/file/state/sync", "sync"];
+        if found == [wanted] {
+            Ok(())
+        } else {
+            Err(found)
+        }
+    });
+}
+
+/// A client that does not take its answer.
+#[test]
+fn a_reader_that_stands_still_is_found() {
+    let program = Program::serve(&[MYSQL]);
+    send(&program.site, 2_000);
+    let mut client = schema(&program);
+    let mut reader = std::net::TcpStream::connect(program.site.http).unwrap();
+    let target =
+        "/api/v1/sql?query=SELECT+a.script_name,b.script_name+FROM+request+a+JOIN+request+b";
+    write!(reader, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let stuck = "SELECT EVENT_NAME FROM events_statements_current
+        WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000000 ORDER BY EVENT_ID";
+    let wanted = [["statement/http/api/v1/sql"], ["statement/sql/select"]];
+    await_condition("the answer is seen to wait for its reader", || {
+        let found = rows(&mut client, stuck);
+        if found == wanted { Ok(()) } else { Err(found) }
+    });
+    drop(reader);
+    await_condition("it has ended", || {
+        let found = rows(&mut client, stuck);
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    });
+}
+
+/// Names, types and order of all columns.
+#[test]
+fn columns_are_those_of_mariadb() {
+    let mariadb = MariaDb::start(&["--performance-schema=ON"]);
+    mariadb.sql("CREATE DATABASE IF NOT EXISTS performance_schema");
+    let program = Program::serve(&[MYSQL]);
+    let mut client = schema(&program);
+    let columns =
+        "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE FROM information_schema.COLUMNS
+        WHERE TABLE_SCHEMA = 'performance_schema' ORDER BY TABLE_NAME, ORDINAL_POSITION";
+    let theirs = mariadb.sql(columns);
+    let theirs: Vec<Vec<&str>> = theirs
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    let ours = rows(&mut client, columns);
+    let tables = rows(&mut client, "SHOW TABLES");
+    assert_eq!(tables.len(), 26);
+    for table in tables {
+        let of = |row: &[&str]| row[0] == table[0];
+        let theirs: Vec<String> = theirs
+            .iter()
+            .filter(|row| of(row))
+            .map(|row| row.join(" "))
+            .collect();
+        // MariaDB has a timer more in that place, and not that one.
+        let theirs = theirs
+            .into_iter()
+            .map(|row| row.replace("'TICK'", "'THREAD_CPU'"));
+        let theirs: Vec<String> = theirs.collect();
+        let ours = ours.iter().filter(|row| row[0] == table[0]);
+        let ours: Vec<String> = ours.map(|row| row.join(" ")).collect();
+        assert_eq!(ours, theirs);
+    }
+}
