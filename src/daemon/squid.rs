@@ -53,6 +53,8 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
             from,
             ..squid.clone()
         });
+        let window_secs = config.pool.stats_history.as_secs();
+        source.sums.lock().window_secs = u32::try_from(window_secs).unwrap_or(u32::MAX);
         Ok(OpenSource { source, opened })
     });
     opened.collect()

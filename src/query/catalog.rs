@@ -489,11 +489,18 @@ impl ReadModel for Catalog {
         Ok(self.raw()?.follow(search, step))
     }
 
+    fn has_squid(&self) -> bool {
+        self.squids().next().is_some()
+    }
+
     fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = self.changes.lock();
         writing(&self.live).clear();
         if let Some(profile) = &self.status.profile {
             profile.clear();
+        }
+        for source in self.squids() {
+            source.sums.lock().clear();
         }
         self.readings.lock().clear();
         self.rankings.lock().clear();

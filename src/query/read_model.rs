@@ -47,6 +47,11 @@ pub trait ReadModel: Send + Sync {
         None
     }
 
+    /// Whether there is a source of Squid's lines.
+    fn has_squid(&self) -> bool {
+        false
+    }
+
     /// The wall clock, milliseconds since 1970.
     fn unix_ms(&self) -> u64 {
         SystemClock::new().unix_ms()

@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use super::samples;
 use super::table::{Rows, Table};
+use crate::input::squid::sums::{Saved, Swaps};
 use crate::profile::definition::SampleReport;
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
@@ -48,6 +49,7 @@ use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::{Column, Value};
 
 mod active;
+mod squid;
 mod stats;
 
 pub(super) use stats::{BUILD, refusals};
@@ -186,11 +188,13 @@ impl StatusTable {
             FixedTable::StatRequest => &PLACES[..9],
             FixedTable::ActiveReports => &[0, 1, 2, 3],
             FixedTable::V2Active => &[0, 1, 2, 3],
+            FixedTable::SquidSwap | FixedTable::SquidSavings => &[0, 1, 2],
             _ => &[],
         }
     }
 
-    /// How many rows there are when there are so many reports to be listed, and so many annotations.
+    /// How many rows there are when there are so many reports to be listed, and so many annotations; of Squid's, the catalog
+    /// counts them.
     #[must_use]
     pub fn rows(&self, reports: usize, annotations: usize) -> usize {
         match self.table {
@@ -219,6 +223,8 @@ impl StatusTable {
                 let rows = look.annotations.clone();
                 return Box::new(AnnotationTable { columns, rows });
             }
+            FixedTable::SquidSwap => look.swaps.iter().map(squid::swap).collect(),
+            FixedTable::SquidSavings => look.savings.iter().map(squid::saved).collect(),
             // None of these is ever made.
             _ => Vec::new(),
         };
@@ -246,7 +252,11 @@ pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, F
     match form.definition(defaults) {
         Ok(definition) => Ok(FormTarget::Report(Box::new(definition))),
         Err(FormError::Samples(report)) => Ok(FormTarget::Samples(report)),
-        Err(FormError::Fixed(table)) if TABLES.contains(&table) => Ok(FormTarget::Table(table)),
+        Err(FormError::Fixed(table))
+            if TABLES.contains(&table) || FixedTable::SQUID.contains(&table) =>
+        {
+            Ok(FormTarget::Table(table))
+        }
         Err(error) => Err(error),
     }
 }
@@ -258,6 +268,10 @@ pub struct StatusSnapshot {
     pub reports: Vec<ReportStatus>,
     /// The annotations.
     pub annotations: Vec<Arc<Annotation>>,
+    /// What Squid's lines add up to.
+    pub swaps: Vec<(Vec<String>, Swaps)>,
+    /// What asking whether objects had changed saved Squid.
+    pub savings: Vec<Saved>,
     /// How many families they make.
     pub families: usize,
     /// Monotonic milliseconds.

@@ -126,6 +126,7 @@ fn a_capture_comes_to_the_same_by_every_way() {
     assert_eq!(seen[0].len(), 613);
     assert!(seen[0] == seen[1] && seen[1] == seen[2]);
     recount(site, &lines);
+    recount_proxy(site, &lines);
     site.status().assert_accounted();
     here.stop();
 }
@@ -208,6 +209,110 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
     );
 }
 
+/// The reports of where time went and of what was saved are what the lines add up to.
+fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
+    let mut sets: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut misses: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+    let mut asked: BTreeMap<[String; 3], (u64, f64, i64)> = BTreeMap::new();
+    for line in lines {
+        let line = String::from_utf8(line.clone()).unwrap();
+        let said: BTreeMap<&str, &str> = line
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|it| it.split_once('='))
+            .collect();
+        let ms = |name: &str| said[name].parse::<u64>().unwrap_or(0);
+        let code = said["ss"].to_owned();
+        let all = ms("tr");
+        let dns = ms("dt").min(all);
+        let server = ms("tt").min(all - dns);
+        for (set, ms) in [
+            ("dns", dns),
+            ("server", server),
+            ("client or proxy", all - dns - server),
+        ] {
+            if ms > 0 {
+                *sets.entry((code.clone(), set.to_owned())).or_default() += 3 * ms;
+            }
+        }
+        let Some(rest) = said["url"].strip_prefix("http://") else {
+            continue;
+        };
+        let host = rest.split(['/', ':']).next().unwrap().to_owned();
+        // Of the one that was cut nothing is left of the type.
+        let mime = said
+            .get("mt")
+            .filter(|it| **it != "-")
+            .unwrap_or(&"")
+            .to_string();
+        if code == "TCP_MISS" {
+            misses
+                .entry((host, mime))
+                .or_default()
+                .extend([all as f64; 3]);
+        } else if code.contains("IMS") || code.contains("REFRESH") {
+            let row = asked.entry([host, mime, code]).or_default();
+            let saved =
+                said["out"].parse::<i64>().unwrap() - said["bs"].parse::<i64>().unwrap_or(0);
+            *row = (row.0 + 3, row.1 + 3.0 * all as f64, row.2 + 3 * saved);
+        }
+    }
+    let near = |value: &Json, ms: f64| {
+        let secs = value.as_f64().unwrap_or(f64::NAN);
+        assert!((secs * 1000.0 - ms).abs() < 0.01, "{value} is not {ms} ms");
+    };
+    let rows = site.rows("squid_bottlenecks_by_code");
+    assert_eq!(rows.len(), sets.len(), "{rows:#?}");
+    for row in &rows {
+        let name = |name: &str| row[name].as_str().unwrap().to_owned();
+        near(
+            &row["timer_value"],
+            sets[&(name("tag_code"), name("timer_bottleneck"))] as f64,
+        );
+    }
+    for report in [
+        "squid_bottlenecks",
+        "squid_bottlenecks_by_server",
+        "squid_bottlenecks_by_peer",
+    ] {
+        let rows = site.rows(report);
+        let times = rows.iter().map(|row| row["timer_value"].as_f64().unwrap());
+        near(
+            &times.sum::<f64>().into(),
+            sets.values().sum::<u64>() as f64,
+        );
+    }
+    let rows = site.rows("squid_savings");
+    assert_eq!(rows.len(), asked.len(), "{rows:#?}");
+    let mut known = 0;
+    for row in &rows {
+        let [server, mime, code] =
+            ["server_name", "mime", "code"].map(|name| row[name].as_str().unwrap().to_owned());
+        let (count, ms, saved) = asked[&[server.clone(), mime.clone(), code]];
+        assert_eq!(
+            (&row["req_count"], &row["saved_bytes"]),
+            (&count.into(), &saved.into()),
+            "{row}"
+        );
+        near(&row["req_time"], ms);
+        let mut times = misses.get(&(server, mime)).cloned().unwrap_or_default();
+        times.sort_by(f64::total_cmp);
+        assert_eq!(row["miss_count"], times.len(), "{row}");
+        if times.len() < 10 {
+            assert!(
+                row["miss_median"].is_null() && row["saved_time"].is_null(),
+                "{row}"
+            );
+            continue;
+        }
+        let median = f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2]);
+        near(&row["miss_median"], median);
+        near(&row["saved_time"], median * count as f64 - ms);
+        known += 1;
+    }
+    assert!(known > 0, "{rows:#?}");
+}
+
 /// Rows of a statement, as text.
 fn sql(site: &Site, query: &str) -> Vec<String> {
     let answer = site.post(
@@ -274,6 +379,36 @@ fn assert_sample(site: &Site) {
     );
 }
 
+/// Swaps, and the page.
+fn assert_page(site: &Site) {
+    assert_eq!(
+        sql(site, "SELECT * FROM squid_swap ORDER BY action"),
+        [
+            r#"["RELEASE","0-1 KiB","text/html",1,53,0,null,null]"#,
+            r#"["SWAPIN","1-4 KiB","text/html",1,1718,1,0.017709,0.017709]"#,
+            r#"["SWAPOUT","1-4 KiB","image/gif",1,2186,1,0.01324,0.01324]"#,
+        ]
+    );
+    let page = site.get("/squid").body;
+    for part in [
+        "client+server",
+        "client or proxy",
+        "Bottlenecks by result code",
+        "SWAPOUT",
+        "disk_out",
+        "38.0 s",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("is not there"), "{page}");
+    assert_eq!(site.delete("/api/v1/reports/squid_savings").status, 200);
+    await_condition("the page says that it is gone", || {
+        let page = site.get("/squid").body;
+        let is_gone = page.contains("<code>squid_savings</code> is not there");
+        is_gone.then_some(()).ok_or(page)
+    });
+}
+
 #[test]
 fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +423,9 @@ fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
     let mut squid = TcpStream::connect(address(&here.site, 0)).unwrap();
     squid.write_all(&corpus("patch-access.log")).unwrap();
     squid.write_all(&corpus("udp.log")).unwrap();
-    received(&here.site, 0, 2 + 613);
+    squid.write_all(&corpus("patch-store.log")).unwrap();
+    received(&here.site, 0, 2 + 613 + 3);
+    assert_page(&here.site);
     let shown = |site: &Site| {
         let counts = sql(
             site,

@@ -10,11 +10,12 @@ use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 6] = [
     ("/", "Overview"),
     ("/reports", "Reports"),
     ("/requests", "Requests"),
     ("/timers", "Timers"),
+    ("/squid", "Squid"),
     ("/daemon", "Daemon"),
 ];
 
@@ -35,14 +36,18 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page, of the section with this address. `control` is for its time.
+/// A whole page, of the section with this address. `control` is for its time; `has_squid`: what Squid says has a page.
 pub(super) fn page(
     time: &Time,
     control: &Markup,
     section: &str,
     title: &str,
     main: &Markup,
+    has_squid: bool,
 ) -> Markup {
+    let sections = SECTIONS
+        .into_iter()
+        .filter(|(path, _)| has_squid || *path != "/squid");
     let [style, script, icon] = assets::paths();
     let head = html! {
         link rel="icon" type="image/svg+xml" href=(icon);
@@ -54,7 +59,7 @@ pub(super) fn page(
         header.top {
             a.brand href=(time.link("/", [])) { "pinbad" }
             nav aria-label="Pages" {
-                @for (path, name) in SECTIONS {
+                @for (path, name) in sections {
                     a href=(time.link(path, [])) aria-current=[(path == section).then_some("page")] { (name) }
                 }
             }
@@ -91,7 +96,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
         @if !stranger { p { a href="/" { "To the overview" } } }
     };
     if !stranger {
-        return page(&Time::default(), &html! {}, "", title, &main);
+        return page(&Time::default(), &html! {}, "", title, &main, false);
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

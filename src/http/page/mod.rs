@@ -11,6 +11,7 @@
 //! | `reports`, `report`, `row` | the list, one report as a table, one row with its charts, histogram and slowest requests |
 //! | `requests`, `request` | the search, and one request with the waterfall of its timers |
 //! | `timers` | raw timers by any tags |
+//! | `squid` | what Squid's lines say |
 //! | `health` | the daemon itself |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
@@ -39,6 +40,7 @@ mod reports;
 mod request;
 mod requests;
 mod row;
+mod squid;
 mod table;
 mod time;
 mod timer_groups;
@@ -76,6 +78,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/requests", route(Kind::Shared, requests::page)),
         ("/requests/{id}", route(Kind::Shared, request::page)),
         ("/timers", route(Kind::Shared, timers::page)),
+        ("/squid", route(Kind::Shared, squid::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/assets/{file}", get(assets::read)),
         ("/events", get(events::read)),

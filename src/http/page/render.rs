@@ -61,7 +61,10 @@ impl View<'_> {
         main: &Markup,
     ) -> Result<Markup, Problem> {
         let control = self.time.control(self.uri.path(), &self.params()?);
-        Ok(frame::page(&self.time, &control, section, title, main))
+        let has_squid = self.source.has_squid();
+        Ok(frame::page(
+            &self.time, &control, section, title, main, has_squid,
+        ))
     }
 
     /// The first part of the path that the route names.

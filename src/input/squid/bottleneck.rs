@@ -19,8 +19,8 @@ pub enum Detail {
     /// Nothing.
     #[default]
     Nothing,
-    /// How long the server's side and looking up names took, one after the other; what is left is of the client or the proxy.
-    Totals,
+    /// How long looking up names took, and the server's side (this, microseconds); what is left is of the client or the proxy.
+    Totals(Option<u64>),
     /// When each began.
     Starts,
 }
@@ -65,22 +65,17 @@ pub(super) fn bottlenecks(
     };
     match detail {
         Detail::Nothing => found(UNKNOWN, elapsed_us),
-        Detail::Totals => {
+        Detail::Totals(server) => {
             let mut left = elapsed_us;
-            let mut part = |activities: &[Activity]| {
-                let totals = activities
-                    .iter()
-                    .filter_map(|it| measures.get(*it as usize));
-                let us: u64 = totals
-                    .filter_map(Measure::spent_us)
-                    .fold(0, u64::saturating_add);
-                // Milliseconds that were rounded may add up to more than the whole.
-                let us = us.min(left);
+            // Milliseconds that were rounded may add up to more than the whole.
+            let mut part = |us: Option<u64>| {
+                let us = us.unwrap_or(0).min(left);
                 left = left.saturating_sub(us);
                 us
             };
-            found("dns", part(&[Activity::Dns]));
-            found("server", part(&[Activity::ServerOut, Activity::ServerIn]));
+            let dns = measures.get(Activity::Dns as usize);
+            found("dns", part(dns.and_then(|it| it.total_us)));
+            found("server", part(server));
             found(REST, left);
         }
         Detail::Starts => {
@@ -202,6 +197,11 @@ mod tests {
             ]
         );
         assert_eq!(today("tr=3 dt=- pt=- tt=-"), [("client or proxy", 3_000)]);
+        // It never answered.
+        assert_eq!(
+            today("tr=9 dt=- pt=- tt=8"),
+            [("server", 8_000), ("client or proxy", 1_000)]
+        );
         assert_eq!(
             today("tr=3 dt=2 pt=2 tt=2"),
             [("dns", 2_000), ("server", 1_000)]

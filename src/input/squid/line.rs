@@ -74,6 +74,8 @@ pub struct Transaction<'a> {
     pub status: u32,
     /// Bytes that the client was sent.
     pub sent_bytes: u64,
+    /// Bytes that came from the server.
+    pub fetched_bytes: Option<u64>,
     /// `GET`.
     pub method: Option<&'a [u8]>,
     /// What was asked for.
@@ -177,6 +179,7 @@ fn collector<'a>(
             b"hs" => said.status = status(value)?,
             b"rm" => said.method = Some(value),
             b"out" => said.sent_bytes = number(value)?,
+            b"bs" => said.fetched_bytes = Some(number(value)?),
             b"sh" => said.hierarchy = Some(value),
             b"peer" if value != b"-:-" => said.peer = Some(value),
             b"cl" => said.client = Some(without_port(value)),
@@ -194,7 +197,8 @@ fn collector<'a>(
     said.elapsed_ms = elapsed.or(between(start, end)).ok_or(missing)?;
     said.start_ms = start.or(between(elapsed, end)).ok_or(missing)?;
     said.code = code.ok_or(missing)?;
-    said.detail = Detail::Totals;
+    let of_server = server.or(server_in);
+    said.detail = Detail::Totals(of_server.map(|ms| ms.saturating_mul(1000)));
     // All that these Squids measure of the server's side is its total and what of it was the answer.
     let server_out = between(server_in, server);
     for (activity, total_ms) in [

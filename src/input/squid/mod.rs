@@ -13,6 +13,7 @@ pub mod line;
 mod lines;
 mod request;
 pub mod sequence;
+pub mod sums;
 pub mod tcp;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,6 +28,7 @@ use self::line::{BadLine, Line};
 pub use self::lines::{Ending, Lines};
 use self::request::RequestWriter;
 use self::sequence::{Known, Place, SEQUENCES_BYTES, Sequences};
+use self::sums::{SUMS_BYTES, Sums};
 use super::Decode;
 use super::record::{DecodeCounts, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits};
 use super::rewrite::Rewrite;
@@ -50,6 +52,8 @@ pub struct Source {
     pub counters: SquidCounters,
     /// Where it is, for the next process.
     pub progress: Mutex<Progress>,
+    /// What its lines add up to that no request tells.
+    pub sums: Mutex<Sums>,
     /// The last line that was not taken.
     pub example: Mutex<Option<Example>>,
 }
@@ -80,6 +84,7 @@ impl Source {
             config,
             counters: SquidCounters::default(),
             progress: Mutex::default(),
+            sums: Mutex::default(),
             example: Mutex::default(),
         })
     }
@@ -145,8 +150,9 @@ impl<R: Rewrite> Decoder<R> {
         };
         let request = match parsed {
             Ok(Line::Request(request)) => request,
-            Ok(Line::Swap(_)) => {
+            Ok(Line::Swap(swap)) => {
                 counters.swaps.add(1);
+                self.source.sums.lock().swap(&swap, received_secs);
                 return true;
             }
             Err(reason) => {
@@ -173,7 +179,11 @@ impl<R: Rewrite> Decoder<R> {
             .writer
             .write(&request, config, ip, received_secs, &mut self.counts, sink)
         {
-            Ok(()) => counters.requests.add(1),
+            Ok(()) => {
+                counters.requests.add(1);
+                let mut sums = self.source.sums.lock();
+                sums.answer(&request, received_secs);
+            }
             Err(reason) => {
                 self.counts.reject_request(reason);
                 self.source.refuse(BadLine::TooLong, line);
@@ -300,6 +310,7 @@ impl<R: Rewrite> Intake<R> {
 /// Bytes that one source takes, for the memory plan: the buffers of datagrams apart.
 pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + SEQUENCES_BYTES
+    + SUMS_BYTES
     + CHUNK_BYTES
     + (tcp::CONNECTIONS_MAX + 1) * LINE_BYTES_MAX;
 

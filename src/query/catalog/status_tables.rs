@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::{Catalog, answering};
+use crate::input::squid::{Source, sums};
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::samples;
@@ -17,7 +18,7 @@ impl Catalog {
     /// All of them, as they are listed.
     pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
         let reports = self.reports_listed();
-        let tables = self.tables.read();
+        let tables = self.tables.read().clone();
         let summaries = tables
             .iter()
             .map(|table| self.table_summary(table, reports));
@@ -34,7 +35,7 @@ impl Catalog {
         let keys = keys.collect();
         let (kind, window) = match &table.samples {
             Some(report) => ("sample", report.window.as_secs_f64()),
-            None => (KIND, 0.0),
+            None => (KIND, self.table_window(table)),
         };
         ReportSummary {
             name: table.name.clone(),
@@ -51,8 +52,28 @@ impl Catalog {
         }
     }
 
+    /// The sources of Squid's lines.
+    pub(super) fn squids(&self) -> impl Iterator<Item = &Source> {
+        self.status.counters.squids.iter().map(|source| &**source)
+    }
+
+    /// How far back what a table shows reaches, seconds; 0: it is of now, or of all the time.
+    fn table_window(&self, table: &StatusTable) -> f64 {
+        let squid = self
+            .squids()
+            .next()
+            .filter(|_| FixedTable::SQUID.contains(&table.table));
+        squid.map_or(0.0, |source| source.sums.lock().window_secs.into())
+    }
+
     /// How many rows one of them has while so many reports are listed.
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
+        let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
+        match table.table {
+            FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
+            FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
+            _ => {}
+        }
         let Some(profile) = &self.status.profile else {
             return table.rows(reports, self.annotations.count());
         };
@@ -83,11 +104,15 @@ impl Catalog {
             return self.profile_answer(&table);
         }
         let mut look = self.look();
-        if table.table == FixedTable::Annotation {
-            look.annotations = self.annotations.all();
+        let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);
+        match table.table {
+            FixedTable::Annotation => look.annotations = self.annotations.all(),
+            FixedTable::SquidSwap => look.swaps = sums::swaps(self.squids(), secs),
+            FixedTable::SquidSavings => look.savings = sums::savings(self.squids(), secs),
+            _ => {}
         }
         Ok(ReportAnswer {
-            window_seconds: 0.0,
+            window_seconds: self.table_window(&table),
             covered_seconds: (look.mono_ms.saturating_sub(look.started_ms) / 1000).max(1),
             as_of_ms: look.unix_ms,
             key_columns: table.key_columns().to_vec(),
@@ -156,6 +181,8 @@ impl Catalog {
         StatusSnapshot {
             reports,
             annotations: Vec::new(),
+            swaps: Vec::new(),
+            savings: Vec::new(),
             families,
             mono_ms,
             unix_ms,

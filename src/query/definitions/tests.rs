@@ -16,17 +16,18 @@ fn configured(text: &str) -> Result<Definitions, String> {
 fn reports_of_squid_are_ready_made_and_give_way() {
     let defaults = Defaults::default();
     let mut all = Definitions::new(&[], &defaults).unwrap();
-    let before = all.reports.len();
+    let (before, tables) = (all.reports.len(), all.tables.len());
     all.add_squid(&defaults);
     let ready: Vec<Json> = serde_json::from_str(SQUID).unwrap();
-    assert_eq!(all.reports.len(), before + ready.len());
+    assert_eq!(all.tables.len(), tables + 2);
+    assert_eq!(all.reports.len() + 2, before + ready.len());
     assert!(
         all.reports[before..]
             .iter()
             .all(|(_, by)| *by == DefinedBy::RunTime)
     );
     all.add_squid(&defaults);
-    assert_eq!(all.reports.len(), before + ready.len());
+    assert_eq!(all.reports.len() + 2, before + ready.len());
 }
 
 #[test]

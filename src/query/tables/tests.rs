@@ -56,6 +56,8 @@ fn look() -> StatusSnapshot {
     };
     StatusSnapshot {
         annotations: Vec::new(),
+        swaps: Vec::new(),
+        savings: Vec::new(),
         reports: vec![
             report("by_script", "report1::min_time=1"),
             report("view", "hv.report1::min_time=1"),

@@ -30,6 +30,10 @@ pub enum FixedTable {
     V2Stats,
     /// The live reports, pinba2's columns.
     V2Active,
+    /// Objects that Squid moved to and from its disk.
+    SquidSwap,
+    /// What Squid saved by asking whether objects had changed.
+    SquidSavings,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
@@ -50,6 +54,9 @@ impl FixedTable {
         Self::V2Stats,
         Self::V2Active,
     ];
+
+    /// Those of what Squid's lines add up to.
+    pub const SQUID: [Self; 2] = [Self::SquidSwap, Self::SquidSavings];
 
     /// Those of raw data.
     pub const RAW: [Self; 6] = [
@@ -84,6 +91,8 @@ impl FixedTable {
             Self::Annotation => "annotation",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",
+            Self::SquidSwap => "squid_swap",
+            Self::SquidSavings => "squid_savings",
         }
     }
 
@@ -102,7 +111,8 @@ impl FixedTable {
         if kind == "active" {
             return Some(Self::ActiveReports);
         }
-        Self::ALL.into_iter().find(|table| table.comment() == kind)
+        let all = Self::ALL.into_iter().chain(Self::SQUID);
+        all.into_iter().find(|table| table.comment() == kind)
     }
 
     /// Its columns in order.

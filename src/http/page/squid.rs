@@ -1,0 +1,348 @@
+//! `/squid`: where the proxy spent the time, what its cache saves, and what is in it.
+//!
+//! Each part is one of the ready-made reports of `[[squid]]`, or a few of them side by side, and leads to the whole of it. A
+//! report that was dropped has a line that says so. What is not known is an empty cell, never 0.
+
+use std::collections::{BTreeMap, HashMap};
+
+use maud::{Markup, html};
+
+use super::formatting::{self, Name};
+use super::ranking::Ranking;
+use super::render::View;
+use super::table::{Head, table};
+use crate::http::answer::order::Sort;
+use crate::http::error::Problem;
+
+/// Rows of a table of this page.
+const ROWS: usize = 12;
+/// Rows of a report, the largest, that are put together for one.
+const ROWS_READ: usize = 2_000;
+/// Bottlenecks with a column of their own.
+const SETS: usize = 6;
+
+/// `GET /squid`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    view.form()?.finish()?;
+    let codes = "req_count req_time_total req_time_percent req_time_median p95 traffic_total";
+    let sets = "timer_value timer_value_percent hit_count timer_median p95";
+    let main = html! {
+        h1 { "Squid" }
+        p.about {
+            "Activities run side by side: their times do not add up to that of the requests, those of bottlenecks do. Times are as fine \
+             as Squid's own clock."
+        }
+        div.panels {
+            (report(view, "squid_codes", "Result codes", "req_time_total", codes)?)
+            (report(view, "squid_bottlenecks", "Where the time went", "timer_value", sets)?)
+            (shares(view, "squid_bottlenecks_by_code", "Bottlenecks by result code")?)
+            (shares(view, "squid_bottlenecks_by_server", "Bottlenecks by origin")?)
+            (shares(view, "squid_bottlenecks_by_peer", "Bottlenecks by the server that was asked")?)
+            (activities(view)?)
+            (origins(view)?)
+            (sums(view, "squid_savings", "What asking for changes saves", "saved_time")?)
+            (objects(view)?)
+            (report(view, "squid_unfinished", "What had not ended", "hit_count", "hit_count timer_value timer_median")?)
+            (sums(view, "squid_swap", "To and from the disk", "count")?)
+        }
+    };
+    view.page("/squid", "Squid", &main)
+}
+
+/// A part of the page. `rows`: its heads and their cells; `None`: the report is not there.
+fn part(
+    view: &View<'_>,
+    report: &str,
+    title: &str,
+    rows: Option<(Vec<Head>, Vec<Markup>)>,
+) -> Markup {
+    let id = format!("part-{report}");
+    let Some((heads, cells)) = rows else {
+        return html! {
+            section.panel id=(id) data-live aria-label=(title) { p.note {
+                (title) ": report " code { (report) } " is not there. It is made where the configuration has a " code { "[[squid]]" } " entry."
+            } }
+        };
+    };
+    let caption = html! { a href=(view.time.link(&format!("/reports/{report}"), [])) { (title) } };
+    html! {
+        section.panel.large id=(id) data-live aria-label=(title) {
+            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
+        }
+    }
+}
+
+/// A report with its largest rows first; `None`: it is not there.
+fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<(Ranking, Vec<usize>)>, Problem> {
+    let Ok(ranking) = Ranking::read(view, name) else {
+        return Ok(None);
+    };
+    let mut ranking = ranking.brief();
+    let (rows, _) = ranking.choose(&|_, _| true, &Sort::largest(sort), (0, ROWS_READ))?;
+    Ok(Some((ranking, rows)))
+}
+
+/// The largest rows of one report.
+fn report(
+    view: &View<'_>,
+    name: &str,
+    title: &str,
+    sort: &str,
+    columns: &str,
+) -> Result<Markup, Problem> {
+    let rows = read(view, name, sort)?.map(|(ranking, rows)| {
+        let columns = ranking.columns_named(columns);
+        let shown = rows.get(..ROWS).unwrap_or(&rows);
+        let link = |row, _| Some(ranking.row_link(name, row, &view.time));
+        let cells = ranking.cells(shown, &columns, &Sort::largest(sort), link);
+        (ranking.heads(&columns, None), cells)
+    });
+    Ok(part(view, name, title, rows))
+}
+
+/// Sums that are of the last minutes only.
+fn sums(
+    view: &View<'_>,
+    name: &'static str,
+    title: &str,
+    sort: &'static str,
+) -> Result<Markup, Problem> {
+    let rows = match view.source.report(name, None, &[]) {
+        Ok(answer) => {
+            let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
+            let sort = Sort::largest(sort);
+            let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
+            let cells = ranking.cells(&rows, &ranking.columns, &sort, |_, _| None);
+            Some((ranking.heads(&ranking.columns, None), cells))
+        }
+        Err(_) => None,
+    };
+    Ok(part(view, name, title, rows))
+}
+
+/// What stands in a key column of a row.
+fn key(ranking: &Ranking, row: usize, at: usize) -> String {
+    let column = ranking.answer.key_columns.get(at);
+    column.map_or_else(String::new, |column| {
+        formatting::plain(&ranking.table().value(row, *column))
+    })
+}
+
+/// A name, or what stands for none.
+fn name(name: &str) -> Markup {
+    html! { th.key scope="row" { @if name.is_empty() { span.none { "none" } } @else { (Name(name)) } } }
+}
+
+/// A number as a cell; an empty one for what is not known.
+fn cell(number: Option<f64>, shown: impl Fn(f64) -> String) -> Markup {
+    html! { td { @match number { Some(number) => (shown(number)), None => "" } } }
+}
+
+/// For each value of the first key of a report the shares of the bottlenecks, which are its second: a row is all of its time.
+fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem> {
+    let rows = read(view, report, "timer_value")?.map(|(ranking, rows)| {
+        let times = ranking.numbers("timer_value");
+        let mut sets: BTreeMap<String, f64> = BTreeMap::new();
+        let mut groups: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+        for row in rows {
+            let (group, set) = (key(&ranking, row, 0), key(&ranking, row, 1));
+            let time = times(row).unwrap_or(0.0);
+            *sets.entry(set.clone()).or_default() += time;
+            *groups.entry(group).or_default().entry(set).or_default() += time;
+        }
+        let mut sets: Vec<(String, f64)> = sets.into_iter().collect();
+        sets.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let named = sets.get(..SETS).unwrap_or(&sets);
+        let total = |of: &BTreeMap<String, f64>| of.values().sum::<f64>();
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
+        groups.truncate(ROWS);
+        let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
+        heads.extend(
+            named
+                .iter()
+                .map(|(set, _)| Head::number(formatting::visible(set))),
+        );
+        heads.extend((sets.len() > SETS).then(|| Head::number("others")));
+        let cells = groups.iter().map(|(group, of)| {
+            let all = total(of);
+            let share = |time: f64| formatting::percent(100.0 * time / all.max(f64::MIN_POSITIVE));
+            let known = |set: &String| of.get(set).copied();
+            let others: f64 = sets
+                .iter()
+                .skip(SETS)
+                .filter_map(|(set, _)| known(set))
+                .sum();
+            html! {
+                (name(group))
+                td { (formatting::secs(all)) }
+                @for (set, _) in named { (cell(known(set), share)) }
+                @if sets.len() > SETS { (cell(Some(others), share)) }
+            }
+        });
+        (heads, cells.collect())
+    });
+    Ok(part(view, report, title, rows))
+}
+
+/// First byte against total, by activity.
+fn activities(view: &View<'_>) -> Result<Markup, Problem> {
+    let first = read(view, "squid_first_bytes", "timer_value")?;
+    let rows = read(view, "squid_activities", "timer_value")?.map(|(ranking, rows)| {
+        let of_first = |activity: &str, column: &str| {
+            let (ranking, rows) = first.as_ref()?;
+            let row = rows.iter().find(|row| key(ranking, **row, 0) == activity)?;
+            ranking.number(column, *row)
+        };
+        let heads = vec![
+            Head::hidden("Activity"),
+            Head::number("Times"),
+            Head::number("First byte p50").hint("From its start to its first bytes: median"),
+            Head::number("p95").hint("From its start to its first bytes: 95th percentile"),
+            Head::number("Total p50").hint("From its start to its end: median"),
+            Head::number("p95").hint("From its start to its end: 95th percentile"),
+        ];
+        let cells = rows.into_iter().map(|row| {
+            let activity = key(&ranking, row, 0);
+            html! {
+                (name(&activity))
+                (cell(ranking.number("hit_count", row), |it| formatting::count(it as u64)))
+                (cell(of_first(&activity, "timer_median"), formatting::secs))
+                (cell(of_first(&activity, "p95"), formatting::secs))
+                (cell(ranking.number("timer_median", row), formatting::secs))
+                (cell(ranking.number("p95", row), formatting::secs))
+            }
+        });
+        (heads, cells.collect())
+    });
+    Ok(part(
+        view,
+        "squid_activities",
+        "First byte and total, by activity",
+        rows,
+    ))
+}
+
+/// What origins took: to connect and until the first byte of the answer, where that is known, and the answer.
+fn origins(view: &View<'_>) -> Result<Markup, Problem> {
+    let first = read(view, "squid_first_bytes_by_server", "hit_count")?;
+    let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|(ranking, rows)| {
+        let by_key = |ranking: &Ranking, rows: &[usize]| -> HashMap<(String, String), usize> {
+            let keyed = |row: &usize| ((key(ranking, *row, 0), key(ranking, *row, 1)), *row);
+            rows.iter().map(keyed).collect()
+        };
+        let totals = by_key(&ranking, &rows);
+        let firsts = first
+            .as_ref()
+            .map(|(ranking, rows)| (ranking, by_key(ranking, rows)));
+        let total = |server: &str, activity: &str, column: &str| {
+            let row = totals.get(&(server.to_owned(), activity.to_owned()))?;
+            ranking.number(column, *row)
+        };
+        let until_first = |server: &str, activity: &str, column: &str| {
+            let (ranking, rows) = firsts.as_ref()?;
+            let row = rows.get(&(server.to_owned(), activity.to_owned()))?;
+            ranking.number(column, *row)
+        };
+        let heads = vec![
+            Head::hidden("Origin"),
+            Head::number("Answers"),
+            Head::number("Connect p50").hint("server_out until its first bytes: median"),
+            Head::number("p95"),
+            Head::number("First byte p50").hint("server_in until its first bytes: median"),
+            Head::number("p95"),
+            Head::number("Answer p50").hint("server_in until its end: median"),
+            Head::number("p95"),
+        ];
+        let answers = rows
+            .iter()
+            .filter(|row| key(&ranking, **row, 1) == "server_in");
+        let cells = answers.take(ROWS).map(|row| {
+            let server = key(&ranking, *row, 0);
+            html! {
+                (name(&server))
+                (cell(ranking.number("hit_count", *row), |it| formatting::count(it as u64)))
+                @for activity in ["server_out", "server_in"] {
+                    (cell(until_first(&server, activity, "timer_median"), formatting::secs))
+                    (cell(until_first(&server, activity, "p95"), formatting::secs))
+                }
+                (cell(total(&server, "server_in", "timer_median"), formatting::secs))
+                (cell(total(&server, "server_in", "p95"), formatting::secs))
+            }
+        });
+        (heads, cells.collect())
+    });
+    Ok(part(
+        view,
+        "squid_first_bytes_by_server",
+        "Connecting and the first byte, by origin",
+        rows,
+    ))
+}
+
+/// Requests of one object.
+#[derive(Default)]
+struct Object {
+    all: f64,
+    memory: f64,
+    disk: f64,
+}
+
+/// Hot objects: in memory, on disk, and for how long in memory.
+fn objects(view: &View<'_>) -> Result<Markup, Problem> {
+    let resident = read(view, "squid_resident", "hit_count")?;
+    let mut residents: HashMap<(String, String), (f64, Option<f64>)> = HashMap::new();
+    for (ranking, rows) in resident.iter() {
+        for row in rows {
+            let object = (key(ranking, *row, 0), key(ranking, *row, 1));
+            let known = residents.entry(object).or_default();
+            known.0 += ranking.number("hit_count", *row).unwrap_or(0.0);
+            known.1 = known.1.or(ranking.number("timer_median", *row));
+        }
+    }
+    let rows = read(view, "squid_objects", "req_count")?.map(|(ranking, rows)| {
+        let counts = ranking.numbers("req_count");
+        let mut objects: HashMap<(String, String), Object> = HashMap::new();
+        for row in rows {
+            let [server, path, code] = [0, 1, 2].map(|at| key(&ranking, row, at));
+            let count = counts(row).unwrap_or(0.0);
+            let object = objects.entry((server, path)).or_default();
+            object.all += count;
+            match code.as_str() {
+                code if code.contains("MEM_HIT") => object.memory += count,
+                "TCP_HIT" => object.disk += count,
+                _ => {}
+            }
+        }
+        let mut objects: Vec<_> = objects.into_iter().collect();
+        let hits = |it: &Object| it.memory + it.disk;
+        objects.sort_by(|(a_key, a), (b_key, b)| {
+            hits(b).total_cmp(&hits(a)).then_with(|| a_key.cmp(b_key))
+        });
+        let heads = vec![
+            Head::hidden("Origin"),
+            Head::text("Object"),
+            Head::number("Requests"),
+            Head::number("From memory"),
+            Head::number("From disk"),
+            Head::number("In memory since")
+                .hint("For how long it was in memory when it was asked for: median"),
+        ];
+        let cells = objects.iter().take(ROWS).map(|(place, object)| {
+            // A hit of 1997 that names for how long the object was in memory came from there.
+            let (resident, since) = residents.get(place).copied().unwrap_or_default();
+            let moved = resident.min(object.disk);
+            let count = |it: f64| formatting::count(it as u64);
+            html! {
+                (name(&place.0))
+                td.key { (Name(&place.1)) }
+                (cell(Some(object.all), count))
+                (cell(Some(object.memory + moved), count))
+                (cell(Some(object.disk - moved), count))
+                (cell(since, formatting::secs))
+            }
+        });
+        (heads, cells.collect())
+    });
+    Ok(part(view, "squid_objects", "Hot objects", rows))
+}

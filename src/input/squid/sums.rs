@@ -1,0 +1,476 @@
+//! Sums over what no single request tells: objects that moved to or from the disk, and what it saved to ask whether they changed.
+//!
+//! Each source has its own, which its thread writes and the tables `squid_swap` and `squid_savings` read, added up over the
+//! sources. What is older than the window goes, a piece of it at a time. Beyond [`ENTRIES_MAX`] keys what is new counts as
+//! `(other)`, which saves nothing: the median of its like is not known.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::Write as _;
+
+use ahash::RandomState;
+
+use super::line::{Swap, Transaction, place};
+
+/// Pieces of the window.
+const PIECES: u32 = 24;
+/// Keys and times in all pieces together.
+const ENTRIES_MAX: usize = 16_384;
+/// Bytes of one part of a key.
+const PART_BYTES: usize = 128;
+/// Bytes that the sums of one source take, for the memory plan: with the longest keys.
+pub const SUMS_BYTES: usize = 2 * ENTRIES_MAX * (3 * PART_BYTES + 128);
+/// What stands for keys that there was no room for.
+const OTHER: [&[u8]; 3] = [b"(other)"; 3];
+/// So many misses tell what one takes.
+pub const MISSES_MIN: u64 = 10;
+
+/// The sums of a source.
+#[derive(Debug, Default)]
+pub struct Sums {
+    /// How far back they reach, seconds.
+    pub window_secs: u32,
+    swaps: Windowed<Swaps>,
+    answers: Windowed<Answers>,
+}
+
+/// Objects that moved, by action, size class and type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swaps {
+    /// How many.
+    pub count: u64,
+    /// Their sizes.
+    pub bytes: u64,
+    /// Those whose times are known.
+    pub timed: u64,
+    /// Until the first piece, microseconds.
+    pub first_delay_us: u64,
+    /// Until the end, microseconds.
+    pub total_us: u64,
+}
+
+/// Answers to requests, by server, type and code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// How many.
+    pub count: u64,
+    /// Time of all, milliseconds.
+    pub time_ms: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+    /// Those of which it is known what was fetched.
+    pub known: u64,
+    /// What was sent with those, less what was fetched.
+    pub saved_bytes: i64,
+    /// Of misses, how many took so many milliseconds.
+    times: BTreeMap<u64, u64>,
+}
+
+/// What requests with one code saved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saved {
+    /// Server, type and code.
+    pub key: Vec<String>,
+    /// The answers.
+    pub answers: Answers,
+    /// Misses of the same server and type.
+    pub misses: u64,
+    /// Their median, milliseconds; `None`: they were too few.
+    pub miss_median_ms: Option<f64>,
+}
+
+impl Answers {
+    /// How many misses it knows the times of, and their median.
+    fn median_ms(&self) -> (u64, Option<f64>) {
+        let count: u64 = self.times.values().sum();
+        let at = |rank: u64| {
+            let mut seen = 0_u64;
+            let mut times = self.times.iter();
+            let found = times.find(|(_, count)| {
+                seen = seen.saturating_add(**count);
+                seen > rank
+            });
+            found.map_or(0.0, |(ms, _)| *ms as f64)
+        };
+        let median = || f64::midpoint(at(count.saturating_sub(1) / 2), at(count / 2));
+        (count, (count >= MISSES_MIN).then(median))
+    }
+}
+
+/// What can be added up.
+trait Add: Default + Clone {
+    fn add(&mut self, other: &Self);
+}
+
+impl Add for Swaps {
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.timed = self.timed.saturating_add(other.timed);
+        self.first_delay_us = self.first_delay_us.saturating_add(other.first_delay_us);
+        self.total_us = self.total_us.saturating_add(other.total_us);
+    }
+}
+
+impl Add for Answers {
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.time_ms = self.time_ms.saturating_add(other.time_ms);
+        self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
+        self.known = self.known.saturating_add(other.known);
+        self.saved_bytes = self.saved_bytes.saturating_add(other.saved_bytes);
+        for (ms, count) in &other.times {
+            let sum = self.times.entry(*ms).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+    }
+}
+
+/// By key; the parts of a key are separated by zeros, which no line has.
+type ByKey<S> = HashMap<Box<[u8]>, S, RandomState>;
+
+/// Sums of the pieces of the window, the running one last.
+#[derive(Debug)]
+struct Windowed<S> {
+    pieces: VecDeque<(u32, ByKey<S>)>,
+    entries: usize,
+    key: Vec<u8>,
+}
+
+impl<S> Default for Windowed<S> {
+    fn default() -> Self {
+        Self {
+            pieces: VecDeque::new(),
+            entries: 0,
+            key: Vec::new(),
+        }
+    }
+}
+
+impl<S: Add> Windowed<S> {
+    /// The sum of a key in the running piece, and whether there is room for something more in it.
+    fn sum(
+        &mut self,
+        piece: u32,
+        weigh: impl Fn(&S) -> usize,
+        parts: [&[u8]; 3],
+    ) -> Option<(&mut S, bool)> {
+        if self.pieces.back().is_none_or(|(last, _)| *last < piece) {
+            while let Some((first, sums)) = self.pieces.front()
+                && first.saturating_add(PIECES) <= piece
+            {
+                let gone: usize = sums.values().map(|it| weigh(it).saturating_add(1)).sum();
+                self.entries = self.entries.saturating_sub(gone);
+                self.pieces.pop_front();
+            }
+            self.pieces.push_back((piece, ByKey::default()));
+        }
+        join(&mut self.key, parts);
+        let (_, sums) = self.pieces.back_mut()?;
+        let has_room = self.entries < ENTRIES_MAX;
+        if !sums.contains_key(&self.key[..]) {
+            if !has_room {
+                join(&mut self.key, OTHER);
+            }
+            self.entries = self.entries.saturating_add(1);
+        }
+        let sum = match sums.contains_key(&self.key[..]) {
+            true => sums.get_mut(&self.key[..])?,
+            false => sums.entry(self.key.as_slice().into()).or_default(),
+        };
+        Some((sum, has_room))
+    }
+
+    /// Adds all that is inside the window to `into`.
+    fn read(&self, piece: u32, into: &mut BTreeMap<Box<[u8]>, S>) {
+        for (number, sums) in &self.pieces {
+            if number.saturating_add(PIECES) > piece {
+                for (key, sum) in sums {
+                    into.entry(key.clone()).or_default().add(sum);
+                }
+            }
+        }
+    }
+}
+
+fn join(key: &mut Vec<u8>, parts: [&[u8]; 3]) {
+    key.clear();
+    for (at, part) in parts.into_iter().enumerate() {
+        if at > 0 {
+            key.push(0);
+        }
+        key.extend_from_slice(part.get(..PART_BYTES).unwrap_or(part));
+    }
+}
+
+/// The parts of a key as text; bytes that are none are shown as `\xNN`.
+fn shown(key: &[u8]) -> Vec<String> {
+    let part = |part: &[u8]| {
+        let mut text = String::new();
+        for chunk in part.utf8_chunks() {
+            text.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                let _written = write!(text, "\\x{byte:02x}");
+            }
+        }
+        text
+    };
+    key.split(|byte| *byte == 0).map(part).collect()
+}
+
+/// Classes of sizes: below so many bytes, what they are called.
+const SIZES: [(u64, &str); 7] = [
+    (1 << 10, "0-1 KiB"),
+    (4 << 10, "1-4 KiB"),
+    (16 << 10, "4-16 KiB"),
+    (64 << 10, "16-64 KiB"),
+    (256 << 10, "64-256 KiB"),
+    (1 << 20, "256-1024 KiB"),
+    (u64::MAX, "1024- KiB"),
+];
+
+impl Sums {
+    fn piece(&self, secs: u32) -> u32 {
+        secs.checked_div((self.window_secs / PIECES).max(1))
+            .unwrap_or(0)
+    }
+
+    /// An object moved.
+    pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32) {
+        let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
+        let class = swap
+            .object_bytes
+            .and_then(class)
+            .map_or("", |(_, name)| name);
+        let piece = self.piece(secs);
+        let key = [swap.action, class.as_bytes(), swap.mime];
+        if let Some((sum, _)) = self.swaps.sum(piece, |_| 0, key) {
+            sum.add(&Swaps {
+                count: 1,
+                bytes: swap.object_bytes.unwrap_or(0),
+                timed: swap.total_us.is_some().into(),
+                first_delay_us: swap.first_delay_us.unwrap_or(0),
+                total_us: swap.total_us.unwrap_or(0),
+            });
+        }
+    }
+
+    /// A request was answered: a miss, or one that only asked whether something had changed. Others are not counted here.
+    pub(super) fn answer(&mut self, request: &Transaction<'_>, secs: u32) {
+        let code = request.code;
+        let has = |word: &[u8]| code.windows(word.len()).any(|it| it == word);
+        let is_miss = code == b"TCP_MISS";
+        if !is_miss && !has(b"IMS") && !has(b"REFRESH") {
+            return;
+        }
+        // Nobody was asked, so nothing was fetched.
+        let fetched = request
+            .fetched_bytes
+            .or(request.peer.is_none().then_some(0));
+        let saved = fetched.map_or(0, |fetched| {
+            let [sent, fetched] =
+                [request.sent_bytes, fetched].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
+            sent.saturating_sub(fetched)
+        });
+        let piece = self.piece(secs);
+        let url = request.url.as_deref().unwrap_or_default();
+        let host = place(url, request.method == Some(b"CONNECT")).host;
+        let key = [host, request.mime.as_deref().unwrap_or_default(), code];
+        let Some((sum, has_room)) = self.answers.sum(piece, |it| it.times.len(), key) else {
+            return;
+        };
+        sum.add(&Answers {
+            count: 1,
+            time_ms: request.elapsed_ms,
+            sent_bytes: request.sent_bytes,
+            known: fetched.is_some().into(),
+            saved_bytes: saved,
+            times: BTreeMap::new(),
+        });
+        let ms = request.elapsed_ms;
+        if is_miss && (has_room || sum.times.contains_key(&ms)) {
+            let before = sum.times.len();
+            let count = sum.times.entry(ms).or_default();
+            *count = count.saturating_add(1);
+            let more = sum.times.len().saturating_sub(before);
+            self.answers.entries = self.answers.entries.saturating_add(more);
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Self {
+            window_secs: self.window_secs,
+            ..Self::default()
+        };
+    }
+}
+
+/// What moved in the window that ends at `secs`, over all sources.
+#[must_use]
+pub fn swaps<'a>(
+    sources: impl Iterator<Item = &'a super::Source>,
+    secs: u32,
+) -> Vec<(Vec<String>, Swaps)> {
+    let mut all = BTreeMap::new();
+    for source in sources {
+        let sums = source.sums.lock();
+        sums.swaps.read(sums.piece(secs), &mut all);
+    }
+    all.into_iter()
+        .map(|(key, sum)| (shown(&key), sum))
+        .collect()
+}
+
+/// What asking whether something changed saved in the window that ends at `secs`, over all sources.
+#[must_use]
+pub fn savings<'a>(sources: impl Iterator<Item = &'a super::Source>, secs: u32) -> Vec<Saved> {
+    let mut all = BTreeMap::new();
+    for source in sources {
+        let sums = source.sums.lock();
+        sums.answers.read(sums.piece(secs), &mut all);
+    }
+    let miss_of = |key: &[u8]| {
+        let code = key.iter().rposition(|byte| *byte == 0)?;
+        let mut miss = key.get(..=code)?.to_vec();
+        miss.extend_from_slice(b"TCP_MISS");
+        all.get(&miss[..]).map(Answers::median_ms)
+    };
+    let savings = all.iter().filter_map(|(key, answers)| {
+        let (misses, miss_median_ms) = miss_of(key).unwrap_or_default();
+        let key = shown(key);
+        (key.get(2).is_none_or(|code| code != "TCP_MISS")).then(|| Saved {
+            key,
+            answers: answers.clone(),
+            misses,
+            miss_median_ms,
+        })
+    });
+    savings.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::squid::Source;
+    use crate::input::squid::line::{Line, parse};
+
+    fn source(window_secs: u32) -> std::sync::Arc<Source> {
+        let config = crate::config::Config::from_toml("c", "[[squid]]\nlisten='udp://127.0.0.1:0'");
+        let source = Source::new(config.unwrap().squids[0].clone());
+        source.sums.lock().window_secs = window_secs;
+        source
+    }
+
+    fn take(source: &Source, line: &str, secs: u32) {
+        match parse(line.as_bytes(), false) {
+            Ok(Line::Request(it)) => source.sums.lock().answer(&it, secs),
+            Ok(Line::Swap(it)) => source.sums.lock().swap(&it, secs),
+            Err(error) => panic!("{line}: {error:?}"),
+        }
+    }
+
+    #[test]
+    fn what_asking_saves_is_measured_by_misses_of_its_like() {
+        let source = source(240);
+        let line = |code: &str, ms: u64, more: &str| {
+            format!("sq1 start=1.000 tr={ms} ss={code} out=500 mt=text/css url=http://h/x {more}")
+        };
+        for ms in 1..=9 {
+            take(
+                &source,
+                &line("TCP_MISS", ms, "bs=400 peer=1.2.3.4:80"),
+                1000,
+            );
+        }
+        take(
+            &source,
+            &line("TCP_REFRESH_UNMODIFIED", 2, "bs=0 peer=1.2.3.4:80"),
+            1000,
+        );
+        take(
+            &source,
+            &line("TCP_REFRESH_UNMODIFIED", 3, "bs=- peer=1.2.3.4:80"),
+            1000,
+        );
+        take(&source, &line("TCP_IMS_HIT", 1, "bs=- peer=-:-"), 1000);
+        take(&source, &line("TCP_HIT", 1, "bs=- peer=-:-"), 1000);
+        let read = |secs| savings([&*source].into_iter(), secs);
+        let [ims, refresh] = &read(1000)[..] else {
+            panic!()
+        };
+        assert_eq!(ims.key, ["h", "text/css", "TCP_IMS_HIT"]);
+        assert_eq!((ims.answers.known, ims.answers.saved_bytes), (1, 500));
+        assert_eq!((ims.misses, ims.miss_median_ms), (9, None), "too few");
+        let it = &refresh.answers;
+        assert_eq!(
+            (
+                it.count,
+                it.time_ms,
+                it.sent_bytes,
+                it.known,
+                it.saved_bytes
+            ),
+            (2, 5, 1000, 1, 500)
+        );
+        take(
+            &source,
+            &line("TCP_MISS", 100, "bs=400 peer=1.2.3.4:80"),
+            1239,
+        );
+        assert_eq!(read(1239)[0].miss_median_ms, Some(5.5));
+        assert_eq!(read(1240), [], "the misses alone are left");
+        source.sums.lock().clear();
+        assert_eq!(read(1000), []);
+    }
+
+    #[test]
+    fn swaps_add_up_by_action_size_and_type() {
+        let source = source(900);
+        for line in std::fs::read_to_string("tests/corpus/squid/patch-store.log")
+            .unwrap()
+            .lines()
+        {
+            take(&source, line, 5000);
+            take(&source, line, 5000);
+        }
+        let rows = swaps([&*source].into_iter(), 5000);
+        let shown: Vec<String> = rows
+            .iter()
+            .map(|(key, it)| format!("{} {it:?}", key.join("|")))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "RELEASE|0-1 KiB|text/html Swaps { count: 2, bytes: 106, timed: 0, first_delay_us: 0, total_us: 0 }",
+                "SWAPIN|1-4 KiB|text/html Swaps { count: 2, bytes: 3436, timed: 2, first_delay_us: 35418, total_us: 35418 }",
+                "SWAPOUT|1-4 KiB|image/gif Swaps { count: 2, bytes: 4372, timed: 2, first_delay_us: 26480, total_us: 26480 }",
+            ]
+        );
+    }
+
+    #[test]
+    fn there_is_an_end_to_keys() {
+        let source = source(900);
+        for number in 0..2 * ENTRIES_MAX {
+            take(
+                &source,
+                &format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2"),
+                1,
+            );
+            take(
+                &source,
+                &format!("sq1 start=1.000 tr={number} ss=TCP_MISS url=http://h/"),
+                1,
+            );
+        }
+        let rows = swaps([&*source].into_iter(), 1);
+        assert_eq!(rows.len(), ENTRIES_MAX + 1);
+        assert_eq!(
+            rows.iter().map(|(_, it)| it.count).sum::<u64>(),
+            2 * ENTRIES_MAX as u64
+        );
+        assert_eq!(rows[0].0, ["(other)"; 3]);
+        let entries = source.sums.lock().answers.entries;
+        assert!(entries <= ENTRIES_MAX + 1, "{entries}");
+    }
+}
