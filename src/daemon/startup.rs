@@ -271,12 +271,13 @@ impl Past {
         history: Option<TakeRows>,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
+        let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
         let choice = Choice {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
             reports_max: series::REPORTS_MAX,
-            bytes_max: Series::stream_bytes(memory),
+            bytes_max: Series::stream_bytes(memory) + of_history,
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);

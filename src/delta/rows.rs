@@ -88,6 +88,7 @@ impl Second {
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
             gain.sum.clear();
             gain.extremes = Extremes::NOTHING;
+            let mut of_group: &[u8] = &[];
             let records = of_row
                 .iter()
                 .filter_map(|&(_, part, at)| parts[part as usize].at(at as usize));
@@ -97,8 +98,9 @@ impl Second {
                 if report.definition.extremes {
                     gain.extremes.widen(&extremes);
                 }
-                report.keys.row_of(group.key, &mut key);
+                of_group = group.key;
             }
+            report.keys.row_of(of_group, &mut key);
             each(&RowDelta {
                 id: of_row[0].0,
                 key: &key,

@@ -21,7 +21,7 @@ use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
 /// How the memory is divided that raw requests have no share of, in eighths: for the running batch, for the one that is being
-/// flushed, for the store.
+/// flushed, for the store and for seconds on their way here.
 const RUNNING: usize = 3;
 
 /// The past of reports: what is in memory of it, and which parts lie on disk.

@@ -57,6 +57,9 @@ impl Scope {
     }
 }
 
+/// What is written down of a group that gained something in a second, generously.
+const DELTA_BYTES: usize = 160;
+
 /// Reports that share groups.
 #[derive(Debug)]
 pub(super) struct Aggregate {
@@ -262,12 +265,24 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// From now on, writes down what groups gain, in about `bytes_max` bytes until it is taken.
-    pub(super) fn watch(&mut self, bytes_max: usize, strings: &StringInterner) {
+    /// From now on, writes down what groups gain.
+    pub(super) fn watch(&mut self, strings: &StringInterner) {
         self.cut_second(strings);
         // What is there already was gained before.
         self.groups.cut();
-        self.deltas = Some(Deltas::new(self.group_keys.len(), bytes_max));
+        self.deltas = Some(Deltas::new(self.group_keys.len(), 0));
+    }
+
+    /// May write down so much.
+    pub(super) fn allow_deltas(&mut self, bytes_max: usize) {
+        if let Some(deltas) = &mut self.deltas {
+            deltas.allow(bytes_max);
+        }
+    }
+
+    /// About what it writes down when all its groups gain something.
+    pub(super) fn deltas_bytes(&self) -> usize {
+        self.groups.keys.len() * DELTA_BYTES
     }
 
     /// What groups gained since this was called last; `None`: nobody wants to know.

@@ -4,7 +4,7 @@
 //! there no more. Written by the merger's thread at a cut, then never changed; whoever has it may keep it.
 //!
 //! ```text
-//!   record:   | bytes that follow (4) | key values | extremes | sums and histogram (see `packed`) |
+//!   record:   | bytes that follow (4) | bytes of the key (4) | key values | extremes | sums and histogram (see `packed`) |
 //!   value:    | length (2) | text |            65535: the record has no such value
 //!   extremes: | shortest time + 1 | longest time | memory_peak |     numbers of variable length; 0 when none are kept
 //! ```
@@ -18,6 +18,9 @@ use super::row_key::push_value;
 use super::totals::Totals;
 use super::varint;
 use crate::pool::strings::OTHER_TEXT;
+
+/// The two lengths that a record begins with.
+const HEAD_BYTES: usize = 8;
 
 /// What groups of an aggregate gained. Several records may be of one group.
 #[derive(Debug, Default)]
@@ -82,13 +85,22 @@ impl Deltas {
         }
     }
 
-    /// What was written; this is empty again.
+    /// It may take so many bytes from now on.
+    pub(super) fn allow(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// What was written; this is empty again, with room for as much.
     pub(super) fn take(&mut self) -> Self {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             let key = std::iter::repeat_n(Some(OTHER_TEXT), self.keys);
             self.push(key, &extremes, (&totals, histogram.iter()));
         }
-        let empty = Self::new(self.keys, self.bytes_max);
+        self.bytes.shrink_to_fit();
+        let empty = Self {
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ..Self::new(self.keys, self.bytes_max)
+        };
         std::mem::replace(self, empty)
     }
 
@@ -99,11 +111,12 @@ impl Deltas {
         (totals, pairs): (&Totals, impl Iterator<Item = (u32, u64)>),
     ) {
         let bytes = &mut self.bytes;
-        let start = bytes.len() + 4;
-        bytes.extend_from_slice(&[0; 4]);
+        let start = bytes.len() + HEAD_BYTES;
+        bytes.extend_from_slice(&[0; HEAD_BYTES]);
         for value in key {
             push_value(bytes, value);
         }
+        let key_len = (bytes.len() - start) as u32;
         let Extremes {
             time_min,
             time_max,
@@ -115,19 +128,19 @@ impl Deltas {
         write_totals(bytes, totals, true);
         write_pairs(bytes, pairs);
         let len = (bytes.len() - start) as u32;
-        bytes[start - 4..start].copy_from_slice(&len.to_le_bytes());
+        let head = u64::from(key_len) << 32 | u64::from(len);
+        bytes[start - HEAD_BYTES..start].copy_from_slice(&head.to_le_bytes());
     }
 
     /// The record that begins at byte `at`, and where the next one does; `None` at the end.
     #[must_use]
     pub fn at(&self, at: usize) -> Option<(GroupDelta<'_>, usize)> {
         let rest = self.bytes.get(at..)?;
-        let (len, rest) = rest.split_first_chunk::<4>()?;
-        let len = u32::from_le_bytes(*len) as usize;
-        let record = rest.get(..len)?;
-        let key_bytes = super::row_key::key_bytes(record, self.keys);
-        let (key, gained) = record.split_at(key_bytes);
-        Some((GroupDelta { key, gained }, at + 4 + len))
+        let (head, rest) = rest.split_first_chunk::<HEAD_BYTES>()?;
+        let head = u64::from_le_bytes(*head);
+        let len = head as u32 as usize;
+        let (key, gained) = rest.get(..len)?.split_at_checked((head >> 32) as usize)?;
+        Some((GroupDelta { key, gained }, at + HEAD_BYTES + len))
     }
 
     /// Bytes taken.

@@ -102,12 +102,6 @@ pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
     key_values(key).map(Option::unwrap_or_default)
 }
 
-/// Bytes of the first `values` values.
-pub(super) fn key_bytes(key: &[u8], values: usize) -> usize {
-    let values = values_of(key).take(values);
-    values.map(|value| 2 + value.map_or(0, <[u8]>::len)).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +116,5 @@ mod tests {
         let texts: Vec<Option<&str>> = key_values(&key).collect();
         let expected = ["/index.php", "", "a\0b", "ä"].map(Some);
         assert_eq!((&texts[..4], texts[4]), (&expected[..], None));
-        assert_eq!(key_bytes(&key, 4) + 2, key.len());
     }
 }

@@ -38,10 +38,10 @@ pub(super) struct ReportRows {
 
 impl ReportRows {
     /// Rows of one report, ascending.
-    fn new(rows: &[DraftRow]) -> Self {
-        let mut bytes = Vec::new();
+    fn new(rows: &[DraftRow], packed: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(rows.iter().map(DraftRow::bytes).sum());
         let ends = rows.iter().map(|row| {
-            bytes.extend_from_slice(&row.packed);
+            bytes.extend_from_slice(row.of(packed));
             bytes.len() as u32
         });
         Self {
@@ -109,29 +109,22 @@ struct DraftRow {
     id: RowId,
     /// Who keeps room when there is too little.
     weight: f64,
-    packed: Vec<u8>,
-    /// How much of it are the sums; the rest is the histogram.
+    /// Where it is packed: its sums, and behind them the histogram.
+    start: usize,
     sums: usize,
+    end: usize,
+    /// Whether its weight is known already.
+    is_weighed: bool,
 }
 
 impl DraftRow {
-    fn new(id: RowId, weight: f64, totals: &Totals, sum: Option<&Sum>) -> Self {
-        let histogram = sum.and_then(Sum::histogram);
-        // Enough for nearly all of them.
-        let pairs = histogram.map_or(0, Histogram::len);
-        let mut packed = Vec::with_capacity(32 + 2 * pairs);
-        write_totals(&mut packed, totals, histogram.is_some());
-        let sums = packed.len();
-        if let Some(histogram) = histogram {
-            write_pairs(&mut packed, histogram.iter());
-        }
-        packed.shrink_to_fit();
-        Self {
-            id,
-            weight,
-            packed,
-            sums,
-        }
+    /// What it gained.
+    fn of<'a>(&self, packed: &'a [u8]) -> &'a [u8] {
+        &packed[self.start..self.end]
+    }
+
+    fn bytes(&self) -> usize {
+        self.end - self.start
     }
 
     fn is_total(&self) -> bool {
@@ -140,16 +133,16 @@ impl DraftRow {
 
     /// Bytes without a histogram.
     fn sums_bytes(&self) -> usize {
-        ROW_BYTES + self.sums
+        ROW_BYTES + self.sums - self.start
     }
 
     fn histogram_bytes(&self) -> usize {
-        self.packed.len() - self.sums
+        self.end - self.sums
     }
 
-    /// Bytes in a draft; 16 are the allocator's.
+    /// Bytes in a draft.
     fn draft_bytes(&self) -> usize {
-        size_of::<Self>() + 16 + self.packed.len()
+        size_of::<Self>() + self.bytes()
     }
 }
 
@@ -157,8 +150,12 @@ impl DraftRow {
 #[derive(Debug)]
 pub(super) struct Draft {
     rows: Vec<DraftRow>,
+    /// The rows, packed, and what is left of some that were dropped.
+    packed: Vec<u8>,
     bytes: usize,
     bytes_max: usize,
+    /// Rows that weigh less find no room.
+    lightest: f64,
     /// By number of the report: what has no entry of its own.
     others: BTreeMap<u64, Totals>,
     folded: usize,
@@ -180,26 +177,70 @@ impl Draft {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             rows: Vec::new(),
+            packed: Vec::new(),
             bytes: 0,
             bytes_max,
+            lightest: f64::NEG_INFINITY,
             others: BTreeMap::new(),
             folded: 0,
         }
     }
 
-    /// Adds what a row gained, or a report's rows together.
-    pub(super) fn push(&mut self, id: RowId, weight: f64, sum: &Sum) {
-        if id.1 == OTHER_ID {
+    /// Adds what a row gained, or a report's rows together. `is_weighed`: its weight is known elsewhere.
+    pub(super) fn push(&mut self, id: RowId, weight: f64, is_weighed: bool, sum: &Sum) {
+        if id.1 == OTHER_ID || weight < self.lightest {
             *self.others.entry(id.0).or_default() += &sum.totals;
             self.folded += 1;
             return;
         }
-        let row = DraftRow::new(id, weight, &sum.totals, Some(sum));
+        self.add(id, weight, is_weighed, &sum.totals, sum.histogram());
+        if self.bytes > self.bytes_max {
+            let rows = self.rows.len();
+            self.fit_into(self.bytes_max / 2);
+            // A block has less room than that: what is lighter than all these would not come into it.
+            if let Some(last) = self.rows.last().filter(|_| self.rows.len() < rows) {
+                self.lightest = last.weight;
+            }
+            self.tidy();
+        }
+    }
+
+    fn add(
+        &mut self,
+        id: RowId,
+        weight: f64,
+        is_weighed: bool,
+        totals: &Totals,
+        histogram: Option<&Histogram>,
+    ) {
+        let packed = &mut self.packed;
+        let start = packed.len();
+        write_totals(packed, totals, histogram.is_some());
+        let sums = packed.len();
+        if let Some(histogram) = histogram {
+            write_pairs(packed, histogram.iter());
+        }
+        let row = DraftRow {
+            id,
+            weight,
+            start,
+            sums,
+            end: packed.len(),
+            is_weighed,
+        };
         self.bytes += row.draft_bytes();
         self.rows.push(row);
-        if self.bytes > self.bytes_max {
-            self.fit_into(self.bytes_max / 2);
+    }
+
+    /// Gives back what dropped rows have left.
+    fn tidy(&mut self) {
+        let mut packed = Vec::with_capacity(self.packed.len());
+        for row in &mut self.rows {
+            let (start, sums) = (packed.len(), row.sums - row.start);
+            packed.extend_from_slice(row.of(&self.packed));
+            (row.start, row.sums, row.end) = (start, start + sums, packed.len());
         }
+        self.packed = packed;
     }
 
     /// Decides what is kept in `allowance` bytes.
@@ -222,7 +263,7 @@ impl Draft {
         });
         let kept = totals + fits.count();
         for row in self.rows.drain(kept..) {
-            let (totals, _) = Packed(&row.packed).read();
+            let (totals, _) = Packed(row.of(&self.packed)).read();
             *self.others.entry(row.id.0).or_default() += &totals;
             self.folded += 1;
         }
@@ -232,34 +273,41 @@ impl Draft {
             let rest = left.checked_sub(row.histogram_bytes());
             left = rest.unwrap_or_default();
             if rest.is_none() {
-                row.packed.truncate(row.sums);
-                row.packed[0] = 0;
+                row.end = row.sums;
+                self.packed[row.start] = 0;
             }
         }
         self.bytes = self.rows.iter().map(DraftRow::draft_bytes).sum();
     }
 
-    /// The rows that have entries of their own, and their weights.
+    /// The rows that have entries of their own and nobody knows the weights of, and these.
     pub(super) fn weights(&self) -> impl Iterator<Item = (RowId, f64)> {
-        let rows = self.rows.iter().filter(|row| !row.is_total());
+        let rows = self.rows.iter();
+        let rows = rows.filter(|row| !row.is_weighed && !row.is_total());
         rows.map(|row| (row.id, row.weight))
     }
 
     /// The reports.
     pub(super) fn finish(mut self) -> (Vec<ReportRows>, Fit) {
         let named = || self.rows.iter().filter(|row| !row.is_total());
-        let full = named().filter(|row| row.packed[0] == 1).count();
+        let full = named().filter(|row| self.packed[row.start] == 1).count();
         let fit = Fit {
             full,
             sums: named().count() - full,
             folded: self.folded,
         };
-        let others = self.others.iter();
-        let others = others.map(|(&it, totals)| DraftRow::new((it, OTHER_ID), 0.0, totals, None));
-        self.rows.extend(others);
-        self.rows.sort_unstable_by_key(|row| row.id);
-        let reports = self.rows.chunk_by(|a, b| a.id.0 == b.id.0);
-        (reports.map(ReportRows::new).collect(), fit)
+        for (report, totals) in std::mem::take(&mut self.others) {
+            self.add((report, OTHER_ID), 0.0, true, &totals, None);
+        }
+        let Self {
+            mut rows, packed, ..
+        } = self;
+        rows.sort_unstable_by_key(|row| row.id);
+        let reports = rows.chunk_by(|a, b| a.id.0 == b.id.0);
+        (
+            reports.map(|rows| ReportRows::new(rows, &packed)).collect(),
+            fit,
+        )
     }
 }
 
@@ -289,9 +337,9 @@ mod tests {
     fn draft(bytes_max: usize) -> Draft {
         let mut draft = Draft::new(bytes_max);
         for row in 2..102 {
-            draft.push((7, row), row as f64, &sum(row));
+            draft.push((7, row), row as f64, false, &sum(row));
         }
-        draft.push((7, TOTAL_ID), f64::INFINITY, &sum((2..102).sum()));
+        draft.push((7, TOTAL_ID), f64::INFINITY, true, &sum((2..102).sum()));
         draft
     }
 

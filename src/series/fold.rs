@@ -134,7 +134,7 @@ impl Fold {
                     TOTAL_ID => f64::INFINITY,
                     row => self.weights.get((report, row)).unwrap_or_default(),
                 };
-                draft.push((report, row), weight, sum);
+                draft.push((report, row), weight, true, sum);
             });
         }
         draft.fit_into(allowance);
@@ -168,8 +168,9 @@ impl RowReader for Drafting<'_> {
             let id = (self.report, row.id);
             // Its time, and a little for each request, so that requests without time count too.
             let gained = sum.totals.time as f64 + sum.totals.requests as f64;
-            let weight = self.weights.add(id, gained).unwrap_or(gained);
-            self.draft.push(id, weight, sum);
+            let known = self.weights.add(id, gained);
+            self.draft
+                .push(id, known.unwrap_or(gained), known.is_some(), sum);
         }
     }
 
@@ -177,7 +178,7 @@ impl RowReader for Drafting<'_> {
         let all = std::mem::take(&mut self.all);
         if all.totals != Totals::ZERO {
             self.draft
-                .push((self.report, TOTAL_ID), f64::INFINITY, &all);
+                .push((self.report, TOTAL_ID), f64::INFINITY, true, &all);
         }
     }
 }

@@ -194,11 +194,9 @@ impl Reports {
 
     /// What was gained since this was called last.
     pub fn take_deltas(&mut self, pool: &Pool) -> Vec<Gained> {
+        self.share_out();
         let last = self.take_gained(pool);
         let mut gained = std::mem::take(&mut self.watch.gained);
-        if !gained.is_empty() {
-            self.share_out(pool);
-        }
         gained.push(last);
         gained
     }
@@ -234,7 +232,12 @@ impl Reports {
             let gained = self.take_gained(pool);
             self.watch.gained.push(gained);
             *self.watch.list.0.write() = now.into();
-            self.share_out(pool);
+            for at in self.watched_aggregates() {
+                if let Some(aggregate) = &mut self.aggregates[at] {
+                    aggregate.watch(&pool.strings);
+                }
+            }
+            self.share_out();
         }
     }
 
@@ -250,15 +253,31 @@ impl Reports {
         }
     }
 
-    /// Every aggregate of a watched report may write down an even share of what is left for this second.
-    fn share_out(&mut self, pool: &Pool) {
+    fn watched_aggregates(&self) -> BTreeSet<usize> {
         let reports = self.watch.list.now();
-        let aggregates: BTreeSet<usize> = reports.iter().map(|it| it.aggregate).collect();
+        reports.iter().map(|it| it.aggregate).collect()
+    }
+
+    /// The aggregates of watched reports share what is left for this second: half of it evenly, and of the rest each has what
+    /// it needs, or as much as the others with most.
+    fn share_out(&mut self) {
         let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
         let left = self.watch.choice.bytes_max.saturating_sub(written);
-        for &at in &aggregates {
+        let all = self.watched_aggregates();
+        let even = left / 2 / all.len().max(1);
+        let needed = all.into_iter().map(|at| {
+            let aggregate = self.aggregates[at].as_ref();
+            (aggregate.map_or(0, |it| it.deltas_bytes()), at)
+        });
+        let mut needed: Vec<(usize, usize)> = needed.collect();
+        needed.sort_unstable();
+        let (mut left, mut others) = (left - left / 2, needed.len());
+        for (needed, at) in needed {
+            let most = left / others;
+            let more = if others == 1 { most } else { needed.min(most) };
+            (left, others) = (left - more, others - 1);
             if let Some(aggregate) = &mut self.aggregates[at] {
-                aggregate.watch(left / aggregates.len(), &pool.strings);
+                aggregate.allow_deltas(even + more);
             }
         }
     }
